@@ -1,0 +1,29 @@
+"""Backends answer one question: which kernel implements this task?
+
+A backend reads files and metadata; it never imports a candidate's code, because the judge calls
+it. Code is imported by the loaders in :mod:`opsmith.runner.loading`, inside a worker.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from opsmith.core.kernel import Kernel
+from opsmith.core.task import Task
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """What the judge asks of a backend.
+
+    Attributes:
+        name: the name in records.
+        trusted: registered by opsmith itself as the reference; everything else is a stranger.
+    """
+
+    name: str
+    trusted: bool
+
+    def kernel_for(self, task: Task) -> Kernel | None:
+        """Return the kernel that implements ``task``, or None."""
+        ...

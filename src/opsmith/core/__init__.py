@@ -1,0 +1,1 @@
+"""Plain frozen records that every other layer speaks in; nothing here touches torch."""

@@ -1,0 +1,136 @@
+"""Cases: one set of inputs of a task, where it came from, and its serialized arguments.
+
+A call's arguments travel between processes as plain data: a tree of :data:`Value` nodes plus the
+raw bytes of every distinct storage, so that strides, offsets and aliasing survive the trip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+
+class CaseAddress(msgspec.Struct, frozen=True, order=True):
+    """Where a case comes from; with the run's seed enough to make it again.
+
+    Attributes:
+        suite: the suite's name.
+        entry: the generator inside the suite (an OpInfo's full name, a trace row).
+        dtype: the dtype asked of the generator, in short form (``bf16``).
+        source: which of the entry's generators: ``sample``, ``inplace``, ``out``, ``backward``,
+            ``reference`` or ``error``.
+        sample: index of the sample inside the source.
+        call: index of the ATen call inside the sample.
+    """
+
+    suite: str
+    entry: str
+    dtype: str
+    source: str
+    sample: int
+    call: int
+
+    def __str__(self) -> str:
+        return ":".join(map(str, msgspec.structs.astuple(self)))
+
+    @classmethod
+    def parse(cls, text: str) -> CaseAddress:
+        """Read an address back from its text.
+
+        Raises:
+            ValueError: the text is not six fields joined by ``:`` with two trailing numbers.
+        """
+        head, entry_and_rest = text.split(":", 1)
+        entry, dtype, source, sample, call = entry_and_rest.rsplit(":", 4)
+        return cls(head, entry, dtype, source, int(sample), int(call))
+
+
+class CaseRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A case as the judge knows it: everything except the values.
+
+    Attributes:
+        address: where it comes from.
+        op: the overload that it calls.
+        signature: hash over op, structure, dtypes, shapes, strides and scalars; equal signatures
+            are the same case and are judged once.
+        content_hash: hash over the serialized call, values included.
+        size_bytes: bytes of all input storages.
+        expects_error: eager raises on these arguments, so a kernel must raise too.
+        spool: number of the spool file that holds the serialized call.
+        offset: first byte of the serialized call in that file.
+        length: its number of bytes.
+        tolerance: (rtol, atol) that the suite's author declared for this op, or None.
+    """
+
+    address: CaseAddress
+    op: str
+    signature: str
+    content_hash: str
+    size_bytes: int
+    spool: int
+    offset: int
+    length: int
+    expects_error: bool = False
+    tolerance: tuple[float, float] | None = None
+
+
+class TensorValue(msgspec.Struct, frozen=True, tag="tensor", array_like=True):
+    """A tensor: a window on storage number ``storage``; strides and offset count elements."""
+
+    storage: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    device: str
+    is_conj: bool = False
+    is_neg: bool = False
+
+
+class SequenceValue(msgspec.Struct, frozen=True, tag="sequence", array_like=True):
+    """A list or tuple."""
+
+    items: tuple[Any, ...]
+    is_tuple: bool
+
+
+class NamedValue(msgspec.Struct, frozen=True, tag="named", array_like=True):
+    """A torch constant by name: ``kind`` is dtype, device, layout or memory_format."""
+
+    kind: str
+    name: str
+
+
+class ComplexValue(msgspec.Struct, frozen=True, tag="complex", array_like=True):
+    """A complex number."""
+
+    real: float
+    imag: float
+
+
+class MappingValue(msgspec.Struct, frozen=True, tag="mapping", array_like=True):
+    """A dict with string keys."""
+
+    items: dict[str, Any]
+
+
+#: One node of an argument tree. Plain numbers, strings and None stand for themselves.
+Value = (
+    TensorValue
+    | SequenceValue
+    | NamedValue
+    | ComplexValue
+    | MappingValue
+    | bool
+    | int
+    | float
+    | str
+    | None
+)
+
+
+def digest(data: bytes) -> str:
+    """The 16 hex digits by which opsmith names content (BLAKE2b, 64 bits)."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

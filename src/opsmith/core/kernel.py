@@ -1,0 +1,64 @@
+"""Kernels: candidate implementations, as data. The code itself runs only in workers."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from opsmith.core.case import digest
+
+
+class Loader(enum.StrEnum):
+    """How a worker turns a kernel record into something callable."""
+
+    ATEN = "aten"
+    INDUCTOR = "inductor"
+    FILE = "file"
+    ATTRIBUTE = "attribute"
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Who made a kernel and how; every field may be unknown."""
+
+    author: str | None = None
+    model: str | None = None
+    prompt_hash: str | None = None
+    attempt: int | None = None
+    parent: str | None = None
+    license: str | None = None
+    note: str | None = None
+
+
+class Kernel(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate implementation of one task.
+
+    Attributes:
+        task: the task it answers.
+        backend: the backend that offered it.
+        loader: how a worker loads it.
+        entry: for FILE ``path/in/root.py:function``; for ATTRIBUTE ``package.module:attribute``;
+            for the others the overload's name.
+        dsl: ``triton``, ``cpp``, ``cuda``, ``torch``, ``aten``, ``inductor`` or ``unknown``.
+        root: the folder that ``files`` are relative to, or None where there are no files.
+        files: relative path -> content hash of every file that belongs to the kernel.
+        derived_from: the functional overload whose kernel answers this in-place or ``out=``
+            overload with a copy at the end, or None.
+        provenance: who made it.
+    """
+
+    task: str
+    backend: str
+    loader: Loader
+    entry: str
+    dsl: str = "unknown"
+    root: str | None = None
+    files: dict[str, str] = {}
+    derived_from: str | None = None
+    provenance: Provenance = Provenance()
+
+    @property
+    def content_hash(self) -> str:
+        """Names what is judged: loader, entry, derivation and file contents, not where they lie."""
+        identity = (self.task, self.loader, self.entry, self.derived_from, sorted(self.files.items()))
+        return digest(msgspec.json.encode(identity))

@@ -1,0 +1,275 @@
+"""A run on disk: what was asked, what was found, and how to find it again after a kill.
+
+::
+
+    RUN/
+      run.json        command, options, environment, seed (written when the run ends)
+      plan.json       every op asked, who answers it, how many cases it has
+      verdicts.jsonl  one verdict a line, append-only
+      kernels/        exact snapshot of what was judged
+      summary.json    the scores
+      report.html     the page
+      .seed           the secret seed of a run that has not ended, readable by its owner only
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from opsmith.core.environment import Environment
+from opsmith.core.kernel import Kernel
+from opsmith.core.verdict import Verdict
+from opsmith.errors import BadInput, DamagedRun
+
+FORMAT_VERSION = 1
+
+Record = TypeVar("Record")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a run that decide its verdicts; a resumed run must ask for the same."""
+
+    suite: str
+    backend: str
+    device: str
+    dtypes: tuple[str, ...]
+    ops: tuple[str, ...] = ()
+    timing: str = "off"
+    isolation: str = "kernel"
+    tolerance: str = "strict"
+    layout: str = "dense"
+    case: str | None = None
+
+
+class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """``run.json``.
+
+    Attributes:
+        command: the command line that made the run.
+        options: what was asked.
+        environment: where it ran.
+        sandbox: the isolation layers that were active in the workers.
+        started_utc: ISO 8601 time of the first start.
+        finished_utc: ISO 8601 time of the end, or None while the run is not finished.
+        seed: the run's seed, recorded when it ends; None before.
+        resumed: how often the run was taken up again.
+        notes: remarks that change how figures are to be read (interpreter, no timing).
+        wall_s: seconds of judging, all starts added up; None while not finished.
+    """
+
+    command: tuple[str, ...]
+    options: Options
+    environment: Environment
+    sandbox: tuple[str, ...]
+    started_utc: str
+    finished_utc: str | None = None
+    seed: int | None = None
+    resumed: int = 0
+    notes: tuple[str, ...] = ()
+    wall_s: float | None = None
+    format_version: int = FORMAT_VERSION
+
+
+class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
+    """One op of the plan: what is asked and who answers."""
+
+    op: str
+    schema: str
+    cases: int
+    error_cases: int
+    kernel: Kernel | None
+    kernel_hash: str | None
+    load_error: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """``plan.json``: the denominators.
+
+    Attributes:
+        ops: every op asked.
+        skipped: suite entries that could not be turned into cases, with the reason.
+    """
+
+    ops: tuple[PlannedOp, ...]
+    skipped: dict[str, str] = {}
+
+
+class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One op in ``summary.json``; speeds are geometric means over its timed cases, or None."""
+
+    accepted: bool
+    answered: bool
+    cases: int
+    passed: int
+    statuses: dict[str, int]
+    error_cases: dict[str, int]
+    derived: bool
+    layout_differs: int
+    speedup_k: float | None
+    speedup_e: float | None
+    percent_of_floor: float | None
+    dsl: str | None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """``summary.json``.
+
+    Attributes:
+        ops: ``asked``, ``answered`` and ``correct`` ops.
+        cases: ``asked`` and ``passed`` cases; bad-call cases are not among them.
+        error_cases: ``asked`` bad calls and those that ``raised``.
+        accepted: at least one op answered, every answered op passes all its cases, none dishonest.
+        scores: name -> {value, denominator, convention}.
+    """
+
+    suite: str
+    backend: str
+    device: str
+    dtypes: tuple[str, ...]
+    ops: dict[str, int]
+    cases: dict[str, int]
+    error_cases: dict[str, int]
+    accepted: bool
+    per_op: dict[str, OpSummary]
+    scores: dict[str, dict[str, Any]]
+    statuses: dict[str, int]
+    notes: tuple[str, ...] = ()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+class RunDirectory:
+    """Reads and writes one run directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def verdicts_path(self) -> Path:
+        return self.path / "verdicts.jsonl"
+
+    @property
+    def kernels_path(self) -> Path:
+        return self.path / "kernels"
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open an existing run.
+
+        Raises:
+            BadInput: there is no run at ``path``.
+        """
+        if not (path / "run.json").is_file():
+            raise BadInput(f"{path} is not a run directory (it has no run.json); make one with `opsmith run -o {path}`")
+        return cls(path)
+
+    def manifest(self) -> RunManifest:
+        return self._read("run.json", RunManifest)
+
+    def plan(self) -> Plan:
+        return self._read("plan.json", Plan)
+
+    def summary(self) -> Summary:
+        return self._read("summary.json", Summary)
+
+    def write(self, name: str, record: msgspec.Struct) -> None:
+        """Write one of the run's json documents, indented for people, atomically."""
+        write_atomically(self.path / name, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+    def _read(self, name: str, record_type: type[Record]) -> Record:
+        path = self.path / name
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=record_type)
+        except FileNotFoundError as exc:
+            raise BadInput(f"{path} is missing; the run did not get that far: resume it with `opsmith run --resume -o {self.path}`") from exc
+        except msgspec.DecodeError as exc:
+            raise DamagedRun(f"{path} is damaged ({exc}); resume the run with `opsmith run --resume -o {self.path}` to write it again") from exc
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Yield the verdicts in the order in which they were found.
+
+        A last line without its newline is what a killed writer leaves; it is not a verdict yet.
+
+        Raises:
+            DamagedRun: a complete line does not decode; the verdicts before it were yielded.
+        """
+        decoder = msgspec.json.Decoder(Verdict)
+        for number, line in enumerate(self._complete_lines(), start=1):
+            try:
+                yield decoder.decode(line)
+            except msgspec.DecodeError as exc:
+                raise DamagedRun(
+                    f"{self.verdicts_path} line {number} is damaged ({exc}); the {number - 1} verdicts before it are intact: "
+                    f"`opsmith run --resume -o {self.path}` keeps them and judges the rest again"
+                ) from exc
+
+    def _complete_lines(self) -> Iterator[bytes]:
+        if not self.verdicts_path.exists():
+            return
+        with self.verdicts_path.open("rb") as stream:
+            for line in stream:
+                if line.endswith(b"\n"):
+                    yield line
+
+    def recover(self) -> tuple[list[Verdict], Path | None]:
+        """Return the intact verdicts and cut the file after them.
+
+        Whatever follows the last intact verdict is moved to a side file, so nothing is lost.
+
+        Returns:
+            the intact verdicts, and the side file if anything had to be set aside.
+        """
+        intact: list[Verdict] = []
+        try:
+            intact.extend(self.verdicts())
+        except DamagedRun:
+            # `extend` has kept what was yielded before the damage.
+            pass
+        good_bytes = sum(len(line) for line, _ in zip(self._complete_lines(), intact, strict=False))
+        data = self.verdicts_path.read_bytes() if self.verdicts_path.exists() else b""
+        if len(data) == good_bytes:
+            return intact, None
+        number = 1
+        while (aside := self.path / f"verdicts.damaged-{number}.jsonl").exists():
+            number += 1
+        write_atomically(aside, data[good_bytes:])
+        write_atomically(self.verdicts_path, data[:good_bytes])
+        return intact, aside
+
+    def seed(self, given: int | None = None) -> int:
+        """The run's seed: the given one, the stored one of a killed run, or a fresh secret.
+
+        It is kept in ``.seed`` with mode 0600 until :meth:`forget_seed`, so that a resumed run
+        asks the same cases with the same values.
+        """
+        path = self.path / ".seed"
+        if path.exists():
+            return int(path.read_text())
+        seed = secrets.randbits(48) if given is None else given
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(str(seed))
+        return seed
+
+    def forget_seed(self) -> None:
+        (self.path / ".seed").unlink(missing_ok=True)

@@ -1,0 +1,120 @@
+"""Verdicts: what the judge found for one case."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Status(enum.StrEnum):
+    """The outcome of one case. Only PASSED counts as correct."""
+
+    PASSED = "PASSED"
+    WRONG_VALUE = "WRONG_VALUE"
+    WRONG_SHAPE = "WRONG_SHAPE"
+    WRONG_DTYPE = "WRONG_DTYPE"
+    WRONG_STRIDE = "WRONG_STRIDE"
+    WRONG_DEVICE = "WRONG_DEVICE"
+    WRONG_STRUCTURE = "WRONG_STRUCTURE"
+    MUTATED_INPUT = "MUTATED_INPUT"
+    ALIASED_OUTPUT = "ALIASED_OUTPUT"
+    DID_NOT_RAISE = "DID_NOT_RAISE"
+    LOAD_FAILED = "LOAD_FAILED"
+    ERROR = "ERROR"
+    TIMEOUT = "TIMEOUT"
+    CRASHED = "CRASHED"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    OUTPUT_LIMIT = "OUTPUT_LIMIT"
+    DISHONEST = "DISHONEST"
+    UNSUPPORTED = "UNSUPPORTED"
+    REFERENCE_FAILED = "REFERENCE_FAILED"
+    NOT_RUN = "NOT_RUN"
+
+
+class ErrorFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a result lies from the reference, elementwise.
+
+    Attributes:
+        max_abs: largest absolute difference over elements where both are finite.
+        max_rel: largest difference relative to the reference's magnitude there.
+        mismatched: elements outside the tolerance and not excused by the oracle.
+        elements: elements compared.
+        rtol: relative tolerance that was applied.
+        atol: absolute tolerance that was applied.
+        oracle_excused: elements outside the plain tolerance that the float64 oracle accepted.
+    """
+
+    max_abs: float
+    max_rel: float
+    mismatched: int
+    elements: int
+    rtol: float
+    atol: float
+    oracle_excused: int = 0
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """Paired timing of reference and candidate on one case.
+
+    Attributes:
+        reference_us: median time of one reference call, microseconds.
+        candidate_us: median time of one candidate call, microseconds.
+        speedup: exp of the median per-block log ratio, reference over candidate.
+        low: lower end of the bootstrap interval on ``speedup``.
+        high: upper end.
+        confidence: coverage of that interval, 0.99 for 99 %.
+        blocks: number of paired blocks.
+        calls_per_block: calls between two clock reads.
+        quantity: ``K`` (kernel time on the device) or ``E`` (one call as a caller pays for it).
+    """
+
+    reference_us: float
+    candidate_us: float
+    speedup: float
+    low: float
+    high: float
+    confidence: float
+    blocks: int
+    calls_per_block: int
+    quantity: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the judge found for one case of one kernel.
+
+    Attributes:
+        op: the task's name.
+        case: the case's address as text.
+        content_hash: hash of the serialized inputs.
+        dtype: short dtype name of the case's generator.
+        kernel: content hash of the kernel.
+        status: the outcome.
+        detail: one line a person can act on; empty for PASSED.
+        expects_error: the case is a bad call that must raise; counted apart.
+        figures: distance from the reference, where values were compared.
+        timings: one per quantity measured; empty where nothing was timed.
+        inputs: the arguments in one line, shapes and dtypes.
+        derived: answered by the functional kernel plus a copy.
+        layout_differs: a dense permutation of eager's layout.
+        comparison: the kind of comparison that decided.
+        evidence: further lines for the reader (a traceback's end, an exit status).
+        count: how often the same signature was met in the suite.
+    """
+
+    op: str
+    case: str
+    content_hash: str
+    dtype: str
+    kernel: str
+    status: Status
+    detail: str = ""
+    expects_error: bool = False
+    figures: ErrorFigures | None = None
+    timings: tuple[Timing, ...] = ()
+    inputs: str = ""
+    derived: bool = False
+    layout_differs: bool = False
+    comparison: str = ""
+    evidence: tuple[str, ...] = ()
+    count: int = 1

@@ -1,0 +1,84 @@
+"""Every error that opsmith raises on purpose, as one tree.
+
+::
+
+    OpsmithError
+    ├── UsageError              the request cannot be carried out as written (exit status 2)
+    │   ├── UnknownName         no such op, suite, backend, dtype or device
+    │   ├── BadInput            a file or directory that cannot be read as what it should be
+    │   │   └── DamagedRun      a run directory with a damaged record
+    │   └── MissingDependency   an optional package is needed; the message holds the pip command
+    └── InternalError           opsmith's own processes misbehaved (exit status 3)
+        ├── RefereeFailed       the trusted reference process died or could not start
+        └── ProtocolError       a message that does not decode; from a worker it costs that worker
+
+Messages are one line and say what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class OpsmithError(Exception):
+    """Root of the tree; never raised itself."""
+
+
+class UsageError(OpsmithError):
+    """The request cannot be carried out as written."""
+
+
+class UnknownName(UsageError):
+    """A name that is not in its list; suggests the closest ones.
+
+    Args:
+        kind: what was asked for, for example ``"suite"``.
+        name: the name as given.
+        known: the names that exist.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name = kind, name
+        names = sorted(known)
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        if close:
+            hint = f"did you mean {' or '.join(close)}?"
+        elif len(names) <= 12:
+            hint = f"there is: {', '.join(names)}"
+        else:
+            hint = f"{len(names)} names are known; list them with `opsmith ops`"
+        super().__init__(f"no {kind} named {name!r}; {hint}")
+
+
+class BadInput(UsageError):
+    """A file or directory that cannot be read as what it should be."""
+
+
+class DamagedRun(BadInput):
+    """A run directory whose record is damaged from some line on."""
+
+
+class MissingDependency(UsageError):
+    """An optional package is not installed.
+
+    Args:
+        package: the import name that failed.
+        extra: the opsmith extra that brings it.
+    """
+
+    def __init__(self, package: str, *, extra: str) -> None:
+        self.package, self.extra = package, extra
+        super().__init__(f"{package} is not installed; run: pip install 'opsmith[{extra}]'")
+
+
+class InternalError(OpsmithError):
+    """One of opsmith's own processes misbehaved."""
+
+
+class RefereeFailed(InternalError):
+    """The trusted reference process died or could not start."""
+
+
+class ProtocolError(InternalError):
+    """A message that does not decode as one of the protocol's types."""

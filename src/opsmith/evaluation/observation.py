@@ -1,0 +1,57 @@
+"""What the referee looks at when it judges one case: live tensors, all of them its own copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from opsmith.core.op import OpSchema
+from opsmith.core.verdict import ErrorFigures, Status
+
+#: A result: a tensor, or a number, bool or None that an op returns as it is.
+Result = torch.Tensor | bool | int | float | complex | str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedCall:
+    """The call that both sides answered.
+
+    Attributes:
+        schema: the overload called.
+        args: positional arguments with their values from before the call.
+        kwargs: keyword arguments likewise.
+        tolerance: (rtol, atol) that the suite's author declared for this op, or None.
+    """
+
+    schema: OpSchema
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    tolerance: tuple[float, float] | None = None
+
+
+#: The results of one execution: the leaves of the return value in order, then every input tensor
+#: that eager writes to and does not also return. Both sides have the same number of leaves, and
+#: each pair the same type, dtype, shape and device, before any values are compared.
+Results = Sequence[Result]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a comparison found.
+
+    Attributes:
+        status: PASSED or the reason why not.
+        detail: one line with the worst element or the broken promise; empty when PASSED.
+        figures: distance from the reference, where values were compared elementwise.
+    """
+
+    status: Status
+    detail: str = ""
+    figures: ErrorFigures | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.status is Status.PASSED

@@ -1,0 +1,319 @@
+"""The messages between judge, referees, workers and the zygote, and how they are framed.
+
+A frame is a 4-byte magic, an 8-byte big-endian length and a msgpack body. Bodies decode into the
+types below and nothing else; nothing is ever unpickled. The judge relays a worker's tensors to
+the referee as an undecoded :class:`msgspec.Raw`.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from typing import Any, TypeVar
+
+import msgspec
+
+from opsmith.core.case import CaseRef, Value
+from opsmith.core.kernel import Kernel
+from opsmith.core.op import OpSchema
+from opsmith.core.verdict import ErrorFigures, Status
+from opsmith.errors import ProtocolError
+
+MAGIC = b"OPSM"
+HEADER = struct.Struct(">4sQ")
+#: A frame longer than this is refused before it is read.
+MAX_FRAME_BYTES = 4 << 30
+
+Message = TypeVar("Message")
+
+
+# ---------------------------------------------------------------- a call, as data
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The serialized arguments of one ATen call: an argument tree and the bytes of its storages."""
+
+    op: str
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    storages: tuple[bytes, ...]
+
+
+class OutputTensor(msgspec.Struct, frozen=True, tag="tensor"):
+    """A result tensor. ``input_storage`` is the input storage that it lives in, or None;
+    ``data`` holds its elements in row-major order (empty where it lives in an input)."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    device: str
+    layout: str
+    input_storage: int | None
+    data: bytes
+
+
+class OutputOther(msgspec.Struct, frozen=True, tag="other"):
+    """A result that is no tensor: a number, a bool, None or, as text, anything else."""
+
+    kind: str
+    value: Value
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call returned and changed.
+
+    Attributes:
+        structure: nesting of the result with ``*`` for each leaf: ``*``, ``(*,*)``, ``[*]``.
+        outputs: the leaves in order.
+        changed: input storage number -> its bytes after the call, where they differ.
+    """
+
+    structure: str
+    outputs: tuple[OutputTensor | OutputOther, ...]
+    changed: dict[int, bytes]
+
+
+# ---------------------------------------------------------------- judge <-> worker
+
+
+class LoadKernel(msgspec.Struct, frozen=True, tag=True):
+    kernel: Kernel
+    root: str | None
+    schema: OpSchema
+
+
+class RunCall(msgspec.Struct, frozen=True, tag=True):
+    """Run the loaded kernel on a serialized :class:`CallRecord`, ``repeats`` times, each on its own copy."""
+
+    call: bytes
+    rng_seed: int
+    repeats: int = 1
+
+
+class TimeBlock(msgspec.Struct, frozen=True, tag=True):
+    """Prepare (``call`` given) or repeat a timed block of ``calls`` calls on prepared inputs."""
+
+    calls: int
+    call: bytes | None = None
+
+
+class Discover(msgspec.Struct, frozen=True, tag=True):
+    """Ask a stranger's backend object which of these ops it answers."""
+
+    target: str
+    ops: tuple[str, ...]
+
+
+WorkerRequest = LoadKernel | RunCall | TimeBlock | Discover
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    load_s: float
+
+
+class Returned(msgspec.Struct, frozen=True, tag=True):
+    """The outcomes of all repeats, each an undecoded :class:`Outcome`."""
+
+    outcomes: tuple[msgspec.Raw, ...]
+
+
+class Raised(msgspec.Struct, frozen=True, tag=True):
+    """The kernel (or its loading) raised. ``kind``: unsupported, memory, error."""
+
+    kind: str
+    message: str
+    traceback: str
+
+
+class BlockTimed(msgspec.Struct, frozen=True, tag=True):
+    """Times of one block in microseconds a call: ``host_us`` (E) and, on a device, ``device_us`` (K)."""
+
+    host_us: float
+    device_us: float | None
+
+
+class Discovered(msgspec.Struct, frozen=True, tag=True):
+    """op -> source file of its kernel, or an empty string where there is none to show."""
+
+    answered: dict[str, str]
+    dsl: str = "unknown"
+    kernel_directory: str | None = None
+
+
+WorkerReply = Loaded | Returned | Raised | BlockTimed | Discovered
+
+
+# ---------------------------------------------------------------- judge <-> referee
+
+
+class ListOps(msgspec.Struct, frozen=True, tag=True):
+    """Ask for the schemas of every ATen overload and the suite's entries."""
+
+    suite: str
+    dtypes: tuple[str, ...]
+
+
+class Enumerate(msgspec.Struct, frozen=True, tag=True):
+    """Turn one suite entry into cases; serialized calls go to the referee's spool file."""
+
+    suite: str
+    entry: str
+    dtype: str
+    seed: int
+    ops: tuple[str, ...] | None
+
+
+class Prepare(msgspec.Struct, frozen=True, tag=True):
+    """Compute the reference for a case and hold it until :class:`Compare`."""
+
+    case: CaseRef
+    call: bytes
+    rng_seed: int
+
+
+class Compare(msgspec.Struct, frozen=True, tag=True):
+    """Judge a worker's outcomes against the held reference of the same case."""
+
+    content_hash: str
+    outcomes: tuple[msgspec.Raw, ...]
+    tolerance: str
+    layout: str
+
+
+RefereeRequest = ListOps | Enumerate | Prepare | Compare | TimeBlock
+
+
+class OpsListed(msgspec.Struct, frozen=True, tag=True):
+    schemas: tuple[OpSchema, ...]
+    entries: tuple[tuple[str, str], ...]
+
+
+class Enumerated(msgspec.Struct, frozen=True, tag=True):
+    cases: tuple[CaseRef, ...]
+    counts: dict[str, int]
+    skipped: dict[str, str]
+
+
+class Prepared(msgspec.Struct, frozen=True, tag=True):
+    """The reference is held. ``error`` is set where eager raised: for a bad call as wanted,
+    for any other case a failure of the reference."""
+
+    error: str | None
+    repeats: int
+    comparison: str
+    inputs: str
+
+
+class Compared(msgspec.Struct, frozen=True, tag=True):
+    status: Status
+    detail: str
+    figures: ErrorFigures | None
+    layout_differs: bool
+    comparison: str
+
+
+class RefereeError(msgspec.Struct, frozen=True, tag=True):
+    """The referee's own code raised: a bug of opsmith's, with its traceback."""
+
+    message: str
+    traceback: str
+
+
+RefereeReply = OpsListed | Enumerated | Prepared | Compared | BlockTimed | RefereeError
+
+
+# ---------------------------------------------------------------- judge <-> zygote
+
+
+class Fork(msgspec.Struct, frozen=True, tag=True):
+    """Fork a child. Its socket and its output pipe follow as file descriptors of the same message."""
+
+    role: str
+    config: dict[str, Any]
+
+
+class Forked(msgspec.Struct, frozen=True, tag=True):
+    pid: int
+
+
+class Exited(msgspec.Struct, frozen=True, tag=True):
+    """A child ended; ``status`` is as :func:`os.waitstatus_to_exitcode` gives it."""
+
+    pid: int
+    status: int
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The zygote has finished its imports; ``facts`` describe the environment."""
+
+    facts: dict[str, Any]
+
+
+ZygoteReply = Forked | Exited | Ready | RefereeError
+
+
+# ---------------------------------------------------------------- framing
+
+
+class Channel:
+    """A framed, typed message channel over a stream socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send one message.
+
+        Raises:
+            OSError: the other side is gone.
+        """
+        body = self._encoder.encode(message)
+        self.sock.sendall(HEADER.pack(MAGIC, len(body)) + body)
+
+    def receive(self, message_type: Any, timeout_s: float | None = None) -> Any:
+        """Receive one message of ``message_type`` (a struct type or a union of them).
+
+        Raises:
+            TimeoutError: nothing complete arrived within ``timeout_s``.
+            EOFError: the other side closed the channel.
+            ProtocolError: the bytes are no frame, or do not decode as ``message_type``.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        magic, length = HEADER.unpack(self._read_exactly(HEADER.size, deadline))
+        if magic != MAGIC or length > MAX_FRAME_BYTES:
+            raise ProtocolError("the bytes received are no message of this protocol")
+        body = self._read_exactly(length, deadline)
+        decoder = self._decoders.get(message_type)
+        if decoder is None:
+            decoder = self._decoders[message_type] = msgspec.msgpack.Decoder(message_type)
+        try:
+            return decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            raise ProtocolError(f"a message does not decode: {exc}") from exc
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def _read_exactly(self, size: int, deadline: float | None) -> memoryview:
+        buffer = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            if deadline is not None:
+                self._wait_readable(deadline)
+            count = self.sock.recv_into(buffer[filled:])
+            if count == 0:
+                raise EOFError("the other side closed the channel")
+            filled += count
+        return buffer
+
+    def _wait_readable(self, deadline: float) -> None:
+        remaining = deadline - time.monotonic()
+        poller = select.poll()  # select() refuses descriptors above 1023.
+        poller.register(self.sock, select.POLLIN)
+        if remaining <= 0 or not poller.poll(remaining * 1000):
+            raise TimeoutError("no message within the time limit")
