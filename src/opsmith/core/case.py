@@ -7,7 +7,7 @@ raw bytes of every distinct storage, so that strides, offsets and aliasing survi
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
@@ -92,7 +92,7 @@ class TensorValue(msgspec.Struct, frozen=True, tag="tensor", array_like=True):
 class SequenceValue(msgspec.Struct, frozen=True, tag="sequence", array_like=True):
     """A list or tuple."""
 
-    items: tuple[Any, ...]
+    items: tuple[Value, ...]
     is_tuple: bool
 
 
@@ -113,11 +113,11 @@ class ComplexValue(msgspec.Struct, frozen=True, tag="complex", array_like=True):
 class MappingValue(msgspec.Struct, frozen=True, tag="mapping", array_like=True):
     """A dict with string keys."""
 
-    items: dict[str, Any]
+    items: dict[str, Value]
 
 
 #: One node of an argument tree. Plain numbers, strings and None stand for themselves.
-Value = (
+Value: TypeAlias = (
     TensorValue
     | SequenceValue
     | NamedValue
@@ -129,6 +129,58 @@ Value = (
     | str
     | None
 )
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The serialized arguments of one ATen call: an argument tree and the bytes of its storages."""
+
+    op: str
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    storages: tuple[bytes, ...]
+
+
+class OutputTensor(msgspec.Struct, frozen=True, tag="tensor"):
+    """A result tensor.
+
+    Attributes:
+        layout: torch's name of the layout; ``data`` is empty unless it is ``strided``.
+        input_storage: number of the input storage whose memory it uses, or None.
+        output: number of the earlier result whose memory it shares, or None.
+        data: its elements in row-major order.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    device: str
+    layout: str
+    input_storage: int | None
+    output: int | None
+    data: bytes
+
+
+class OutputOther(msgspec.Struct, frozen=True, tag="other"):
+    """A result that is no tensor: a number, a bool, a string or None; for anything else
+    ``value`` is None and ``kind`` its type's name."""
+
+    kind: str
+    value: bool | int | float | str | ComplexValue | None
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call returned and changed.
+
+    Attributes:
+        structure: nesting of the result with ``*`` for each leaf: ``*``, ``(*,*)``, ``(*,(*,*))``.
+        outputs: the leaves in order.
+        changed: input storage number -> its bytes after the call, where they differ.
+    """
+
+    structure: str
+    outputs: tuple[OutputTensor | OutputOther, ...]
+    changed: dict[int, bytes]
 
 
 def digest(data: bytes) -> str:

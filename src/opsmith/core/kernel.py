@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from pathlib import PurePath
 
 import msgspec
 
@@ -62,3 +63,13 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         """Names what is judged: loader, entry, derivation and file contents, not where they lie."""
         identity = (self.task, self.loader, self.entry, self.derived_from, sorted(self.files.items()))
         return digest(msgspec.json.encode(identity))
+
+    @property
+    def snapshot_name(self) -> str | None:
+        """The folder in a run's ``kernels/`` that holds its files, or None if it has none.
+
+        Kernels that share all their files (a family of one directory) share a folder.
+        """
+        if self.root is None or not self.files:
+            return None
+        return f"{PurePath(self.root).name}-{digest(msgspec.json.encode(sorted(self.files.items())))[:8]}"

@@ -14,12 +14,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -102,7 +103,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One op in ``summary.json``; speeds are geometric means over its timed cases, or None."""
+    """One op in ``summary.json``.
+
+    Attributes:
+        accepted: a kernel was found, every planned case PASSED and nothing was DISHONEST.
+        answered: a kernel was found, even one that fails to load.
+        cases: planned cases; bad calls are not among them.
+        passed: how many of them PASSED; a case without a verdict did not.
+        statuses: status -> number of cases, in the order of the enum.
+        error_cases: ``asked`` bad calls and those that ``raised``.
+        dishonest: DISHONEST verdicts, those of bad calls included.
+        derived: answered by the functional kernel plus a copy.
+        layout_differs: cases whose output is a dense permutation of eager's layout.
+        speedup_k: geometric mean over the timed cases of K, kernel time on the device; None: not timed.
+        speedup_e: the same of E, one call as a caller pays for it.
+        percent_of_floor: share of what the device could do at best; None: not measured.
+        dsl: what the kernel is written in; None without a kernel.
+    """
 
     accepted: bool
     answered: bool
@@ -110,12 +127,27 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     passed: int
     statuses: dict[str, int]
     error_cases: dict[str, int]
+    dishonest: int
     derived: bool
     layout_differs: int
     speedup_k: float | None
     speedup_e: float | None
     percent_of_floor: float | None
     dsl: str | None
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """One score, with what it is a share or a mean of.
+
+    Attributes:
+        value: the score.
+        denominator: how many of the things that ``convention`` names it is taken over.
+        convention: one sentence: what is counted, over what, and what a failure counts as.
+    """
+
+    value: float
+    denominator: int
+    convention: str
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +158,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         cases: ``asked`` and ``passed`` cases; bad-call cases are not among them.
         error_cases: ``asked`` bad calls and those that ``raised``.
         accepted: at least one op answered, every answered op passes all its cases, none dishonest.
-        scores: name -> {value, denominator, convention}.
+        scores: by name; a score that cannot be computed from this run is not among them.
+        statuses: how many cases got each status; bad-call cases are not among them.
     """
 
     suite: str
@@ -138,7 +171,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     error_cases: dict[str, int]
     accepted: bool
     per_op: dict[str, OpSummary]
-    scores: dict[str, dict[str, Any]]
+    scores: dict[str, Score]
     statuses: dict[str, int]
     notes: tuple[str, ...] = ()
 
@@ -156,6 +189,11 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def new_seed(given: int | None = None) -> int:
+    """The given seed, or a fresh secret one of 48 bits."""
+    return secrets.randbits(48) if given is None else given
 
 
 class RunDirectory:
@@ -231,6 +269,14 @@ class RunDirectory:
                 if line.endswith(b"\n"):
                     yield line
 
+    @contextlib.contextmanager
+    def appender(self) -> Iterator[Callable[[Verdict], None]]:
+        """Open ``verdicts.jsonl`` for appending; each verdict is one write that a kill cannot tear
+        into the next one."""
+        encoder = msgspec.json.Encoder()
+        with self.verdicts_path.open("ab", buffering=0) as stream:
+            yield lambda verdict: (stream.write(encoder.encode(verdict) + b"\n"), None)[1]
+
     def recover(self) -> tuple[list[Verdict], Path | None]:
         """Return the intact verdicts and cut the file after them.
 
@@ -256,20 +302,24 @@ class RunDirectory:
         write_atomically(self.verdicts_path, data[:good_bytes])
         return intact, aside
 
-    def seed(self, given: int | None = None) -> int:
-        """The run's seed: the given one, the stored one of a killed run, or a fresh secret.
+    def create(self, seed: int) -> None:
+        """Make the directory, if it is not there, and keep the seed for a resume.
 
-        It is kept in ``.seed`` with mode 0600 until :meth:`forget_seed`, so that a resumed run
-        asks the same cases with the same values.
+        ``.seed`` has mode 0600 and lives until :meth:`forget_seed`: a resumed run asks the same
+        cases with the same values.
         """
-        path = self.path / ".seed"
-        if path.exists():
-            return int(path.read_text())
-        seed = secrets.randbits(48) if given is None else given
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(str(seed))
-        return seed
+        self.kernels_path.mkdir(parents=True, exist_ok=True)
+        if self.stored_seed() is None:
+            descriptor = os.open(self.path / ".seed", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as stream:
+                stream.write(str(seed))
+
+    def stored_seed(self) -> int | None:
+        """The seed of a run that has not ended, or None."""
+        try:
+            return int((self.path / ".seed").read_text())
+        except FileNotFoundError:
+            return None
 
     def forget_seed(self) -> None:
         (self.path / ".seed").unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from opsmith.core.case import CaseRef, Value
+from opsmith.core.case import CaseRef
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import ErrorFigures, Status
@@ -29,53 +29,6 @@ MAX_FRAME_BYTES = 4 << 30
 Message = TypeVar("Message")
 
 
-# ---------------------------------------------------------------- a call, as data
-
-
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The serialized arguments of one ATen call: an argument tree and the bytes of its storages."""
-
-    op: str
-    args: tuple[Value, ...]
-    kwargs: dict[str, Value]
-    storages: tuple[bytes, ...]
-
-
-class OutputTensor(msgspec.Struct, frozen=True, tag="tensor"):
-    """A result tensor. ``input_storage`` is the input storage that it lives in, or None;
-    ``data`` holds its elements in row-major order (empty where it lives in an input)."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    device: str
-    layout: str
-    input_storage: int | None
-    data: bytes
-
-
-class OutputOther(msgspec.Struct, frozen=True, tag="other"):
-    """A result that is no tensor: a number, a bool, None or, as text, anything else."""
-
-    kind: str
-    value: Value
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call returned and changed.
-
-    Attributes:
-        structure: nesting of the result with ``*`` for each leaf: ``*``, ``(*,*)``, ``[*]``.
-        outputs: the leaves in order.
-        changed: input storage number -> its bytes after the call, where they differ.
-    """
-
-    structure: str
-    outputs: tuple[OutputTensor | OutputOther, ...]
-    changed: dict[int, bytes]
-
-
 # ---------------------------------------------------------------- judge <-> worker
 
 
@@ -86,7 +39,7 @@ class LoadKernel(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunCall(msgspec.Struct, frozen=True, tag=True):
-    """Run the loaded kernel on a serialized :class:`CallRecord`, ``repeats`` times, each on its own copy."""
+    """Run the loaded kernel on a serialized :class:`~opsmith.core.case.CallRecord`, ``repeats`` times, each on its own copy."""
 
     call: bytes
     rng_seed: int
@@ -115,13 +68,17 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Returned(msgspec.Struct, frozen=True, tag=True):
-    """The outcomes of all repeats, each an undecoded :class:`Outcome`."""
+    """The outcomes of all repeats, each an undecoded :class:`~opsmith.core.case.Outcome`."""
 
     outcomes: tuple[msgspec.Raw, ...]
 
 
 class Raised(msgspec.Struct, frozen=True, tag=True):
-    """The kernel (or its loading) raised. ``kind``: unsupported, memory, error."""
+    """The kernel (or its loading) raised.
+
+    ``kind``: ``unsupported`` (NotImplementedError), ``memory``, ``device`` (the device context is
+    lost and the worker ends) or ``error``.
+    """
 
     kind: str
     message: str
@@ -150,24 +107,29 @@ WorkerReply = Loaded | Returned | Raised | BlockTimed | Discovered
 
 
 class ListOps(msgspec.Struct, frozen=True, tag=True):
-    """Ask for the schemas of every ATen overload and the suite's entries."""
+    """Ask for the schemas of every ATen overload and the suite's entries for these dtypes."""
 
     suite: str
     dtypes: tuple[str, ...]
+    device: str
 
 
 class Enumerate(msgspec.Struct, frozen=True, tag=True):
-    """Turn one suite entry into cases; serialized calls go to the referee's spool file."""
+    """Turn one suite entry into cases; serialized calls go to the referee's spool file.
+
+    ``ops`` limits what is spooled; None takes every op that the entry calls.
+    """
 
     suite: str
     entry: str
     dtype: str
+    device: str
     seed: int
     ops: tuple[str, ...] | None
 
 
 class Prepare(msgspec.Struct, frozen=True, tag=True):
-    """Compute the reference for a case and hold it until :class:`Compare`."""
+    """Compute the reference for a case and hold it until the next one is prepared."""
 
     case: CaseRef
     call: bytes
@@ -175,9 +137,8 @@ class Prepare(msgspec.Struct, frozen=True, tag=True):
 
 
 class Compare(msgspec.Struct, frozen=True, tag=True):
-    """Judge a worker's outcomes against the held reference of the same case."""
+    """Judge a worker's outcomes against the held reference."""
 
-    content_hash: str
     outcomes: tuple[msgspec.Raw, ...]
     tolerance: str
     layout: str
@@ -187,13 +148,27 @@ RefereeRequest = ListOps | Enumerate | Prepare | Compare | TimeBlock
 
 
 class OpsListed(msgspec.Struct, frozen=True, tag=True):
+    """Every ATen overload, the suite's (entry, dtype) pairs in order, and the device's name.
+
+    ``device_problem`` says why the device cannot be used, or is None.
+    """
+
     schemas: tuple[OpSchema, ...]
     entries: tuple[tuple[str, str], ...]
+    device_name: str
+    device_problem: str | None
 
 
 class Enumerated(msgspec.Struct, frozen=True, tag=True):
+    """The cases of one entry.
+
+    ``counts`` says how often each signature was met, ``ops`` which overloads the entry calls at
+    all, ``skipped`` what could not be recorded and why.
+    """
+
     cases: tuple[CaseRef, ...]
     counts: dict[str, int]
+    ops: tuple[str, ...]
     skipped: dict[str, str]
 
 
@@ -212,7 +187,6 @@ class Compared(msgspec.Struct, frozen=True, tag=True):
     detail: str
     figures: ErrorFigures | None
     layout_differs: bool
-    comparison: str
 
 
 class RefereeError(msgspec.Struct, frozen=True, tag=True):

@@ -1,0 +1,68 @@
+"""Suites say what is asked: a lazily enumerated set of ops with their cases.
+
+A suite runs inside a referee. It lists its *entries* cheaply, and turns one entry at a time into
+recorded calls; the runner spreads entries over referees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from opsmith.core.case import CallRecord, CaseAddress
+
+
+class SuiteCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One recorded ATen call.
+
+    Attributes:
+        address: where the call comes from.
+        signature: hash that equal cases share (see :func:`opsmith.suites.recording.signature`).
+        record: the serialized call, or None where an equal signature was recorded before.
+        expects_error: eager raised on these arguments and the suite says that it should.
+        tolerance: (rtol, atol) declared by the suite's author for this op, or None.
+    """
+
+    address: CaseAddress
+    op: str
+    signature: str
+    record: CallRecord | None
+    expects_error: bool = False
+    tolerance: tuple[float, float] | None = None
+
+
+class Skipped(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an entry that could not be recorded."""
+
+    address: CaseAddress
+    reason: str
+
+
+@runtime_checkable
+class Suite(Protocol):
+    """What the runner asks of a suite."""
+
+    name: str
+
+    def entries(self, dtype: str, device: str) -> tuple[str, ...]:
+        """The entries that exist for a dtype (short name) on a device type, in a fixed order."""
+        ...
+
+    def calls(
+        self, entry: str, dtype: str, device: str, seed: int, wanted: Callable[[str, str], bool]
+    ) -> Iterator[SuiteCall | Skipped]:
+        """Run one entry under ``seed`` and yield its ATen calls.
+
+        Args:
+            wanted: given op and signature, says whether the call's record is needed.
+        """
+        ...
+
+
+def derive_seed(*parts: Any) -> int:
+    """A 48-bit seed that follows from its parts and does not give them away (BLAKE2b)."""
+    import hashlib
+
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=6).digest())

@@ -1,0 +1,73 @@
+"""How results are compared: a kind of comparison for every promise that an op can make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, value
+from opsmith.evaluation.comparisons.leaves import PASSED, merge
+from opsmith.evaluation.comparisons.table import Rule, rule_for
+from opsmith.evaluation.observation import Finding, JudgedCall, Result, Results
+from opsmith.evaluation.oracle import Oracle
+from opsmith.evaluation.tolerance import tolerance_for
+
+__all__ = ["Rule", "compare", "rule_for"]
+
+
+def compare(call: JudgedCall, reference: Sequence[Results], candidate: Sequence[Results], *, tolerance: str) -> Finding:
+    """Compare what a kernel returned with what eager did.
+
+    Args:
+        call: the call that both sides answered.
+        reference: eager's results of each execution; ``rule_for(...).repeats(elements)`` of them.
+        candidate: the kernel's, as many, equal in structure, shapes and dtypes.
+        tolerance: ``strict``; ``backendbench`` and ``kernelbench`` replace the tolerances of
+            values by those projects' own and ask no oracle.
+
+    Raises:
+        ValueError: there is no such tolerance.
+    """
+    rule = rule_for(call.schema, call)
+    if rule.kind == "distribution":
+        return distribution.compare(call, rule, reference, candidate)
+    finding = _by_leaf(call, rule, reference[0], candidate[0], tolerance)
+    if finding.passed:
+        return finding
+    if rule.kind == "indices":
+        return indices.compare(call, rule, reference[0], candidate[0])
+    if rule.kind == "factorisation":
+        return factorisation.compare(call, rule, reference[0], candidate[0], finding)
+    return finding
+
+
+def _by_leaf(call: JudgedCall, rule: Rule, reference: Results, candidate: Results, mode: str) -> Finding:
+    """Every result by its own role; indices and factors pass here when they simply equal eager's."""
+    oracle = Oracle(call, rule.stem, len(reference))
+    findings = []
+    for index, (expected, got) in enumerate(zip(reference, candidate, strict=True)):
+        role = rule.role(index)
+        if role in ("metadata", "ignore"):
+            findings.append(PASSED)
+        elif mode == "strict" and role in ("exact", "view", "indices"):
+            findings.append(exact.compare(expected, got))
+        else:
+            limits = tolerance_for(mode, _dtype(expected), call.tolerance)
+            # Of factors float64 may choose others: elements of one choice don't excuse those of another.
+            asks = mode == "strict" and rule.kind != "factorisation"
+            ask = partial(oracle.opinion, index) if asks else _no_opinion
+            findings.append(value.compare(expected, got, limits, ask))
+    return merge(findings) if findings else PASSED
+
+
+def _dtype(result: Result) -> torch.dtype:
+    """A Python number is as wide as a double."""
+    if isinstance(result, torch.Tensor):
+        return result.dtype
+    return torch.complex128 if isinstance(result, complex) else torch.float64
+
+
+def _no_opinion() -> None:
+    """No oracle is asked."""

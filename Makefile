@@ -1,0 +1,77 @@
+# Two commands on a fresh machine with Python 3.11 or newer and a C++ compiler:
+#
+#     make run     judge the shipped kernels on this machine, print the table, write report.html
+#     make test    lint, check types and layers, run the tests
+#
+# Both set up .venv first, with the interpreter that PYTHON names: `PYTHON=python3.12 make test`.
+# A .venv that is there already is kept; `make clean` removes it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+RUNS := runs
+
+# What `make run` judges; `make run BACKEND=./my_kernels DTYPE=f32` judges something else.
+SUITE ?= opinfo
+BACKEND ?= opsmith
+DTYPE ?= bf16
+RUN_OPTIONS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types layers unit format hooks clean
+.DELETE_ON_ERROR:
+
+help:  ## Show the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "opsmith needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1): try PYTHON=python3.11 make"; exit 2; }
+	@echo "== setup: $(VENV) with $$($(PYTHON) --version)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+run: $(STAMP)  ## Judge the shipped kernels on this machine; writes report.html
+	@out=$(RUNS)/$$(date -u +%Y%m%dT%H%M%SZ); \
+	mkdir -p $(RUNS) && rm -f report.html; \
+	status=0; \
+	$(BIN)/opsmith run --suite $(SUITE) --backend $(BACKEND) --dtype $(DTYPE) --out $$out $(RUN_OPTIONS) || status=$$?; \
+	if [ $$status -gt 1 ]; then exit $$status; fi; \
+	ln -sfn $$(basename $$out) $(RUNS)/latest && cp $$out/report.html report.html && echo "report.html shows the run $$out"
+# Status 1 says that an op was not answered or did not pass. That is a finding, which the table shows, and no failure
+# of make. The device is a GPU where there is one: opsmith's own default.
+
+test: lint types layers unit  ## Lint, check types and layers, run the tests
+
+lint: $(STAMP)  ## ruff: rules and formatting
+	@echo "== ruff"
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --quiet --check
+
+types: $(STAMP)  ## mypy, strict
+	@echo "== mypy"
+	@$(BIN)/mypy --no-error-summary
+
+layers: $(STAMP)  ## import-linter: who may import whom
+	@echo "== import-linter"
+	@found=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$found"; exit 1; }
+
+unit: export OMP_NUM_THREADS ?= 1
+unit: $(STAMP)  ## pytest
+	@echo "== pytest"
+	@$(BIN)/python -m pytest -q $(PYTEST_OPTIONS)
+
+format: $(STAMP)  ## Rewrite the tree as ruff wants it
+	@$(BIN)/ruff check --quiet --fix-only
+	@$(BIN)/ruff format
+
+hooks: $(STAMP)  ## Install the git hooks
+	@$(BIN)/pre-commit install
+
+clean:  ## Remove what the other targets made, runs excepted
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis \
+	  .coverage report.html

@@ -1,0 +1,172 @@
+"""A directory of kernels in the layout that the field's tools share.
+
+::
+
+    DIR/
+      manifest.json                              optional, see :mod:`opsmith.backends.manifest`
+      add__Tensor/
+        add__Tensor_implementation_v1.py         defines add__Tensor_kernel_impl
+        add__Tensor_implementation_v10.py        the highest number is judged
+      relu/relu_implementation_v1.py             a bare packet: every overload without its own folder
+
+Whose kernel answers an op, first match: its manifest entry, its own folder, its packet's folder.
+An in-place or ``out=`` overload with no kernel of its own gets the functional overload's, *derived*
+with a copy; for ``out=`` that comes before the packet's folder, whose function takes no ``out``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from opsmith.backends import manifest
+from opsmith.backends.dsl import guess_dsl
+from opsmith.core.case import digest
+from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import OpSchema, Variant, folder_name
+from opsmith.core.task import Task
+from opsmith.errors import BadInput
+
+_VERSION = re.compile(r"_v(\d+)$")
+
+
+class KernelDirectory:
+    """Answers with the kernels of a directory; reads its files and never runs them.
+
+    Args:
+        path: the directory.
+        name: the backend's name in records; the directory's own name by default.
+
+    Raises:
+        BadInput: ``path`` is no readable directory, or its manifest is damaged.
+    """
+
+    trusted = False
+
+    def __init__(self, path: Path, *, name: str | None = None) -> None:
+        self.path = path.resolve()
+        self.name = name or self.path.name
+        self._folders = _folders(path)
+        self._manifest = manifest.read(self.path)
+        self._files: dict[Path, dict[str, str]] = {}
+
+    def kernel_for(self, task: Task) -> Kernel | None:
+        """Return the kernel of ``task``.
+
+        A folder without a usable file is an answer too: the kernel returned fails to load and says why.
+
+        Raises:
+            BadInput: a file of the kernel cannot be read.
+        """
+        found = self._find(task.name, task.op)
+        if found is None:
+            return None
+        return msgspec.structs.replace(found, task=task.name)
+
+    def unrecognised(self, known: Collection[str]) -> list[str]:
+        """Folders and manifest entries that name none of the ``known`` ops, sorted."""
+        expected = {folder_name(op) for op in known} | {op.rpartition(".")[0] for op in known}
+        of_entries = {entry.file.split("/")[0] for entry in self._manifest.kernels.values() if entry.file}
+        listed = {op for op in self._manifest.kernels if op not in known and op not in expected}
+        return sorted(listed | (self._folders - expected - of_entries))
+
+    def _find(self, op: str, schema: OpSchema) -> Kernel | None:
+        if schema.variant is Variant.OUT:
+            return self._own(op) or self._derived(schema) or self._of_packet(op)
+        return self._own(op) or self._of_packet(op) or self._derived(schema)
+
+    def _own(self, op: str) -> Kernel | None:
+        entry = self._manifest.kernels.get(op)
+        if entry is not None and entry.entry is not None:
+            return self._kernel(op, self.path, entry.entry, entry)
+        return self._from_folder(folder_name(op), op)
+
+    def _of_packet(self, op: str) -> Kernel | None:
+        return self._from_folder(op.rpartition(".")[0], op)
+
+    def _derived(self, schema: OpSchema) -> Kernel | None:
+        functional = schema.functional
+        # An in-place view op (squeeze_, t_) changes its argument's metadata: a copy into it cannot.
+        if functional is None or "inplace_view" in schema.tags:
+            return None
+        kernel = self._own(functional) or self._of_packet(functional)
+        return kernel and msgspec.structs.replace(kernel, derived_from=functional)
+
+    def _from_folder(self, folder: str, op: str) -> Kernel | None:
+        if folder not in self._folders:
+            return None
+        entry = self._manifest.kernels.get(op) or self._manifest.kernels.get(folder) or manifest.KernelEntry()
+        root = (self.path / folder).resolve()
+        file = _chosen_version(root, folder, entry.best)
+        return self._kernel(op, root, f"{file}:{folder}_kernel_impl", entry)
+
+    def _kernel(self, op: str, root: Path, entry: str, described: manifest.KernelEntry) -> Kernel:
+        if root not in self._files:
+            self._files[root] = files_of(root)
+        return Kernel(
+            task=op,
+            backend=self.name,
+            loader=Loader.FILE,
+            entry=entry,
+            dsl=described.dsl or guess_dsl(root / entry.rpartition(":")[0]),
+            root=str(root),
+            files=self._files[root],
+            provenance=described.provenance,
+        )
+
+
+def files_of(root: Path) -> dict[str, str]:
+    """Relative path -> content hash of every file under ``root``.
+
+    Left out are hidden files, ``__pycache__`` and links that lead out of ``root``: a kernel is
+    judged on what its folder holds.
+
+    Raises:
+        BadInput: a file cannot be read.
+    """
+    digests = {}
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root)
+        if any(part.startswith(".") or part == "__pycache__" for part in relative.parts):
+            continue
+        if path.is_file() and path.resolve().is_relative_to(root):
+            try:
+                digests[relative.as_posix()] = digest(path.read_bytes())
+            except OSError as exc:
+                raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
+    return digests
+
+
+def _folders(path: Path) -> set[str]:
+    try:
+        children = list(path.iterdir())
+        return {c.name for c in children if c.is_dir() and not c.name.startswith(".") and c.name != "__pycache__"}
+    except FileNotFoundError as exc:
+        raise BadInput(
+            f"there is no kernel directory {path}; make one with `opsmith scaffold {path} --ops OP`"
+        ) from exc
+    except NotADirectoryError as exc:
+        raise BadInput(f"{path} is no directory; to judge one file use `opsmith check {path} --task OP`") from exc
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
+
+
+def _chosen_version(root: Path, folder: str, best: int | str | None) -> str:
+    """The file to judge; one that is missing gets a name too, which the loader then reports."""
+    versions = {path.name: _version(path) for path in root.glob(f"{folder}_implementation*.py")}
+    if isinstance(best, str):
+        return best if best.endswith(".py") else f"{folder}_implementation_{best}.py"
+    if best is not None:
+        return next(
+            (name for name in sorted(versions) if versions[name] == best), f"{folder}_implementation_v{best}.py"
+        )
+    # v10 comes after v2; a file without a number is the oldest.
+    return max(versions, key=lambda name: (versions[name], name), default=f"{folder}_implementation_v1.py")
+
+
+def _version(path: Path) -> int:
+    found = _VERSION.search(path.stem)
+    return int(found[1]) if found else 0

@@ -1,0 +1,71 @@
+"""Which language a kernel is written in, as its source shows; nothing of it is executed."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Packages whose import names the DSL, the most specific first: these build on Triton or CUDA.
+_PACKAGES = {"helion": "helion", "tilelang": "tilelang", "cutlass": "cutedsl", "triton": "triton"}
+_CPP_BUILDERS = {"load", "load_inline"}
+#: A longer file is data in disguise; parsing it would hold up the judge.
+_LONGEST_SOURCE_BYTES = 1 << 20
+
+
+def guess_dsl(source: Path) -> str:
+    """Guess the DSL of a Python file from its imports and its calls of torch's C++ builders.
+
+    Returns:
+        ``triton``, ``helion``, ``tilelang``, ``cutedsl``, ``cuda``, ``cpp``, ``torch`` for
+        plain Python, or ``unknown`` where there is no such file or it does not parse.
+    """
+    tree = parse_source(source)
+    if tree is None:
+        return "unknown"
+    imported = {name.partition(".")[0] for name in _imported_modules(tree)}
+    for package, dsl in _PACKAGES.items():
+        if package in imported:
+            return dsl
+    builders = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called_name(node) in _CPP_BUILDERS]
+    if not builders or not any("cpp_extension" in name for name in _imported_modules(tree)):
+        return "torch"
+    return "cuda" if any(_builds_cuda(call) for call in builders) else "cpp"
+
+
+def parse_source(source: Path) -> ast.Module | None:
+    """Parse a stranger's file without running it; None where it does not parse or is too long."""
+    try:
+        if source.stat().st_size > _LONGEST_SOURCE_BYTES:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Invalid escapes in a stranger's strings are not ours to report.
+            return ast.parse(source.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # The worker that loads the file tells what is wrong with it.
+
+
+def _imported_modules(tree: ast.Module) -> Iterator[str]:
+    """Every absolute name that an import statement mentions: ``a.b`` for ``from a import b``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute) and node.attr == "cpp_extension":
+            yield ast.unparse(node)
+
+
+def _called_name(call: ast.Call) -> str:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _builds_cuda(call: ast.Call) -> bool:
+    if any(keyword.arg == "cuda_sources" for keyword in call.keywords):
+        return True
+    constants = (node.value for node in ast.walk(call) if isinstance(node, ast.Constant))
+    return any(isinstance(value, str) and value.endswith((".cu", ".cuh")) for value in constants)

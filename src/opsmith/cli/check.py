@@ -1,0 +1,64 @@
+"""``opsmith check``: judge one kernel against one task."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsmith.backends.file import KernelFile
+from opsmith.cli import selection
+from opsmith.cli.run import Case, Jobs, Json, Layout, Out, Seed, Timing, Tolerance, judge
+from opsmith.core.dtypes import parse_dtypes
+from opsmith.core.run import Options
+
+EPILOG = """
+Examples:
+
+  opsmith check relu__default_implementation_v1.py --task relu.default
+
+  opsmith check mine.py --task add.Tensor --dtype bf16,f32 --device cuda
+
+  opsmith check mine.py --task add.Tensor --case opinfo:add:f32:sample:3:0 --seed 7
+"""
+
+
+def check(
+    kernel: Annotated[
+        Path, typer.Argument(help="A Python file that defines <op>__<overload>_kernel_impl.", show_default=False)
+    ],
+    task: Annotated[str, typer.Option(help="The overload it implements: relu.default.", show_default=False)],
+    suite: selection.Suite = "opinfo",
+    dtype: selection.Dtype = "f32",
+    device: selection.Device = "",
+    timing: Timing = "quick",
+    tolerance: Tolerance = "strict",
+    layout: Layout = "dense",
+    jobs: Jobs = None,
+    seed: Seed = None,
+    case: Case = None,
+    out: Out = None,
+    json_output: Json = False,
+) -> int:
+    """Judge one kernel against one task, with an editor open.
+
+    Without -o the run directory is temporary. Exit status as for `opsmith run`.
+    """
+    KernelFile(kernel)  # Says what is wrong with the file before anything is started.
+    options = Options(
+        suite=suite,
+        backend=str(kernel),
+        device=selection.parse_device(device),
+        dtypes=parse_dtypes(dtype),
+        ops=(task,),
+        timing=timing,
+        tolerance=tolerance,
+        layout=layout,
+        case=case,
+    )
+    if out is not None:
+        return judge(options, out, seed=seed, jobs=jobs, json_output=json_output)
+    with tempfile.TemporaryDirectory(prefix="opsmith-check-") as folder:
+        return judge(options, Path(folder) / "run", seed=seed, jobs=jobs, json_output=json_output)

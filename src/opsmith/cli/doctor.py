@@ -1,0 +1,85 @@
+"""``opsmith doctor``: what this machine can do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from opsmith import plugins
+from opsmith.cli import selection
+from opsmith.pipeline import start_processes
+from opsmith.runner.environment import describe_environment
+from opsmith.runner.processes import SANDBOX_LAYERS
+from opsmith.runner.suite_index import cache_folder
+
+EPILOG = """
+Examples:
+
+  opsmith doctor
+
+  opsmith doctor --device cuda --json
+"""
+
+
+def doctor(
+    device: selection.Device = "",
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Show versions, hardware, plug-ins, isolation layers and what is missing.
+
+    Exit status 1 if something that judging needs is missing.
+    """
+    device = selection.parse_device(device)
+    with start_processes(device) as processes:
+        processes.wait_ready()
+        facts = processes.facts
+    environment = describe_environment(facts, device=device, device_name=device)
+    problems = _problems(device, str(facts["triton"] or ""))
+    found = {
+        "environment": msgspec.to_builtins(environment),
+        "backends": [*plugins.names(plugins.BACKENDS), *plugins.names(plugins.KERNELS)],
+        "suites": plugins.names(plugins.SUITES),
+        "sandbox": list(SANDBOX_LAYERS),
+        "cache": str(cache_folder()),
+        "problems": problems,
+    }
+    if json_output:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+    else:
+        _print(found)
+    return 1 if problems else 0
+
+
+def _problems(device: str, triton: str) -> list[str]:
+    problems = []
+    if not triton:
+        problems.append("triton is not installed: Triton kernels cannot be judged; run: pip install triton")
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        problems.append("no C++ compiler: C++ kernels and Inductor cannot be judged; install g++ or set CXX")
+    if device.startswith("cuda") and not Path("/proc/driver/nvidia/version").exists():
+        problems.append(f"device {device}: no NVIDIA driver on this machine; use --device cpu")
+    return problems
+
+
+def _print(found: dict[str, object]) -> None:
+    console = Console()
+    for title, content in found.items():
+        table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
+        if isinstance(content, dict):
+            for name, value in content.items():
+                table.add_row(name, "-" if value is None else str(value))
+        elif isinstance(content, list):
+            for item in content or ["none"]:
+                table.add_row(str(item))
+        else:
+            table.add_row(str(content))
+        console.print(table)
+        console.print()

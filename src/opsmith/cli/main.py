@@ -1,0 +1,76 @@
+"""The ``opsmith`` command: registers the verbs and maps errors to exit statuses."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+import opsmith
+from opsmith.cli import check, compare, doctor, ops, report, run, scaffold
+from opsmith.errors import OpsmithError, UsageError
+
+PASSED, SOMETHING_FAILED, WRONG_USAGE, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
+
+app = typer.Typer(
+    name="opsmith",
+    help="Judge, write and install kernels for PyTorch.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+
+def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
+    """Turn a verb's errors into one line on stderr and its result into an exit status."""
+
+    @functools.wraps(verb)
+    def run_verb(*args: Any, **kwargs: Any) -> None:
+        try:
+            status = verb(*args, **kwargs) or PASSED
+        except UsageError as exc:
+            status = _complain(str(exc), WRONG_USAGE)
+        except OpsmithError as exc:
+            status = _complain(f"internal error: {exc}", INTERNAL_ERROR)
+        except KeyboardInterrupt:
+            status = _complain("interrupted; continue a run with --resume and the same -o", INTERRUPTED)
+        except Exception:  # noqa: BLE001 - the last line of defence: status 3 with the traceback to report
+            status = _complain(f"internal error, please report it:\n{traceback.format_exc()}", INTERNAL_ERROR)
+        raise typer.Exit(status)
+
+    return run_verb
+
+
+def _complain(message: str, status: int) -> int:
+    sys.stderr.write(f"opsmith: {message}\n")
+    return status
+
+
+for _verb in (run, check, ops, scaffold, report, compare, doctor):
+    _name = _verb.__name__.rpartition(".")[2]
+    app.command(_name, epilog=_verb.EPILOG)(_guarded(getattr(_verb, _name)))
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"opsmith {opsmith.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Judge, write and install kernels for PyTorch."""
+
+
+def main() -> None:
+    """Run the command line; exits with one of the statuses above (2 for wrong usage)."""
+    app()

@@ -1,0 +1,68 @@
+"""``opsmith ops``: what is asked and what is answered."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from opsmith import plugins
+from opsmith.backends.resolve import resolve
+from opsmith.cli import selection
+from opsmith.cli.progress import StageProgress
+from opsmith.core.dtypes import parse_dtypes
+from opsmith.core.run import Options, PlannedOp
+from opsmith.errors import UnknownName
+from opsmith.pipeline import survey
+
+EPILOG = """
+Examples:
+
+  opsmith ops --suite opinfo --dtype bf16
+
+  opsmith ops --suite opinfo --backend my_kernels/ --ops 'add*' --json
+"""
+
+
+def ops(
+    suite: selection.Suite = "opinfo",
+    backend: Annotated[str, typer.Option(help="Show what this backend answers.", show_default="none")] = "",
+    ops: selection.Ops = "",
+    dtype: selection.Dtype = "f32",
+    device: selection.Device = "",
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List the ops of a suite with their number of cases, and who answers them."""
+    if suite not in plugins.names(plugins.SUITES):
+        raise UnknownName("suite", suite, plugins.names(plugins.SUITES))
+    options = Options(
+        suite=suite,
+        backend=backend or "aten",
+        device=selection.parse_device(device),
+        dtypes=parse_dtypes(dtype),
+        ops=selection.parse_ops(ops),
+    )
+    resolve(options.backend)
+    with StageProgress() as progress:
+        plan = survey(options, progress=progress)
+    rows = [_row(planned, answered=bool(backend)) for planned in plan.ops]
+    if json_output:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        return
+    table = Table("op", "cases", "bad calls", *(["answered by"] if backend else []), title=f"{len(rows)} ops")
+    for row in rows:
+        table.add_row(*[str(value) for value in row.values()])
+    Console().print(table)
+
+
+def _row(planned: PlannedOp, *, answered: bool) -> dict[str, object]:
+    row: dict[str, object] = {"op": planned.op, "cases": planned.cases, "error_cases": planned.error_cases}
+    if answered:
+        kernel = planned.kernel
+        how = "" if kernel is None else f"{kernel.dsl}{' (derived)' if kernel.derived_from else ''}"
+        row["answered_by"] = how
+    return row

@@ -1,0 +1,134 @@
+"""``opsmith run``: judge a backend."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+from rich.console import Console
+
+from opsmith.cli import selection
+from opsmith.cli.progress import StageProgress
+from opsmith.core.dtypes import parse_dtypes
+from opsmith.core.run import Options, RunDirectory, Summary
+from opsmith.errors import BadInput
+from opsmith.pipeline import evaluate
+from opsmith.report.results import Results
+from opsmith.report.tables import print_results
+
+EPILOG = """
+Examples:
+
+  opsmith run --suite smoke --backend opsmith
+
+  opsmith run --suite opinfo --backend my_kernels/ --dtype bf16 -o runs/mine
+
+  opsmith run --suite opinfo --backend aten --ops 'relu.default,add*' --json
+
+  opsmith run --suite opinfo --backend my_kernels/ --dtype bf16 -o runs/mine --resume
+"""
+
+Isolation = Annotated[
+    Literal["kernel", "backend"], typer.Option(help="One worker process per kernel, or one for the whole backend.")
+]
+Tolerance = Annotated[
+    Literal["strict", "backendbench", "kernelbench"],
+    typer.Option(help="How close a value must be; the last two reproduce published scores."),
+]
+Layout = Annotated[
+    Literal["dense", "exact"], typer.Option(help="dense lets another dense layout pass; exact asks for eager's strides.")
+]
+Timing = Annotated[Literal["off", "quick"], typer.Option(help="Time correct kernels against eager.")]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="Ops judged at a time.", show_default="one per CPU, at most 16")
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of all values.", show_default="secret, recorded at the end")]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/TIME-SUITE-BACKEND")
+]
+Case = Annotated[str | None, typer.Option(help="Judge this one case, by its address.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print summary.json on stdout and nothing else.")]
+
+
+def run(
+    backend: Annotated[
+        str,
+        typer.Option(help="Who answers: a name (aten, opsmith, inductor, flag_gems), a directory or pkg.mod:attr."),
+    ],
+    suite: selection.Suite = "opinfo",
+    ops: selection.Ops = "",
+    dtype: selection.Dtype = "f32",
+    device: selection.Device = "",
+    isolation: Isolation = "kernel",
+    timing: Timing = "quick",
+    tolerance: Tolerance = "strict",
+    layout: Layout = "dense",
+    jobs: Jobs = None,
+    seed: Seed = None,
+    case: Case = None,
+    out: Out = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in -o.")] = False,
+    json_output: Json = False,
+) -> int:
+    """Judge a backend: is every op right, and how fast?
+
+    Exit status: 0 everything asked was answered and passed, 1 something did not, 2 wrong usage or
+    bad input, 3 internal error.
+    """
+    options = Options(
+        suite=suite,
+        backend=backend,
+        device=selection.parse_device(device),
+        dtypes=parse_dtypes(dtype),
+        ops=selection.parse_ops(ops),
+        timing=timing,
+        isolation=isolation,
+        tolerance=tolerance,
+        layout=layout,
+        case=case,
+    )
+    if resume and out is None:
+        raise BadInput("--resume needs the run's directory: -o DIR")
+    return judge(options, out or default_out(options), seed=seed, jobs=jobs, resume=resume, json_output=json_output)
+
+
+def judge(
+    options: Options, out: Path, *, seed: int | None, jobs: int | None, resume: bool = False, json_output: bool = False
+) -> int:
+    """Run the pipeline with a progress bar, print what was asked for, and return the exit status."""
+    with StageProgress() as progress:
+        summary = evaluate(
+            options,
+            out,
+            seed=seed,
+            jobs=jobs or min(16, len(os.sched_getaffinity(0))),
+            resume=resume,
+            command=("opsmith", *sys.argv[1:]),
+            progress=progress,
+        )
+    if json_output:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
+    else:
+        console = Console()
+        print_results(Results.read(RunDirectory(out)), console)
+        console.print(f"\nrun:  {out}\npage: {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+    return exit_status(summary)
+
+
+def exit_status(summary: Summary) -> int:
+    """0 if everything asked was answered and passed, else 1."""
+    complete = summary.ops["asked"] == summary.ops["answered"] == summary.ops["correct"]
+    return 0 if summary.accepted and complete else 1
+
+
+def default_out(options: Options) -> Path:
+    """A new directory under ``runs/``, named by time, suite and backend."""
+    stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    backend = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(options.backend).name) or "backend"
+    return Path("runs") / f"{stamp}-{options.suite}-{backend}"

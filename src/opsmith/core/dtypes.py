@@ -1,0 +1,41 @@
+"""Short dtype names, the ones used in traces, records and on the command line."""
+
+from __future__ import annotations
+
+from opsmith.errors import UnknownName
+
+#: short name -> name of the attribute of ``torch``.
+TORCH_NAMES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "b8": "bool",
+    "c128": "complex128",
+    "c64": "complex64",
+    "c32": "complex32",
+}
+
+SHORT_NAMES = {long: short for short, long in TORCH_NAMES.items()}
+
+
+def parse_dtypes(text: str) -> tuple[str, ...]:
+    """Read a comma-separated list of dtype names, short or long, or ``all``.
+
+    Raises:
+        UnknownName: a name that is neither.
+    """
+    if text == "all":
+        return tuple(TORCH_NAMES)
+    names = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        short = SHORT_NAMES.get(word.removeprefix("torch."), word)
+        if short not in TORCH_NAMES:
+            raise UnknownName("dtype", word, [*TORCH_NAMES, *SHORT_NAMES])
+        names.append(short)
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,292 @@
+"""Random ops: no two executions agree, so draws are tested against eager's draws.
+
+Both sides execute K times on the same arguments; every element of the result is a sample of K
+from eager and of K from the candidate, each element with a distribution of its own. What an
+honest implementation promises, and how each promise is tested:
+
+- **support**: every value is one that the op can produce (bounds, integers, a permutation);
+- **consistency**: dropout's output is its input times its mask times the scale;
+- **distribution**: the ranks of the candidate's draws among the 2K of their element are those of
+  an exchangeable sample. Ties share the mean of their scores, so sums of scores have an exact
+  permutation mean and variance whatever the distribution (Hajek, Sidak and Sen, Theory of Rank
+  Tests, 1999). Four scores of the rank look for differences in location, scale, skew and tails;
+- **independent elements**: ranks of neighbouring elements do not go together (Spearman);
+- **independent executions**: draws do not repeat from one execution to the next, nor stand still.
+
+Every statistic is compared with ``LIMIT`` standard deviations, a false alarm in 1e10: some ten
+tests for each of 500 cases leave an honest run at 100 %. No global random state is touched; ties
+and subsets come from a generator seeded by eager's draws, which a candidate cannot know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from opsmith.evaluation.arguments import bind
+from opsmith.evaluation.comparisons import value
+from opsmith.evaluation.comparisons.leaves import PASSED, as_tensor, merge, wrong
+from opsmith.evaluation.comparisons.table import Rule
+from opsmith.evaluation.observation import Finding, JudgedCall, Results
+from opsmith.evaluation.tolerance import tolerance_for
+
+LIMIT = 6.5
+#: Elements whose ranks are computed: more of them would resolve the rounding of half types.
+MOST_ELEMENTS = 4096
+#: Rank scores: Legendre polynomials of degree 1 to this.
+DEGREES = 4
+
+
+def compare(call: JudgedCall, rule: Rule, reference: Sequence[Results], candidate: Sequence[Results]) -> Finding:
+    """Compare K executions on each side, K as :meth:`Rule.repeats` asks."""
+    arguments = bind(call)
+    findings = []
+    for index in range(len(reference[0])):
+        if rule.role(index) != "distribution":
+            findings.append(PASSED)
+            continue
+        expected, got = _draws(reference, index), _draws(candidate, index)
+        complaint = _check_draws(rule, arguments, index, expected, got)
+        findings.append(PASSED if complaint is None else wrong(complaint))
+    finding = merge(findings) if findings else PASSED
+    return _check_relation(rule, arguments, candidate) if finding.passed else finding
+
+
+def _draws(executions: Sequence[Results], index: int) -> torch.Tensor:
+    """The draws of result ``index``, one execution a row: ``[K, *shape]``."""
+    leaves = [as_tensor(results[index]) for results in executions]
+    stacked = torch.stack([leaf for leaf in leaves if leaf is not None])
+    if stacked.dtype is torch.bool:
+        return stacked.to(torch.uint8)
+    return stacked.float() if stacked.element_size() < 4 and stacked.is_floating_point() else stacked
+
+
+def _check_draws(
+    rule: Rule, arguments: dict[str, Any], index: int, expected: torch.Tensor, got: torch.Tensor
+) -> str | None:
+    """The first promise that the draws of one result break, or None."""
+    if expected.is_complex():
+        expected, got = torch.view_as_real(expected), torch.view_as_real(got)
+    if expected[0].numel() == 0:
+        return None
+    complaint = _support(rule, arguments, expected, got) if index == 0 else None
+    complaint = complaint or _repetition(expected, got)
+    if complaint is not None:
+        return complaint
+    generator = torch.Generator().manual_seed(hash(tuple(expected.flatten()[:16].tolist())) % (1 << 63))
+    shape = expected.shape[1:]
+    expected, got = expected.reshape(len(expected), -1), got.reshape(len(got), -1)
+    complaint = None if rule.stem in _DRAWN_TOGETHER else _neighbours(shape, expected, got, generator)
+    if complaint is not None:
+        return complaint
+    if expected.shape[1] > MOST_ELEMENTS:
+        subset = torch.randperm(expected.shape[1], generator=generator)[:MOST_ELEMENTS]
+        expected, got = expected[:, subset], got[:, subset]
+    return _ranks(rule, expected, got)
+
+
+#: Ops that draw once for a whole channel, so that neighbours do go together.
+_DRAWN_TOGETHER = frozenset({"feature_dropout", "feature_alpha_dropout"})
+
+
+#: Smallest and largest value that an op can produce, and whether only integers are right.
+_BOUNDS: dict[str, tuple[Any, Any, bool]] = {
+    "bernoulli": (0, 1, True),
+    "rand": (0, 1, False),
+    "rand_like": (0, 1, False),
+    "geometric": (1, math.inf, True),
+    "poisson": (0, math.inf, True),
+    "exponential": (0, math.inf, False),
+    "log_normal": (0, math.inf, False),
+    "_standard_gamma": (0, math.inf, False),
+    "_sample_dirichlet": (0, 1, False),
+}
+
+
+def _bounds(rule: Rule, arguments: dict[str, Any]) -> tuple[Any, Any, bool]:
+    """The row of ``_BOUNDS`` for this call, where the arguments set the bounds."""
+    match rule.stem:
+        case "uniform":
+            return arguments["from"], arguments["to"], False
+        case "randint" | "randint_like":
+            return arguments.get("low", 0), _minus_one(arguments["high"]), True
+        case "random":
+            return arguments.get("from", 0), _minus_one(arguments.get("to")), True
+        case "binomial":
+            return 0, arguments["count"].detach().cpu(), True
+        case "multinomial":
+            return 0, arguments["self"].shape[-1] - 1, True
+        case "randperm":
+            return 0, arguments["n"] - 1, True
+    return _BOUNDS.get(rule.stem, (-math.inf, math.inf, False))
+
+
+def _minus_one(high: Any) -> Any:
+    return math.inf if high is None else high.detach().cpu() - 1 if isinstance(high, torch.Tensor) else high - 1
+
+
+def _support(rule: Rule, arguments: dict[str, Any], expected: torch.Tensor, got: torch.Tensor) -> str | None:
+    """Values outside of what the op can produce, where eager stays inside itself."""
+    if got.is_floating_point() and not bool(expected.isnan().any()) and bool(got.isnan().any()):
+        return "a draw is NaN where eager never draws one"
+    bounds = _bounds(rule, arguments)
+    complaint = _out_of_bounds(got, *bounds)
+    if complaint is not None and _out_of_bounds(expected, *bounds) is None:
+        return complaint
+    if rule.stem == "randperm":
+        return _permutations(got)
+    if rule.stem == "multinomial":
+        return _choices(arguments, got)
+    if rule.stem == "_sample_dirichlet" and not bool(((got.sum(-1) - 1).abs() <= 1e-2).all()):
+        return "a draw does not add up to 1"
+    return None
+
+
+def _out_of_bounds(draws: torch.Tensor, low: Any, high: Any, integral: bool) -> str | None:  # noqa: FBT001
+    if bool((draws < low).any()):
+        return f"a draw lies below {low}"
+    if bool((draws > high).any()):
+        return f"a draw lies above {high}"
+    if integral and draws.is_floating_point() and bool((draws != draws.round()).any()):
+        return "a draw is no integer"
+    return None
+
+
+def _permutations(got: torch.Tensor) -> str | None:
+    if torch.equal(got.sort(-1).values, torch.arange(got.shape[-1]).to(got.dtype).expand(got.shape)):
+        return None
+    return "a draw is not a permutation"
+
+
+def _choices(arguments: dict[str, Any], got: torch.Tensor) -> str | None:
+    weights = arguments["self"].detach().cpu().float()
+    if bool((weights.expand(*got.shape[:-1], weights.shape[-1]).gather(-1, got) <= 0).any()):
+        return "a category without weight is drawn"
+    ordered = got.sort(-1).values
+    if not arguments.get("replacement") and bool((ordered[..., 1:] == ordered[..., :-1]).any()):
+        return "a category is drawn twice without replacement"
+    return None
+
+
+def _repetition(expected: torch.Tensor, got: torch.Tensor) -> str | None:
+    """Draws that stand still or come back: elements equal one or two executions apart.
+
+    Eager has such pairs too where the distribution is discrete; more of them than eager has is a
+    repetition. Pairs of one element share draws and so go together: the variance of their count
+    is taken twice.
+    """
+    for lag, which in ((1, "next"), (2, "next but one")):
+        eager, own = (int((draws[lag:] == draws[:-lag]).sum()) for draws in (expected, got))
+        if own - eager > LIMIT * math.sqrt(2.0 * (own + eager) + 1.0):
+            return f"draws repeat from one execution to the {which}"
+    return None
+
+
+def _neighbours(shape: torch.Size, expected: torch.Tensor, got: torch.Tensor, generator: torch.Generator) -> str | None:
+    """Elements next to each other along any dimension have to vary independently, as eager's do."""
+    count = got.shape[1]
+    lags = {math.prod(shape[axis:]) for axis in range(1, len(shape) + 1)} | {1}
+    for lag in sorted(lag for lag in lags if 0 < lag < count):
+        pairs = torch.randperm(count - lag, generator=generator)[:MOST_ELEMENTS]
+        scores = [_spearman(draws[:, pairs], draws[:, pairs + lag], generator) for draws in (expected, got)]
+        if abs(scores[1] - scores[0]) > 2 * LIMIT:
+            return f"elements {lag} apart do not vary independently"
+    return None
+
+
+def _spearman(one: torch.Tensor, other: torch.Tensor, generator: torch.Generator) -> float:
+    """Rank correlation over K executions added up over pairs of elements, in standard deviations."""
+    executions, pairs = one.shape
+    left, right = (_random_ranks(side, generator) - (executions - 1) / 2 for side in (one, other))
+    square = float((torch.arange(executions, dtype=torch.float64) - (executions - 1) / 2).square().sum())
+    return float((left * right).sum()) / (square * math.sqrt(pairs / (executions - 1)))
+
+
+def _random_ranks(draws: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Ranks 0 to K - 1 within each column, ties in random order: float64 ``[K, n]``."""
+    shuffle = torch.rand(draws.shape, generator=generator, dtype=torch.float64).argsort(0)
+    order = shuffle.gather(0, draws.gather(0, shuffle).sort(stable=True, dim=0).indices)
+    ranks = torch.arange(draws.shape[0], dtype=torch.float64)[:, None].expand(draws.shape)
+    return torch.empty_like(ranks, memory_format=torch.contiguous_format).scatter_(0, order, ranks)
+
+
+def _ranks(rule: Rule, expected: torch.Tensor, got: torch.Tensor) -> str | None:
+    """Rank scores of the candidate's draws, pooled over elements and for each element alone."""
+    executions, elements = got.shape
+    total = 2 * executions
+    values, order = torch.cat([expected, got]).sort(stable=True, dim=0)
+    groups = torch.zeros(order.shape, dtype=torch.long)
+    groups[1:] = (values[1:] != values[:-1]).cumsum(0)
+    own = (order >= executions).double()
+    ranks = (torch.arange(total, dtype=torch.float64) * 2 + 1) / total - 1
+    for degree, name in zip(range(1, DEGREES + 1), ("location", "scale", "skew", "tails"), strict=True):
+        scores = _tied(_legendre(degree, ranks), groups)
+        scores = scores - scores.mean(0)
+        # Drawing K of 2K without replacement: variance of the sum of their scores.
+        variance = scores.square().sum(0) * executions * executions / (total * (total - 1))
+        each = (scores * own).sum(0)
+        deviation = float(variance.sqrt().sum() if rule.dependent else variance.sum().sqrt())
+        pooled = float(each.sum()) / max(deviation, 1e-12)
+        if abs(pooled) > LIMIT:
+            return f"draws have another {name} than eager's: {pooled:+.1f} standard deviations over {elements} elements"
+        alone = float((each.abs() / variance.sqrt().clamp(min=1e-12)).max())
+        if alone > LIMIT + 0.5:
+            return f"draws of one element have another {name} than eager's: {alone:.1f} standard deviations"
+    return None
+
+
+def _legendre(degree: int, x: torch.Tensor) -> torch.Tensor:
+    """The Legendre polynomial of ``degree`` by its three-term recurrence."""
+    before, now = torch.ones_like(x), x
+    for k in range(1, degree):
+        before, now = now, ((2 * k + 1) * x * now - k * before) / (k + 1)
+    return now
+
+
+def _tied(scores: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+    """Scores ``[2K]`` of sorted draws ``[2K, n]``, averaged over draws of the same value."""
+    spread = scores[:, None].expand(groups.shape)
+    sums = torch.zeros(groups.shape, dtype=torch.float64).scatter_add_(0, groups, spread)
+    counts = torch.zeros(groups.shape, dtype=torch.float64).scatter_add_(0, groups, torch.ones_like(spread))
+    return (sums / counts.clamp(min=1)).gather(0, groups)
+
+
+def _check_relation(rule: Rule, arguments: dict[str, Any], candidate: Sequence[Results]) -> Finding:
+    """What the two results of one execution promise about each other."""
+    scale_of = {"native_dropout": _dropout_scale, "_fused_dropout": _keep_scale}
+    if rule.stem in scale_of and len(candidate[0]) == 2:
+        data, scale = next(iter(arguments.values())).detach().cpu(), scale_of[rule.stem](arguments)
+        wanted = [_dropped(data, _mask(results), scale) for results in candidate]
+    elif rule.stem in ("rrelu_with_noise", "rrelu_with_noise_functional") and len(candidate[0]) == 2:
+        data = arguments["self"].detach().cpu()
+        wanted = [torch.where(data <= 0, data * results[1], data) for results in candidate]
+    else:
+        return PASSED
+    for results, product in zip(candidate, wanted, strict=True):
+        limits = tolerance_for("strict", product.dtype, None)
+        finding = value.compare(product.to(data.dtype), results[0], limits, lambda: None)
+        if not finding.passed:
+            return wrong(f"the first result does not follow from the second: {finding.detail}", finding.figures)
+    return PASSED
+
+
+def _dropout_scale(arguments: dict[str, Any]) -> float:
+    return 0.0 if arguments["p"] == 1 else 1.0 / (1.0 - arguments["p"])
+
+
+def _keep_scale(arguments: dict[str, Any]) -> float:
+    return 0.0 if arguments["p"] == 0 else 1.0 / arguments["p"]
+
+
+def _mask(results: Results) -> torch.Tensor:
+    mask = results[1]
+    assert isinstance(mask, torch.Tensor)
+    return mask
+
+
+def _dropped(data: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
+    """Input times mask times scale, with eager's NaN where an infinite input is dropped."""
+    return data * mask.to(data.dtype) * scale

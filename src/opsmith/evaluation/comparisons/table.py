@@ -1,0 +1,223 @@
+"""Which comparison judges which op: one table, looked up by name and never by the kernel.
+
+All variants of a packet (functional, in-place, ``out=``, ``_copy`` of a view, ``_foreach_``) share
+one row: :func:`stem_of` takes the decoration off. What the table does not name is ``value``, which
+is exact on integers and bools; a view is ``view``. Randomness
+has a row of its own, because torch's tag ``nondeterministic_seeded`` also marks backward ops that
+replay a given state and recurrent ones that are random only between their layers; arguments such
+as ``train=False`` switch it off.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from opsmith.core.op import OpSchema, Variant
+from opsmith.evaluation.arguments import bind
+from opsmith.evaluation.observation import JudgedCall
+
+#: Draws that a two-sample test wants pooled, and how many executions it may ask for.
+POOLED_DRAWS = 4096
+FEWEST_DRAWS, MOST_DRAWS = 8, 256
+#: Draws of an op whose elements depend on each other, so that pooling them says little.
+DEPENDENT_DRAWS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How the results of one call are compared.
+
+    Attributes:
+        kind: the comparison that decides: value, exact, metadata, distribution, indices,
+            factorisation, view or ignore.
+        stem: the op's packet without decoration.
+        roles: the kind of each result in order.
+        rest: the kind of results beyond ``roles``, written inputs for example.
+        dependent: the random elements of one execution depend on each other.
+    """
+
+    kind: str
+    stem: str
+    roles: tuple[str, ...] = ()
+    rest: str = "value"
+    dependent: bool = False
+
+    def role(self, index: int) -> str:
+        """The kind of result ``index``."""
+        return self.roles[index] if index < len(self.roles) else self.rest
+
+    def repeats(self, elements: int) -> int:
+        """How many executions a comparison needs whose random results have ``elements`` elements."""
+        if self.kind != "distribution":
+            return 1
+        fewest = DEPENDENT_DRAWS if self.dependent else FEWEST_DRAWS
+        return min(max(math.ceil(POOLED_DRAWS / max(elements, 1)), fewest), MOST_DRAWS)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+METADATA = _names("""
+    empty empty_like empty_strided empty_permuted new_empty new_empty_strided empty_quantized resize resize_as
+    _resize_output _empty_affine_quantized _empty_per_channel_affine_quantized
+""")
+
+EXACT = _names("""
+    clone copy _to_copy contiguous detach lift lift_fresh alias fill zero zeros ones full new_full new_zeros
+    new_ones zeros_like ones_like full_like scalar_tensor _efficientzerotensor eye tril triu where _pin_memory
+    cat concat stack hstack vstack dstack block_diag _chunk_cat constant_pad_nd flip roll rot90 repeat
+    repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle im2col select_scatter slice_scatter
+    diagonal_scatter as_strided_scatter diag_embed diagonal_backward select_backward slice_backward
+    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
+    index index_select index_fill index_copy gather masked_fill masked_scatter masked_select take embedding
+    _unsafe_index _unsafe_masked_index masked_scatter_backward max_unpool2d max_unpool3d
+    maximum minimum fmax fmin clamp clamp_max clamp_min amax amin aminmax max min neg relu threshold
+    threshold_backward hardtanh hardtanh_backward copysign floor ceil trunc frac heaviside nan_to_num nextafter
+    frexp conj conj_physical _conj _conj_physical _neg_view view_as_real view_as_complex complex real imag
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d _unsafe_view _reshape_copy permute transpose t squeeze
+    unsqueeze expand view slice select unbind split split_with_sizes unfold diagonal narrow as_strided
+    unsafe_split unsafe_split_with_sizes unsafe_chunk lu_unpack to_sparse _to_sparse _to_dense to_dense
+    _coalesce sparse_mask sort values indices set isin unique_consecutive unique_dim _unique _unique2
+    hash_tensor _local_scalar_dense item
+""")
+
+#: Copies when they place a value, sums when they accumulate: decided by the overload or an argument.
+PLACING = {"scatter": "reduce", "index_put": "accumulate", "put": "accumulate", "_index_put_impl": "accumulate"}
+
+DISTRIBUTION = _names("""
+    native_dropout _fused_dropout dropout alpha_dropout feature_dropout feature_alpha_dropout rrelu
+    rrelu_with_noise rrelu_with_noise_functional bernoulli normal normal_functional uniform random randint
+    randint_like rand rand_like randn randn_like randperm multinomial exponential cauchy log_normal geometric
+    poisson binomial _standard_gamma _sample_dirichlet
+""")
+
+#: Random ops whose elements depend on each other within one execution.
+DEPENDENT = _names("""
+    randperm multinomial _sample_dirichlet feature_dropout feature_alpha_dropout scaled_dot_product_attention
+    _scaled_dot_product_attention_math _scaled_dot_product_flash_attention
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention
+    _scaled_dot_product_cudnn_attention _scaled_dot_product_fused_attention_overrideable
+    _flash_attention_forward _efficient_attention_forward _cudnn_attention_forward
+""")
+
+INDICES = {
+    "sort": ("exact", "indices"),
+    "topk": ("exact", "indices"),
+    "kthvalue": ("exact", "indices"),
+    "mode": ("exact", "indices"),
+    "median": ("exact", "indices"),
+    "nanmedian": ("exact", "indices"),
+    "max": ("exact", "indices"),
+    "min": ("exact", "indices"),
+    "cummax": ("exact", "indices"),
+    "cummin": ("exact", "indices"),
+    "argsort": ("indices",),
+    "argmax": ("indices",),
+    "argmin": ("indices",),
+    "max_pool2d_with_indices": ("exact", "indices"),
+    "max_pool3d_with_indices": ("exact", "indices"),
+    "adaptive_max_pool2d": ("exact", "indices"),
+    "adaptive_max_pool3d": ("exact", "indices"),
+    "fractional_max_pool2d": ("exact", "indices"),
+    "fractional_max_pool3d": ("exact", "indices"),
+}
+
+FACTORISATION = _names("""
+    _linalg_svd _linalg_eigh linalg_eig linalg_eigvals _linalg_eigvals linalg_qr linalg_lu linalg_lu_factor
+    linalg_lu_factor_ex _linalg_det _linalg_slogdet _linalg_solve_ex _lu_with_info
+""")
+
+#: Results that no caller may read: reserves, workspaces, random generator states, debug masks.
+_FLASH = ("value", "value", "exact", "exact", "exact", "exact", "ignore", "ignore", "ignore")
+ROLES = {
+    "_scaled_dot_product_flash_attention": _FLASH,
+    "_scaled_dot_product_cudnn_attention": _FLASH,
+    "_scaled_dot_product_fused_attention_overrideable": _FLASH,
+    "_scaled_dot_product_efficient_attention": ("value", "value", "ignore", "ignore"),
+    "_flash_attention_forward": ("value", "value", "ignore", "ignore", "ignore"),
+    "_efficient_attention_forward": ("value", "value", "ignore", "ignore", "exact", "exact"),
+    "_cudnn_attention_forward": _FLASH,
+    "_scaled_dot_product_attention_math": ("value", "value"),
+    "_batch_norm_with_update": ("value", "value", "value", "ignore"),
+    "_batch_norm_no_update": ("value", "value", "value", "ignore"),
+    "cudnn_batch_norm": ("value", "value", "value", "ignore"),
+    "_cudnn_rnn": ("value", "value", "value", "ignore", "ignore"),
+    "miopen_rnn": ("value", "value", "value", "ignore", "ignore"),
+    "mkldnn_rnn_layer": ("value", "value", "value", "ignore"),
+    "_thnn_fused_lstm_cell": ("value", "value", "ignore"),
+    "_thnn_fused_gru_cell": ("value", "ignore"),
+    "_ctc_loss": ("value", "ignore"),
+}
+
+
+def stem_of(schema: OpSchema) -> str:
+    """The packet of an overload without what marks its variant.
+
+    ``add_.Tensor``, ``add.out`` and ``_foreach_add_.List`` are all ``add``; ``permute_copy`` is
+    ``permute``; ``__iand__`` stays.
+    """
+    stem = schema.packet.removeprefix("_foreach_")
+    if stem.endswith("_") and not stem.endswith("__"):
+        stem = stem[:-1]
+    shorter = stem.removesuffix("_copy")
+    return shorter if shorter in EXACT else stem
+
+
+def rule_for(schema: OpSchema, call: JudgedCall | None = None) -> Rule:
+    """The rule of an op; with ``call``, of these arguments, which may switch randomness off."""
+    rule = _static_rule(schema)
+    if call is None or rule.stem not in _BY_ARGUMENT:
+        return rule
+    arguments = bind(call)
+    if rule.kind == "distribution":
+        random = not any(arguments.get(name) == value for name, values in _NOT_RANDOM for value in values)
+        return rule if random else Rule(kind="value", stem=rule.stem, roles=ROLES.get(rule.stem, ()))
+    accumulates = bool(arguments.get(PLACING.get(rule.stem, "")))
+    return Rule(kind="value", stem=rule.stem) if accumulates else rule
+
+
+#: Arguments that make a random op deterministic.
+_NOT_RANDOM = (("dropout_p", (0.0,)), ("train", (False,)), ("training", (False,)))
+_ATTENTION = frozenset(name for name in DEPENDENT if "attention" in name)
+_BY_ARGUMENT = (
+    _ATTENTION
+    | PLACING.keys()
+    | _names("native_dropout dropout alpha_dropout feature_dropout rrelu")
+    | (_names("feature_alpha_dropout rrelu_with_noise rrelu_with_noise_functional"))
+)
+
+
+@cache
+def _static_rule(schema: OpSchema) -> Rule:
+    stem = stem_of(schema)
+    if stem in METADATA:
+        return Rule(kind="metadata", stem=stem, rest="metadata")
+    if stem in DISTRIBUTION or stem in _ATTENTION:
+        return _random_rule(stem)
+    if stem in INDICES and _returns_indices(schema, stem):
+        return Rule(kind="indices", stem=stem, roles=INDICES[stem])
+    if stem in FACTORISATION:
+        return Rule(kind="factorisation", stem=stem)
+    if stem in ROLES:
+        return Rule(kind="value", stem=stem, roles=ROLES[stem])
+    if schema.variant is Variant.VIEW:
+        return Rule(kind="view", stem=stem, rest="view")
+    if stem in EXACT or stem in PLACING or stem in INDICES:
+        return Rule(kind="exact", stem=stem, rest="exact")
+    return Rule(kind="value", stem=stem)
+
+
+def _random_rule(stem: str) -> Rule:
+    roles = ROLES.get(stem)
+    if roles is not None:
+        roles = ("distribution", *("ignore" for _ in roles[1:]))
+    return Rule(kind="distribution", stem=stem, roles=roles or (), rest="distribution", dependent=stem in DEPENDENT)
+
+
+def _returns_indices(schema: OpSchema, stem: str) -> bool:
+    """``max.dim`` returns values and indices; ``max.default`` and ``max.other`` only values."""
+    return schema.schema.rpartition("->")[2].count("Tensor") == len(INDICES[stem])

@@ -1,0 +1,169 @@
+"""From serialized calls to live tensors and back: what a worker receives and what it returns."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from opsmith.core.case import (
+    CallRecord,
+    ComplexValue,
+    MappingValue,
+    NamedValue,
+    SequenceValue,
+    TensorValue,
+    Value,
+)
+from opsmith.core.dtypes import SHORT_NAMES, TORCH_NAMES
+
+_DTYPES = {short: getattr(torch, long) for short, long in TORCH_NAMES.items()}
+_DTYPE_NAMES = {dtype: short for short, dtype in _DTYPES.items()}
+
+CALL_DECODER = msgspec.msgpack.Decoder(CallRecord)
+
+
+class LiveCall:
+    """A call's arguments as tensors, on storages of their own.
+
+    Attributes:
+        args: positional arguments.
+        kwargs: keyword arguments.
+        storages: the input storages in the record's order, on the call's device.
+    """
+
+    __slots__ = ("args", "kwargs", "storages")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], storages: list[torch.UntypedStorage]) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.storages = storages
+
+
+def rebuild(record: CallRecord, device: torch.device) -> LiveCall:
+    """Make live arguments from a record; each call owns fresh copies of all storages.
+
+    Args:
+        device: where tensors go that the record does not place on the CPU.
+    """
+    devices = _storage_devices(record, device)
+    storages = [_make_storage(data, devices.get(i, device)) for i, data in enumerate(record.storages)]
+    args = tuple([_decode(a, storages, device) for a in record.args])
+    kwargs = {name: _decode(value, storages, device) for name, value in record.kwargs.items()}
+    return LiveCall(args, kwargs, storages)
+
+
+def _make_storage(data: bytes, device: torch.device) -> torch.UntypedStorage:
+    storage = torch.UntypedStorage(len(data))
+    if data:
+        ctypes.memmove(storage.data_ptr(), data, len(data))
+    return storage if device.type == "cpu" else storage.to(device=device)
+
+
+def _storage_devices(record: CallRecord, device: torch.device) -> dict[int, torch.device]:
+    if device.type == "cpu":
+        return {}
+    cpu = torch.device("cpu")
+    return {t.storage: cpu for t in tensor_values((*record.args, *record.kwargs.values())) if t.device == "cpu"}
+
+
+def tensor_values(values: Sequence[Value]) -> list[TensorValue]:
+    """Every tensor of an argument tree, in order."""
+    found: list[TensorValue] = []
+    for value in values:
+        if isinstance(value, TensorValue):
+            found.append(value)
+        elif isinstance(value, SequenceValue):
+            found.extend(tensor_values(value.items))
+        elif isinstance(value, MappingValue):
+            found.extend(tensor_values(tuple(value.items.values())))
+    return found
+
+
+def _decode(value: Value, storages: list[torch.UntypedStorage], device: torch.device) -> Any:
+    if isinstance(value, TensorValue):
+        return _decode_tensor(value, storages[value.storage])
+    if isinstance(value, SequenceValue):
+        items = [_decode(v, storages, device) for v in value.items]
+        return tuple(items) if value.is_tuple else items
+    if isinstance(value, NamedValue):
+        if value.kind == "device":
+            return torch.device("cpu") if value.name == "cpu" else device
+        return getattr(torch, value.name)
+    if isinstance(value, ComplexValue):
+        return complex(value.real, value.imag)
+    if isinstance(value, MappingValue):
+        return {name: _decode(v, storages, device) for name, v in value.items.items()}
+    return value
+
+
+def _decode_tensor(value: TensorValue, storage: torch.UntypedStorage) -> torch.Tensor:
+    tensor = torch.empty(0, dtype=_DTYPES[value.dtype], device=storage.device)
+    tensor.set_(storage, value.offset, value.shape, value.strides)  # type: ignore[call-overload]
+    if value.is_conj:
+        tensor = torch._conj(tensor)
+    if value.is_neg:
+        tensor = torch._neg_view(tensor)
+    return tensor
+
+
+def element_bytes(tensor: torch.Tensor) -> bytes:
+    """A tensor's elements in row-major order, conjugation and negation applied, as bytes."""
+    if tensor.numel() == 0:
+        return b""
+    dense = tensor.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
+    return ctypes.string_at(dense.data_ptr(), dense.numel() * dense.element_size())
+
+
+def tensor_from_bytes(data: bytes, dtype: str, shape: Sequence[int]) -> torch.Tensor:
+    """The inverse of :func:`element_bytes`, on the CPU.
+
+    Raises:
+        ValueError: the number of bytes does not fit dtype and shape.
+    """
+    tensor = torch.empty(tuple(shape), dtype=_DTYPES[dtype])
+    if tensor.numel() * tensor.element_size() != len(data):
+        raise ValueError(f"{len(data)} bytes do not make a {dtype} tensor of shape {tuple(shape)}")
+    if data:
+        ctypes.memmove(tensor.data_ptr(), data, len(data))
+    return tensor
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The short name, or torch's own for a dtype that records do not carry."""
+    return _DTYPE_NAMES.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def describe(record: CallRecord) -> str:
+    """The arguments in one line in the trace format: ``(T([2, 3], f32), 1), {'alpha': 2}``."""
+    args = ", ".join(_describe(a) for a in record.args)
+    kwargs = ", ".join(f"'{name}': {_describe(value)}" for name, value in record.kwargs.items())
+    return f"({args}), {{{kwargs}}}"
+
+
+def _describe(value: Value) -> str:
+    if isinstance(value, TensorValue):
+        shape, strides = list(value.shape), tuple(value.strides)
+        stride_text = "" if strides == _row_major(value.shape) else f", stride={strides}"
+        return f"T({shape}, {value.dtype}{stride_text})"
+    if isinstance(value, SequenceValue):
+        inner = ", ".join(_describe(v) for v in value.items)
+        return f"({inner})" if value.is_tuple else f"[{inner}]"
+    if isinstance(value, NamedValue):
+        return SHORT_NAMES.get(value.name, value.name)
+    if isinstance(value, ComplexValue):
+        return repr(complex(value.real, value.imag))
+    if isinstance(value, MappingValue):
+        return "{" + ", ".join(f"{k!r}: {_describe(v)}" for k, v in value.items.items()) + "}"
+    return repr(value)
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

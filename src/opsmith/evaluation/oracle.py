@@ -1,0 +1,268 @@
+"""The second opinion: the same overload on the same inputs in float64.
+
+Only asked where a result leaves the plain tolerance around eager's. Then either the candidate is
+off or eager is, and float64 tells which: a kernel that is more accurate than eager passes, one
+that computed in a lower precision than the dtype asks does not.
+
+The unit of error is the tolerance around the oracle, ``T = atol + rtol * |oracle|``. For ops that
+are linear in their inputs a term for the condition of the problem is added,
+``LINEAR_SLACK * eps(float32) * op(|inputs|)``: data that cancel leave an absolute error of the
+size of their *magnitudes*, whatever the order of summation. An element passes when
+
+- oracle and candidate are finite there,
+- eager's own error is at most ``TRUST`` units (else float64 may mean something else here), and
+- the candidate's error is at most one unit, or at most ``SLACK`` times eager's scale of error,
+  which is its error at this element or its RMS over the output, whichever is larger: eager's
+  error at one element may be tiny by luck. ``CEILING`` units are never exceeded.
+
+Special values bind only where eager agrees with its own float64 run; where it doesn't, a
+candidate may give either.
+
+The constants come from sums of 2^8 to 2^20 terms and matrix products of 64 to 4096, over randn,
+randn + 1000 and terms that cancel to 1e-6 of their size, float32 on CPU. Pairwise sums, sums in
+1024 lanes and products in blocks of 1, 16 and 64 pass in every element, as do products split into
+three TF32 ones. Products with bfloat16, float16 or TF32 operands or a float16 accumulator fail in
+more than 90 % of the elements, and sums rounded to bfloat16 at every step fail. A single float32 accumulator
+over more than some 4,000 terms of one sign is less accurate than eager's blocked sum and fails:
+that is meant. layer_norm over data offset by 1e4, where eager itself is off by 1e-3, passes
+computed in two passes and fails computed from the mean of squares.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from opsmith.evaluation.arguments import bind, overload_of
+from opsmith.evaluation.observation import JudgedCall
+
+#: How many units eager may be off before the oracle is not believed, and how many a candidate may
+#: ever be. Half types have wide units (1.6 % for bfloat16), so they get few of them.
+TRUST = {torch.bfloat16: 64.0, torch.float16: 256.0, torch.complex32: 256.0}
+CEILING = {torch.bfloat16: 4.0, torch.float16: 16.0, torch.complex32: 16.0}
+TRUST_WIDE = CEILING_WIDE = 4096.0
+#: A normal error exceeds six times its RMS once in 5e8 elements. Where the result is a half type,
+#: nothing but computing in that type between steps explains an error of more than one unit; twice
+#: eager's is enough for that.
+SLACK = {torch.bfloat16: 2.0, torch.float16: 2.0, torch.complex32: 2.0}
+SLACK_WIDE = 6.0
+LINEAR_SLACK = 4.0
+
+#: Ops whose float64 result answers another question.
+EXCLUDED = frozenset(
+    {
+        # The answer depends on the number format itself: spacing, largest value, bit patterns.
+        *("nextafter", "nan_to_num", "frexp", "view", "hash_tensor", "fake_quantize_per_tensor_affine_cachemask"),
+        *("fake_quantize_per_channel_affine_cachemask", "linalg_lstsq", "_to_copy", "copy"),
+        # Steps: at a boundary a rounding error becomes a whole step, and eager's side is the right one.
+        *("floor_divide", "remainder", "fmod", "floor", "ceil", "trunc", "frac", "round", "sign", "sgn"),
+        *("heaviside", "histc", "histogram", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors"),
+    }
+)
+
+#: Ops that are linear in their floating inputs (or bounded by themselves on magnitudes).
+LINEAR = frozenset(
+    {
+        *("mm", "bmm", "addmm", "addbmm", "baddbmm", "addmv", "mv", "addr", "dot", "vdot", "linear", "_trilinear"),
+        *("convolution", "convolution_backward", "_convolution", "mkldnn_convolution", "cudnn_convolution"),
+        *("_addmm_activation", "sum", "nansum", "mean", "cumsum", "trace", "add", "sub", "rsub", "addcmul"),
+        *("index_add", "scatter_add", "index_put", "put", "embedding_dense_backward", "segment_reduce"),
+        *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_dense_backward", "col2im"),
+        *("avg_pool2d", "avg_pool3d", "avg_pool2d_backward", "avg_pool3d_backward", "unfold_backward"),
+        *("_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d"),
+        *("_adaptive_avg_pool3d_backward", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
+        *("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_trilinear3d_backward"),
+        *("upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"),
+        *("_upsample_nearest_exact1d_backward", "_upsample_nearest_exact2d_backward"),
+        *("_upsample_nearest_exact3d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward"),
+        *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
+        *("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward"),
+        *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
+        *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "_unsafe_masked_index_put_accumulate"),
+        *("fractional_max_pool2d_backward", "fractional_max_pool3d_backward"),
+    }
+)
+#: The op that adds up magnitudes where the op itself takes a difference.
+ADDING_UP = {"sub": "add", "rsub": "add", "sub_": "add_"}
+#: Linear when their ``reduce`` argument is sum or mean.
+LINEAR_REDUCTIONS = frozenset({"scatter_reduce", "index_reduce"})
+#: Fused attention has no float64 kernel on CUDA: its first result is that of the textbook's formula.
+#: Eager itself rounds the probabilities to the inputs' dtype, a half unit in the last place each.
+ATTENTION = frozenset(
+    {
+        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
+        *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable"),
+        "_scaled_dot_product_flash_attention_for_cpu",
+    }
+)
+#: Unitary transforms: an element's error has the scale of the whole signal.
+ISOTROPIC = frozenset({"_fft_c2c", "_fft_r2c", "_fft_c2r"})
+
+_WIDER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
+}
+
+
+class Opinion(NamedTuple):
+    """What float64 says about one result; both tensors lie on the CPU.
+
+    Attributes:
+        value: the result in float64 or complex128.
+        slack: absolute error that the condition of the problem explains, or None.
+    """
+
+    value: torch.Tensor
+    slack: torch.Tensor | None
+
+
+class Oracle:
+    """The float64 run of one call, made when it is first asked for.
+
+    Args:
+        call: the call that both sides answered.
+        stem: the packet's name without the in-place underscore.
+        count: how many results an execution has, written inputs included.
+    """
+
+    def __init__(self, call: JudgedCall, stem: str, count: int) -> None:
+        self._call, self._stem, self._count = call, stem, count
+
+    def opinion(self, index: int) -> Opinion | None:
+        """What the oracle says about result ``index``, or None where it has nothing to say."""
+        if self._stem in ATTENTION:
+            return self._attention if index == 0 else None
+        value = self._values[index] if self._values else None
+        if not isinstance(value, torch.Tensor) or value.dtype not in (torch.float64, torch.complex128):
+            return None
+        eps = torch.finfo(torch.float32).eps
+        if self._stem in ISOTROPIC:
+            rms = value.abs().square().mean().sqrt()
+            return Opinion(value, LINEAR_SLACK * eps * rms.expand(value.shape))
+        magnitude = self._magnitudes[index] if self._magnitudes else None
+        if not isinstance(magnitude, torch.Tensor) or magnitude.shape != value.shape:
+            return Opinion(value, None)
+        return Opinion(value, LINEAR_SLACK * eps * magnitude.abs().nan_to_num(0.0, 0.0, 0.0))
+
+    @cached_property
+    def _attention(self) -> Opinion:
+        """Attention by its formula; its condition is the same average taken over the values' magnitudes."""
+        arguments = bind(self._call)
+        query, key, value = (arguments[name].double() for name in ("query", "key", "value"))
+        mask = arguments.get("attn_bias", arguments.get("attn_mask"))
+        mask = mask.double() if isinstance(mask, torch.Tensor) and mask.is_floating_point() else mask
+
+        def attend(values: torch.Tensor) -> torch.Tensor:
+            causal, scale = arguments["is_causal"], arguments.get("scale")
+            attention = torch.ops.aten._scaled_dot_product_attention_math
+            result: torch.Tensor = attention(query, key, values, mask, 0.0, causal, scale=scale)[0]
+            return result.cpu()
+
+        dtype = arguments["query"].dtype
+        eps = torch.finfo(dtype).eps / 2 if dtype in TRUST else LINEAR_SLACK * torch.finfo(torch.float32).eps
+        return Opinion(attend(value), eps * attend(value.abs()))
+
+    @cached_property
+    def _values(self) -> list[Any] | None:
+        if self._stem in EXCLUDED or bind(self._call).get("rounding_mode"):
+            return None
+        return _execute(self._call, self._count, magnitudes=False)
+
+    @cached_property
+    def _magnitudes(self) -> list[Any] | None:
+        reduction = bind(self._call).get("reduce") if self._stem in LINEAR_REDUCTIONS else None
+        if self._stem not in LINEAR and reduction not in ("sum", "mean"):
+            return None
+        return _execute(self._call, self._count, magnitudes=True)
+
+
+def _execute(call: JudgedCall, count: int, *, magnitudes: bool) -> list[Any] | None:
+    """Run ``call`` on copies of its inputs in float64; on their absolute values with ``magnitudes``.
+
+    Returns the leaves of the result, then the inputs that the op wrote to and did not return, on
+    the CPU. None where the op cannot be run in float64.
+    """
+    copies: dict[int, torch.Tensor] = {}
+
+    def widen(leaf: Any) -> Any:
+        if isinstance(leaf, torch.dtype):
+            return _WIDER.get(leaf, leaf)
+        if not isinstance(leaf, torch.Tensor):
+            return abs(leaf) if magnitudes and type(leaf) in (float, complex) else leaf
+        if id(leaf) not in copies:
+            wide = leaf.to(_WIDER.get(leaf.dtype, leaf.dtype), copy=True)
+            copies[id(leaf)] = wide.abs() if magnitudes and (wide.is_floating_point() or wide.is_complex()) else wide
+        return copies[id(leaf)]
+
+    args, kwargs = tree_map(widen, (call.args, call.kwargs))
+    function = overload_of(call.schema)
+    if magnitudes:
+        kwargs |= {name: abs(kwargs[name]) for name in ("alpha", "beta") if name in kwargs}
+        packet = ADDING_UP.get(call.schema.packet)
+        function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
+    args, kwargs = _without_half_to_float(call, args, kwargs)
+    before = {key: copy.clone() for key, copy in copies.items()}
+    with _float64_default(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            returned = tree_leaves(function(*args, **kwargs))
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+            return None
+    written = _written(copies, before, returned)
+    results = returned + (written if len(returned) + len(written) == count else [None] * (count - len(returned)))
+    return [_on_cpu(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]
+
+
+def _without_half_to_float(
+    call: JudgedCall, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """``half_to_float`` asks for a wider result than the input; in float64 that is the plain result."""
+    names = [argument.name for argument in overload_of(call.schema)._schema.arguments]
+    if "half_to_float" not in names:
+        return args, kwargs
+    position = names.index("half_to_float")
+    if position < len(args):
+        return (*args[:position], False, *args[position + 1 :]), kwargs
+    return args, {**kwargs, "half_to_float": False}
+
+
+def _written(
+    copies: dict[int, torch.Tensor], before: dict[int, torch.Tensor], returned: list[Any]
+) -> list[torch.Tensor]:
+    """The input copies that the op changed and did not return, in the order of the arguments."""
+    own = {id(leaf) for leaf in returned}
+    return [
+        copy
+        for key, copy in copies.items()
+        if id(copy) not in own and copy.layout is torch.strided and _differ(copy, before[key])
+    ]
+
+
+def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether any element differs, NaN being equal to NaN."""
+    return one.shape != other.shape or bool(((one != other) & ~(one.isnan() & other.isnan())).any())
+
+
+def _on_cpu(result: torch.Tensor) -> torch.Tensor:
+    dense = result if result.layout is torch.strided else result.to_dense()
+    return dense.detach().cpu()
+
+
+@contextmanager
+def _float64_default() -> Iterator[None]:
+    """Factories and ops on integers answer in the default dtype: make it float64 for a moment."""
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(previous)

@@ -1,0 +1,62 @@
+"""How far a result may lie from eager's before it has to explain itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+
+
+class Tolerance(NamedTuple):
+    """An element passes when ``|candidate - reference| <= atol + rtol * |reference|``."""
+
+    rtol: float
+    atol: float
+
+
+#: What ``torch.testing.assert_close`` applies by dtype.
+_STRICT = {
+    torch.float16: Tolerance(1e-3, 1e-5),
+    torch.bfloat16: Tolerance(1.6e-2, 1e-5),
+    torch.float32: Tolerance(1.3e-6, 1e-5),
+    torch.float64: Tolerance(1e-7, 1e-7),
+    torch.complex32: Tolerance(1e-3, 1e-5),
+    torch.complex64: Tolerance(1.3e-6, 1e-5),
+    torch.complex128: Tolerance(1e-7, 1e-7),
+}
+#: BackendBench, ``BackendBench/eval.py``: one figure for every dtype.
+_BACKENDBENCH = Tolerance(1e-2, 1e-2)
+#: KernelBench, ``src/kernelbench/eval.py``, ``get_tolerance_for_precision``: atol = rtol, 1e-4 for
+#: float32 and 1e-2 for float16 and bfloat16.
+_KERNELBENCH_HALF = Tolerance(1e-2, 1e-2)
+_KERNELBENCH_FLOAT = Tolerance(1e-4, 1e-4)
+_EXACT = Tolerance(0.0, 0.0)
+
+
+@cache
+def tolerance_for(mode: str, dtype: torch.dtype, declared: tuple[float, float] | None = None) -> Tolerance:
+    """The tolerance of a result of ``dtype``.
+
+    Args:
+        mode: ``strict``, ``backendbench`` or ``kernelbench``.
+        dtype: the dtype of eager's result.
+        declared: (rtol, atol) that the suite's author declared; it counts in ``strict`` only, and
+            only where it is looser than the dtype's own.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    if mode == "backendbench":
+        return _BACKENDBENCH
+    if mode == "kernelbench":
+        return _KERNELBENCH_HALF if dtype in (torch.float16, torch.bfloat16) else _KERNELBENCH_FLOAT
+    if mode != "strict":
+        raise ValueError(f"no tolerance named {mode!r}; there is: strict, backendbench, kernelbench")
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return _EXACT
+    # A format narrower than those that torch.testing lists (float8) is granted one unit in the last place.
+    own = _STRICT.get(dtype) or Tolerance(torch.finfo(dtype).eps, 1e-5)
+    if declared is None:
+        return own
+    return Tolerance(max(own.rtol, declared[0]), max(own.atol, declared[1]))

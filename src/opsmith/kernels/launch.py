@@ -1,0 +1,121 @@
+"""What every kernel's host side shares: which tensors are served, number types, and the launch."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+#: The type that a kernel reads and writes for each torch dtype that it serves.
+ELEMENT_TYPE: dict[torch.dtype, Any] = {
+    torch.bool: tl.int1,
+    torch.uint8: tl.uint8,
+    torch.uint16: tl.uint16,
+    torch.uint32: tl.uint32,
+    torch.uint64: tl.uint64,
+    torch.int8: tl.int8,
+    torch.int16: tl.int16,
+    torch.int32: tl.int32,
+    torch.int64: tl.int64,
+    torch.float16: tl.float16,
+    torch.bfloat16: tl.bfloat16,
+    torch.float32: tl.float32,
+    torch.float64: tl.float64,
+}
+
+#: The type that arithmetic runs in where it is not the element type itself: half types in float32,
+#: rounded once at the end; bools as 0 and 1, so that + is "or" and * is "and" after the final cast.
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.bool: torch.int32}
+
+#: Under the interpreter a program costs milliseconds whatever its size: few and large ones.
+INTERPRETED: bool = triton.knobs.runtime.interpret
+INTERPRETED_TILE = 1 << 16
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that arithmetic on elements of ``dtype`` runs in."""
+    return _WIDER.get(dtype, dtype)
+
+
+def compute_type(dtype: torch.dtype) -> Any:
+    """As :func:`compute_dtype`, as Triton names it."""
+    return ELEMENT_TYPE[compute_dtype(dtype)]
+
+
+def require_served(*tensors: torch.Tensor | None, dtypes: Sequence[torch.dtype] | None = None) -> None:
+    """Decline what no kernel here serves.
+
+    Args:
+        tensors: the arguments; None stands for an absent one.
+        dtypes: what this op serves, where that is less than :data:`ELEMENT_TYPE`.
+
+    Raises:
+        NotImplementedError: with one line that says which property is not served.
+    """
+    served = ELEMENT_TYPE if dtypes is None else dtypes
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if tensor.layout is not torch.strided:
+            raise NotImplementedError(f"{tensor.layout} tensors are not served")
+        if tensor.dtype not in served:
+            raise NotImplementedError(f"{tensor.dtype} is not served")
+        if tensor.is_conj() or tensor.is_neg():
+            raise NotImplementedError("lazily conjugated or negated tensors are not served")
+        if not tensor.is_cuda and not INTERPRETED:
+            raise NotImplementedError(f"{tensor.device.type} tensors need TRITON_INTERPRET=1 in the environment")
+
+
+def number_bits(value: float, element: Any) -> int:
+    """A Python number as the int64 argument that :func:`indexing.number` reads back as ``element``.
+
+    Triton passes a float argument as float32; the bits of a double lose nothing.
+    """
+    if element.is_floating():
+        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+    return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def loop_bound(value: int) -> Any:
+    """A run-time loop bound; a plain int on a device.
+
+    The interpreter of Triton 3.6 cannot turn an integer argument into a bound under numpy 2.4,
+    but passes a constexpr through.
+    """
+    return tl.constexpr(value) if INTERPRETED else value
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    """How many programs run side by side at least; 1 under the interpreter."""
+    return 1 if INTERPRETED else torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def launch(kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **meta: Any) -> None:
+    """Run ``kernel`` over ``grid`` on the tensors' own device, which need not be the current one."""
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        kernel[grid](*args, **meta)
+
+
+def layout_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides as plain tuples, which hash and compare fast."""
+    return tuple(tensor.shape), tensor.stride()
+
+
+def pick_device(operands: Sequence[object]) -> torch.device:
+    """The device that the result lies on: a 0-dim CPU tensor may join tensors of another device.
+
+    Raises:
+        ValueError: the operands lie on several devices.
+    """
+    tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
+    placed = {tensor.device for tensor in tensors if tensor.ndim or tensor.is_cuda}
+    if len(placed) > 1:
+        raise ValueError(f"the operands lie on several devices: {', '.join(sorted(map(str, placed)))}")
+    return placed.pop() if placed else torch.device("cpu")

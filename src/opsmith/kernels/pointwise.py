@@ -1,0 +1,361 @@
+"""Elementwise ops: relu, gelu, exp, add, mul, where, clamp.
+
+One kernel, :func:`map_kernel`, reads the operands, applies a function of a few lines and writes the
+result; each op below is such a function and the rule for its types. All of them are bound by memory:
+``numel * (itemsize of each operand that is not broadcast + itemsize of the result)`` bytes.
+
+Suffixes: ``_D`` one entry per dimension, ``_I`` one per operand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from .indexing import Layout, converted, elementwise_geometry, index_type, number, offset_of, output_layout
+from .launch import (
+    ELEMENT_TYPE,
+    INTERPRETED,
+    INTERPRETED_TILE,
+    compute_type,
+    launch,
+    layout_of,
+    number_bits,
+    pick_device,
+    require_served,
+)
+from .promotion import promoted
+
+Operand = torch.Tensor | int | float
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_SAME_SIZE_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+# ---------------------------------------------------------------- the kernel
+
+
+@triton.jit
+def map_kernel(
+    out_ptr: tl.tensor,
+    operands_I: tl.tuple,
+    shape_D: tl.tuple,
+    out_strides_D: tl.tuple,
+    strides_ID: tl.tuple,
+    numel: tl.tensor,
+    function: tl.constexpr,
+    READ_I: tl.constexpr,
+    COMPUTE_I: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """``out[i] = function(operands[0][i], operands[1][i], ...)`` for one block of flat indices.
+
+    ``READ_I`` holds the type each operand is converted to first, as eager converts to the common
+    type, or None for a number; ``COMPUTE_I`` the type in which it enters the function.
+    """
+    index = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < numel
+    values = ()
+    for i in tl.static_range(len(operands_I)):
+        if READ_I[i] is None:
+            values += (number(operands_I[i], COMPUTE_I[i]),)  # type: ignore[assignment]
+        else:
+            element = tl.load(operands_I[i] + offset_of(index, shape_D, strides_ID[i]), mask=inside, other=0)
+            values += (converted(element, READ_I[i]).to(COMPUTE_I[i]),)  # type: ignore[assignment]
+    result = converted(function(*values), out_ptr.dtype.element_ty)
+    tl.store(out_ptr + offset_of(index, shape_D, out_strides_D), result, mask=inside)
+
+
+def map_elements(
+    function: Any,
+    operands: Sequence[Operand],
+    reads: Sequence[torch.dtype],
+    result: torch.dtype,
+    parameters: Sequence[float] = (),
+) -> torch.Tensor:
+    """Broadcast the operands, convert each to its dtype in ``reads``, apply ``function``.
+
+    ``parameters`` are numbers of the result type that follow the operands; unlike a number among the
+    operands they have no say in the layout.
+
+    Returns:
+        A new tensor of dtype ``result``, laid out as eager lays it out.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast.
+        ValueError: the operands lie on several devices.
+    """
+    shape, strides = output_layout(tuple(map(_layout, operands)))
+    out = torch.empty_strided(shape, strides, dtype=result, device=pick_device(operands))
+    map_into(out, function, operands, reads, parameters)
+    return out
+
+
+def map_into(
+    out: torch.Tensor,
+    function: Any,
+    operands: Sequence[Operand],
+    reads: Sequence[torch.dtype],
+    parameters: Sequence[float] = (),
+) -> None:
+    """As :func:`map_elements`, into an ``out`` of the broadcast shape and any non-overlapping strides."""
+    if out.numel() == 0:
+        return
+    types = [*reads, *[out.dtype] * len(parameters)]
+    compute_types = [compute_type(dtype) for dtype in types]
+    pairs = zip([*operands, *parameters], compute_types, strict=True)
+    arguments = [_argument(operand, compute, out.device) for operand, compute in pairs]
+    read_types = [
+        ELEMENT_TYPE[dtype] if isinstance(argument, torch.Tensor) else None
+        for argument, dtype in zip(arguments, types, strict=True)
+    ]
+    geometry = elementwise_geometry(layout_of(out), tuple(map(_layout, operands)))
+    numel = out.numel()
+    # 1024 elements over 4 warps: one 16-byte access a thread for 2-byte types, two for 4-byte types.
+    block = min(triton.next_power_of_2(numel), INTERPRETED_TILE) if INTERPRETED else 1024
+    launch(
+        map_kernel,
+        (triton.cdiv(numel, block),),
+        out.device,
+        out,
+        tuple(arguments),
+        geometry.shape_D,
+        geometry.strides_ID[0],
+        geometry.strides_ID[1:],
+        numel,
+        function=function,
+        READ_I=tuple(read_types),
+        COMPUTE_I=tuple(compute_types),
+        INDEX=index_type(geometry),
+        BLOCK=block,
+    )
+
+
+def _layout(operand: Operand) -> Layout:
+    return layout_of(operand) if isinstance(operand, torch.Tensor) else ((), ())
+
+
+def _argument(operand: Operand, compute: tl.dtype, device: torch.device) -> torch.Tensor | int:
+    """What the kernel takes for an operand: a tensor, or the bits of a number."""
+    if not isinstance(operand, torch.Tensor):
+        return number_bits(operand, compute)
+    # A 0-dim CPU tensor may join tensors of a device, whose kernel cannot read it.
+    return operand if operand.device == device else number_bits(operand.item(), compute)
+
+
+# ---------------------------------------------------------------- functions of values
+
+
+@triton.jit
+def relu_of(x: tl.tensor) -> tl.tensor:
+    """``max(x, 0)``; the comparison is false for NaN, which stays."""
+    return tl.where(x < 0, tl.zeros_like(x), x)
+
+
+@triton.jit
+def exp_of(x: tl.tensor) -> tl.tensor:
+    """``e^x`` to about 2 ulp over the whole range.
+
+    A device's float32 ``exp`` is ``2^(x log2 e)``: rounding the product costs up to ``|x| / 2`` ulp. So
+    ``x = n ln 2 + r`` with ``|r| < 0.35`` and ``e^x = e^r 2^n``, with ln 2 in two parts of which the first
+    has so few bits that ``n`` times it is exact, and ``2^n`` in two factors that stay in range.
+    """
+    if x.dtype == tl.float64:
+        result = tl.exp(x)
+    else:
+        clamped = minimum_of(maximum_of(x, -150.0), 130.0)
+        n = tl.floor(clamped * 1.4426950408889634 + 0.5)
+        r = clamped - n * 0.693145751953125 - n * 1.4286068203094173e-06
+        half_n = tl.floor(n * 0.5)
+        result = tl.exp(r) * tl.exp2(half_n) * tl.exp2(n - half_n)
+    return result
+
+
+@triton.jit
+def gelu_erf_of(x: tl.tensor) -> tl.tensor:
+    """``x/2 (1 + erf(x / sqrt 2))``."""
+    return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+
+
+@triton.jit
+def gelu_tanh_of(x: tl.tensor) -> tl.tensor:
+    """``x/2 (1 + tanh u) = x / (1 + e^-2u)`` with ``u = sqrt(2/pi) (x + 0.044715 x^3)``.
+
+    The right-hand form does not cancel where tanh u is near -1.
+    """
+    u = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    return x / (1.0 + exp_of(-2.0 * u))
+
+
+@triton.jit
+def add_of(x: tl.tensor, y: tl.tensor, alpha: tl.tensor) -> tl.tensor:
+    """``x + alpha y``."""
+    return x + alpha * y
+
+
+@triton.jit
+def mul_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """``x y``."""
+    return x * y
+
+
+@triton.jit
+def where_of(condition: tl.tensor, x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """``x`` where the condition holds, else ``y``."""
+    return tl.where(condition != 0, x, y)
+
+
+@triton.jit
+def maximum_of(x: tl.tensor, low: tl.tensor) -> tl.tensor:
+    """The greater value; NaN if either is NaN."""
+    return tl.maximum(x, low, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum_of(x: tl.tensor, high: tl.tensor) -> tl.tensor:
+    """The smaller value; NaN if either is NaN."""
+    return tl.minimum(x, high, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def clamp_of(x: tl.tensor, low: tl.tensor, high: tl.tensor) -> tl.tensor:
+    """``min(max(x, low), high)``: ``high`` wins where ``low`` exceeds it."""
+    return minimum_of(maximum_of(x, low), high)
+
+
+@triton.jit
+def same(x: tl.tensor) -> tl.tensor:
+    """The value itself: a copy."""
+    return x
+
+
+# ---------------------------------------------------------------- the ops
+
+
+def relu(self: torch.Tensor) -> torch.Tensor:
+    """``max(self, 0)``. Serves every real type but bool, for which eager raises."""
+    require_served(self)
+    if self.dtype == torch.bool:
+        raise TypeError("relu is not defined for bool")
+    return map_elements(relu_of, [self], [self.dtype], self.dtype)
+
+
+def gelu(self: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
+    """``self * P(X <= self)`` for a standard normal X, or its tanh approximation."""
+    require_served(self, dtypes=FLOATS)
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
+    function = gelu_erf_of if approximate == "none" else gelu_tanh_of
+    return map_elements(function, [self], [self.dtype], self.dtype)
+
+
+def exp(self: torch.Tensor) -> torch.Tensor:
+    """``e^self``; integers and bools give the default float dtype."""
+    require_served(self)
+    result = self.dtype if self.dtype.is_floating_point else torch.get_default_dtype()
+    return map_elements(exp_of, [self], [result], result)
+
+
+def add(self: Operand, other: Operand, *, alpha: float = 1) -> torch.Tensor:
+    """``self + alpha * other`` in the promoted type; "or" for bools."""
+    result = served_promotion([self, other])
+    if isinstance(alpha, bool) and result != torch.bool:
+        raise TypeError("a bool alpha needs bool operands")
+    if isinstance(alpha, complex) or (isinstance(alpha, float) and not result.is_floating_point):
+        raise TypeError(f"alpha={alpha!r} does not fit a {result} result")
+    scale = bool(alpha) if result == torch.bool else alpha
+    return map_elements(add_of, [self, other], [result] * 2, result, parameters=[scale])
+
+
+def mul(self: Operand, other: Operand) -> torch.Tensor:
+    """``self * other`` in the promoted type; "and" for bools."""
+    result = served_promotion([self, other])
+    return map_elements(mul_of, [self, other], [result] * 2, result)
+
+
+def where(condition: torch.Tensor, self: Operand, other: Operand) -> torch.Tensor:
+    """``self`` where ``condition`` holds, else ``other``.
+
+    Two tensors of one type move as bits, so complex64 and float8 are served.
+    """
+    if condition.dtype not in (torch.bool, torch.uint8):  # uint8 is deprecated in eager, and still taken.
+        raise TypeError(f"the condition must be a bool tensor, not {condition.dtype}")
+    require_served(condition)
+    if isinstance(self, torch.Tensor) and isinstance(other, torch.Tensor) and self.dtype == other.dtype:
+        x, y = as_bits(self), as_bits(other)
+        return map_elements(where_of, [condition, x, y], [torch.bool, x.dtype, y.dtype], x.dtype).view(self.dtype)
+    result = served_promotion([self, other])
+    return map_elements(where_of, [condition, self, other], [torch.bool, result, result], result)
+
+
+def clamp(self: torch.Tensor, min: float | None = None, max: float | None = None) -> torch.Tensor:  # noqa: A002
+    """``self`` limited by numbers, in the promoted type; a number that this type cannot hold is an error."""
+    return limited(self, min, max)
+
+
+def clamp_tensor(
+    self: torch.Tensor,
+    min: torch.Tensor | None = None,  # noqa: A002
+    max: torch.Tensor | None = None,  # noqa: A002
+) -> torch.Tensor:
+    """``self`` limited elementwise by tensors, which broadcast, in the promoted type."""
+    return limited(self, min, max)
+
+
+def limited(self: torch.Tensor, low: Operand | None, high: Operand | None) -> torch.Tensor:
+    """Apply the limits that are given: two tensors or two numbers, of which one may be None.
+
+    Raises:
+        ValueError: no limit is given.
+        TypeError: the result type is bool, for which clamp is not defined.
+        OverflowError: a number is no value of the result type.
+    """
+    limits = [limit for limit in (low, high) if limit is not None]
+    if not limits:
+        raise ValueError("clamp needs a minimum or a maximum")
+    result = served_promotion([self, *limits])
+    if result == torch.bool:
+        raise TypeError("clamp is not defined for bool")
+    tensors = [self, *(limit for limit in limits if isinstance(limit, torch.Tensor))]
+    numbers = [limit for limit in limits if not isinstance(limit, torch.Tensor)]
+    for value in numbers:
+        _require_holds(result, value)
+    function = clamp_of if len(limits) == 2 else minimum_of if low is None else maximum_of
+    return map_elements(function, tensors, [result] * len(tensors), result, parameters=numbers)
+
+
+def _require_holds(dtype: torch.dtype, value: float) -> None:
+    """Refuse a number outside the type's range; negative ones wrap in unsigned types, as in eager."""
+    if dtype.is_floating_point:
+        finite = torch.finfo(dtype)
+        fits = math.isnan(value) or math.isinf(value) or finite.min <= value <= finite.max
+    else:
+        integer = torch.iinfo(dtype)
+        fits = (-integer.max if integer.min == 0 else integer.min) <= value <= integer.max
+    if not fits:
+        raise OverflowError(f"{value!r} is no {dtype} value")
+
+
+def served_promotion(operands: Sequence[Operand]) -> torch.dtype:
+    """The promoted type of operands that are all served."""
+    require_served(*(operand for operand in operands if isinstance(operand, torch.Tensor)))
+    return promoted(operands)
+
+
+# ---------------------------------------------------------------- moving bits
+
+
+def as_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor seen as integers of its element size: what only moves keeps every bit.
+
+    Raises:
+        NotImplementedError: elements of more than 8 bytes, or a tensor that is not served.
+    """
+    require_served(tensor, dtypes=[tensor.dtype])
+    if tensor.dtype.itemsize not in _SAME_SIZE_INTEGER:
+        raise NotImplementedError(f"{tensor.dtype} is not served")
+    return tensor.view(_SAME_SIZE_INTEGER[tensor.dtype.itemsize])

@@ -1,0 +1,134 @@
+"""Run against run: what got right, what broke, and what got faster.
+
+Cases are matched by op and address, so two runs of one suite compare even when their seeds
+differ. Speedups are each run's own, against the eager of the same run: their ratio is a change
+of the kernel only where device, torch and suite are the same, and ``differences`` says where not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from opsmith.core.run import OpSummary
+from opsmith.core.verdict import Status
+from opsmith.report.outcome import outcome
+from opsmith.report.results import Results
+
+
+class ChangedCase(msgspec.Struct, frozen=True, kw_only=True):
+    """A case that has another status; None where a run has no verdict for it."""
+
+    op: str
+    case: str
+    before: Status | None
+    after: Status | None
+
+
+class ChangedOp(msgspec.Struct, frozen=True, kw_only=True):
+    """An op that has another outcome; None where a run does not ask it."""
+
+    op: str
+    before: str | None
+    after: str | None
+
+
+class ChangedSpeed(msgspec.Struct, frozen=True, kw_only=True):
+    """An op that both runs timed. ``ratio`` is after over before: more than 1 got faster."""
+
+    op: str
+    quantity: str
+    before: float
+    after: float
+    ratio: float
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What changed from one run to another.
+
+    Attributes:
+        before: the first run's directory.
+        after: the other run's directory.
+        differences: what is not the same about the two runs, one line each.
+        ops: ``asked``, ``answered`` and ``correct`` as [before, after].
+        cases: ``asked`` and ``passed`` as [before, after].
+        gained: ops that are correct now and were not.
+        lost: ops that were correct and are not any more.
+        changed: other ops whose outcome changed, still not correct.
+        changed_cases: every case whose status changed.
+        speeds: every op that both runs timed, by quantity, slowest change first.
+    """
+
+    before: str
+    after: str
+    differences: tuple[str, ...]
+    ops: dict[str, tuple[int, int]]
+    cases: dict[str, tuple[int, int]]
+    gained: tuple[ChangedOp, ...]
+    lost: tuple[ChangedOp, ...]
+    changed: tuple[ChangedOp, ...]
+    changed_cases: tuple[ChangedCase, ...]
+    speeds: tuple[ChangedSpeed, ...]
+
+
+def compare(before: Results, after: Results) -> Comparison:
+    """Compare two runs, finished or not."""
+    changed = _changed_ops(before, after)
+    return Comparison(
+        before=str(before.path),
+        after=str(after.path),
+        differences=tuple(_differences(before, after)),
+        ops={name: (before.summary.ops[name], after.summary.ops[name]) for name in before.summary.ops},
+        cases={name: (before.summary.cases[name], after.summary.cases[name]) for name in before.summary.cases},
+        gained=tuple(op for op in changed if op.after == Status.PASSED),
+        lost=tuple(op for op in changed if op.before == Status.PASSED),
+        changed=tuple(op for op in changed if Status.PASSED not in {op.before, op.after}),
+        changed_cases=_changed_cases(before, after),
+        speeds=tuple(sorted(_changed_speeds(before, after), key=lambda speed: (speed.quantity, speed.ratio, speed.op))),
+    )
+
+
+def _differences(before: Results, after: Results) -> Iterable[str]:
+    facts: dict[str, Callable[[Results], str]] = {
+        "suite": lambda results: results.manifest.options.suite,
+        "dtypes": lambda results: ", ".join(results.manifest.options.dtypes),
+        "tolerance": lambda results: results.manifest.options.tolerance,
+        "layout": lambda results: results.manifest.options.layout,
+        "device": lambda results: results.manifest.environment.device_name,
+        "torch": lambda results: results.manifest.environment.torch,
+        "triton": lambda results: results.manifest.environment.triton or "none",
+    }
+    for name, fact in facts.items():
+        if fact(before) != fact(after):
+            yield f"{name}: {fact(before)} before, {fact(after)} after"
+
+
+def _changed_ops(before: Results, after: Results) -> list[ChangedOp]:
+    old, new = ({name: outcome(op) for name, op in run.summary.per_op.items()} for run in (before, after))
+    return [
+        ChangedOp(op=name, before=old.get(name), after=new.get(name))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _changed_cases(before: Results, after: Results) -> tuple[ChangedCase, ...]:
+    old, new = ({(verdict.op, verdict.case): verdict.status for verdict in run.verdicts} for run in (before, after))
+    return tuple(
+        ChangedCase(op=key[0], case=key[1], before=old.get(key), after=new.get(key))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    )
+
+
+def _changed_speeds(before: Results, after: Results) -> Iterable[ChangedSpeed]:
+    quantities: dict[str, Callable[[OpSummary], float | None]] = {
+        "K": lambda op: op.speedup_k,
+        "E": lambda op: op.speedup_e,
+    }
+    for name in before.summary.per_op.keys() & after.summary.per_op.keys():
+        for quantity, speedup in quantities.items():
+            old, new = speedup(before.summary.per_op[name]), speedup(after.summary.per_op[name])
+            if old is not None and new is not None:
+                yield ChangedSpeed(op=name, quantity=quantity, before=old, after=new, ratio=new / old)

@@ -1,0 +1,205 @@
+"""The page: one HTML file that needs no network and no other file.
+
+What people see at first (the headline, the notes, the environment, the scores) is plain HTML. The
+table of ops, the failing cases and the plots are drawn in the page from one gzip stream of json;
+plotly.js is another one, so the page weighs about 2 MB instead of 5. Browsers inflate both
+themselves (``DecompressionStream``: Chromium 80, Firefox 113, Safari 16.4).
+
+Kernels supply some of the text. Three things keep it text: the template escapes, the page script
+sets ``textContent`` only, and a content security policy admits no script without the page's nonce
+and no connection to anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import shlex
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import msgspec
+from plotly.offline import get_plotlyjs
+
+from opsmith.core.case import digest
+from opsmith.core.run import PlannedOp, write_atomically
+from opsmith.core.verdict import ErrorFigures, Status, Verdict
+from opsmith.errors import BadInput
+from opsmith.report.outcome import INCOMPLETE, NO_KERNEL, Group, group, outcome, urgency
+from opsmith.report.results import Results
+from opsmith.report.strangers import one_line
+from opsmith.report.tables import share, speedup
+
+#: Failing cases that the page holds in full. Each op's first comes before any op's second.
+FAILING_CASES = 2_000
+
+_LEGEND = {
+    Group.RIGHT: "correct",
+    Group.WRONG: "wrong",
+    Group.DIED: "failed to run",
+    Group.DISHONEST: "dishonest",
+    Group.OPEN: "no answer",
+}
+
+
+def write_page(results: Results, path: Path) -> None:
+    """Write the page of a run.
+
+    Raises:
+        BadInput: ``path`` cannot be written.
+    """
+    page = render(results).encode()
+    try:
+        write_atomically(path, page)
+    except OSError as exc:
+        raise BadInput(f"cannot write the page to {path}: {exc.strerror or exc}; name another file") from exc
+
+
+def render(results: Results) -> str:
+    """The page as text. Equal runs give equal pages."""
+    payload = msgspec.json.encode(_payload(results))
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("opsmith.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        backend=one_line(results.summary.backend),
+        suite=one_line(results.summary.suite),
+        summary=results.summary,
+        manifest=results.manifest,
+        tiles=list(_tiles(results)),
+        bar=list(_bar(results)),
+        notes=[one_line(note) for note in results.summary.notes],
+        facts=[(name, one_line(str(value))) for name, value in _facts(results) if value not in {None, ""}],
+        failing_shown=min(results.failing_count, FAILING_CASES),
+        failing_count=results.failing_count,
+        # Kernels are not told the digest of the verdicts about them, so they cannot guess the nonce.
+        nonce=digest(payload),
+        payload=_packed(payload),
+        plotly=_packed(get_plotlyjs().encode()),
+    )
+
+
+def _packed(data: bytes) -> str:
+    # A fixed time stamp: equal data gives equal bytes.
+    return base64.b64encode(gzip.compress(data, compresslevel=9, mtime=0)).decode("ascii")
+
+
+def _tiles(results: Results) -> Iterable[tuple[str, str, str]]:
+    """The headline: (label, figure, what it is a figure of)."""
+    summary = results.summary
+    ops, cases, bad_calls = summary.ops, summary.cases, summary.error_cases
+    yield "Ops correct", f"{ops['correct']:,}", f"{share(ops['correct'], ops['asked'])} of {ops['asked']:,} asked"
+    yield "Ops answered", f"{ops['answered']:,}", f"{share(ops['answered'], ops['asked'])} of {ops['asked']:,} asked"
+    yield (
+        "Cases passed",
+        f"{cases['passed']:,}",
+        f"{share(cases['passed'], cases['asked'])} of {cases['asked']:,} asked",
+    )
+    if bad_calls["asked"]:
+        raised = share(bad_calls["raised"], bad_calls["asked"])
+        yield "Bad calls raised", f"{bad_calls['raised']:,}", f"{raised} of {bad_calls['asked']:,}; counted apart"
+    for quantity, meaning in (("k", "kernel time"), ("e", "whole call")):
+        if score := summary.scores.get(f"geomean_{quantity}"):
+            figure = speedup(score.value)
+            yield f"Speedup {quantity.upper()}", figure, f"{meaning}, geomean over {score.denominator:,} correct ops"
+
+
+def _bar(results: Results) -> Iterable[tuple[str, str, int]]:
+    """The bar under the headline: (group, its name, number of ops)."""
+    counts = Counter(group(outcome(op)) for op in results.summary.per_op.values())
+    return ((each.value, _LEGEND[each], counts[each]) for each in Group if counts[each])
+
+
+def _facts(results: Results) -> Iterable[tuple[str, object]]:
+    """What the figures depend on: (name, value)."""
+    manifest, environment = results.manifest, results.manifest.environment
+    options = manifest.options
+    yield "Started", manifest.started_utc
+    yield "Finished", manifest.finished_utc or "not finished"
+    yield "Judging took", None if manifest.wall_s is None else f"{manifest.wall_s:,.1f} s"
+    yield "Taken up again", f"{manifest.resumed} times" if manifest.resumed else None
+    yield "Seed", manifest.seed if manifest.seed is not None else "secret until the run is finished"
+    yield "dtypes", ", ".join(options.dtypes)
+    yield "Judged with", f"tolerance {options.tolerance}, layout {options.layout}, timing {options.timing}"
+    yield "Isolation", f"one worker per {options.isolation}"
+    yield "Isolation layers", ", ".join(manifest.sandbox) or "none"
+    yield "Device", f"{environment.device} ({environment.device_name})"
+    yield "CPU", f"{environment.cpu}, {environment.cpu_count} cores, {environment.memory_gib:.0f} GiB"
+    yield "torch", environment.torch
+    yield "triton", environment.triton
+    yield "CUDA", environment.cuda
+    yield "Driver", environment.driver
+    yield "Compiler", environment.compiler
+    yield "Python", environment.python
+    yield "Platform", environment.platform
+    yield "opsmith", environment.opsmith
+    yield "Commit", environment.git_commit
+    yield "Command", shlex.join(manifest.command)
+
+
+def _payload(results: Results) -> dict[str, Any]:
+    """What the page script draws from."""
+    summary = results.summary
+    worst = _worst_errors(results.verdicts)
+    names = sorted(summary.per_op, key=lambda name: (urgency(summary.per_op[name]), name))
+    planned = {op.op: op for op in results.plan.ops}
+    return {
+        "groups": {word: group(word) for word in (*Status, NO_KERNEL, INCOMPLETE)},
+        "legend": _LEGEND,
+        "statuses": summary.statuses,
+        "rtols": sorted({figures.rtol for figures in worst.values()}),
+        "ops": [_op_row(planned[name], results, worst.get(name)) for name in names],
+        "failing": results.failing(FAILING_CASES),
+    }
+
+
+def _op_row(planned: PlannedOp, results: Results, worst: ErrorFigures | None) -> dict[str, Any]:
+    op = results.summary.per_op[planned.op]
+    return {
+        "op": planned.op,
+        "variant": variant(planned),
+        "result": outcome(op),
+        "dsl": op.dsl,
+        "derived": op.derived,
+        "cases": op.cases,
+        "passed": op.passed,
+        "statuses": op.statuses,
+        "raised": op.error_cases["raised"],
+        "badCalls": op.error_cases["asked"],
+        "k": op.speedup_k,
+        "e": op.speedup_e,
+        "maxRel": None if worst is None else worst.max_rel,
+        "loadError": one_line(planned.load_error or ""),
+    }
+
+
+def _worst_errors(verdicts: Iterable[Verdict]) -> dict[str, ErrorFigures]:
+    """Op -> the figures of the case with the largest relative error."""
+    worst: dict[str, ErrorFigures] = {}
+    for verdict in verdicts:
+        figures = verdict.figures
+        if figures and (verdict.op not in worst or figures.max_rel > worst[verdict.op].max_rel):
+            worst[verdict.op] = figures
+    return worst
+
+
+def variant(planned: PlannedOp) -> str:
+    """Which family of overloads an op belongs to, as its name and its schema tell."""
+    packet = planned.op.rpartition(".")[0]
+    arguments, _, returns = planned.schema.rpartition(" -> ")
+    if "_backward" in packet:
+        return "backward"
+    if "!" in arguments.partition("*,")[2]:
+        return "out="
+    if packet.endswith("_") and "!" in arguments:
+        return "in-place"
+    if "!" in arguments:
+        return "mutable"
+    return "view" if "(a" in returns else "functional"

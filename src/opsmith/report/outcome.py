@@ -1,0 +1,92 @@
+"""What became of an op, in one word, and how statuses group for the eye.
+
+A case has a :class:`~opsmith.core.verdict.Status`. An op has many cases, so tables and the page
+show the one word that matters most about it.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from opsmith.core.run import OpSummary
+from opsmith.core.verdict import Status
+
+
+class Group(enum.StrEnum):
+    """Statuses that mean the same kind of thing; tables and the page colour by group."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    DIED = "died"
+    DISHONEST = "dishonest"
+    OPEN = "open"
+
+
+#: An op without a kernel.
+NO_KERNEL = "NO_KERNEL"
+#: An op with cases that have no verdict yet, and no failure among those that have one.
+INCOMPLETE = "INCOMPLETE"
+
+_WRONG = (
+    Status.WRONG_VALUE,
+    Status.WRONG_SHAPE,
+    Status.WRONG_DTYPE,
+    Status.WRONG_STRIDE,
+    Status.WRONG_DEVICE,
+    Status.WRONG_STRUCTURE,
+    Status.MUTATED_INPUT,
+    Status.ALIASED_OUTPUT,
+    Status.DID_NOT_RAISE,
+)
+_DIED = (
+    Status.LOAD_FAILED,
+    Status.ERROR,
+    Status.TIMEOUT,
+    Status.CRASHED,
+    Status.OUT_OF_MEMORY,
+    Status.OUTPUT_LIMIT,
+)
+_OPEN = (Status.UNSUPPORTED, Status.REFERENCE_FAILED, Status.NOT_RUN)
+
+_GROUPS: dict[str, Group] = {
+    Status.PASSED: Group.RIGHT,
+    Status.DISHONEST: Group.DISHONEST,
+    **dict.fromkeys(_WRONG, Group.WRONG),
+    **dict.fromkeys(_DIED, Group.DIED),
+    **dict.fromkeys(_OPEN, Group.OPEN),
+    NO_KERNEL: Group.OPEN,
+    INCOMPLETE: Group.OPEN,
+}
+
+
+def group(outcome: str) -> Group:
+    """The group of a status, or of an op's outcome.
+
+    Raises:
+        KeyError: ``outcome`` is neither.
+    """
+    return _GROUPS[outcome]
+
+
+def outcome(summary: OpSummary) -> str:
+    """The one word for an op.
+
+    In this order: ``NO_KERNEL``; ``DISHONEST`` if a single verdict is (a bad call's included);
+    the most frequent status that is not PASSED; ``INCOMPLETE``; ``PASSED``.
+    """
+    if not summary.answered:
+        return NO_KERNEL
+    if summary.accepted:
+        return Status.PASSED
+    if summary.dishonest:
+        return Status.DISHONEST
+    failing = {status: count for status, count in summary.statuses.items() if status != Status.PASSED}
+    # `statuses` is in the order of the enum, and max keeps the first of equals: no tie is left to chance.
+    return max(failing, key=failing.__getitem__) if failing else INCOMPLETE
+
+
+def urgency(summary: OpSummary) -> int:
+    """Sort key for tables: failing ops first, then right ones, then those that nobody answers."""
+    if not summary.answered:
+        return 2
+    return 1 if summary.accepted else 0

@@ -1,0 +1,44 @@
+"""Everything that a run directory gets when the judging is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opsmith.core.run import RunDirectory, Summary
+from opsmith.report.exports import write_exports
+from opsmith.report.html import write_page
+from opsmith.report.results import Results
+
+
+def publish(run: RunDirectory) -> Summary:
+    """Score a run and write ``summary.json``, ``report.html`` and the public exports into it.
+
+    The run may be unfinished. What is there already is replaced, so it can be called again.
+
+    Raises:
+        BadInput: a file of the run is missing or damaged.
+    """
+    results = Results.read(run)
+    publish_results(run, results)
+    return results.summary
+
+
+def publish_results(run: RunDirectory, results: Results, html: Path | None = None) -> Path:
+    """As :func:`publish`, of a run that is read already.
+
+    Args:
+        run: the run directory.
+        results: its content.
+        html: where the page goes instead of into the run.
+
+    Returns:
+        where the page went.
+
+    Raises:
+        BadInput: ``html`` cannot be written.
+    """
+    run.write("summary.json", results.summary)
+    write_exports(results)
+    page = html or run.path / "report.html"
+    write_page(results, page)
+    return page

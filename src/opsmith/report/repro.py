@@ -1,0 +1,61 @@
+"""The command that judges one case again, to paste into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import folder_name
+from opsmith.core.run import Options, PlannedOp, RunManifest
+from opsmith.core.verdict import Verdict
+
+
+def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict: Verdict) -> str:
+    """The shell command that judges the verdict's case again.
+
+    A kernel that is one file is checked as the run's own snapshot holds it, so the command keeps
+    working when the original is edited. Every other kernel goes through its backend.
+
+    Args:
+        run: the run directory as it was named; a relative one makes a relative command.
+        manifest: the run's ``run.json``. While the run is not finished its seed is secret and
+            the command draws another one.
+        planned: the op of the verdict, as planned.
+        verdict: the verdict.
+    """
+    options = manifest.options
+    kernel = planned.kernel
+    if kernel is not None and kernel.snapshot_name is not None and _is_one_file(kernel):
+        file = run / "kernels" / kernel.snapshot_name / kernel.entry.rpartition(":")[0]
+        words = ["opsmith", "check", str(file), "--task", planned.op, "--suite", options.suite]
+    else:
+        words = ["opsmith", "run", "--suite", options.suite, "--backend", options.backend, "--ops", planned.op]
+    words += ["--dtype", verdict.dtype, "--device", options.device, "--case", verdict.case]
+    words += _judging_options(options)
+    if manifest.seed is not None:
+        words += ["--seed", str(manifest.seed)]
+    return shlex.join(words)
+
+
+def _is_one_file(kernel: Kernel) -> bool:
+    """Whether ``opsmith check`` on the kernel's file alone judges the same function.
+
+    It looks the function up by the op's name, and gives the worker no other file. Other versions
+    of the kernel and its notes lie in the same folder and are not needed.
+    """
+    op = kernel.derived_from or kernel.task
+    file, _, function = kernel.entry.rpartition(":")
+    named_for_op = function in {f"{folder_name(op)}_kernel_impl", f"{op.rpartition('.')[0]}_kernel_impl"}
+    needed = [name for name in kernel.files if "_implementation" not in name and not name.endswith(".md")]
+    return kernel.loader is Loader.FILE and named_for_op and set(needed) <= {file}
+
+
+def _judging_options(options: Options) -> list[str]:
+    """The options that change a verdict, where they are not the default."""
+    words: list[str] = []
+    if options.tolerance != "strict":
+        words += ["--tolerance", options.tolerance]
+    if options.layout != "dense":
+        words += ["--layout", options.layout]
+    return words

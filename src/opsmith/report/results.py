@@ -1,0 +1,112 @@
+"""A run, read once: what the tables, the page and the exports are made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from opsmith.core.run import Plan, RunDirectory, RunManifest, Summary
+from opsmith.core.verdict import ErrorFigures, Status, Verdict
+from opsmith.report.repro import repro_command
+from opsmith.report.scores import summarise
+from opsmith.report.strangers import one_line, printable
+
+#: Evidence is kept to this many characters a case.
+EVIDENCE_CHARACTERS = 2_000
+
+
+class FailingCase(msgspec.Struct, frozen=True, kw_only=True):
+    """A case that did not pass, with its text made printable.
+
+    Attributes:
+        op: the op.
+        case: the case's address.
+        dtype: short dtype name.
+        status: the outcome.
+        detail: what is wrong, in one line.
+        inputs: the arguments in one line.
+        evidence: further lines, joined.
+        figures: distance from the reference, where values were compared.
+        bad_call: the call must raise; it is outside the scores.
+        repro: the command that judges the case again.
+    """
+
+    op: str
+    case: str
+    dtype: str
+    status: Status
+    detail: str
+    inputs: str
+    evidence: str
+    figures: ErrorFigures | None
+    bad_call: bool
+    repro: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Everything about one run, in memory.
+
+    Attributes:
+        path: the run directory as it was named.
+        manifest: ``run.json``.
+        plan: ``plan.json``.
+        verdicts: every verdict, in the order found.
+        summary: the scores.
+    """
+
+    path: Path
+    manifest: RunManifest
+    plan: Plan
+    verdicts: tuple[Verdict, ...]
+    summary: Summary
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Results:
+        """Read and score a run directory.
+
+        Raises:
+            BadInput: a file is missing or damaged (:class:`~opsmith.errors.DamagedRun`).
+        """
+        manifest, plan, verdicts = run.manifest(), run.plan(), tuple(run.verdicts())
+        summary = summarise(manifest, plan, verdicts)
+        return cls(path=run.path, manifest=manifest, plan=plan, verdicts=verdicts, summary=summary)
+
+    @property
+    def failing_count(self) -> int:
+        """Cases that did not pass, bad calls included."""
+        return sum(verdict.status is not Status.PASSED for verdict in self.verdicts)
+
+    def failing(self, limit: int) -> list[FailingCase]:
+        """At most ``limit`` cases that did not pass, sorted by op.
+
+        Every failing op gets its first case in before any op gets a second one, so that one op
+        with thousands of failures does not hide the others.
+        """
+        met: Counter[str] = Counter()
+        ranked: list[tuple[int, Verdict]] = []
+        for verdict in self.verdicts:
+            if verdict.status is not Status.PASSED:
+                met[verdict.op] += 1
+                ranked.append((met[verdict.op], verdict))
+        kept = sorted(ranked, key=lambda entry: entry[0])[:limit]
+        kept.sort(key=lambda entry: (entry[1].op, entry[0]))
+        planned = {op.op: op for op in self.plan.ops}
+        return [
+            FailingCase(
+                op=verdict.op,
+                case=verdict.case,
+                dtype=verdict.dtype,
+                status=verdict.status,
+                detail=one_line(verdict.detail),
+                inputs=one_line(verdict.inputs),
+                evidence=printable("\n".join(verdict.evidence), EVIDENCE_CHARACTERS),
+                figures=verdict.figures,
+                bad_call=verdict.expects_error,
+                repro=repro_command(self.path, self.manifest, planned[verdict.op], verdict),
+            )
+            for _, verdict in kept
+        ]

@@ -1,0 +1,163 @@
+"""The scores of a run: pure functions of what was asked and what was found.
+
+The denominators come from the plan, never from the verdicts, so that a missing, crashed or
+unsupported op counts as not correct.
+
+An op that has bad calls only is not among the ops asked: with no result to compare, a kernel that
+raises on everything would be correct. Its bad calls count in ``error_cases`` all the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from opsmith.core.run import OpSummary, Plan, PlannedOp, RunManifest, Score, Summary
+from opsmith.core.verdict import Status, Verdict
+from opsmith.errors import DamagedRun
+from opsmith.report.conventions import TimedOp, geometric_mean, speed_scores
+
+
+@dataclass
+class Tally:
+    """What the verdicts say about one op, added up.
+
+    Attributes:
+        statuses: verdicts by status, bad calls left out.
+        bad_calls: the same for bad calls.
+        speedups: quantity (``K`` or ``E``) -> (speedup, occurrences) of each timed case.
+        derived: a verdict says that the functional kernel answered.
+        layout_differs: verdicts that note a dense permutation of eager's layout.
+    """
+
+    statuses: Counter[Status] = field(default_factory=Counter)
+    bad_calls: Counter[Status] = field(default_factory=Counter)
+    speedups: defaultdict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    derived: bool = False
+    layout_differs: int = 0
+
+    def add(self, verdict: Verdict) -> None:
+        if verdict.expects_error:
+            self.bad_calls[verdict.status] += 1
+            return
+        self.statuses[verdict.status] += 1
+        self.derived |= verdict.derived
+        self.layout_differs += verdict.layout_differs
+        for timing in verdict.timings:
+            self.speedups[timing.quantity].append((timing.speedup, verdict.count))
+
+    def speedup(self, quantity: str) -> float | None:
+        """The geometric mean over the timed cases; None where nothing was timed."""
+        speedups = [speedup for speedup, _ in self.speedups[quantity]]
+        return geometric_mean(speedups) if speedups else None
+
+
+def summarise(manifest: RunManifest, plan: Plan, verdicts: Iterable[Verdict]) -> Summary:
+    """Score a run, finished or not.
+
+    The result does not depend on the order of the verdicts.
+
+    Raises:
+        DamagedRun: a verdict is about an op that the plan does not ask.
+    """
+    tallies = _tally(plan, verdicts)
+    asked = [planned for planned in plan.ops if planned.cases]
+    per_op = {planned.op: _summarise_op(planned, tallies[planned.op]) for planned in asked}
+    answered = [op for op in per_op.values() if op.answered]
+    correct = sum(op.accepted for op in per_op.values())
+    honest = not any(_dishonest(tally) for tally in tallies.values())
+    statuses: Counter[Status] = sum((tallies[planned.op].statuses for planned in asked), Counter())
+    return Summary(
+        suite=manifest.options.suite,
+        backend=manifest.options.backend,
+        device=manifest.options.device,
+        dtypes=manifest.options.dtypes,
+        ops={"asked": len(asked), "answered": len(answered), "correct": correct},
+        cases={"asked": sum(op.cases for op in per_op.values()), "passed": statuses[Status.PASSED]},
+        error_cases=_add_bad_calls(plan, tallies),
+        accepted=bool(answered) and correct == len(answered) and honest,
+        per_op=per_op,
+        scores=_scores(per_op, tallies),
+        statuses=_ordered(statuses),
+        notes=(*manifest.notes, *_notes(manifest, plan)),
+    )
+
+
+def _tally(plan: Plan, verdicts: Iterable[Verdict]) -> dict[str, Tally]:
+    tallies = {planned.op: Tally() for planned in plan.ops}
+    for verdict in verdicts:
+        if verdict.op not in tallies:
+            raise DamagedRun(
+                f"verdicts.jsonl judges {verdict.op}, which plan.json does not ask; judge again in a new run"
+            )
+        tallies[verdict.op].add(verdict)
+    return tallies
+
+
+def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
+    passed = tally.statuses[Status.PASSED]
+    answered = planned.kernel is not None
+    return OpSummary(
+        accepted=answered and passed == planned.cases == tally.statuses.total() and not _dishonest(tally),
+        answered=answered,
+        cases=planned.cases,
+        passed=passed,
+        statuses=_ordered(tally.statuses),
+        error_cases={"asked": planned.error_cases, "raised": tally.bad_calls[Status.PASSED]},
+        dishonest=_dishonest(tally),
+        derived=tally.derived or (planned.kernel is not None and planned.kernel.derived_from is not None),
+        layout_differs=tally.layout_differs,
+        speedup_k=tally.speedup("K"),
+        speedup_e=tally.speedup("E"),
+        percent_of_floor=None,
+        dsl=planned.kernel.dsl if planned.kernel else None,
+    )
+
+
+def _dishonest(tally: Tally) -> int:
+    return tally.statuses[Status.DISHONEST] + tally.bad_calls[Status.DISHONEST]
+
+
+def _ordered(statuses: Mapping[Status, int]) -> dict[str, int]:
+    """In the enum's order, whatever order the verdicts came in, so that equal runs have equal bytes."""
+    return {status.value: statuses[status] for status in Status if statuses.get(status)}
+
+
+def _add_bad_calls(plan: Plan, tallies: Mapping[str, Tally]) -> dict[str, int]:
+    asked = sum(planned.error_cases for planned in plan.ops)
+    return {"asked": asked, "raised": sum(tally.bad_calls[Status.PASSED] for tally in tallies.values())}
+
+
+def _scores(per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally]) -> dict[str, Score]:
+    if not per_op:
+        return {}
+    correct = sum(op.accepted for op in per_op.values())
+    scores = {
+        "correct_share": Score(
+            value=correct / len(per_op),
+            denominator=len(per_op),
+            convention="ops asked; the share that passes every case, unanswered ops counted as not correct",
+        )
+    }
+    for quantity in ("K", "E"):
+        timed = [
+            TimedOp(
+                answered=op.answered,
+                correct=op.accepted,
+                failed=op.cases - op.passed,
+                speedups=tuple(tallies[name].speedups[quantity]),
+            )
+            for name, op in per_op.items()
+        ]
+        scores |= speed_scores(timed, quantity)
+    return scores
+
+
+def _notes(manifest: RunManifest, plan: Plan) -> Iterable[str]:
+    if manifest.finished_utc is None:
+        yield "the run is not finished: cases without a verdict count as not passed"
+    if bad_calls_only := sum(not planned.cases for planned in plan.ops):
+        yield f"{bad_calls_only} further ops have bad calls only and are not among the ops asked"
+    if plan.skipped:
+        yield f"{len(plan.skipped)} entries of the suite could not be turned into cases; plan.json has the reasons"

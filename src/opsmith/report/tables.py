@@ -1,0 +1,153 @@
+"""A run in the terminal: the headline, one row an op, and the failing cases with their commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Console
+from rich.console import Group as Stack
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from opsmith.core.run import OpSummary, Summary
+from opsmith.core.verdict import Status
+from opsmith.report.outcome import NO_KERNEL, Group, group, outcome, urgency
+from opsmith.report.results import FailingCase, Results
+from opsmith.report.strangers import one_line
+
+#: Rows of the table of ops, and failing cases under it.
+OP_ROWS = 40
+FAILING_CASES = 5
+
+_STYLES = {
+    Group.RIGHT: "green",
+    Group.WRONG: "red",
+    Group.DIED: "dark_orange",
+    Group.DISHONEST: "bold magenta",
+    Group.OPEN: "bright_black",
+}
+
+
+def print_results(results: Results, console: Console) -> None:
+    """Print the whole report of a run."""
+    console.print(headline(results))
+    console.print(op_table(results.summary))
+    if rest := left_out(results.summary):
+        console.print(rest)
+    failing = results.failing(FAILING_CASES)
+    if failing:
+        console.print()
+        console.print(Text(f"Failing cases ({len(failing)} of {results.failing_count:,})", style="bold"))
+        for case in failing:
+            console.print(failing_case(case), soft_wrap=True)
+
+
+def headline(results: Results) -> Panel:
+    """The panel on top: what was asked of whom, the figures with their denominators, and the remarks."""
+    summary = results.summary
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bright_black")
+    grid.add_column()
+    for label, value in _headline_rows(results):
+        grid.add_row(label, value)
+    verdict = Text("ACCEPTED", style="bold green") if summary.accepted else Text("NOT ACCEPTED", style="bold red")
+    title = Text.assemble(one_line(summary.backend), " on ", one_line(summary.suite), "  ", verdict)
+    notes = [Text(f"! {one_line(note)}", style="yellow") for note in summary.notes]
+    return Panel(Stack(grid, *notes), title=title, title_align="left", border_style="bright_black", expand=False)
+
+
+def _headline_rows(results: Results) -> Iterable[tuple[str, Text]]:
+    summary, environment = results.summary, results.manifest.environment
+    ops, cases, bad_calls = summary.ops, summary.cases, summary.error_cases
+    correct = f"{ops['correct']:,} correct of {ops['asked']:,} asked ({share(ops['correct'], ops['asked'])})"
+    yield "ops", Text(f"{correct}; {ops['answered']:,} answered")
+    yield "cases", Text(f"{cases['passed']:,} passed of {cases['asked']:,} ({share(cases['passed'], cases['asked'])})")
+    if bad_calls["asked"]:
+        yield "bad calls", Text(f"{bad_calls['raised']:,} raised of {bad_calls['asked']:,}; not among the cases")
+    if summary.statuses:
+        yield "statuses", _statuses(summary.statuses)
+    for quantity in ("k", "e"):
+        if mean := summary.scores.get(f"geomean_{quantity}"):
+            figures = f"{mean.value:.2f}x geomean, {summary.scores[f'median_{quantity}'].value:.2f}x median"
+            yield f"speedup {quantity.upper()}", Text(f"{figures} over {mean.denominator:,} correct ops")
+    device = f"{summary.device} ({one_line(environment.device_name)})"
+    yield "device", Text(f"{device}, {', '.join(summary.dtypes)}, torch {environment.torch}")
+
+
+def share(part: int, whole: int) -> str:
+    """A percentage that says 100 % only of all and 0 % only of none."""
+    if whole == 0:
+        return "none asked"
+    percent = 100 * part / whole
+    if part not in {0, whole}:
+        percent = min(max(percent, 0.1), 99.9)
+    return f"{percent:.1f} %"
+
+
+def op_table(summary: Summary, rows: int = OP_ROWS) -> Table:
+    """One row an op: failing ops first, then right ones, then those that nobody answers."""
+    timed = [name for name in ("speedup_k", "speedup_e") if any(getattr(op, name) for op in summary.per_op.values())]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("op", overflow="fold")
+    table.add_column("result")
+    table.add_column("passed", justify="right")
+    table.add_column("failures", overflow="fold")
+    for quantity in timed:
+        table.add_column(quantity[-1].upper(), justify="right")
+    for name, op in _ordered(summary)[:rows]:
+        table.add_row(
+            Text(one_line(name)),
+            _coloured(outcome(op)),
+            Text(f"{op.passed}/{op.cases}"),
+            _failures(op),
+            *(Text(speedup(getattr(op, quantity))) for quantity in timed),
+        )
+    return table
+
+
+def _ordered(summary: Summary) -> list[tuple[str, OpSummary]]:
+    return sorted(summary.per_op.items(), key=lambda entry: (urgency(entry[1]), entry[0]))
+
+
+def left_out(summary: Summary, rows: int = OP_ROWS) -> Text | None:
+    """The line that says what the table of ops left out, if anything."""
+    rest = [op for _, op in _ordered(summary)[rows:]]
+    if not rest:
+        return None
+    failing, right, unanswered = (sum(urgency(op) == rank for op in rest) for rank in range(3))
+    return Text(
+        f"and {len(rest):,} ops more: {failing:,} failing, {right:,} correct, {unanswered:,} without a kernel; "
+        "report.html and summary.json have them all",
+        style="bright_black",
+    )
+
+
+def speedup(value: float | None) -> str:
+    """A speedup for a table; a dash where nothing was timed."""
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def failing_case(case: FailingCase) -> Text:
+    """A failing case in three lines: status and op, what is wrong, the command that shows it again."""
+    text = Text.assemble(_coloured(case.status), " ", (case.op, "bold"), f" {case.inputs}")
+    if case.bad_call:
+        text.append(" (a bad call; not among the cases)", style="bright_black")
+    if case.detail:
+        text.append(f"\n  {case.detail}")
+    return text.append(f"\n  {case.repro}", style="cyan")
+
+
+def _statuses(statuses: Mapping[str, int]) -> Text:
+    # A no-break space keeps a status and its count on one line.
+    parts = [Text(f"{status}\u00a0{count:,}", style=_STYLES[group(status)]) for status, count in statuses.items()]
+    return Text(", ").join(parts)
+
+
+def _failures(op: OpSummary) -> Text:
+    return _statuses({status: count for status, count in op.statuses.items() if status != Status.PASSED})
+
+
+def _coloured(word: str) -> Text:
+    shown = "no kernel" if word == NO_KERNEL else word
+    return Text(str(shown), style=_STYLES[group(word)])

@@ -1,0 +1,123 @@
+"""In-place and ``out=`` overloads answered by the functional kernel of their group plus a copy.
+
+The pairing follows ``torchgen.model.FunctionSchema.signature``: the functional overload takes the
+same arguments without the ``out=`` ones, and returns what the variant returns followed by one
+result for every argument that the variant writes to and does not return (``self`` first, then
+``out=``, then the others). What eager checks before it writes is checked here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+#: Factory arguments that the functional overload takes and the ``out=`` overload reads from ``out``.
+_FACTORY_ARGUMENTS = {"dtype", "device"}
+
+
+class DerivedKernel:
+    """Calls a functional kernel as if it were the in-place or ``out=`` overload ``variant``.
+
+    Args:
+        kernel: takes the arguments of ``functional``.
+        variant: the overload to stand in for.
+        functional: the functional overload of the same group.
+    """
+
+    def __init__(
+        self, kernel: Callable[..., Any], variant: torch._ops.OpOverload, functional: torch._ops.OpOverload
+    ) -> None:
+        arguments = variant._schema.arguments
+        self._kernel = kernel
+        self._names = [argument.name for argument in arguments]
+        self._out_names = {argument.name for argument in arguments if argument.is_out}
+        self._returned = [_written_by(returned, arguments) for returned in variant._schema.returns]
+        self._written = self._returned + [name for name in _written(arguments) if name not in self._returned]
+        self._result_count = len(functional._schema.returns)
+        self._factory_arguments = _FACTORY_ARGUMENTS & {a.name for a in functional._schema.arguments} - {*self._names}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the functional result and copy it into the arguments that the variant writes to.
+
+        Raises:
+            RuntimeError: eager would refuse the destination's dtype, device or (in-place) shape.
+            TypeError: the functional kernel returned another structure than its schema says.
+        """
+        bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        results = self._unpacked(self._kernel(*args, **self._functional_kwargs(kwargs)))
+        writes = [(result, name) for result, name in zip(results, self._written, strict=True) if name is not None]
+        for result, name in writes:
+            _check(result, bound[name], name, resizable=name in self._out_names)
+        for result, name in writes:
+            _store(result, bound[name])
+        returned = [
+            result if name is None else bound[name] for result, name in zip(results, self._returned, strict=False)
+        ]
+        return returned[0] if len(returned) == 1 else tuple(returned) or None
+
+    def _functional_kwargs(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in kwargs.items() if name not in self._out_names}
+        if self._factory_arguments and self._out_names:
+            out = next(kwargs[name] for name in self._names if name in self._out_names)
+            kept |= {name: getattr(out, name) for name in self._factory_arguments}
+        return kept
+
+    def _unpacked(self, result: Any) -> Sequence[Any]:
+        if self._result_count == 1:
+            return (result,)
+        if not isinstance(result, (tuple, list)) or len(result) != self._result_count:
+            raise TypeError(
+                f"the functional kernel returned {_kind(result)}; its schema has {self._result_count} results"
+            )
+        return result
+
+
+def _written_by(returned: Any, arguments: Sequence[Any]) -> str | None:
+    """The argument that a return value is, or None for a fresh result."""
+    if returned.alias_info is None:
+        return None
+    aliases = {frozenset(a.alias_info.before_set): str(a.name) for a in arguments if a.alias_info is not None}
+    return aliases[frozenset(returned.alias_info.before_set)]
+
+
+def _written(arguments: Sequence[Any]) -> list[str]:
+    """The arguments written to, in the order in which the functional overload returns them."""
+    written = [a for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [str(a.name) for a in sorted(written, key=lambda a: (a.name != "self", not a.is_out))]
+
+
+def _check(result: Any, destination: Any, name: str, *, resizable: bool) -> None:
+    if isinstance(destination, (list, tuple)):
+        if not isinstance(result, (list, tuple)) or len(result) != len(destination):
+            raise TypeError(
+                f"the functional kernel returned {_kind(result)} for the {len(destination)} tensors of {name}"
+            )
+        for one_result, one_destination in zip(result, destination, strict=True):
+            _check(one_result, one_destination, name, resizable=resizable)
+        return
+    if not isinstance(result, torch.Tensor):
+        raise TypeError(f"the functional kernel returned {_kind(result)} where {name} needs a tensor")
+    if not torch.can_cast(result.dtype, destination.dtype):
+        raise RuntimeError(f"a result of {result.dtype} cannot be cast to the {destination.dtype} of {name}")
+    if result.device != destination.device:
+        raise RuntimeError(f"a result on {result.device} cannot be written to {name} on {destination.device}")
+    if not resizable and result.shape != destination.shape:
+        raise RuntimeError(f"a result of shape {[*result.shape]} does not fit {name} of shape {[*destination.shape]}")
+
+
+def _store(result: Any, destination: Any) -> None:
+    if isinstance(destination, (list, tuple)):
+        for one_result, one_destination in zip(result, destination, strict=True):
+            _store(one_result, one_destination)
+        return
+    if destination.shape != result.shape:
+        destination.resize_(result.shape)
+        # Eager, too, chooses the layout then: the result's order of dimensions, without gaps.
+        destination.as_strided_(result.shape, torch.empty_like(result, device="meta").stride())
+    destination.copy_(result)
+
+
+def _kind(value: Any) -> str:
+    return f"{len(value)} results" if isinstance(value, (list, tuple)) else f"a {type(value).__name__}"

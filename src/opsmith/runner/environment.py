@@ -1,0 +1,66 @@
+"""What a run depends on besides the code: read from the machine, without touching torch."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import opsmith
+from opsmith.core.environment import Environment
+
+
+def describe_environment(facts: dict[str, Any], *, device: str, device_name: str) -> Environment:
+    """Collect the environment.
+
+    Args:
+        facts: what the zygote reported about the packages that it imported.
+        device: torch device string of the run.
+        device_name: the device's name as a referee reported it.
+    """
+    return Environment(
+        opsmith=opsmith.__version__,
+        python=platform.python_version(),
+        torch=facts["torch"],
+        triton=facts["triton"],
+        platform=platform.platform(),
+        cpu=_cpu_name(),
+        cpu_count=len(os.sched_getaffinity(0)),
+        memory_gib=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        device=device,
+        device_name=_cpu_name() if device.startswith("cpu") else device_name,
+        driver=_first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        cuda=facts["cuda"],
+        compiler=_first_line(os.environ.get("CXX", "g++"), "--version"),
+        git_commit=_git_commit(),
+    )
+
+
+@functools.cache
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _first_line(*command: str) -> str | None:
+    if shutil.which(command[0]) is None:
+        return None
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)  # noqa: S603
+    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else None
+
+
+def _git_commit() -> str | None:
+    """The commit of the checkout that opsmith is imported from, with a + where it has changes."""
+    folder = str(Path(opsmith.__file__).parent)
+    commit = _first_line("git", "-C", folder, "rev-parse", "--short=12", "HEAD")
+    if commit is None:
+        return None
+    return f"{commit}+" if _first_line("git", "-C", folder, "status", "--porcelain", "--", folder) else commit

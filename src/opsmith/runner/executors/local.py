@@ -1,0 +1,154 @@
+"""Executor ``local``: slots on this machine, one thread of the judge each."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from opsmith.core.run import Options
+from opsmith.core.verdict import Verdict
+from opsmith.errors import RefereeFailed
+from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerLink
+from opsmith.runner.processes import Processes
+from opsmith.runner.protocol import Discover, Discovered, Enumerate, Enumerated, ListOps, OpsListed, Raised
+from opsmith.runner.slot import Job, Slot, Spool
+
+#: Marks the end of a slot's work in the queue of results.
+_DONE = object()
+
+
+class LocalExecutor:
+    """Runs enumeration and judging on the slots of one machine.
+
+    Args:
+        processes: the zygote and its children.
+        slots: how many ops are judged at a time.
+        builds: parent folder of the per-kernel build caches.
+        options: of the run.
+        seed: of the run; cases and random states follow from it.
+        limits: time limits.
+    """
+
+    def __init__(
+        self, processes: Processes, slots: int, *, builds: Path, options: Options, seed: int, limits: Limits
+    ) -> None:
+        spool_folder = processes.scratch / "spool"
+        spool_folder.mkdir()
+        self.options = options
+        self.seed = seed
+        self._spool = Spool(spool_folder)
+        self._slots = [
+            Slot(
+                RefereeLink(processes, spool_folder, device=options.device, threads=1, limits=limits),
+                WorkerLink(processes, device=options.device, builds=builds, threads=1, limits=limits),
+                self._spool,
+                options,
+                seed,
+            )
+            for _ in range(slots)
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for slot in self._slots:
+            slot.referee.close()
+            slot.worker.close()
+        self._spool.close()
+
+    def list_ops(self, suite: str, dtypes: Sequence[str]) -> OpsListed:
+        """Every ATen overload's schema and the suite's entries."""
+        request = ListOps(suite, tuple(dtypes), self.options.device)
+        listed = self._slots[0].referee.ask(request, OpsListed)
+        assert isinstance(listed, OpsListed)
+        return listed
+
+    def discover(self, target: str, ops: Sequence[str]) -> Discovered | Raised:
+        """Ask a stranger's backend, in a worker, which of ``ops`` it answers."""
+        worker = self._slots[0].worker
+        reply = worker.ask(Discover(target, tuple(ops)), (Discovered, Raised), timeout_s=180.0)
+        worker.retire()
+        assert isinstance(reply, (Discovered, Raised))
+        return reply
+
+    def enumerate(
+        self, entries: Sequence[tuple[str, str]], ops: Sequence[str] | None
+    ) -> Iterator[tuple[int, Enumerated]]:
+        """Turn suite entries into cases, each exactly once.
+
+        Yields:
+            (index of the entry, its cases), in the order in which they are ready. Every referee
+            sees its entries in ascending order, so the first entry that holds a signature records it.
+        """
+        wanted = None if ops is None else tuple(ops)
+
+        def work(slot: Slot, item: tuple[int, tuple[str, str]]) -> Iterator[tuple[int, Enumerated]]:
+            index, (entry, dtype) = item
+            request = Enumerate(self.options.suite, entry, dtype, self.options.device, self.seed, wanted)
+            try:
+                yield index, slot.referee.ask(request, Enumerated)
+            except (RefereeDied, RefereeFailed) as death:
+                reason = str(death).partition("\n")[0]
+                yield index, Enumerated((), {}, (), {f"{self.options.suite}:{entry}:{dtype}": reason})
+
+        yield from self._on_slots(list(enumerate(entries)), work)
+
+    def judge(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
+        """Judge jobs, the longest first, and yield verdicts as they are found."""
+        longest_first = sorted(jobs, key=lambda job: (-len(job.cases), job.schema.name))
+        yield from self._on_slots(longest_first, lambda slot, job: slot.judge(job))
+
+    def _on_slots(self, items: Sequence[Any], work: Callable[[Slot, Any], Iterator[Any]]) -> Iterator[Any]:
+        todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for item in items:
+            todo.put(item)
+        results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        stop = threading.Event()
+        threads = [
+            threading.Thread(target=_run_slot, args=(slot, todo, results, work, stop), daemon=True)
+            for slot in self._slots
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield from _collect(results, len(threads))
+        finally:
+            stop.set()
+
+
+def _run_slot(
+    slot: Slot,
+    todo: queue.SimpleQueue[Any],
+    results: queue.SimpleQueue[Any],
+    work: Callable[[Slot, Any], Iterator[Any]],
+    stop: threading.Event,
+) -> None:
+    try:
+        while not stop.is_set():
+            for result in work(slot, todo.get_nowait()):
+                results.put(result)
+                if stop.is_set():
+                    break
+    except queue.Empty:
+        pass
+    except BaseException as exc:  # noqa: BLE001 - handed to the caller's thread, which raises it
+        results.put(exc)
+    finally:
+        results.put(_DONE)
+
+
+def _collect(results: queue.SimpleQueue[Any], slots: int) -> Iterator[Any]:
+    running = slots
+    while running:
+        result = results.get()
+        if result is _DONE:
+            running -= 1
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            yield result

@@ -1,0 +1,175 @@
+"""Planning: from a suite and a backend to the list of what will be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from opsmith.backends import Backend
+from opsmith.backends.attribute import NeedsDiscovery
+from opsmith.core.case import CaseAddress, CaseRef
+from opsmith.core.op import OpSchema
+from opsmith.core.run import Options, Plan, PlannedOp
+from opsmith.core.task import Task
+from opsmith.errors import BadInput, UnknownName
+from opsmith.runner.executors.local import LocalExecutor
+from opsmith.runner.protocol import OpsListed, Raised
+from opsmith.runner.suite_index import SuiteIndex
+
+
+class Enumeration(msgspec.Struct, frozen=True, kw_only=True):
+    """The cases of a run.
+
+    Attributes:
+        cases: op -> its cases, in the suite's order.
+        counts: signature -> how often it was met.
+        ops: every overload that the enumerated entries call.
+        skipped: what could not be recorded, with the reason.
+    """
+
+    cases: dict[str, tuple[CaseRef, ...]]
+    counts: dict[str, int]
+    ops: frozenset[str]
+    skipped: dict[str, str]
+
+
+def select_ops(patterns: Sequence[str], known: Iterable[str]) -> tuple[str, ...] | None:
+    """Resolve ``--ops`` patterns: overloads, packets (all their overloads) and wildcards.
+
+    Returns:
+        the selected overloads, or None when there are no patterns: everything.
+
+    Raises:
+        UnknownName: a pattern that selects nothing.
+    """
+    if not patterns:
+        return None
+    names = list(known)
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        found = [name for name in names if fnmatchcase(name, pattern) or name.rpartition(".")[0] == pattern]
+        if not found:
+            raise UnknownName("op", pattern, [*names, *{name.rpartition(".")[0] for name in names}])
+        chosen.update(dict.fromkeys(found))
+    return tuple(chosen)
+
+
+def enumerate_cases(
+    executor: LocalExecutor,
+    listed: OpsListed,
+    ops: Sequence[str] | None,
+    *,
+    torch_version: str,
+    advance: Callable[[int], None],
+) -> Enumeration:
+    """Enumerate the suite's entries that can hold wanted cases, each distinct signature once.
+
+    Args:
+        ops: overloads wanted, or None for all.
+        advance: told how many entries are done.
+    """
+    entries = _relevant_entries(listed.entries, ops, executor.options, torch_version)
+    found: dict[int, list[CaseRef]] = {}
+    counts: dict[str, int] = {}
+    skipped: dict[str, str] = {}
+    ops_of_entry: dict[tuple[str, str], list[str]] = {}
+    for done, (index, reply) in enumerate(executor.enumerate(entries, ops), start=1):
+        found[index] = list(reply.cases)
+        skipped.update(reply.skipped)
+        ops_of_entry[entries[index]] = list(reply.ops)
+        for signature, count in reply.counts.items():
+            counts[signature] = counts.get(signature, 0) + count
+        advance(done)
+    if len(entries) == len(listed.entries):
+        _save_index(ops_of_entry, executor.options, torch_version)
+    return Enumeration(
+        cases=_first_of_each_signature(found, executor.options.case),
+        counts=counts,
+        ops=frozenset(op for names in ops_of_entry.values() for op in names),
+        skipped=skipped,
+    )
+
+
+def _first_of_each_signature(found: dict[int, list[CaseRef]], only: str | None) -> dict[str, tuple[CaseRef, ...]]:
+    seen: set[str] = set()
+    by_op: dict[str, list[CaseRef]] = {}
+    for index in sorted(found):
+        for case in found[index]:
+            if case.signature not in seen and only in (None, str(case.address)):
+                seen.add(case.signature)
+                by_op.setdefault(case.op, []).append(case)
+    return {op: tuple(cases) for op, cases in by_op.items()}
+
+
+def _relevant_entries(
+    entries: Sequence[tuple[str, str]], ops: Sequence[str] | None, options: Options, torch_version: str
+) -> list[tuple[str, str]]:
+    if options.case is not None:
+        address = _parse_address(options.case)
+        return [pair for pair in entries if pair == (address.entry, address.dtype)]
+    if ops is None:
+        return list(entries)
+    relevant = []
+    for dtype in options.dtypes:
+        index = _index(options, torch_version, dtype).load()
+        of_dtype = [entry for entry, entry_dtype in entries if entry_dtype == dtype]
+        if index is None or set(index) != set(of_dtype):
+            relevant += [(entry, dtype) for entry in of_dtype]
+        else:
+            relevant += [(entry, dtype) for entry in of_dtype if not set(ops).isdisjoint(index[entry])]
+    return relevant
+
+
+def _parse_address(text: str) -> CaseAddress:
+    try:
+        return CaseAddress.parse(text)
+    except ValueError as exc:
+        raise BadInput(
+            f"{text!r} is not a case address; it looks like opinfo:add:bf16:sample:3:0 and stands in verdicts.jsonl"
+        ) from exc
+
+
+def _save_index(ops_of_entry: dict[tuple[str, str], list[str]], options: Options, torch_version: str) -> None:
+    for dtype in options.dtypes:
+        of_dtype = {entry: ops for (entry, entry_dtype), ops in ops_of_entry.items() if entry_dtype == dtype}
+        _index(options, torch_version, dtype).save(of_dtype)
+
+
+def _index(options: Options, torch_version: str, dtype: str) -> SuiteIndex:
+    return SuiteIndex(options.suite, torch=torch_version, device=options.device, dtype=dtype)
+
+
+def discover_backend(executor: LocalExecutor, asked: Backend | NeedsDiscovery, tasks: Sequence[Task]) -> Backend:
+    """Turn a stranger's Python object into a backend, by looking at it in a worker.
+
+    Raises:
+        BadInput: the object cannot be imported or is nothing that holds kernels.
+    """
+    if not isinstance(asked, NeedsDiscovery):
+        return asked
+    reply = executor.discover(asked.target, asked.ops_to_ask(tasks))
+    if isinstance(reply, Raised):
+        raise BadInput(f"backend {asked.name}: {' '.join(reply.message.split())}")
+    return asked.backend(reply.answered, dsl=reply.dsl, kernel_directory=reply.kernel_directory)
+
+
+def make_plan(
+    enumeration: Enumeration, schemas: dict[str, OpSchema], backend: Backend, options: Options
+) -> Plan:
+    """Ask the backend for a kernel for every op that has cases."""
+    planned = []
+    for op, cases in sorted(enumeration.cases.items()):
+        kernel = backend.kernel_for(Task(name=op, op=schemas[op], suite=options.suite))
+        planned.append(
+            PlannedOp(
+                op=op,
+                schema=schemas[op].schema,
+                cases=sum(not case.expects_error for case in cases),
+                error_cases=sum(case.expects_error for case in cases),
+                kernel=kernel,
+                kernel_hash=kernel.content_hash if kernel else None,
+            )
+        )
+    return Plan(ops=tuple(planned), skipped=enumeration.skipped)

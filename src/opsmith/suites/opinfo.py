@@ -1,0 +1,240 @@
+"""Suite ``opinfo``: every ATen call that torch's own operator tests make.
+
+An OpInfo holds generators of sample inputs. Each sample is run in eager mode under a
+:class:`~opsmith.suites.recording.Recorder`; what was dispatched to ATen becomes the cases. Six
+sources a generator: ``sample``, ``inplace``, ``out``, ``backward`` (forward and gradient),
+``reference`` (the wider reference inputs, special values included) and ``error`` (bad calls).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.testing._internal.common_device_type import toleranceOverride
+from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from opsmith.core.case import CaseAddress
+from opsmith.core.dtypes import SHORT_NAMES, TORCH_NAMES
+from opsmith.suites import Skipped, SuiteCall, derive_seed
+from opsmith.suites.recording import RecordedCall, Recorder
+
+SOURCES = ("sample", "inplace", "out", "backward", "reference", "error")
+
+#: A sample as one thing to run: called inside a recorder.
+Thunk = Callable[[], Any]
+
+
+class OpInfoSuite:
+    """The suite; see the module's docstring."""
+
+    name = "opinfo"
+
+    def entries(self, dtype: str, device: str) -> tuple[str, ...]:
+        torch_dtype = getattr(torch, TORCH_NAMES[dtype])
+        return tuple(name for name, info in _op_infos().items() if info.supports_dtype(torch_dtype, device))
+
+    def calls(
+        self, entry: str, dtype: str, device: str, seed: int, wanted: Callable[[str, str], bool]
+    ) -> Iterator[SuiteCall | Skipped]:
+        info = _op_infos()[entry]
+        torch_dtype = getattr(torch, TORCH_NAMES[dtype])
+        tolerance = _declared_tolerance(info, torch_dtype, device)
+        for source in SOURCES:
+            seed_everything(derive_seed(seed, self.name, entry, dtype, source))
+            address = functools.partial(CaseAddress, self.name, entry, dtype, source)
+            try:
+                for index, thunk in enumerate(_THUNKS[source](info, torch_dtype, device)):
+                    yield from _record_sample(info, source, index, thunk, address, wanted, tolerance)
+            except Exception as exc:  # noqa: BLE001 - an OpInfo's generator may raise anything
+                yield Skipped(address=address(-1, 0), reason=_one_line(exc))
+
+
+def _record_sample(
+    info: OpInfo,
+    source: str,
+    index: int,
+    thunk: Thunk,
+    address: Callable[[int, int], CaseAddress],
+    wanted: Callable[[str, str], bool],
+    tolerance: tuple[float, float] | None,
+) -> Iterator[SuiteCall | Skipped]:
+    recorder = Recorder(wanted, value_classes=source == "reference")
+    try:
+        with recorder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            thunk()
+    except Exception as exc:  # noqa: BLE001 - eager refuses the sample in any way it likes
+        if source != "error":
+            yield Skipped(address=address(index, 0), reason=_one_line(exc))
+    for number, call in enumerate(recorder.calls):
+        if call.raised is (source == "error"):
+            yield SuiteCall(
+                address=address(index, number),
+                op=call.op,
+                # A bad call is another question than a good one that happens to look like it.
+                signature=f"{call.signature}!" if call.raised else call.signature,
+                record=call.record,
+                expects_error=call.raised,
+                tolerance=tolerance if _is_main_op(info, call) else None,
+            )
+    for reason in sorted(recorder.unrecordable):
+        yield Skipped(address=address(index, 0), reason=reason)
+
+
+def _is_main_op(info: OpInfo, call: RecordedCall) -> bool:
+    """Whether the call is the op that the OpInfo is about, rather than one it happens to use."""
+    packet = call.op.rpartition(".")[0].strip("_")
+    names = {info.name, info.aten_name or info.name, *(alias.name for alias in info.aliases)}
+    stems = {name.rpartition(".")[2].strip("_") for name in names} | {name.replace(".", "_") for name in names}
+    return packet.removesuffix("_backward") in stems
+
+
+# ---------------------------------------------------------------- the six sources
+
+
+def _samples(info: OpInfo, dtype: torch.dtype, device: str) -> Iterator[Thunk]:
+    for sample in info.sample_inputs(device, dtype):
+        yield functools.partial(_call, info, sample)
+
+
+def _inplace(info: OpInfo, dtype: torch.dtype, device: str) -> Iterator[Thunk]:
+    variant = info.get_inplace()
+    if variant is None:
+        return
+    for sample in info.sample_inputs(device, dtype):
+        if not sample.broadcasts_input and isinstance(sample.input, torch.Tensor):
+            clone = torch.clone(sample.input)
+            yield functools.partial(variant, clone, *sample.args, **sample.kwargs)
+
+
+def _out(info: OpInfo, dtype: torch.dtype, device: str) -> Iterator[Thunk]:
+    if not info.supports_out:
+        return
+    for sample in info.sample_inputs(device, dtype):
+        try:
+            result = _call(info, sample)
+        except Exception:  # noqa: BLE001, S112 - the same sample is reported by source `sample`
+            continue
+        out = tree_map(lambda r: torch.empty_like(r) if isinstance(r, torch.Tensor) else r, result)
+        yield functools.partial(info.op, sample.input, *sample.args, **sample.kwargs, out=out)
+
+
+def _backward(info: OpInfo, dtype: torch.dtype, device: str) -> Iterator[Thunk]:
+    if not info.supports_autograd or dtype not in info.supported_backward_dtypes(torch.device(device).type):
+        return
+    for sample in info.sample_inputs(device, dtype, requires_grad=True):
+        yield functools.partial(_call_and_differentiate, info, sample)
+
+
+def _reference(info: OpInfo, dtype: torch.dtype, device: str) -> Iterator[Thunk]:
+    if info.reference_inputs_func is None:
+        return
+    for sample in info.reference_inputs(device, dtype):
+        yield functools.partial(_call, info, sample)
+
+
+def _errors(info: OpInfo, dtype: torch.dtype, device: str) -> Iterator[Thunk]:
+    # error_inputs chooses its own dtypes, so it belongs to one of them.
+    if info.error_inputs_func is None or dtype is not torch.float32:
+        return
+    for error in info.error_inputs(device):
+        yield functools.partial(_call, info, error.sample_input)
+
+
+_THUNKS: dict[str, Callable[[OpInfo, torch.dtype, str], Iterable[Thunk]]] = {
+    "sample": _samples,
+    "inplace": _inplace,
+    "out": _out,
+    "backward": _backward,
+    "reference": _reference,
+    "error": _errors,
+}
+
+
+def _call(info: OpInfo, sample: SampleInput) -> Any:
+    return info.op(sample.input, *sample.args, **sample.kwargs)
+
+
+def _call_and_differentiate(info: OpInfo, sample: SampleInput) -> None:
+    result = _call(info, sample)
+    if sample.output_process_fn_grad is not None:
+        result = sample.output_process_fn_grad(result)
+    outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    inputs = [
+        t
+        for t in tree_leaves((sample.input, sample.args, sample.kwargs))
+        if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
+    if outputs and inputs:
+        # Random cotangents: with ones, a kernel that forgets to multiply by them would pass.
+        with _disable_current_modes():
+            cotangents = [torch.randn_like(t) for t in outputs]
+        torch.autograd.grad(outputs, inputs, cotangents, allow_unused=True)
+
+
+# ---------------------------------------------------------------- torch's internals
+
+
+@functools.cache
+def _op_infos() -> dict[str, OpInfo]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    infos: dict[str, OpInfo] = {}
+    for info in op_db:
+        name = info.full_name
+        for number in itertools.count(2):
+            if name not in infos:
+                break
+            name = f"{info.full_name}#{number}"
+        infos[name] = info
+    return infos
+
+
+#: The tests of torch's that compare an op's values with a reference's on the same inputs.
+_VALUE_TESTS = {
+    ("TestCommon", "test_compare_cpu"),
+    ("TestCommon", "test_noncontiguous_samples"),
+    ("TestCommon", "test_numpy_ref"),
+    ("TestCommon", "test_out"),
+    ("TestCommon", "test_variant_consistency_eager"),
+    ("TestBinaryUfuncs", "test_reference_numerics"),
+    ("TestBinaryUfuncs", "test_reference_numerics_small_values"),
+    ("TestReductions", "test_reference_numerics"),
+    ("TestUnaryUfuncs", "test_reference_numerics_normal"),
+    ("TestUnaryUfuncs", "test_reference_numerics_small"),
+}
+
+
+def _declared_tolerance(info: OpInfo, dtype: torch.dtype, device: str) -> tuple[float, float] | None:
+    """The loosest (rtol, atol) that the OpInfo's own tests of values are allowed for this dtype."""
+    declared = [
+        override.d[dtype]
+        for wrapper in info.decorators
+        if isinstance(wrapper, DecorateInfo) and (wrapper.cls_name, wrapper.test_name) in _VALUE_TESTS
+        if wrapper.is_active(wrapper.cls_name, wrapper.test_name, torch.device(device).type, dtype, {})
+        for override in wrapper.decorators
+        if isinstance(override, toleranceOverride) and dtype in override.d
+    ]
+    if not declared:
+        return None
+    return max(t.rtol for t in declared), max(t.atol for t in declared)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch (all devices), numpy and random: OpInfo's generators draw from each."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - the generators use the legacy global state
+    random.seed(seed)
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:300]

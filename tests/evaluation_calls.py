@@ -1,0 +1,38 @@
+"""Calls on ATen overloads as the referee would hand them to a comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opsmith.core.op import OpSchema, Variant
+from opsmith.evaluation.comparisons import compare
+from opsmith.evaluation.observation import Finding, JudgedCall, Result, Results
+
+
+def schema_of(overload: Any, variant: Variant = Variant.FUNCTIONAL) -> OpSchema:
+    """The record of ``overload``, for example ``torch.ops.aten.add.Tensor``."""
+    return OpSchema(
+        name=str(overload).removeprefix("aten."),
+        schema=str(overload._schema),
+        variant=variant,
+        tags=tuple(tag.name for tag in overload.tags),
+    )
+
+
+def call_of(overload: Any, *args: Any, **kwargs: Any) -> JudgedCall:
+    """A call without a declared tolerance."""
+    return JudgedCall(schema=schema_of(overload), args=args, kwargs=kwargs)
+
+
+def leaves(result: Any) -> list[Result]:
+    """The leaves of a return value in order."""
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def judge(overload: Any, args: tuple[Any, ...], candidate: Any, *, tolerance: str = "strict", **kwargs: Any) -> Finding:
+    """Compare ``candidate`` with what eager answers on clones of ``args``."""
+    fresh = tuple(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args)
+    reference: Results = leaves(overload(*fresh, **kwargs))
+    return compare(call_of(overload, *args, **kwargs), [reference], [leaves(candidate)], tolerance=tolerance)

@@ -1,0 +1,47 @@
+"""The language of a kernel is read from its syntax, never from its comments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opsmith.backends.dsl import guess_dsl
+
+
+@pytest.mark.parametrize(
+    ("source", "dsl"),
+    [
+        ("import triton\nimport triton.language as tl\n", "triton"),
+        ("def f():\n    from triton import jit\n", "triton"),
+        ("import helion\nimport triton\n", "helion"),
+        ("import cutlass.cute as cute\n", "cutedsl"),
+        ("from torch.utils.cpp_extension import load_inline\nload_inline('x', cpp_sources='')\n", "cpp"),
+        ("from torch.utils import cpp_extension\ncpp_extension.load_inline('x', '', cuda_sources='')\n", "cuda"),
+        ("import torch\ntorch.utils.cpp_extension.load('x', ['a.cpp', 'b.cu'])\n", "cuda"),
+        ("import json\njson.load(open('x'))\n", "torch"),
+        ("# import triton\ns = 'load_inline(cuda_sources=1)'\n", "torch"),
+        ("from . import triton\n", "torch"),
+        (r"s = '\d'" + "\n", "torch"),
+        ("def f(:\n", "unknown"),
+        ("x = " + "(" * 10_000, "unknown"),
+        ("\0", "unknown"),
+    ],
+)
+def test_the_syntax_tells_the_language(tmp_path: Path, source: str, dsl: str) -> None:
+    """Imports and calls count; comments, strings and relative imports do not."""
+    path = tmp_path / "kernel.py"
+    path.write_text(source)
+    assert dsl == guess_dsl(path)
+
+
+def test_a_missing_file_is_of_unknown_language(tmp_path: Path) -> None:
+    """The loader reports the missing file; the guess does not fail."""
+    assert "unknown" == guess_dsl(tmp_path / "missing.py")
+
+
+def test_a_huge_file_is_not_parsed(tmp_path: Path) -> None:
+    """A stranger's file cannot hold up the judge."""
+    path = tmp_path / "kernel.py"
+    path.write_text("import triton\n" + "x = 1\n" * 200_000)
+    assert "unknown" == guess_dsl(path)

@@ -1,0 +1,66 @@
+"""Call a shipped kernel and eager with the same arguments and compare everything a caller can see."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import opsmith.kernels
+
+FOLDER = Path(opsmith.kernels.__file__).parent
+MANIFEST: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text())["kernels"]
+HALF = (torch.float16, torch.bfloat16)
+FLOATS = (torch.float32, torch.float64, *HALF)
+
+
+def kernel(op: str) -> Callable[..., Any]:
+    """The shipped kernel of an overload."""
+    file, _, function = MANIFEST[op]["entry"].partition(":")
+    return getattr(importlib.import_module(f"opsmith.kernels.{Path(file).stem}"), function)  # type: ignore[no-any-return]
+
+
+def eager(op: str) -> Callable[..., Any]:
+    """The overload itself."""
+    packet, _, overload = op.rpartition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload)  # type: ignore[no-any-return]
+
+
+def assert_as_eager(op: str, *args: Any, **kwargs: Any) -> None:
+    """Compare values at torch's own tolerances, dtypes, shapes and strides."""
+    expected = eager(op)(*args, **kwargs)
+    with np.errstate(all="ignore"):  # Triton's interpreter computes with numpy, which warns of infinities.
+        actual = kernel(op)(*args, **kwargs)
+    assert isinstance(expected, tuple) == isinstance(actual, tuple)
+    if not isinstance(expected, tuple):
+        expected, actual = (expected,), (actual,)
+    for eagers, ours in zip(expected, actual, strict=True):
+        assert eagers.stride() == ours.stride()
+        torch.testing.assert_close(ours, eagers, equal_nan=True)
+
+
+def values(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 3.0) -> torch.Tensor:
+    """Reproducible values of both signs."""
+    generator = torch.Generator().manual_seed(hash(shape) % 1000)
+    raw = torch.randn(shape, generator=generator, dtype=torch.float64) * scale
+    return raw > 0 if dtype == torch.bool else raw.abs().to(dtype) if dtype == torch.uint8 else raw.to(dtype)
+
+
+def layouts(*shape: int, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
+    """The same shape in every kind of memory layout."""
+    wide = values(*shape[:-1], 2 * shape[-1], dtype=dtype)
+    return {
+        "row-major": values(*shape, dtype=dtype),
+        "transposed": values(*shape[::-1], dtype=dtype).permute(*reversed(range(len(shape)))),
+        "every other element": wide[..., ::2],
+        "offset": wide[..., shape[-1] :],
+        "expanded": values(1, *shape[1:], dtype=dtype).expand(shape),
+    }
+
+
+SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 88.7, 89.0, -87.5, -110.0, 3e38])

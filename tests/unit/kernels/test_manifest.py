@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import inspect
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.unit.kernels.against_eager import FOLDER, MANIFEST, eager, kernel
+
+
+@pytest.mark.parametrize("op", sorted(MANIFEST))
+def test_an_entry_takes_the_arguments_of_its_overload(op: str) -> None:
+    """Names, order, keyword-only ones and which may be left out, by the schema."""
+    schema = eager(op)._schema  # type: ignore[attr-defined]
+    parameters = list(inspect.signature(kernel(op)).parameters.values())
+    assert [argument.name for argument in schema.arguments] == [parameter.name for parameter in parameters]
+    for argument, parameter in zip(schema.arguments, parameters, strict=True):
+        assert argument.kwarg_only == (parameter.kind is parameter.KEYWORD_ONLY)
+        assert not argument.has_default_value() or parameter.default is not parameter.empty
+
+
+def test_the_folder_works_under_another_name_in_another_place(tmp_path: Path) -> None:
+    """A worker imports a copy, so the files may import each other only relatively."""
+    shutil.copytree(FOLDER, tmp_path / "snapshot", ignore=shutil.ignore_patterns("__pycache__"))
+    code = "from snapshot.pointwise import relu; import torch; print(relu(torch.tensor([-1.0, 2.0])).tolist())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "[0.0, 2.0]\n" == done.stdout

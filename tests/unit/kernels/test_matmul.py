@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, eager, kernel, layouts, values
+
+MM = "mm.default"
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int32, torch.int8, torch.uint8])
+def test_products_agree_with_eager_in_every_layout(dtype: torch.dtype) -> None:
+    """Integers wrap in their own type; half types are accumulated in float32."""
+    right = layouts(9, 5, dtype=dtype)
+    for name, left in layouts(7, 9, dtype=dtype).items():
+        assert_as_eager(MM, left, right[name])
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (65, 130, 67), (64, 64, 64), (3, 0, 4), (0, 3, 4), (3, 4, 0)])
+def test_sizes_around_the_tile(sizes: tuple[int, int, int]) -> None:
+    """One element, tiles that are full, cut and empty; a sum over nothing is zero."""
+    rows, inner, columns = sizes
+    assert_as_eager(MM, values(rows, inner, scale=0.1), values(inner, columns, scale=0.1))
+
+
+def test_float32_products_keep_float32_digits() -> None:
+    """Near-equal terms of both signs: tf32's ten bits would leave errors of 1e-3."""
+    a = 1 + torch.arange(64 * 64).view(64, 64).remainder(97) * 2**-20
+    b = torch.ones(64, 8)
+    b[::2] = -1
+    torch.testing.assert_close((a.double() @ b.double()).float(), kernel(MM)(a, b), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (torch.ones(2, 3), torch.ones(4, 5)),
+        (torch.ones(3), torch.ones(3, 3)),
+        (torch.ones(2, 3), torch.ones(3, 2, dtype=torch.float64)),
+    ],
+)
+def test_operands_that_do_not_fit_are_refused(left: torch.Tensor, right: torch.Tensor) -> None:
+    """Sizes, dimensions, types: as in eager."""
+    for mm in (eager(MM), kernel(MM)):
+        with pytest.raises((RuntimeError, ValueError, TypeError)):
+            mm(left, right)

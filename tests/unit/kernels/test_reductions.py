@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, eager, kernel, layouts, values
+
+from opsmith.kernels import reductions
+
+SUM = "sum.dim_IntList"
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dim", [None, [], [0], [-1], [0, 2], [1, -3], [0, 1, 2]])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_sums_agree_with_eager_in_every_layout(dtype: torch.dtype, dim: list[int] | None, keepdim: bool) -> None:  # noqa: FBT001
+    """Over any set of dimensions; None and an empty list mean all."""
+    for x in layouts(4, 5, 6, dtype=dtype).values():
+        assert_as_eager(SUM, x, dim, keepdim)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64])
+def test_integers_and_bools_add_up_as_int64(dtype: torch.dtype) -> None:
+    """Unless a type is asked for."""
+    x = values(7, 9, dtype=dtype)
+    assert_as_eager(SUM, x, [0])
+    assert_as_eager(SUM, x, [1], dtype=torch.float32)
+    assert_as_eager("sum.default", x, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("asked", [torch.float64, torch.bfloat16, torch.int64])
+def test_the_type_asked_for_is_the_type_summed_in(asked: torch.dtype) -> None:
+    """A narrower type rounds every element before the sum, as in eager."""
+    for given in (torch.float32, torch.float16):
+        assert_as_eager(SUM, values(8, 16, dtype=given), [1], dtype=asked)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((), [0]), ((), None), ((0, 4), [0]), ((0, 4), [1]), ((3, 0), None)])
+def test_empty_and_0_dim_sums(shape: tuple[int, ...], dim: list[int] | None) -> None:
+    """A sum over nothing is zero."""
+    assert_as_eager(SUM, values(*shape), dim)
+
+
+def test_a_long_half_sum_is_accumulated_in_float32() -> None:
+    """4096 times 1 is 4096, where a float16 accumulator stops at 2048 and a bfloat16 one at 256."""
+    for dtype in (torch.float16, torch.bfloat16):
+        assert kernel(SUM)(torch.ones(3, 4096, dtype=dtype), [1]).tolist() == [4096.0] * 3
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((5, 3000), [1]), ((3000, 5), [0]), ((3000,), None)])
+def test_a_split_sum_is_the_same_sum(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dim: list[int] | None
+) -> None:
+    """Partial sums, which only a device takes, cover every element once."""
+    monkeypatch.setattr(reductions, "_tiling", lambda *_, **__: reductions.Tiling(8, 64, 7))
+    assert_as_eager(SUM, torch.arange(15000)[: torch.Size(shape).numel()].view(shape), dim)
+
+
+@pytest.mark.parametrize(("dim", "error"), [([3], IndexError), ([0, -2], (ValueError, RuntimeError))])
+def test_dimensions_out_of_range_or_repeated_are_refused(
+    dim: list[int], error: type[Exception] | tuple[type[Exception], ...]
+) -> None:
+    """As in eager."""
+    for sum_of in (eager(SUM), kernel(SUM)):
+        with pytest.raises(error):
+            sum_of(torch.ones(2, 3), dim)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, layouts, values
+
+from opsmith.kernels import softmax
+
+SOFTMAX = "_softmax.default"
+INFINITE = -float("inf")
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_softmax_agrees_with_eager_in_every_layout(dtype: torch.dtype, dim: int) -> None:
+    """The output is row-major whatever the input is."""
+    for x in layouts(4, 5, 6, dtype=dtype).values():
+        assert_as_eager(SOFTMAX, x, dim, half_to_float=False)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((), 0), ((), -1), ((1,), 0), ((0, 3), 1), ((3, 0), 1)])
+def test_softmax_of_scalars_and_empty_tensors(shape: tuple[int, ...], dim: int) -> None:
+    """One element is 1; none is none."""
+    assert_as_eager(SOFTMAX, values(*shape), dim, half_to_float=False)
+
+
+ROWS = torch.tensor(
+    [
+        [1.0, INFINITE, 2.0, INFINITE],
+        [INFINITE] * 4,
+        [INFINITE, INFINITE, 1.0, 2.0],
+        [1.0, 2.0, float("nan"), 3.0],
+        [1e4, 0, 1, 2],
+    ]
+)
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_masked_rows_come_out_as_in_eager(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
+    """Read in one piece or two: a masked start, a masked row (NaN), a NaN, a huge value, one infinity."""
+    monkeypatch.setattr(softmax, "_tile", lambda *_: (8, 4 // pieces))
+    assert_as_eager(SOFTMAX, ROWS, 1, half_to_float=False)
+    assert_as_eager(SOFTMAX, torch.tensor([[1.0, float("inf"), 2.0, 3.0]]), 1, half_to_float=False)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_long_rows_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch, dim: int) -> None:
+    """Tiles of 16 in rows of 100, the last one short."""
+    monkeypatch.setattr(softmax, "_tile", lambda *_: (4, 16))
+    assert_as_eager(SOFTMAX, values(20, 100, scale=30) if dim else values(100, 20, scale=30), dim, half_to_float=False)
+
+
+def test_half_to_float_widens_float16_only() -> None:
+    """Eager's CPU kernel refuses the flag; a CUDA device has it."""
+    x = values(3, 8, dtype=torch.float16)
+    with np.errstate(all="ignore"):
+        actual = kernel(SOFTMAX)(x, 1, half_to_float=True)
+    torch.testing.assert_close(actual, torch.softmax(x.float(), 1))
+    with pytest.raises(TypeError, match="float16 only"):
+        kernel(SOFTMAX)(x.float(), 1, half_to_float=True)
+
+
+def test_integers_are_declined() -> None:
+    """As eager does."""
+    with pytest.raises(NotImplementedError, match="not served"):
+        kernel(SOFTMAX)(torch.ones(3, dtype=torch.int64), 0, half_to_float=False)

@@ -1,0 +1,237 @@
+"""Scores: what is divided by what, and what a failure counts as."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.report_runs import manifest, planned, timing, verdict
+
+from opsmith.core.run import Plan, Summary
+from opsmith.core.verdict import Status, Verdict
+from opsmith.errors import DamagedRun
+from opsmith.report.outcome import INCOMPLETE, NO_KERNEL, group, outcome
+from opsmith.report.scores import summarise
+
+PASSES = [verdict(number=0), verdict(number=1)]
+
+
+def score(verdicts: list[Verdict], *ops: object) -> Summary:
+    """Summarise a run of these ops, by default of one op with two cases."""
+    return summarise(manifest(), Plan(ops=ops or (planned(),)), verdicts)  # type: ignore[arg-type]
+
+
+def test_op_that_passes_every_case_is_correct() -> None:
+    """All planned cases PASSED: correct, and with it the run is accepted."""
+    summary = score(PASSES)
+    assert {"asked": 1, "answered": 1, "correct": 1} == summary.ops
+    assert {"asked": 2, "passed": 2} == summary.cases
+    assert summary.accepted
+    assert summary.per_op["relu.default"].accepted
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASSED])
+def test_no_status_but_passed_counts_as_correct(status: Status) -> None:
+    """One case with any other status and the op is not correct."""
+    summary = score([verdict(number=0), verdict(number=1, status=status)])
+    assert 0 == summary.ops["correct"]
+    assert not summary.accepted
+    assert {"PASSED": 1, status.value: 1} == summary.per_op["relu.default"].statuses
+    assert status == outcome(summary.per_op["relu.default"])
+
+
+def test_case_without_a_verdict_is_not_passed() -> None:
+    """An op with fewer verdicts than planned cases is not correct, though none of them failed."""
+    summary = score(PASSES[:1])
+    assert 0 == summary.ops["correct"]
+    assert {"asked": 2, "passed": 1} == summary.cases
+    assert INCOMPLETE == outcome(summary.per_op["relu.default"])
+
+
+def test_op_without_a_kernel_stays_in_the_denominators() -> None:
+    """It is asked, not answered, not accepted, and its cases count as asked."""
+    summary = score(PASSES, planned(), planned("tril.default", 5, answered=False))
+    missing = summary.per_op["tril.default"]
+    assert {"asked": 2, "answered": 1, "correct": 1} == summary.ops
+    assert {"asked": 7, "passed": 2} == summary.cases
+    assert (False, False, {}) == (missing.answered, missing.accepted, missing.statuses)
+    assert 0.5 == summary.scores["correct_share"].value
+    assert NO_KERNEL == outcome(missing)
+
+
+def test_run_is_accepted_on_the_ops_that_are_answered() -> None:
+    """Missing kernels cost the score, not the acceptance."""
+    assert score(PASSES, planned(), planned("tril.default", 5, answered=False)).accepted
+
+
+def test_run_without_any_answer_is_not_accepted() -> None:
+    """Nothing answered, nothing accepted."""
+    assert not score([], planned(answered=False)).accepted
+
+
+def test_op_that_fails_to_load_is_answered_and_not_correct() -> None:
+    """A kernel was found, even though it does not load."""
+    summary = score([verdict(number=n, status=Status.LOAD_FAILED) for n in range(2)])
+    assert {"asked": 1, "answered": 1, "correct": 0} == summary.ops
+
+
+def test_bad_calls_are_counted_apart() -> None:
+    """They change neither cases nor acceptance, whether they raised or not."""
+    bad = [
+        verdict(number=10, expects_error=True),
+        verdict(number=11, status=Status.DID_NOT_RAISE, expects_error=True),
+    ]
+    summary = score(PASSES + bad, planned(error_cases=3))
+    assert {"asked": 3, "raised": 1} == summary.error_cases
+    assert {"asked": 3, "raised": 1} == summary.per_op["relu.default"].error_cases
+    assert {"asked": 2, "passed": 2} == summary.cases
+    assert {"PASSED": 2} == summary.statuses
+    assert summary.accepted
+
+
+def test_dishonest_bad_call_spoils_the_op() -> None:
+    """Outside the counts, but a kernel that cheats anywhere is not accepted."""
+    summary = score([*PASSES, verdict(number=10, status=Status.DISHONEST, expects_error=True)], planned(error_cases=1))
+    assert not summary.accepted
+    assert 0 == summary.ops["correct"]
+    assert Status.DISHONEST == outcome(summary.per_op["relu.default"])
+
+
+def test_op_with_bad_calls_only_is_not_asked() -> None:
+    """A kernel that raises on everything must not be correct; the bad calls count all the same."""
+    verdicts = [*PASSES, verdict("eye.default", 0, expects_error=True)]
+    summary = score(verdicts, planned(), planned("eye.default", 0, error_cases=1))
+    assert 1 == summary.ops["asked"]
+    assert {"asked": 1, "raised": 1} == summary.error_cases
+    assert ["relu.default"] == list(summary.per_op)
+    assert any("bad calls only" in note for note in summary.notes)
+
+
+def test_untimed_run_has_no_speed_score() -> None:
+    """Absence is absence: no key, no 1.0, and None for each op."""
+    summary = score(PASSES)
+    assert {"correct_share"} == set(summary.scores)
+    assert summary.per_op["relu.default"].speedup_k is None
+    assert summary.per_op["relu.default"].speedup_e is None
+
+
+def test_k_and_e_are_never_mixed() -> None:
+    """Each quantity has its own figures, and the other one none."""
+    summary = score([verdict(number=0, timings=(timing(4.0, "K"),)), verdict(number=1, timings=(timing(9.0, "K"),))])
+    assert pytest.approx(6.0) == summary.per_op["relu.default"].speedup_k
+    assert summary.per_op["relu.default"].speedup_e is None
+    assert pytest.approx(6.0) == summary.scores["geomean_k"].value
+    assert not any(name.endswith("_e") for name in summary.scores)
+
+
+@pytest.fixture
+def mixed() -> Summary:
+    """Five ops asked: 4x, 0.6x, 2.5x with a failing case, wrong and untimed, and no kernel."""
+    ops = [planned(f"op{n}.default", 2, answered=n != 4) for n in range(5)]
+    verdicts = [
+        verdict("op0.default", 0, timings=(timing(4.0),), count=3),
+        verdict("op0.default", 1),
+        verdict("op1.default", 0, timings=(timing(0.6),), count=1),
+        verdict("op1.default", 1, timings=(timing(0.6),), count=1),
+        verdict("op2.default", 0, timings=(timing(2.5),), count=100),
+        verdict("op2.default", 1, Status.WRONG_VALUE),
+        verdict("op3.default", 0, Status.CRASHED),
+        verdict("op3.default", 1, Status.NOT_RUN),
+    ]
+    return summarise(manifest(), Plan(ops=tuple(ops)), verdicts)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "denominator"),
+    [
+        ("correct_share", 2 / 5, 5),
+        ("geomean_k", (4.0 * 0.6) ** (1 / 2), 2),
+        ("median_k", 2.3, 2),
+        ("perf@0_k", 2 / 4, 4),
+        ("perf@0.5_k", 2 / 4, 4),
+        ("perf@0.8_k", 1 / 4, 4),
+        ("perf@2_k", 1 / 4, 4),
+        ("fast_0_k", 2 / 5, 5),
+        ("fast_0.5_k", 2 / 5, 5),
+        ("fast_0.8_k", 1 / 5, 5),
+        ("fast_1_k", 1 / 5, 5),
+        ("fast_1.5_k", 1 / 5, 5),
+        ("fast_2_k", 1 / 5, 5),
+        # op2 has one case at 2.5 and a failed one at 1.0, op3 two failed ones.
+        ("geomean_failures_as_one_k", (4.0 * 0.6 * 2.5**0.5 * 1.0) ** (1 / 4), 4),
+        ("geomean_floored_at_one_k", 4.0 ** (1 / 5), 5),
+        ("geomean_count_weighted_k", (4.0**3 * 0.6**2) ** (1 / 5), 5),
+    ],
+)
+def test_published_conventions(mixed: Summary, name: str, value: float, denominator: int) -> None:
+    """Every convention on one run, worked out by hand."""
+    assert pytest.approx(value) == mixed.scores[name].value
+    assert denominator == mixed.scores[name].denominator
+
+
+def test_threshold_itself_is_not_above_it() -> None:
+    """``fast_1`` wants more than 1, as published."""
+    summary = score([verdict(number=n, timings=(timing(1.0),)) for n in range(2)])
+    assert 0.0 == summary.scores["fast_1_k"].value
+    assert 1.0 == summary.scores["fast_0.8_k"].value
+
+
+def test_correct_op_without_a_timing_is_only_faster_than_nothing() -> None:
+    """Among timed ops, it counts in ``fast_0`` (any speedup is more than 0) and in no other."""
+    summary = score([*PASSES, verdict("add.Tensor", timings=(timing(3.0),))], planned(), planned("add.Tensor", 1))
+    assert 1.0 == summary.scores["fast_0_k"].value
+    assert 0.5 == summary.scores["fast_0.5_k"].value
+
+
+def test_wrong_op_alone_gives_no_mean_of_correct_ops() -> None:
+    """With a timing, but no correct op, there is nothing to take the mean of."""
+    summary = score([verdict(number=0, timings=(timing(3.0),)), verdict(number=1, status=Status.ERROR)])
+    assert "geomean_k" not in summary.scores
+    assert 0.0 == summary.scores["fast_0_k"].value
+
+
+@given(st.randoms(use_true_random=False))
+def test_order_of_the_verdicts_changes_nothing(shuffler: random.Random) -> None:
+    """A resumed run finds its verdicts in another order and must get the identical summary."""
+    verdicts = [
+        verdict(op, number, status, timings=(timing(1.0 + number / 7),) if status is Status.PASSED else ())
+        for op in ("add.Tensor", "relu.default")
+        for number, status in enumerate([Status.PASSED, Status.ERROR, Status.PASSED, Status.TIMEOUT])
+    ]
+    plan = Plan(ops=(planned("add.Tensor", 4), planned("relu.default", 4)))
+    expected = summarise(manifest(), plan, verdicts)
+    shuffler.shuffle(verdicts)
+    actual = summarise(manifest(), plan, verdicts)
+    assert expected == actual
+    assert list(expected.statuses) == list(actual.statuses)
+
+
+def test_unfinished_run_says_so() -> None:
+    """Its figures are a lower bound; the reader has to know."""
+    summary = summarise(manifest(finished_utc=None), Plan(ops=(planned(),)), PASSES)
+    assert any("not finished" in note for note in summary.notes)
+
+
+def test_verdict_on_an_op_that_nobody_asked_is_damage() -> None:
+    """Plan and verdicts do not belong together; there is no honest score."""
+    with pytest.raises(DamagedRun, match=r"tril\.default"):
+        score([verdict("tril.default")])
+
+
+def test_derived_answers_are_flagged() -> None:
+    """An in-place op that the functional kernel answers says so."""
+    assert score([verdict(derived=True)]).per_op["relu.default"].derived
+
+
+def test_every_status_has_a_colour() -> None:
+    """A status that is added later cannot be forgotten in tables and page."""
+    assert len(Status) == len([group(status) for status in Status])
+
+
+def test_most_frequent_failure_names_the_op() -> None:
+    """With several kinds of failure the table shows the one that is met most."""
+    statuses = [Status.ERROR, Status.WRONG_VALUE, Status.WRONG_VALUE]
+    summary = score([verdict(number=n, status=s) for n, s in enumerate(statuses)], planned(cases=3))
+    assert Status.WRONG_VALUE == outcome(summary.per_op["relu.default"])

@@ -1,0 +1,223 @@
+"""What stands in the terminal: tables of a run and of a comparison."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+from tests.report_runs import HOSTILE, manifest, planned, timing, verdict, write_run
+
+from opsmith.cli.compare import compare as compare_command
+from opsmith.cli.report import report as report_command
+from opsmith.core.run import PlannedOp
+from opsmith.core.verdict import Status, Verdict
+from opsmith.errors import BadInput, UsageError
+from opsmith.report.compare import ChangedCase, ChangedOp, Comparison, compare
+from opsmith.report.compare_tables import print_comparison
+from opsmith.report.results import Results
+from opsmith.report.strangers import one_line, printable
+from opsmith.report.tables import print_results, share
+
+
+def results(path: Path, ops: Sequence[PlannedOp], verdicts: Sequence[Verdict], **changes: object) -> Results:
+    """A run, written and read."""
+    return Results.read(write_run(path, ops, verdicts, manifest(**changes)))
+
+
+def printed(run: Results) -> str:
+    """What the terminal shows, without colours."""
+    stream = io.StringIO()
+    print_results(run, Console(file=stream, width=140))
+    return stream.getvalue()
+
+
+def test_headline_has_every_figure_with_its_denominator(tmp_path: Path) -> None:
+    """Asked, answered, correct; cases; device; and the remark that changes how to read it."""
+    ops = [planned("add.Tensor", 1), planned("tril.default", 3, answered=False)]
+    text = printed(
+        results(tmp_path / "a", ops, [verdict("add.Tensor")], notes=("Triton interpreter: correctness only",))
+    )
+    assert "1 correct of 2 asked (50.0 %); 1 answered" in text
+    assert "1 passed of 4 (25.0 %)" in text
+    assert "! Triton interpreter: correctness only" in text
+    assert "ACCEPTED" in text
+    assert "speedup" not in text
+
+
+def test_failing_ops_come_first_and_the_rest_is_counted(tmp_path: Path) -> None:
+    """A long table is cut, and one line says what is missing."""
+    ops = [planned(f"op{n:02d}.default", 1, answered=n % 2 == 0) for n in range(60)]
+    verdicts = [
+        verdict(op.op, 0, Status.CRASHED if op.op == "op58.default" else Status.PASSED) for op in ops if op.kernel
+    ]
+    text = printed(results(tmp_path / "a", ops, verdicts))
+    assert text.index("op58.default") < text.index("op00.default") < text.index("op01.default")
+    assert "and 20 ops more: 0 failing, 0 correct, 20 without a kernel" in text
+
+
+def test_failing_case_comes_with_its_command(tmp_path: Path) -> None:
+    """Status, inputs, message and, on a line of its own, the command."""
+    case = verdict(status=Status.WRONG_SHAPE, detail="[2] instead of [3]")
+    text = printed(results(tmp_path / "a", [planned(cases=1)], [case]))
+    assert "Failing cases (1 of 1)" in text
+    assert "WRONG_SHAPE relu.default (T([1, 3], f32),)" in text
+    command = next(line for line in text.splitlines() if "opsmith check" in line)
+    assert command.endswith("--seed 1234")
+
+
+def test_hostile_message_cannot_write_on_the_terminal(tmp_path: Path) -> None:
+    """Neither escape sequences nor console markup of a kernel's message are obeyed."""
+    case = verdict(status=Status.ERROR, detail=HOSTILE + " [bold]x[/bold]", inputs="\x1b]0;title\x07")
+    text = printed(results(tmp_path / "a", [planned(cases=1)], [case]))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\\x1b[31m" in text
+    assert "[bold]x[/bold]" in text
+
+
+def test_long_message_keeps_beginning_and_end() -> None:
+    """A traceback's last line is the one that matters."""
+    text = printable("first" + "x" * 5000 + "last", 100)
+    assert text.startswith("first")
+    assert text.endswith("last")
+    assert len(text) < 200
+
+
+def test_one_line_has_one_line() -> None:
+    """Newlines and tabs become blanks."""
+    assert "a b c" == one_line("a\n\tb   c\n")
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "expected"),
+    [(0, 0, "none asked"), (1, 2, "50.0 %"), (9_999, 10_000, "99.9 %"), (1, 100_000, "0.1 %"), (3, 3, "100.0 %")],
+)
+def test_share_says_100_percent_only_of_all(part: int, whole: int, expected: str) -> None:
+    """Rounding must not hide the last failing case, nor the only passing one."""
+    assert expected == share(part, whole)
+
+
+def test_report_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--json`` prints summary.json and nothing else, and writes the page where it is told to."""
+    run = write_run(tmp_path / "run", [planned(cases=1)], [verdict()])
+    report_command(run.path, html=tmp_path / "page.html", json_output=True)
+    output = capsys.readouterr().out
+    assert json.loads(output) == json.loads((run.path / "summary.json").read_text())
+    assert (tmp_path / "page.html").is_file()
+    assert not (run.path / "report.html").exists()
+
+
+def test_report_prints_the_table_and_where_the_page_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without options: for people, and the page goes into the run."""
+    run = write_run(tmp_path / "run", [planned(cases=1)], [verdict()])
+    report_command(run.path)
+    assert f"page: {run.path / 'report.html'}" in capsys.readouterr().out
+    assert (run.path / "report.html").is_file()
+
+
+def test_report_of_something_else_is_bad_input(tmp_path: Path) -> None:
+    """A folder without a run is the user's mistake."""
+    with pytest.raises(BadInput, match="not a run directory"):
+        report_command(tmp_path)
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Comparison:
+    """``a`` breaks, ``b`` gets right, ``c`` fails otherwise, ``d`` gets twice as fast, ``e`` is new."""
+    before = results(
+        tmp_path / "before",
+        [planned(f"{name}.default", 1) for name in "abcd"],
+        [
+            verdict("a.default"),
+            verdict("b.default", 0, Status.ERROR),
+            verdict("c.default", 0, Status.ERROR),
+            verdict("d.default", timings=(timing(2.0, "K"), timing(1.0, "E"))),
+        ],
+    )
+    after = results(
+        tmp_path / "after",
+        [planned(f"{name}.default", 1) for name in "abcde"],
+        [
+            verdict("a.default", 0, Status.TIMEOUT),
+            verdict("b.default"),
+            verdict("c.default", 0, Status.CRASHED),
+            verdict("d.default", timings=(timing(4.0, "K"),)),
+            verdict("e.default"),
+        ],
+        environment=msgspec.structs.replace(manifest().environment, torch="2.12.0"),
+    )
+    return compare(before, after)
+
+
+def test_comparison_tells_gained_from_lost(comparison: Comparison) -> None:
+    """Each op is in the one list that fits it; an op that is new and correct is gained."""
+    assert (ChangedOp(op="a.default", before="PASSED", after="TIMEOUT"),) == comparison.lost
+    assert ["b.default", "e.default"] == [op.op for op in comparison.gained]
+    assert (ChangedOp(op="c.default", before="ERROR", after="CRASHED"),) == comparison.changed
+    assert {"asked": (4, 5), "answered": (4, 5), "correct": (2, 3)} == comparison.ops
+
+
+def test_comparison_lists_every_changed_case(comparison: Comparison) -> None:
+    """By op and address; None where a run has no verdict."""
+    assert ["a.default", "b.default", "c.default", "e.default"] == [case.op for case in comparison.changed_cases]
+    new = ChangedCase(op="e.default", case="opinfo:e.default:f32:sample:0:0", before=None, after=Status.PASSED)
+    assert new == comparison.changed_cases[-1]
+
+
+def test_comparison_compares_speed_by_quantity(comparison: Comparison) -> None:
+    """K against K; E was timed in one run only and is not compared."""
+    (speed,) = comparison.speeds
+    assert ("d.default", "K", 2.0) == (speed.op, speed.quantity, speed.ratio)
+
+
+def test_comparison_names_what_else_differs(comparison: Comparison) -> None:
+    """Another torch is no change of the kernels."""
+    assert ("torch: 2.13.0 before, 2.12.0 after",) == comparison.differences
+
+
+def test_comparison_prints_lost_ops_first(comparison: Comparison) -> None:
+    """What broke comes before what was gained."""
+    stream = io.StringIO()
+    print_comparison(comparison, Console(file=stream, width=100))
+    text = stream.getvalue()
+    assert text.index("lost (1)") < text.index("gained (2)")
+    assert "a.default  PASSED -> TIMEOUT" in text
+    assert "2.000x geomean over 1 ops" in text
+
+
+def test_comparison_lists_the_largest_changes_of_speed_either_way(tmp_path: Path) -> None:
+    """Forty ops got faster or slower: the extremes are listed, those that stayed the same are not."""
+    ops = [planned(f"op{n:02d}.default", 1) for n in range(41)]
+    before = [verdict(op.op, timings=(timing(1.0),)) for op in ops]
+    after = [verdict(op.op, timings=(timing(2.0 ** (n - 20)),)) for n, op in enumerate(ops)]
+    stream = io.StringIO()
+    pair = results(tmp_path / "before", ops, before), results(tmp_path / "after", ops, after)
+    print_comparison(compare(*pair), Console(file=stream, width=100))
+    listed = [line.split()[1] for line in stream.getvalue().splitlines() if "->" in line]
+    assert [f"op{n:02d}.default" for n in (*range(15), *range(26, 41))] == listed
+
+
+def test_run_compared_with_itself_changes_nothing(tmp_path: Path) -> None:
+    """No op, no case, no difference; every ratio is 1."""
+    run = results(tmp_path / "a", [planned(cases=1)], [verdict(timings=(timing(1.3),))])
+    same = compare(run, run)
+    assert ((), (), (), (), ()) == (same.gained, same.lost, same.changed, same.changed_cases, same.differences)
+    assert [1.0] == [speed.ratio for speed in same.speeds]
+
+
+def test_compare_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One comparison for each further run, in the order given."""
+    runs = [write_run(tmp_path / name, [planned(cases=1)], [verdict()]).path for name in ("a", "b", "c")]
+    compare_command(runs, json_output=True)
+    assert [str(runs[1]), str(runs[2])] == [entry["after"] for entry in json.loads(capsys.readouterr().out)]
+
+
+def test_comparison_takes_two_runs(tmp_path: Path) -> None:
+    """One run is wrong usage."""
+    with pytest.raises(UsageError, match="two runs"):
+        compare_command([tmp_path])

@@ -1,0 +1,51 @@
+"""The reference pages say what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from opsmith.core import run, verdict
+from opsmith.core.environment import Environment
+from opsmith.runner.processes import KEPT_VARIABLES
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def terms(page: str, *, under: str) -> list[str]:
+    """The first cells of the table below the heading ``under``, without their backquotes."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    section = re.split(r"^#+ ", text.partition(f"# {under}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    return re.findall(r"^\| `([^`]+)`", section, flags=re.MULTILINE)
+
+
+def test_every_status_is_explained_in_the_order_of_the_enum() -> None:
+    """A reader who meets a status in a table finds it on the page."""
+    assert [status.value for status in verdict.Status] == terms("statuses.md", under="All of them")
+
+
+@pytest.mark.parametrize(
+    ("record", "page", "heading"),
+    [
+        (run.RunManifest, "run-directory.md", "run.json"),
+        (run.Options, "run-directory.md", "Options"),
+        (run.PlannedOp, "run-directory.md", "plan.json"),
+        (verdict.Verdict, "run-directory.md", "verdicts.jsonl"),
+        (verdict.ErrorFigures, "run-directory.md", "Figures"),
+        (verdict.Timing, "run-directory.md", "Timings"),
+        (run.Summary, "run-directory.md", "summary.json"),
+        (run.OpSummary, "run-directory.md", "One op of the summary"),
+        (Environment, "environment.md", "What a run records"),
+    ],
+)
+def test_every_field_of_a_record_is_on_its_page(record: type[msgspec.Struct], page: str, heading: str) -> None:
+    """The tables list the fields of the records, all of them and in their order."""
+    assert [field.encode_name for field in msgspec.structs.fields(record)] == terms(page, under=heading)
+
+
+def test_every_variable_that_reaches_a_worker_is_on_its_page() -> None:
+    """Whoever keeps a secret in the environment can see that it stays outside."""
+    assert list(KEPT_VARIABLES) == terms("environment.md", under="Variables")
