@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -22,16 +22,17 @@ from opsmith.errors import BadInput, UnknownName
 from opsmith.report.publish import publish
 from opsmith.runner.environment import describe_environment
 from opsmith.runner.executors.local import LocalExecutor
+from opsmith.runner.jobs import check_same_kernels, jobs_to_judge, jobs_to_time
 from opsmith.runner.links import Limits
 from opsmith.runner.planning import Enumeration, discover_backend, enumerate_cases, make_plan, select_ops
 from opsmith.runner.processes import SANDBOX_LAYERS, Processes
 from opsmith.runner.protocol import OpsListed
-from opsmith.runner.slot import Job
-from opsmith.runner.snapshot import snapshot_root, take_snapshot
 from opsmith.runner.suite_index import cache_folder
 
 MEMORY_LIMIT_BYTES = 4 << 30
 OUTPUT_LIMIT_BYTES = 8 << 20
+
+INTERPRETER_NOTE = "Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed."
 
 
 class Progress(Protocol):
@@ -86,44 +87,38 @@ def evaluate(
     if options.suite not in plugins.names(plugins.SUITES):
         raise UnknownName("suite", options.suite, plugins.names(plugins.SUITES))
     asked = resolve(options.backend)
-    run, earlier = _open_run(out, options, resume=resume)
+    run, before, earlier = _open_run(out, options, resume=resume)
     seed = run.stored_seed() or new_seed(seed)
     progress.stage("starting", 0)
     with start_processes(options.device) as processes:
         processes.wait_ready()
         with _executor(processes, jobs, options, seed=seed, limits=limits or Limits()) as executor:
             listed = _list_ops(executor)
-            manifest = RunManifest(
-                command=tuple(command),
-                options=options,
-                environment=describe_environment(
-                    processes.facts, device=options.device, device_name=listed.device_name
-                ),
-                sandbox=SANDBOX_LAYERS,
-                started_utc=_now(),
-                resumed=_times_resumed(run, resume=resume),
-                notes=_notes(processes.facts),
-            )
             plan, enumeration = _plan(executor, processes, listed, asked, progress)
-            _check_same_kernels(plan, earlier, out)
+            check_same_kernels(plan, earlier, out)
+            manifest = _manifest(options, command, processes, listed, plan, before)
             # Only now is there something to keep: a request that fails before leaves no directory.
             run.create(seed)
             run.write("run.json", manifest)
             run.write("plan.json", plan)
-            todo = _jobs(plan, enumeration, listed, run, earlier)
+
+            todo = jobs_to_judge(plan, enumeration, listed.schemas, run, earlier)
             progress.stage("judging", sum(len(job.cases) for job in todo))
-            with run.appender() as append:
+            with run.appender("verdicts.jsonl") as append:
                 for done, verdict in enumerate(executor.judge(todo), start=1):
                     append(verdict)
                     progress.advance(done, verdict.op)
 
+            to_time = jobs_to_time(plan, enumeration, listed.schemas, run, interpreted=processes.interpreted)
+            progress.stage("timing", sum(len(job.cases) for job in to_time))
+            with run.appender("timings.jsonl") as append:
+                for done, timed in enumerate(executor.time(to_time), start=1):
+                    append(timed)
+                    progress.advance(done, timed.op)
+
     progress.stage("writing the report", 0)
-    run.write(
-        "run.json",
-        msgspec.structs.replace(
-            manifest, finished_utc=_now(), seed=seed, wall_s=round(time.monotonic() - started, 2)
-        ),
-    )
+    wall_s = round(time.monotonic() - started, 2)
+    run.write("run.json", msgspec.structs.replace(manifest, finished_utc=_now(), seed=seed, wall_s=wall_s))
     run.forget_seed()
     return publish(run)
 
@@ -186,11 +181,12 @@ def _list_ops(executor: LocalExecutor) -> OpsListed:
     return listed
 
 
-def _open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory, list[Verdict]]:
+def _open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory, RunManifest | None, list[Verdict]]:
+    """The run directory; for a resume also its manifest and the verdicts found so far."""
     if not resume:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise BadInput(f"{out} exists and is not empty; choose another -o, or continue that run with --resume")
-        return RunDirectory(out), []
+        return RunDirectory(out), None, []
     run = RunDirectory.open(out)
     before = run.manifest()
     if before.finished_utc is not None:
@@ -198,62 +194,39 @@ def _open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirector
     if before.options != options:
         raise BadInput(f"{out} was started with other options; resume it with the command in {out}/run.json")
     verdicts, _ = run.recover()
-    return run, verdicts
+    return run, before, verdicts
 
 
-def _times_resumed(run: RunDirectory, *, resume: bool) -> int:
-    return run.manifest().resumed + 1 if resume else 0
-
-
-def _jobs(
-    plan: Plan, enumeration: Enumeration, listed: OpsListed, run: RunDirectory, earlier: Sequence[Verdict]
-) -> list[Job]:
-    """One job per answered op, without the cases that have their verdict already."""
-    schemas = {schema.name: schema for schema in listed.schemas}
-    of_op: dict[str, list[Verdict]] = {}
-    for verdict in earlier:
-        of_op.setdefault(verdict.op, []).append(verdict)
-    jobs = []
-    for planned in plan.ops:
-        if planned.kernel is None:
-            continue
-        take_snapshot(planned.kernel, run.kernels_path)
-        judged = {verdict.case for verdict in of_op.get(planned.op, ())}
-        cases = tuple(case for case in enumeration.cases[planned.op] if str(case.address) not in judged)
-        if cases:
-            jobs.append(
-                Job(
-                    schema=schemas[planned.op],
-                    kernel=planned.kernel,
-                    root=snapshot_root(planned.kernel, run.kernels_path.resolve()),
-                    cases=cases,
-                    counts=enumeration.counts,
-                    earlier=tuple(of_op.get(planned.op, ())),
-                )
-            )
-    return jobs
-
-
-def _check_same_kernels(plan: Plan, earlier: Sequence[Verdict], out: Path) -> None:
-    current = {planned.op: planned.kernel_hash for planned in plan.ops}
-    for verdict in earlier:
-        if current.get(verdict.op) != verdict.kernel:
-            raise BadInput(f"the kernel of {verdict.op} changed since {out} was started; start a new run")
-
-
-def _notes(facts: dict[str, object]) -> tuple[str, ...]:
-    notes = []
-    if facts["interpreted"] and facts["triton"] is not None:
-        notes.append("Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed.")
-    return tuple(notes)
+def _manifest(
+    options: Options,
+    command: Sequence[str],
+    processes: Processes,
+    listed: OpsListed,
+    plan: Plan,
+    before: RunManifest | None,
+) -> RunManifest:
+    if before is not None:
+        return msgspec.structs.replace(before, resumed=before.resumed + 1)
+    environment = describe_environment(processes.facts, device=options.device, device_name=listed.device_name)
+    interpreted = processes.interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops)
+    return RunManifest(
+        command=tuple(command),
+        options=options,
+        environment=environment,
+        sandbox=SANDBOX_LAYERS,
+        started_utc=_now(),
+        notes=(INTERPRETER_NOTE,) if interpreted else (),
+    )
 
 
 def _nothing_asked(options: Options) -> str:
     what = f"suite {options.suite} has no case for dtype {','.join(options.dtypes)} on {options.device}"
     if options.case is not None:
         return f"{what} at address {options.case!r} under this seed; copy the address from verdicts.jsonl"
-    return f"{what} among the ops {','.join(options.ops)}; see `opsmith ops --suite {options.suite}`" if options.ops else what
+    if options.ops:
+        return f"{what} among the ops {','.join(options.ops)}; see `opsmith ops --suite {options.suite}`"
+    return what
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -42,16 +42,13 @@ Tolerance = Annotated[
     typer.Option(help="How close a value must be; the last two reproduce published scores."),
 ]
 Layout = Annotated[
-    Literal["dense", "exact"], typer.Option(help="dense lets another dense layout pass; exact asks for eager's strides.")
+    Literal["dense", "exact"],
+    typer.Option(help="dense lets another dense layout pass; exact asks for eager's strides."),
 ]
 Timing = Annotated[Literal["off", "quick"], typer.Option(help="Time correct kernels against eager.")]
-Jobs = Annotated[
-    int | None, typer.Option(min=1, help="Ops judged at a time.", show_default="one per CPU, at most 16")
-]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Ops judged at a time.", show_default="one per CPU, at most 16")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all values.", show_default="secret, recorded at the end")]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/TIME-SUITE-BACKEND")
-]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/TIME-SUITE-BACKEND")]
 Case = Annotated[str | None, typer.Option(help="Judge this one case, by its address.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print summary.json on stdout and nothing else.")]
 

@@ -118,16 +118,7 @@ class MappingValue(msgspec.Struct, frozen=True, tag="mapping", array_like=True):
 
 #: One node of an argument tree. Plain numbers, strings and None stand for themselves.
 Value: TypeAlias = (
-    TensorValue
-    | SequenceValue
-    | NamedValue
-    | ComplexValue
-    | MappingValue
-    | bool
-    | int
-    | float
-    | str
-    | None
+    TensorValue | SequenceValue | NamedValue | ComplexValue | MappingValue | bool | int | float | str | None
 )
 
 
@@ -163,7 +154,8 @@ class OutputTensor(msgspec.Struct, frozen=True, tag="tensor"):
 
 class OutputOther(msgspec.Struct, frozen=True, tag="other"):
     """A result that is no tensor: a number, a bool, a string or None; for anything else
-    ``value`` is None and ``kind`` its type's name."""
+    ``value`` is None and ``kind`` its type's name.
+    """
 
     kind: str
     value: bool | int | float | str | ComplexValue | None

@@ -6,6 +6,7 @@
       run.json        command, options, environment, seed (written when the run ends)
       plan.json       every op asked, who answers it, how many cases it has
       verdicts.jsonl  one verdict a line, append-only
+      timings.jsonl   one timed case a line, append-only
       kernels/        exact snapshot of what was judged
       summary.json    the scores
       report.html     the page
@@ -26,7 +27,7 @@ import msgspec
 
 from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel
-from opsmith.core.verdict import Verdict
+from opsmith.core.verdict import Timing, Verdict
 from opsmith.errors import BadInput, DamagedRun
 
 FORMAT_VERSION = 1
@@ -62,7 +63,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
         seed: the run's seed, recorded when it ends; None before.
         resumed: how often the run was taken up again.
         notes: remarks that change how figures are to be read (interpreter, no timing).
-        wall_s: seconds of judging, all starts added up; None while not finished.
+        wall_s: seconds of the last start, imports included; None while not finished.
     """
 
     command: tuple[str, ...]
@@ -196,6 +197,16 @@ def new_seed(given: int | None = None) -> int:
     return secrets.randbits(48) if given is None else given
 
 
+class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of ``timings.jsonl``; ``problem`` says why a case could not be timed."""
+
+    op: str
+    case: str
+    kernel: str
+    timings: tuple[Timing, ...]
+    problem: str | None = None
+
+
 class RunDirectory:
     """Reads and writes one run directory."""
 
@@ -239,9 +250,13 @@ class RunDirectory:
         try:
             return msgspec.json.decode(path.read_bytes(), type=record_type)
         except FileNotFoundError as exc:
-            raise BadInput(f"{path} is missing; the run did not get that far: resume it with `opsmith run --resume -o {self.path}`") from exc
+            raise BadInput(
+                f"{path} is missing; the run did not get that far: resume it with `opsmith run --resume -o {self.path}`"
+            ) from exc
         except msgspec.DecodeError as exc:
-            raise DamagedRun(f"{path} is damaged ({exc}); resume the run with `opsmith run --resume -o {self.path}` to write it again") from exc
+            raise DamagedRun(
+                f"{path} is damaged ({exc}); resume the run with `opsmith run --resume -o {self.path}` to write it again"
+            ) from exc
 
     def verdicts(self) -> Iterator[Verdict]:
         """Yield the verdicts in the order in which they were found.
@@ -252,30 +267,37 @@ class RunDirectory:
             DamagedRun: a complete line does not decode; the verdicts before it were yielded.
         """
         decoder = msgspec.json.Decoder(Verdict)
-        for number, line in enumerate(self._complete_lines(), start=1):
+        timings = {(timed.case, timed.kernel): timed.timings for timed in self.timed_cases()}
+        for number, line in enumerate(_complete_lines(self.verdicts_path), start=1):
             try:
-                yield decoder.decode(line)
+                verdict = decoder.decode(line)
+                found = timings.get((verdict.case, verdict.kernel))
+                yield msgspec.structs.replace(verdict, timings=found) if found else verdict
             except msgspec.DecodeError as exc:
                 raise DamagedRun(
                     f"{self.verdicts_path} line {number} is damaged ({exc}); the {number - 1} verdicts before it are intact: "
                     f"`opsmith run --resume -o {self.path}` keeps them and judges the rest again"
                 ) from exc
 
-    def _complete_lines(self) -> Iterator[bytes]:
-        if not self.verdicts_path.exists():
-            return
-        with self.verdicts_path.open("rb") as stream:
-            for line in stream:
-                if line.endswith(b"\n"):
-                    yield line
+    def timed_cases(self) -> Iterator[TimedCase]:
+        """Yield what was timed; a damaged line ends it, and its case is timed again on a resume."""
+        decoder = msgspec.json.Decoder(TimedCase)
+        for line in _complete_lines(self.path / "timings.jsonl"):
+            try:
+                yield decoder.decode(line)
+            except msgspec.DecodeError:
+                return
 
     @contextlib.contextmanager
-    def appender(self) -> Iterator[Callable[[Verdict], None]]:
-        """Open ``verdicts.jsonl`` for appending; each verdict is one write that a kill cannot tear
-        into the next one."""
+    def appender(self, name: str) -> Iterator[Callable[[msgspec.Struct], None]]:
+        """Open one of the run's jsonl files for appending; each record is one write."""
         encoder = msgspec.json.Encoder()
-        with self.verdicts_path.open("ab", buffering=0) as stream:
-            yield lambda verdict: (stream.write(encoder.encode(verdict) + b"\n"), None)[1]
+        with (self.path / name).open("ab", buffering=0) as stream:
+
+            def append(record: msgspec.Struct) -> None:
+                stream.write(encoder.encode(record) + b"\n")
+
+            yield append
 
     def recover(self) -> tuple[list[Verdict], Path | None]:
         """Return the intact verdicts and cut the file after them.
@@ -291,7 +313,7 @@ class RunDirectory:
         except DamagedRun:
             # `extend` has kept what was yielded before the damage.
             pass
-        good_bytes = sum(len(line) for line, _ in zip(self._complete_lines(), intact, strict=False))
+        good_bytes = sum(len(line) for line, _ in zip(_complete_lines(self.verdicts_path), intact, strict=False))
         data = self.verdicts_path.read_bytes() if self.verdicts_path.exists() else b""
         if len(data) == good_bytes:
             return intact, None
@@ -323,3 +345,9 @@ class RunDirectory:
 
     def forget_seed(self) -> None:
         (self.path / ".seed").unlink(missing_ok=True)
+
+
+def _complete_lines(path: Path) -> Iterator[bytes]:
+    if path.exists():
+        with path.open("rb") as stream:
+            yield from (line for line in stream if line.endswith(b"\n"))

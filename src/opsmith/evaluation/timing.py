@@ -1,4 +1,4 @@
-"""Timing one side of a pair, and what a series of paired blocks says.
+"""One side of a timed pair: a callable with its inputs, run in blocks on request.
 
 Two quantities, never mixed: **E** is the host's time for one call as a caller pays for it, launch
 included; **K** is the time on the device alone, from one replay of a CUDA graph that holds all the
@@ -8,15 +8,12 @@ block in turn, in random order, while the other one is idle.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from opsmith.core.case import CallRecord
-from opsmith.core.verdict import Timing
 from opsmith.evaluation.inputs import LiveCall, rebuild
 from opsmith.suites.recording import storage_bytes
 
@@ -24,9 +21,6 @@ from opsmith.suites.recording import storage_bytes
 INPUT_COPIES = 8
 #: Copies are limited to this, so that a large case does not fill the device.
 MAX_COPIES_BYTES = 2 << 30
-#: Coverage of the interval on a speedup.
-CONFIDENCE = 0.99
-BOOTSTRAP_SAMPLES = 2_000
 
 
 class TimedCall:
@@ -46,19 +40,33 @@ class TimedCall:
         copies = max(1, min(INPUT_COPIES, MAX_COPIES_BYTES // size))
         self._inputs = [rebuild(record, device) for _ in range(copies)]
         self._graphs: dict[int, torch.cuda.CUDAGraph | None] = {}
+        self._pristine = rebuild(record, device).storages
         self._mutates = self._changes_inputs()
 
-    def block(self, calls: int) -> tuple[float, float | None]:
-        """Run one block of ``calls`` calls.
+    def block(self, calls: int, quantity: str) -> float | None:
+        """Run one block of ``calls`` calls; with none, put back the inputs that calls changed.
+
+        Args:
+            quantity: ``E`` runs the calls and waits for them, for somebody else's clock; ``K``
+                replays them as one CUDA graph between two events.
 
         Returns:
-            microseconds a call: (E, K); K is None on the CPU and where the call cannot be captured.
+            K in microseconds a call; None for E, and where the calls cannot be captured.
         """
+        if calls == 0:
+            self._restore()
+            return None
+        if quantity == "K":
+            return self._device_block(calls)
+        self._host_block(calls)
+        return None
+
+    def _restore(self) -> None:
         if self._mutates:
-            self._inputs = [rebuild(self._record, self._device) for _ in self._inputs]
-            self._graphs.clear()
-        host_us = self._host_block(calls)
-        return host_us, self._device_block(calls) if self._device.type == "cuda" else None
+            for live in self._inputs:
+                for storage, content in zip(live.storages, self._pristine, strict=True):
+                    storage.copy_(content)
+        self._synchronize()
 
     def _changes_inputs(self) -> bool:
         self._call(self._inputs[0])
@@ -72,15 +80,12 @@ class TimedCall:
         self._function(*live.args, **live.kwargs)
 
     @torch.no_grad()
-    def _host_block(self, calls: int) -> float:
+    def _host_block(self, calls: int) -> None:
         function, inputs = self._function, self._inputs
-        self._synchronize()
-        start = time.perf_counter()
         for number in range(calls):
             live = inputs[number % len(inputs)]
             function(*live.args, **live.kwargs)
         self._synchronize()
-        return (time.perf_counter() - start) / calls * 1e6
 
     def _device_block(self, calls: int) -> float | None:
         graph = self._graph(calls)
@@ -112,33 +117,3 @@ class TimedCall:
     def _synchronize(self) -> None:
         if self._device.type != "cpu":
             torch.accelerator.synchronize()
-
-
-def paired_timing(
-    reference_us: Sequence[float], candidate_us: Sequence[float], *, calls_per_block: int, quantity: str, seed: int
-) -> Timing:
-    """Summarise paired blocks: the median of the per-block log ratios and a bootstrap interval.
-
-    Args:
-        reference_us: microseconds a call of the reference, one per block.
-        candidate_us: the same for the candidate, block by block in the same order.
-        calls_per_block: calls between two clock reads.
-        quantity: ``K`` or ``E``.
-        seed: of the bootstrap's resampling.
-    """
-    log_ratios = np.log(np.asarray(reference_us)) - np.log(np.asarray(candidate_us))
-    generator = np.random.default_rng(seed)
-    resampled = generator.choice(log_ratios, size=(BOOTSTRAP_SAMPLES, len(log_ratios)))
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(np.median(resampled, axis=1), [tail, 1 - tail])
-    return Timing(
-        reference_us=float(np.median(reference_us)),
-        candidate_us=float(np.median(candidate_us)),
-        speedup=float(np.exp(np.median(log_ratios))),
-        low=float(np.exp(low)),
-        high=float(np.exp(high)),
-        confidence=CONFIDENCE,
-        blocks=len(log_ratios),
-        calls_per_block=calls_per_block,
-        quantity=quantity,
-    )

@@ -121,7 +121,9 @@ class WorkerLink:
         self._loaded = kernel
         return None
 
-    def ask(self, request: msgspec.Struct, reply_types: tuple[type[Any], ...], *, timeout_s: float | None = None) -> Any:
+    def ask(
+        self, request: msgspec.Struct, reply_types: tuple[type[Any], ...], *, timeout_s: float | None = None
+    ) -> Any:
         """Send a request and wait for its reply.
 
         Raises:

@@ -155,9 +155,7 @@ def discover_backend(executor: LocalExecutor, asked: Backend | NeedsDiscovery, t
     return asked.backend(reply.answered, dsl=reply.dsl, kernel_directory=reply.kernel_directory)
 
 
-def make_plan(
-    enumeration: Enumeration, schemas: dict[str, OpSchema], backend: Backend, options: Options
-) -> Plan:
+def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: Backend, options: Options) -> Plan:
     """Ask the backend for a kernel for every op that has cases."""
     planned = []
     for op, cases in sorted(enumeration.cases.items()):

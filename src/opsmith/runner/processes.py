@@ -177,6 +177,11 @@ class Processes:
         self._process.wait()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
+    @property
+    def interpreted(self) -> bool:
+        """Whether Triton kernels run under Triton's interpreter."""
+        return bool(self.facts["interpreted"])
+
     def wait_ready(self) -> None:
         """Wait until the zygote has imported torch.
 
@@ -208,7 +213,9 @@ class Processes:
                 socket.send_fds(self._control, [packet], [theirs.fileno(), write_fd])
                 pid = self._forked.get(timeout=IMPORT_TIMEOUT_S)
             except (OSError, queue.Empty) as exc:
-                raise RefereeFailed("the zygote died; run again, and report it with the output of `opsmith doctor`") from exc
+                raise RefereeFailed(
+                    "the zygote died; run again, and report it with the output of `opsmith doctor`"
+                ) from exc
             finally:
                 theirs.close()
                 os.close(write_fd)

@@ -47,9 +47,14 @@ class RunCall(msgspec.Struct, frozen=True, tag=True):
 
 
 class TimeBlock(msgspec.Struct, frozen=True, tag=True):
-    """Prepare (``call`` given) or repeat a timed block of ``calls`` calls on prepared inputs."""
+    """One timed block, or what goes around it.
+
+    With ``call``, prepare its inputs and run it once. With no calls, put changed inputs back.
+    Otherwise run ``calls`` calls and answer when they have finished.
+    """
 
     calls: int
+    quantity: str = "E"
     call: bytes | None = None
 
 
@@ -86,9 +91,10 @@ class Raised(msgspec.Struct, frozen=True, tag=True):
 
 
 class BlockTimed(msgspec.Struct, frozen=True, tag=True):
-    """Times of one block in microseconds a call: ``host_us`` (E) and, on a device, ``device_us`` (K)."""
+    """A block has finished. ``device_us`` is K in microseconds a call, where K was asked for and
+    the calls could be captured; E is read from the judge's own clock.
+    """
 
-    host_us: float
     device_us: float | None
 
 
@@ -174,7 +180,8 @@ class Enumerated(msgspec.Struct, frozen=True, tag=True):
 
 class Prepared(msgspec.Struct, frozen=True, tag=True):
     """The reference is held. ``error`` is set where eager raised: for a bad call as wanted,
-    for any other case a failure of the reference."""
+    for any other case a failure of the reference.
+    """
 
     error: str | None
     repeats: int

@@ -11,11 +11,22 @@ import msgspec
 from opsmith.core.case import CaseRef
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
-from opsmith.core.run import Options
-from opsmith.core.verdict import Status, Verdict
+from opsmith.core.run import Options, TimedCase
+from opsmith.core.verdict import Status, Timing, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
-from opsmith.runner.protocol import Compare, Compared, Prepare, Prepared, Raised, Returned, RunCall
+from opsmith.runner.protocol import (
+    BlockTimed,
+    Compare,
+    Compared,
+    Prepare,
+    Prepared,
+    Raised,
+    Returned,
+    RunCall,
+    TimeBlock,
+)
+from opsmith.runner.stopwatch import time_pair
 from opsmith.suites import derive_seed
 
 #: After so many of them the kernel's remaining cases are NOT_RUN.
@@ -100,6 +111,49 @@ class Slot:
         if self._options.isolation == "kernel":
             self.worker.retire()
 
+    def time(self, job: Job) -> Iterator[TimedCase]:
+        """Time the cases of a job, which this kernel is known to answer rightly."""
+        for case in job.cases:
+            timings: tuple[Timing, ...] = ()
+            problem = None
+            try:
+                timings = self._time_case(job, case)
+            except (WorkerFailed, RefereeDied, RefereeFailed) as exc:
+                problem = _one_line(str(exc))
+            yield TimedCase(
+                op=job.schema.name,
+                case=str(case.address),
+                kernel=job.kernel.content_hash,
+                timings=timings,
+                problem=problem,
+            )
+        if self._options.isolation == "kernel":
+            self.worker.retire()
+
+    def _time_case(self, job: Job, case: CaseRef) -> tuple[Timing, ...]:
+        def candidate(request: TimeBlock) -> BlockTimed:
+            reply = self.worker.ask(request, (BlockTimed, Raised))
+            if isinstance(reply, Raised):
+                raise WorkerFailed(Status.ERROR, f"raised while it was timed: {reply.message}", ())
+            assert isinstance(reply, BlockTimed)
+            return reply
+
+        def reference(request: TimeBlock) -> BlockTimed:
+            reply = self.referee.ask(request, BlockTimed)
+            assert isinstance(reply, BlockTimed)
+            return reply
+
+        problem = self.worker.load(job.kernel, job.root, job.schema)
+        if problem is not None:
+            raise WorkerFailed(Status.LOAD_FAILED, problem.message, ())
+        return time_pair(
+            reference,
+            candidate,
+            self.spool.read(case),
+            on_device=self._options.device.startswith("cuda"),
+            seed=derive_seed(self._seed, "timing", case.content_hash),
+        )
+
     def _judge_case(self, job: Job, case: CaseRef) -> tuple[Verdict, bool]:
         """The verdict, and whether it fell while the kernel was being loaded."""
         try:
@@ -132,9 +186,7 @@ class Slot:
             return _bad_call_verdict(job, case, prepared, reply)
         if isinstance(reply, Raised):
             return _raised_verdict(job, case, prepared, reply)
-        compared = self.referee.ask(
-            Compare(reply.outcomes, self._options.tolerance, self._options.layout), Compared
-        )
+        compared = self.referee.ask(Compare(reply.outcomes, self._options.tolerance, self._options.layout), Compared)
         return _verdict(
             job,
             case,

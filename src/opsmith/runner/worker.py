@@ -140,7 +140,7 @@ class Worker:
             assert self._kernel is not None
             self._timed = TimedCall(self._kernel, CALL_DECODER.decode(request.call), self._device)
         assert self._timed is not None
-        return BlockTimed(*self._timed.block(request.calls))
+        return BlockTimed(self._timed.block(request.calls, request.quantity))
 
     def _discover(self, request: Discover) -> Discovered:
         return discover(request.target, request.ops)

@@ -44,8 +44,8 @@ def main() -> None:
 
 def _import_everything() -> dict[str, Any]:
     import torch
+    import torch._inductor.config
     import torch.testing._internal.common_methods_invocations
-    import torch._inductor.config  # noqa: F401 - late in a worker it costs every worker its time
 
     import opsmith.runner.referee
     import opsmith.runner.worker  # noqa: F401

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.core.case import CaseAddress
-from opsmith.core.dtypes import SHORT_NAMES, TORCH_NAMES
+from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.suites import Skipped, SuiteCall, derive_seed
 from opsmith.suites.recording import RecordedCall, Recorder
 

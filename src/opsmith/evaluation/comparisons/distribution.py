@@ -73,6 +73,7 @@ def _check_draws(
     if expected[0].numel() == 0:
         return None
     complaint = _support(rule, arguments, expected, got) if index == 0 else None
+    expected, got = _with_nan_tied(expected), _with_nan_tied(got)
     complaint = complaint or _repetition(expected, got)
     if complaint is not None:
         return complaint
@@ -86,6 +87,13 @@ def _check_draws(
         subset = torch.randperm(expected.shape[1], generator=generator)[:MOST_ELEMENTS]
         expected, got = expected[:, subset], got[:, subset]
     return _ranks(rule, expected, got)
+
+
+def _with_nan_tied(draws: torch.Tensor) -> torch.Tensor:
+    """NaN as a value that equals itself: as it is, a sort would rank one side's after the other's."""
+    if not draws.is_floating_point():
+        return draws
+    return draws.masked_fill(draws.isnan(), torch.finfo(draws.dtype).max)
 
 
 #: Ops that draw once for a whole channel, so that neighbours do go together.

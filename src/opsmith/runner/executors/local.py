@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from opsmith.core.run import Options
+from opsmith.core.run import Options, TimedCase
 from opsmith.core.verdict import Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerLink
@@ -102,6 +102,11 @@ class LocalExecutor:
         """Judge jobs, the longest first, and yield verdicts as they are found."""
         longest_first = sorted(jobs, key=lambda job: (-len(job.cases), job.schema.name))
         yield from self._on_slots(longest_first, lambda slot, job: slot.judge(job))
+
+    def time(self, jobs: Sequence[Job]) -> Iterator[TimedCase]:
+        """Time jobs one after another on one slot: nothing else of this run uses the device."""
+        for job in jobs:
+            yield from self._slots[0].time(job)
 
     def _on_slots(self, items: Sequence[Any], work: Callable[[Slot, Any], Iterator[Any]]) -> Iterator[Any]:
         todo: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -1,0 +1,92 @@
+"""Jobs: what of a plan is still to be judged or timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from opsmith.core.case import CaseRef
+from opsmith.core.op import OpSchema
+from opsmith.core.run import Plan, RunDirectory
+from opsmith.core.verdict import Status, Verdict
+from opsmith.errors import BadInput
+from opsmith.runner.planning import Enumeration
+from opsmith.runner.slot import Job
+from opsmith.runner.snapshot import snapshot_root, take_snapshot
+
+
+def jobs_to_judge(
+    plan: Plan, enumeration: Enumeration, schemas: Iterable[OpSchema], run: RunDirectory, earlier: Sequence[Verdict]
+) -> list[Job]:
+    """One job per answered op, without the cases that have their verdict already.
+
+    Takes the snapshot of every kernel on the way.
+    """
+    schema_of = {schema.name: schema for schema in schemas}
+    of_op: dict[str, list[Verdict]] = {}
+    for verdict in earlier:
+        of_op.setdefault(verdict.op, []).append(verdict)
+    jobs = []
+    for planned in plan.ops:
+        if planned.kernel is None:
+            continue
+        take_snapshot(planned.kernel, run.kernels_path)
+        verdicts = of_op.get(planned.op, [])
+        judged = {verdict.case for verdict in verdicts}
+        cases = tuple(case for case in enumeration.cases[planned.op] if str(case.address) not in judged)
+        if cases:
+            jobs.append(
+                Job(
+                    schema=schema_of[planned.op],
+                    kernel=planned.kernel,
+                    root=snapshot_root(planned.kernel, run.kernels_path.resolve()),
+                    cases=cases,
+                    counts=enumeration.counts,
+                    earlier=tuple(verdicts),
+                )
+            )
+    return jobs
+
+
+def jobs_to_time(
+    plan: Plan, enumeration: Enumeration, schemas: Iterable[OpSchema], run: RunDirectory, *, interpreted: bool
+) -> list[Job]:
+    """The largest case of each op and dtype, of the ops that are right everywhere.
+
+    Wrong kernels are never timed, nor are Triton kernels that the interpreter runs.
+    """
+    if run.manifest().options.timing == "off":
+        return []
+    wrong = {v.op for v in run.verdicts() if v.status is not Status.PASSED and not v.expects_error}
+    timed = {timed.case for timed in run.timed_cases()}
+    jobs = []
+    for job in jobs_to_judge(plan, enumeration, schemas, run, []):
+        if job.schema.name in wrong or (interpreted and job.kernel.dsl == "triton"):
+            continue
+        cases = tuple(case for case in _largest_of_each_dtype(job.cases) if str(case.address) not in timed)
+        if cases:
+            jobs.append(msgspec.structs.replace(job, cases=cases))
+    return jobs
+
+
+def _largest_of_each_dtype(cases: Sequence[CaseRef]) -> Iterable[CaseRef]:
+    largest: dict[str, CaseRef] = {}
+    for case in cases:
+        if not case.expects_error:
+            dtype = case.address.dtype
+            largest[dtype] = max(largest.get(dtype, case), case, key=lambda c: c.size_bytes)
+    return largest.values()
+
+
+def check_same_kernels(plan: Plan, earlier: Sequence[Verdict], out: Path) -> None:
+    """A resumed run goes on with the kernels that it began with.
+
+    Raises:
+        BadInput: a kernel that has verdicts is another one now.
+    """
+    current = {planned.op: planned.kernel_hash for planned in plan.ops}
+    for verdict in earlier:
+        if current.get(verdict.op) != verdict.kernel:
+            raise BadInput(f"the kernel of {verdict.op} changed since {out} was started; start a new run")
