@@ -7,6 +7,7 @@ raw bytes of every distinct storage, so that strides, offsets and aliasing survi
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -120,6 +121,19 @@ class MappingValue(msgspec.Struct, frozen=True, tag="mapping", array_like=True):
 Value: TypeAlias = (
     TensorValue | SequenceValue | NamedValue | ComplexValue | MappingValue | bool | int | float | str | None
 )
+
+
+def tensor_values(values: Sequence[Value]) -> list[TensorValue]:
+    """Every tensor of an argument tree, in order."""
+    found: list[TensorValue] = []
+    for value in values:
+        if isinstance(value, TensorValue):
+            found.append(value)
+        elif isinstance(value, SequenceValue):
+            found.extend(tensor_values(value.items))
+        elif isinstance(value, MappingValue):
+            found.extend(tensor_values(tuple(value.items.values())))
+    return found
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):

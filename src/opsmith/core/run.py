@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import tempfile
@@ -254,9 +255,14 @@ class RunDirectory:
                 f"{path} is missing; the run did not get that far: resume it with `opsmith run --resume -o {self.path}`"
             ) from exc
         except msgspec.DecodeError as exc:
-            raise DamagedRun(
-                f"{path} is damaged ({exc}); resume the run with `opsmith run --resume -o {self.path}` to write it again"
-            ) from exc
+            remedy = (
+                "only a copy of it can bring this run back"
+                if name == "run.json"
+                else f"resume the run with `opsmith run --resume -o {self.path}` to write it again"
+            )
+            raise DamagedRun(f"{path} is damaged ({exc}); {remedy}") from exc
+        except OSError as exc:
+            raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
 
     def verdicts(self) -> Iterator[Verdict]:
         """Yield the verdicts in the order in which they were found.
@@ -300,54 +306,73 @@ class RunDirectory:
             yield append
 
     def recover(self) -> tuple[list[Verdict], Path | None]:
-        """Return the intact verdicts and cut the file after them.
+        """Return the intact verdicts; cut them and the timings off before the first damage.
 
-        Whatever follows the last intact verdict is moved to a side file, so nothing is lost.
+        Whatever follows the last intact line is moved to a side file, so nothing is lost.
 
         Returns:
-            the intact verdicts, and the side file if anything had to be set aside.
+            the intact verdicts, and the side file if any verdict had to be set aside.
         """
         intact: list[Verdict] = []
-        try:
-            intact.extend(self.verdicts())
-        except DamagedRun:
-            # `extend` has kept what was yielded before the damage.
-            pass
-        good_bytes = sum(len(line) for line, _ in zip(_complete_lines(self.verdicts_path), intact, strict=False))
-        data = self.verdicts_path.read_bytes() if self.verdicts_path.exists() else b""
+        with contextlib.suppress(DamagedRun):
+            intact.extend(self.verdicts())  # Keeps what was yielded before the damage.
+        self._keep_lines("timings", len(list(self.timed_cases())))
+        return intact, self._keep_lines("verdicts", len(intact))
+
+    def _keep_lines(self, name: str, count: int) -> Path | None:
+        path = self.path / f"{name}.jsonl"
+        good_bytes = sum(map(len, itertools.islice(_complete_lines(path), count)))
+        data = path.read_bytes() if path.exists() else b""
         if len(data) == good_bytes:
-            return intact, None
+            return None
         number = 1
-        while (aside := self.path / f"verdicts.damaged-{number}.jsonl").exists():
+        while (aside := self.path / f"{name}.damaged-{number}.jsonl").exists():
             number += 1
         write_atomically(aside, data[good_bytes:])
-        write_atomically(self.verdicts_path, data[:good_bytes])
-        return intact, aside
+        write_atomically(path, data[:good_bytes])
+        return aside
 
     def create(self, seed: int) -> None:
         """Make the directory, if it is not there, and keep the seed for a resume.
 
         ``.seed`` has mode 0600 and lives until :meth:`forget_seed`: a resumed run asks the same
         cases with the same values.
+
+        Raises:
+            BadInput: the directory cannot be made.
         """
-        self.kernels_path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.kernels_path.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise BadInput(f"{self.path} cannot be made: {exc.strerror}; choose another -o") from exc
         if self.stored_seed() is None:
             descriptor = os.open(self.path / ".seed", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as stream:
                 stream.write(str(seed))
 
     def stored_seed(self) -> int | None:
-        """The seed of a run that has not ended, or None."""
+        """The seed of a run that has not ended, or None.
+
+        Raises:
+            DamagedRun: the file holds no number.
+        """
+        path = self.path / ".seed"
         try:
-            return int((self.path / ".seed").read_text())
-        except FileNotFoundError:
+            return int(path.read_text())
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except ValueError as exc:
+            raise DamagedRun(f"{path} is damaged, and no other file holds the run's seed; start a new run") from exc
 
     def forget_seed(self) -> None:
         (self.path / ".seed").unlink(missing_ok=True)
 
 
 def _complete_lines(path: Path) -> Iterator[bytes]:
-    if path.exists():
+    try:
         with path.open("rb") as stream:
             yield from (line for line in stream if line.endswith(b"\n"))
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc

@@ -17,6 +17,7 @@ from opsmith.core.case import (
     SequenceValue,
     TensorValue,
     Value,
+    tensor_values,
 )
 from opsmith.core.dtypes import SHORT_NAMES, TORCH_NAMES
 
@@ -47,40 +48,61 @@ def rebuild(record: CallRecord, device: torch.device) -> LiveCall:
     """Make live arguments from a record; each call owns fresh copies of all storages.
 
     Args:
+        record: the serialized call.
         device: where tensors go that the record does not place on the CPU.
     """
-    devices = _storage_devices(record, device)
-    storages = [_make_storage(data, devices.get(i, device)) for i, data in enumerate(record.storages)]
-    args = tuple([_decode(a, storages, device) for a in record.args])
-    kwargs = {name: _decode(value, storages, device) for name, value in record.kwargs.items()}
-    return LiveCall(args, kwargs, storages)
+    return rebuild_all([record], device)[0]
 
 
-def _make_storage(data: bytes, device: torch.device) -> torch.UntypedStorage:
+def rebuild_all(records: Sequence[CallRecord], device: torch.device) -> list[LiveCall]:
+    """:func:`rebuild` for several calls, with one copy to the device for all of them."""
+    storages = _make_storages(records, device)
+    return [
+        LiveCall(
+            tuple([_decode(a, own, device) for a in record.args]),
+            {name: _decode(value, own, device) for name, value in record.kwargs.items()},
+            own,
+        )
+        for record, own in zip(records, storages, strict=True)
+    ]
+
+
+def _make_storages(records: Sequence[CallRecord], device: torch.device) -> list[list[torch.UntypedStorage]]:
+    if device.type == "cpu":
+        return [[_host_storage(data) for data in record.storages] for record in records]
+    on_host = [_on_host(record) for record in records]
+    moving = [
+        data
+        for record, stay in zip(records, on_host, strict=True)
+        for i, data in enumerate(record.storages)
+        if i not in stay
+    ]
+    together = torch.frombuffer(bytearray(b"".join(moving)) or bytearray(1), dtype=torch.uint8).to(device)
+    storages: list[list[torch.UntypedStorage]] = []
+    start = 0
+    for record, stay in zip(records, on_host, strict=True):
+        own = []
+        for number, data in enumerate(record.storages):
+            if number in stay:
+                own.append(_host_storage(data))
+            else:
+                # A storage of its own: a slice of the shared one would alias its neighbours.
+                own.append(together[start : start + len(data)].clone().untyped_storage())
+                start += len(data)
+        storages.append(own)
+    return storages
+
+
+def _host_storage(data: bytes) -> torch.UntypedStorage:
     storage = torch.UntypedStorage(len(data))
     if data:
         ctypes.memmove(storage.data_ptr(), data, len(data))
-    return storage if device.type == "cpu" else storage.to(device=device)
+    return storage
 
 
-def _storage_devices(record: CallRecord, device: torch.device) -> dict[int, torch.device]:
-    if device.type == "cpu":
-        return {}
-    cpu = torch.device("cpu")
-    return {t.storage: cpu for t in tensor_values((*record.args, *record.kwargs.values())) if t.device == "cpu"}
-
-
-def tensor_values(values: Sequence[Value]) -> list[TensorValue]:
-    """Every tensor of an argument tree, in order."""
-    found: list[TensorValue] = []
-    for value in values:
-        if isinstance(value, TensorValue):
-            found.append(value)
-        elif isinstance(value, SequenceValue):
-            found.extend(tensor_values(value.items))
-        elif isinstance(value, MappingValue):
-            found.extend(tensor_values(tuple(value.items.values())))
-    return found
+def _on_host(record: CallRecord) -> set[int]:
+    """Storages that the record itself places on the CPU, whatever the run's device."""
+    return {t.storage for t in tensor_values((*record.args, *record.kwargs.values())) if t.device == "cpu"}
 
 
 def _decode(value: Value, storages: list[torch.UntypedStorage], device: torch.device) -> Any:
@@ -102,7 +124,7 @@ def _decode(value: Value, storages: list[torch.UntypedStorage], device: torch.de
 
 def _decode_tensor(value: TensorValue, storage: torch.UntypedStorage) -> torch.Tensor:
     tensor = torch.empty(0, dtype=_DTYPES[value.dtype], device=storage.device)
-    tensor.set_(storage, value.offset, value.shape, value.strides)  # type: ignore[call-overload]
+    tensor.set_(storage, value.offset, value.shape, value.strides)
     if value.is_conj:
         tensor = torch._conj(tensor)
     if value.is_neg:

@@ -6,29 +6,72 @@ between kernel and eager.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from opsmith.core.case import CallRecord, ComplexValue, Outcome, OutputOther, OutputTensor
-from opsmith.evaluation.inputs import LiveCall, dtype_name, element_bytes
-from opsmith.suites.recording import storage_bytes
+from opsmith.evaluation.inputs import LiveCall, dtype_name
+from opsmith.suites.transfer import HostBytes
 
 #: Results above this are described but not copied: no case asks for one, so the shape is wrong.
 MAX_RESULT_BYTES = 16 << 30
 
 
-def observe(result: Any, call: LiveCall, record: CallRecord) -> Outcome:
-    """Describe what a call returned and what it did to its inputs.
+class Observer:
+    """Takes in calls one after another and describes them all, with one wait for the device."""
 
-    Args:
-        result: the call's return value.
-        call: the live arguments, after the call.
-        record: the arguments as they were before.
-    """
-    leaves: list[Any] = []
-    structure = _flatten(result, leaves)
-    return Outcome(structure=structure, outputs=_describe_leaves(leaves, call), changed=_changed(call, record))
+    def __init__(self) -> None:
+        self._memory = HostBytes()
+        self._kept: list[Observed] = []
+
+    def describe(self, result: Any, call: LiveCall, record: CallRecord) -> Observed:
+        """Take a snapshot of what a call returned and of its inputs.
+
+        Args:
+            result: the call's return value.
+            call: the live arguments, after the call.
+            record: the arguments as they were before.
+        """
+        leaves: list[Any] = []
+        structure = _flatten(result, leaves)
+        outputs = _describe_leaves(leaves, call, self._memory)
+        inputs = [self._memory.add_storage(storage) for storage in call.storages]
+        return Observed(structure, outputs, inputs, record)
+
+    def keep(self, observed: Sequence[Observed]) -> None:
+        """Add to what :meth:`outcomes` gives."""
+        self._kept.extend(observed)
+
+    def outcomes(self) -> list[Outcome]:
+        """The outcomes that were kept, in order."""
+        contents = self._memory.collect()
+        return [observed.resolve(contents) for observed in self._kept]
+
+
+class Observed(NamedTuple):
+    """A call whose memory is on its way to the host."""
+
+    structure: str
+    #: An output and the number of the piece of memory that holds its elements.
+    outputs: list[tuple[OutputTensor | OutputOther, int | None]]
+    inputs: list[int]
+    record: CallRecord
+
+    def resolve(self, contents: list[bytes]) -> Outcome:
+        after = [contents[piece] for piece in self.inputs]
+        return Outcome(
+            structure=self.structure,
+            outputs=tuple(
+                [
+                    output if piece is None else msgspec.structs.replace(output, data=contents[piece])
+                    for output, piece in self.outputs
+                ]
+            ),
+            changed={n: now for n, now in enumerate(after) if now != self.record.storages[n]},
+        )
 
 
 def _flatten(result: Any, leaves: list[Any]) -> str:
@@ -39,35 +82,43 @@ def _flatten(result: Any, leaves: list[Any]) -> str:
     return "*"
 
 
-def _describe_leaves(leaves: list[Any], call: LiveCall) -> tuple[OutputTensor | OutputOther, ...]:
-    described: list[OutputTensor | OutputOther] = []
+def _describe_leaves(
+    leaves: list[Any], call: LiveCall, memory: HostBytes
+) -> list[tuple[OutputTensor | OutputOther, int | None]]:
+    described: list[tuple[OutputTensor | OutputOther, int | None]] = []
     spans: list[tuple[int, int]] = []
     input_spans = [_span(storage) for storage in call.storages]
     for leaf in leaves:
         if type(leaf) is torch.Tensor or type(leaf) is torch.nn.Parameter:
             span = _span(leaf.untyped_storage()) if leaf.layout is torch.strided else (0, 0)
-            described.append(_describe_tensor(leaf, _overlapping(span, input_spans), _overlapping(span, spans)))
+            output = _describe_tensor(leaf, _overlapping(span, input_spans), _overlapping(span, spans))
+            described.append((output, memory.add_elements(leaf) if _is_readable(leaf) else None))
             spans.append(span)
         else:
-            described.append(_describe_other(leaf))
+            described.append((_describe_other(leaf), None))
             spans.append((0, 0))
-    return tuple(described)
+    return described
 
 
 def _describe_tensor(tensor: torch.Tensor, input_storage: int | None, output: int | None) -> OutputTensor:
     strided = tensor.layout is torch.strided
-    readable = strided and tensor.device.type != "meta" and tensor.numel() * tensor.element_size() <= MAX_RESULT_BYTES
     return OutputTensor(
         dtype=dtype_name(tensor.dtype),
         shape=tuple(tensor.shape),
         strides=tensor.stride() if strided else (),
-        offset=tensor.storage_offset() if strided else 0,
+        offset=int(tensor.storage_offset()) if strided else 0,
         device=tensor.device.type,
         layout=str(tensor.layout).removeprefix("torch."),
         input_storage=input_storage,
         output=output,
-        data=element_bytes(tensor) if readable else b"",
+        data=b"",
     )
+
+
+def _is_readable(tensor: torch.Tensor) -> bool:
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return False
+    return tensor.numel() * tensor.element_size() <= MAX_RESULT_BYTES
 
 
 def _describe_other(leaf: Any) -> OutputOther:
@@ -88,12 +139,3 @@ def _overlapping(span: tuple[int, int], others: list[tuple[int, int]]) -> int | 
         if max(span[0], other[0]) < min(span[1], other[1]):
             return number
     return None
-
-
-def _changed(call: LiveCall, record: CallRecord) -> dict[int, bytes]:
-    changed = {}
-    for number, (storage, before) in enumerate(zip(call.storages, record.storages, strict=True)):
-        after = storage_bytes(storage)
-        if after != before:
-            changed[number] = after
-    return changed

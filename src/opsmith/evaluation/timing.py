@@ -15,7 +15,7 @@ import torch
 
 from opsmith.core.case import CallRecord
 from opsmith.evaluation.inputs import LiveCall, rebuild
-from opsmith.suites.recording import storage_bytes
+from opsmith.suites.transfer import storage_bytes
 
 #: Distinct copies of the inputs that the calls of a block rotate over.
 INPUT_COPIES = 8
@@ -96,7 +96,7 @@ class TimedCall:
         graph.replay()
         end.record()
         end.synchronize()
-        return start.elapsed_time(end) / calls * 1e3
+        return float(start.elapsed_time(end)) / calls * 1e3
 
     def _graph(self, calls: int) -> torch.cuda.CUDAGraph | None:
         if calls not in self._graphs:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from opsmith.core.kernel import Kernel
+from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
-from opsmith.errors import ProtocolError, RefereeFailed
+from opsmith.errors import InternalError, ProtocolError, RefereeFailed
 from opsmith.runner.processes import Child, Processes
 from opsmith.runner.protocol import Loaded, LoadKernel, Raised, RefereeError, RefereeReply, WorkerReply
+from opsmith.runner.zygote_link import ZygoteLink
 
 #: How long a killed process may take to be reaped before its status is given up on.
-REAP_TIMEOUT_S = 5.0
+REAP_TIMEOUT_S = 2.0
 MAX_EVIDENCE_LINES = 12
 
 
@@ -31,12 +33,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         referee_s: for one request to a referee.
     """
 
-    load_s: float = 180.0
+    load_s: float = 120.0
     call_s: float = 20.0
     referee_s: float = 180.0
 
 
-class RefereeDied(Exception):
+class RefereeDied(InternalError):
     """The referee died or hung on a request; a new one takes its place."""
 
 
@@ -63,9 +65,14 @@ class RefereeLink:
 
     def __init__(self, processes: Processes, spool: Path, *, device: str, threads: int, limits: Limits) -> None:
         self._processes = processes
-        self._config = {"device": device, "spool": str(spool), "threads": threads}
+        self._config = {"device": device, "spool": str(spool), "threads": threads, "suite": None}
         self._limits = limits
         self._child: Child | None = None
+
+    def start(self, suite: str | None = None) -> None:
+        """Fork the referee ahead of its first request, with ``suite`` loaded in the meantime."""
+        config = {**self._config, "number": next(self._numbers), "suite": suite}
+        self._child = self._processes.fork("referee", config)
 
     def ask(self, request: msgspec.Struct, reply_type: type[Any]) -> Any:
         """Send a request and wait for its reply.
@@ -75,9 +82,10 @@ class RefereeLink:
             RefereeFailed: the referee's own code raised.
         """
         if self._child is None:
-            self._child = self._processes.fork("referee", number=next(self._numbers), **self._config)
+            self.start()
+        assert self._child is not None
         try:
-            self._child.channel.send(request)
+            self._child.channel.send(request, self._limits.referee_s)
             reply = self._child.channel.receive(RefereeReply, self._limits.referee_s)
         except (OSError, EOFError, ProtocolError) as exc:  # TimeoutError is an OSError
             lines = self._child.last_output().strip().splitlines()
@@ -96,15 +104,35 @@ class RefereeLink:
 
 
 class WorkerLink:
-    """A worker, with the next one already forked so that a death costs no waiting."""
+    """A worker, with the next ones already forked so that a death costs no waiting.
 
-    def __init__(self, processes: Processes, *, device: str, builds: Path, threads: int, limits: Limits) -> None:
+    Args:
+        processes: forks them.
+        device: torch device string that kernels run on.
+        builds: parent folder of the per-kernel build caches.
+        threads: CPU threads of a worker.
+        spares: workers that are kept ready.
+        limits: time limits.
+    """
+
+    def __init__(
+        self, processes: Processes, *, device: str, builds: Path, threads: int, spares: int, limits: Limits
+    ) -> None:
         self._processes = processes
         self._config = {"device": device, "builds": str(builds), "threads": threads}
         self._limits = limits
+        self._nursery: ZygoteLink | None = None
         self._child: Child | None = None
-        self._spare: Child | None = None
+        self._spares: deque[Child] = deque()
+        self._wanted_spares = spares
         self._loaded: Kernel | None = None
+
+    def prepare(self) -> None:
+        """Fork the workers that are kept ready."""
+        if self._nursery is None:
+            self._nursery = self._processes.start_nursery()
+        while len(self._spares) < self._wanted_spares:
+            self._spares.append(self._processes.fork("worker", self._config, self._nursery))
 
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema) -> Raised | None:
         """Make sure that ``kernel`` is loaded; what it raised if it does not load.
@@ -134,14 +162,14 @@ class WorkerLink:
         child = self._child
         assert child is not None
         child.output_bytes = 0
+        limit_s = timeout_s or self._limits.call_s
         try:
-            child.channel.send(request)
-            reply = child.channel.receive(WorkerReply, timeout_s or self._limits.call_s)
+            child.channel.send(request, limit_s)
+            reply = child.channel.receive(WorkerReply, limit_s)
             if not isinstance(reply, reply_types):
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")
         except TimeoutError as exc:
-            limit = timeout_s or self._limits.call_s
-            raise self._failed(child, Status.TIMEOUT, f"no answer within {limit:g} s") from exc
+            raise self._failed(child, Status.TIMEOUT, f"no answer within {limit_s:g} s") from exc
         except (OSError, EOFError) as exc:
             raise self._failed(child, Status.CRASHED, _describe_end(child, exc)) from exc
         except ProtocolError as exc:
@@ -151,11 +179,11 @@ class WorkerLink:
         return reply
 
     def _start(self) -> None:
-        self._child = self._spare or self._fork()
-        self._spare = self._fork()
-
-    def _fork(self) -> Child:
-        return self._processes.fork("worker", **self._config)
+        if any(not spare.usable for spare in self._spares):
+            self._end_nursery()
+        self.prepare()
+        self._child = self._spares.popleft()
+        self.prepare()
 
     def _failed(self, child: Child, status: Status, detail: str) -> WorkerFailed:
         if child.killed_for is not None:
@@ -166,17 +194,27 @@ class WorkerLink:
         return WorkerFailed(status, detail, evidence)
 
     def retire(self) -> None:
-        """End the current worker; the next request goes to a fresh one."""
-        if self._child is not None:
-            self._processes.discard(self._child)
-        self._child = None
+        """End the current worker; the next request goes to a fresh one, which this one cannot harm."""
+        child, self._child = self._child, None
+        trusted = self._loaded is not None and self._loaded.loader is Loader.ATEN
         self._loaded = None
+        if child is None:
+            return
+        self._processes.discard(child)
+        # A nursery that reports the end was not killed or stopped by it, or it could not report.
+        if not trusted and child.wait(REAP_TIMEOUT_S) is None:
+            self._end_nursery()
 
     def close(self) -> None:
         self.retire()
-        if self._spare is not None:
-            self._processes.discard(self._spare)
-            self._spare = None
+        self._end_nursery()
+
+    def _end_nursery(self) -> None:
+        while self._spares:
+            self._processes.discard(self._spares.popleft())
+        if self._nursery is not None:
+            self._nursery.close()
+            self._nursery = None
 
 
 _LIMIT_DETAILS = {
@@ -189,6 +227,8 @@ def _describe_end(child: Child, error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer within the time limit"
     status = child.wait(REAP_TIMEOUT_S)
+    if status is None and child.zygote.gone:
+        return "the process ended the one that had started it"
     if status is None:
         return f"closed its channel and lived on ({error})"
     if status < 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import selectors
 import shutil
 import signal
@@ -18,12 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from opsmith.core.verdict import Status
 from opsmith.errors import RefereeFailed
-from opsmith.runner.protocol import Channel, Exited, Fork, Forked, Ready, ZygoteReply
-from opsmith.runner.zygote import MAX_PACKET_BYTES
+from opsmith.runner.protocol import Channel
+from opsmith.runner.zygote_link import ZygoteLink
 
 #: Environment variables that a kernel's process may see; everything else stays outside.
 KEPT_VARIABLES = (
@@ -54,10 +51,13 @@ SANDBOX_LAYERS = (
     "private working, home and temporary folder",
     "scrubbed environment",
     "private build caches",
-    "dies with the judge",
+    "dies with the judge, as does all that it has started",
 )
 
 IMPORT_TIMEOUT_S = 180.0
+#: A fork takes milliseconds; a zygote that a worker has stopped never answers.
+FORK_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 20.0
 WATCH_INTERVAL_S = 0.05
 #: What is kept of a child's output, from its end.
 KEPT_OUTPUT_BYTES = 16_384
@@ -73,7 +73,17 @@ class Child:
         scratch: its private folder, removed with it.
     """
 
-    def __init__(self, pid: int, channel: Channel, output_fd: int, scratch: Path, limit_bytes: int | None) -> None:
+    def __init__(
+        self,
+        zygote: ZygoteLink,
+        pid: int,
+        channel: Channel,
+        output_fd: int,
+        scratch: Path,
+        *,
+        limit_bytes: int | None,
+    ) -> None:
+        self.zygote = zygote
         self.pid = pid
         self.channel = channel
         self.output_fd = output_fd
@@ -83,26 +93,23 @@ class Child:
         self.output_bytes = 0
         self.output_tail = b""
         self.start_bytes = _resident_bytes(pid)
-        self.exit_status: int | None = None
-        self._ended = threading.Event()
         self._draining = threading.Lock()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be sent a request: it lives, and so does its zygote."""
+        return not self.zygote.gone and self.killed_for is None and self.wait(0.0) is None
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait for the end; the exit status (negative for a signal), or None if it lives on."""
-        self._ended.wait(timeout_s)
-        return self.exit_status
-
-    def note_exit(self, status: int) -> None:
-        self.exit_status = status
-        self._ended.set()
+        return self.zygote.exit_status(self.pid, timeout_s)
 
     def kill(self) -> None:
-        """Kill the child and every process of its session's group."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        if self.exit_status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+        """Kill the child and its process group; its zygote kills what else it has started."""
+        if self.wait(0.0) is None:
+            for send in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError):
+                    send(self.pid, signal.SIGKILL)
 
     def drain(self) -> bool:
         """Take what the child printed since the last look; False once it can print no more."""
@@ -129,7 +136,7 @@ class Child:
 
 
 class Processes:
-    """One zygote with all its children, and the thread that watches them.
+    """One zygote with everything below it, and the thread that watches the children.
 
     Args:
         device: torch device string of the run; on the CPU Triton is interpreted.
@@ -139,43 +146,46 @@ class Processes:
 
     def __init__(self, device: str, *, memory_limit_bytes: int, output_limit_bytes: int) -> None:
         self.scratch = Path(tempfile.mkdtemp(prefix="opsmith-"))
-        self.facts: dict[str, Any] = {}
         self._device = device
         self._memory_limit_bytes = memory_limit_bytes
         self._output_limit_bytes = output_limit_bytes
         self._children: dict[int, Child] = {}
-        self._early_exits: dict[int, int] = {}
-        self._lock = threading.Lock()
-        self._forked: queue.Queue[int] = queue.Queue()
-        self._fork_lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._closing = False
-        self._ready = threading.Event()
-        self._gone = threading.Event()
 
     def __enter__(self) -> Self:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control = ours
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "opsmith.runner.zygote", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env=_scrubbed_environment(self._device, self.scratch),
-            stdin=subprocess.DEVNULL,
-            stderr=(self.scratch / "zygote.log").open("wb"),
-        )
-        theirs.close()
-        threading.Thread(target=self._listen, name="zygote listener", daemon=True).start()
-        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+        with theirs, (self.scratch / "zygote.log").open("wb") as log:
+            descriptor = str(theirs.fileno())
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", "opsmith.runner.zygote", descriptor, self._device, str(self.scratch)],
+                pass_fds=[theirs.fileno()],
+                env=_scrubbed_environment(self._device, self.scratch),
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C at a terminal is the judge's to handle.
+            )
+        self._zygote = ZygoteLink(ours, self._process.pid)
+        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self._watcher.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._closing = True
-        for child in list(self._children.values()):
-            child.kill()
-        self._control.close()
-        self._process.kill()
-        self._process.wait()
+        self._zygote.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._watcher.join()
+        self._selector.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the zygote reported about the packages that it imported."""
+        return self._zygote.facts
 
     @property
     def interpreted(self) -> bool:
@@ -188,44 +198,49 @@ class Processes:
         Raises:
             RefereeFailed: it died or took too long; the message ends with its last line.
         """
-        self._ready.wait(IMPORT_TIMEOUT_S)
-        if not self.facts:
+        if not self._zygote.wait_ready(IMPORT_TIMEOUT_S):
             lines = (self.scratch / "zygote.log").read_text(errors="replace").strip().splitlines()
             raise RefereeFailed(f"the process that imports torch did not start: {lines[-1] if lines else 'no message'}")
 
-    def fork(self, role: str, **config: Any) -> Child:
-        """Fork a ``referee`` or ``worker``; ``config`` goes to its ``serve``.
+    def start_nursery(self) -> ZygoteLink:
+        """A zygote for the workers of one slot; see :mod:`opsmith.runner.zygote`.
 
         Raises:
-            RefereeFailed: the zygote is gone.
+            ZygoteGone: there is nothing left to fork from.
+        """
+        self.wait_ready()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, (self.scratch / "zygote.log").open("ab") as log:
+            pid = self._zygote.fork("nursery", {}, (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S)
+        return ZygoteLink(ours, pid)
+
+    def fork(self, role: str, config: dict[str, Any], nursery: ZygoteLink | None = None) -> Child:
+        """Fork a ``referee``, or a ``worker`` from a nursery; ``config`` goes to its ``serve``.
+
+        Raises:
+            ZygoteGone: there is nothing left to fork from.
         """
         self.wait_ready()
         scratch = Path(tempfile.mkdtemp(prefix=f"{role}-", dir=self.scratch))
         if role == "worker":
-            config["scratch"] = str(scratch)
+            config = {**config, "scratch": str(scratch)}
         ours, theirs = socket.socketpair()
         read_fd, write_fd = os.pipe()
         os.set_blocking(read_fd, False)
-        packet = msgspec.msgpack.encode(Fork(role, config))
-        assert len(packet) <= MAX_PACKET_BYTES
-        with self._fork_lock:
-            try:
-                socket.send_fds(self._control, [packet], [theirs.fileno(), write_fd])
-                pid = self._forked.get(timeout=IMPORT_TIMEOUT_S)
-            except (OSError, queue.Empty) as exc:
-                raise RefereeFailed(
-                    "the zygote died; run again, and report it with the output of `opsmith doctor`"
-                ) from exc
-            finally:
-                theirs.close()
-                os.close(write_fd)
-        child = Child(pid, Channel(ours), read_fd, scratch, self._memory_limit_bytes if role == "worker" else None)
-        with self._lock:
-            self._children[pid] = child
-            early = self._early_exits.pop(pid, None)
+        zygote = nursery or self._zygote
+        try:
+            pid = zygote.fork(role, config, (theirs.fileno(), write_fd), FORK_TIMEOUT_S)
+        except BaseException:
+            ours.close()
+            os.close(read_fd)
+            raise
+        finally:
+            theirs.close()
+            os.close(write_fd)
+        limit_bytes = self._memory_limit_bytes if role == "worker" else None
+        child = Child(zygote, pid, Channel(ours), read_fd, scratch, limit_bytes=limit_bytes)
+        self._children[pid] = child
         self._selector.register(read_fd, selectors.EVENT_READ, child)
-        if early is not None:
-            child.note_exit(early)
         return child
 
     def discard(self, child: Child) -> None:
@@ -234,38 +249,10 @@ class Processes:
         with contextlib.suppress(KeyError):
             self._selector.unregister(child.output_fd)
         child.close()
-        with self._lock:
-            self._children.pop(child.pid, None)
+        self._children.pop(child.pid, None)
         shutil.rmtree(child.scratch, ignore_errors=True)
 
-    # ------------------------------------------------------------ the two threads
-
-    def _listen(self) -> None:
-        decoder = msgspec.msgpack.Decoder(ZygoteReply)
-        while not self._closing:
-            try:
-                packet = self._control.recv(MAX_PACKET_BYTES)
-            except OSError:
-                break
-            if not packet:
-                break
-            message = decoder.decode(packet)
-            if isinstance(message, Ready):
-                self.facts = message.facts
-                self._ready.set()
-            elif isinstance(message, Forked):
-                self._forked.put(message.pid)
-            elif isinstance(message, Exited):
-                self._note_exit(message)
-        self._ready.set()
-
-    def _note_exit(self, message: Exited) -> None:
-        with self._lock:
-            child = self._children.get(message.pid)
-            if child is None:
-                self._early_exits[message.pid] = message.status
-        if child is not None:
-            child.note_exit(message.status)
+    # ------------------------------------------------------------ the watching thread
 
     def _watch(self) -> None:
         next_look = 0.0
@@ -288,9 +275,11 @@ class Processes:
             child.kill()
 
     def _check_memory(self, child: Child) -> None:
-        if child.limit_bytes is None or child.killed_for is not None or child.exit_status is not None:
+        if child.limit_bytes is None or child.killed_for is not None:
             return
-        used = _resident_bytes(child.pid) + sum(_resident_bytes(pid) for pid in _descendants(child.pid))
+        orphans = [pid for pid in _children_of(child.zygote.pid) if pid not in self._children]
+        started = [*orphans, *(pid for parent in (child.pid, *orphans) for pid in _descendants(parent))]
+        used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
         if used - child.start_bytes > child.limit_bytes:
             child.killed_for = Status.OUT_OF_MEMORY
             child.kill()
@@ -300,6 +289,10 @@ def _scrubbed_environment(device: str, scratch: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     kept |= {
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        # Counting devices through the CUDA runtime would spoil CUDA for every forked child.
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        # With one hardware queue a CUDA context is made in half the time; kernels run on one stream.
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -319,10 +312,24 @@ def _resident_bytes(pid: int) -> int:
         return 0  # It has ended.
 
 
-def _descendants(pid: int) -> list[int]:
+def _proportional_bytes(pid: int) -> int:
+    """Resident memory with each shared page divided by its users: what a fork shares, it does not use."""
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
-        return []
-    found = [int(child) for child in children]
-    return found + [grandchild for child in found for grandchild in _descendants(child)]
+        return 0  # It has ended.
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def _children_of(pid: int) -> list[int]:
+    """Children of all threads of a process."""
+    children: list[int] = []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # The thread has ended.
+            children += map(int, listed.read_text().split())
+    return children
+
+
+def _descendants(pid: int) -> list[int]:
+    children = _children_of(pid)
+    return children + [grandchild for child in children for grandchild in _descendants(child)]

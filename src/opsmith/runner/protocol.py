@@ -7,6 +7,8 @@ the referee as an undecoded :class:`msgspec.Raw`.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import select
 import socket
 import struct
@@ -25,6 +27,8 @@ MAGIC = b"OPSM"
 HEADER = struct.Struct(">4sQ")
 #: A frame longer than this is refused before it is read.
 MAX_FRAME_BYTES = 4 << 30
+#: Taken from a socket at a time.
+RECEIVE_BYTES = 1 << 20
 
 Message = TypeVar("Message")
 
@@ -38,12 +42,18 @@ class LoadKernel(msgspec.Struct, frozen=True, tag=True):
     schema: OpSchema
 
 
-class RunCall(msgspec.Struct, frozen=True, tag=True):
-    """Run the loaded kernel on a serialized :class:`~opsmith.core.case.CallRecord`, ``repeats`` times, each on its own copy."""
+class CallToRun(msgspec.Struct, frozen=True):
+    """A serialized :class:`~opsmith.core.case.CallRecord`, to be run ``repeats`` times on fresh copies."""
 
     call: bytes
     rng_seed: int
     repeats: int = 1
+
+
+class RunCalls(msgspec.Struct, frozen=True, tag=True):
+    """Run the loaded kernel on several calls, one after another."""
+
+    calls: tuple[CallToRun, ...]
 
 
 class TimeBlock(msgspec.Struct, frozen=True, tag=True):
@@ -65,7 +75,7 @@ class Discover(msgspec.Struct, frozen=True, tag=True):
     ops: tuple[str, ...]
 
 
-WorkerRequest = LoadKernel | RunCall | TimeBlock | Discover
+WorkerRequest = LoadKernel | RunCalls | TimeBlock | Discover
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
@@ -90,6 +100,12 @@ class Raised(msgspec.Struct, frozen=True, tag=True):
     traceback: str
 
 
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """What became of each call of a :class:`RunCalls`, in order."""
+
+    replies: tuple[Returned | Raised, ...]
+
+
 class BlockTimed(msgspec.Struct, frozen=True, tag=True):
     """A block has finished. ``device_us`` is K in microseconds a call, where K was asked for and
     the calls could be captured; E is read from the judge's own clock.
@@ -106,7 +122,7 @@ class Discovered(msgspec.Struct, frozen=True, tag=True):
     kernel_directory: str | None = None
 
 
-WorkerReply = Loaded | Returned | Raised | BlockTimed | Discovered
+WorkerReply = Loaded | Answered | Raised | BlockTimed | Discovered
 
 
 # ---------------------------------------------------------------- judge <-> referee
@@ -134,18 +150,24 @@ class Enumerate(msgspec.Struct, frozen=True, tag=True):
     ops: tuple[str, ...] | None
 
 
-class Prepare(msgspec.Struct, frozen=True, tag=True):
-    """Compute the reference for a case and hold it until the next one is prepared."""
+class CaseToPrepare(msgspec.Struct, frozen=True):
+    """A case with its serialized call."""
 
     case: CaseRef
     call: bytes
     rng_seed: int
 
 
-class Compare(msgspec.Struct, frozen=True, tag=True):
-    """Judge a worker's outcomes against the held reference."""
+class Prepare(msgspec.Struct, frozen=True, tag=True):
+    """Compute the references of some cases and hold them until others are prepared."""
 
-    outcomes: tuple[msgspec.Raw, ...]
+    cases: tuple[CaseToPrepare, ...]
+
+
+class Compare(msgspec.Struct, frozen=True, tag=True):
+    """Judge a worker's outcomes against held references; the key is the case's place in ``Prepare``."""
+
+    outcomes: dict[int, tuple[msgspec.Raw, ...]]
     tolerance: str
     layout: str
 
@@ -178,9 +200,14 @@ class Enumerated(msgspec.Struct, frozen=True, tag=True):
     skipped: dict[str, str]
 
 
-class Prepared(msgspec.Struct, frozen=True, tag=True):
-    """The reference is held. ``error`` is set where eager raised: for a bad call as wanted,
-    for any other case a failure of the reference.
+class PreparedCase(msgspec.Struct, frozen=True):
+    """What is known of a case before the candidate runs.
+
+    Attributes:
+        error: what eager raised, or None: as wanted for a bad call, else a failure of the reference.
+        repeats: executions that the comparison needs.
+        comparison: the kind of comparison that will decide.
+        inputs: the arguments in one line.
     """
 
     error: str | None
@@ -189,11 +216,25 @@ class Prepared(msgspec.Struct, frozen=True, tag=True):
     inputs: str
 
 
-class Compared(msgspec.Struct, frozen=True, tag=True):
+class Prepared(msgspec.Struct, frozen=True, tag=True):
+    """The references are held; one entry a case, in order."""
+
+    cases: tuple[PreparedCase, ...]
+
+
+class ComparedCase(msgspec.Struct, frozen=True):
+    """What was found for one case."""
+
     status: Status
     detail: str
     figures: ErrorFigures | None
     layout_differs: bool
+
+
+class Compared(msgspec.Struct, frozen=True, tag=True):
+    """The findings, by the same keys as in :class:`Compare`."""
+
+    cases: dict[int, ComparedCase]
 
 
 class RefereeError(msgspec.Struct, frozen=True, tag=True):
@@ -247,14 +288,17 @@ class Channel:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
-    def send(self, message: msgspec.Struct) -> None:
+    def send(self, message: msgspec.Struct, timeout_s: float | None = None) -> None:
         """Send one message.
 
         Raises:
+            TimeoutError: the other side did not take all of it within ``timeout_s``.
             OSError: the other side is gone.
         """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         body = self._encoder.encode(message)
-        self.sock.sendall(HEADER.pack(MAGIC, len(body)) + body)
+        for part in (HEADER.pack(MAGIC, len(body)), body):
+            self._write(part, deadline)
 
     def receive(self, message_type: Any, timeout_s: float | None = None) -> Any:
         """Receive one message of ``message_type`` (a struct type or a union of them).
@@ -280,21 +324,27 @@ class Channel:
     def close(self) -> None:
         self.sock.close()
 
-    def _read_exactly(self, size: int, deadline: float | None) -> memoryview:
-        buffer = memoryview(bytearray(size))
-        filled = 0
-        while filled < size:
-            if deadline is not None:
-                self._wait_readable(deadline)
-            count = self.sock.recv_into(buffer[filled:])
-            if count == 0:
+    def _read_exactly(self, size: int, deadline: float | None) -> bytearray:
+        data = bytearray()
+        while len(data) < size:  # Grows with what has arrived: a length that a stranger claims reserves nothing.
+            self._wait(select.POLLIN, deadline)
+            part = self.sock.recv(min(size - len(data), RECEIVE_BYTES))
+            if not part:
                 raise EOFError("the other side closed the channel")
-            filled += count
-        return buffer
+            data += part
+        return data
 
-    def _wait_readable(self, deadline: float) -> None:
-        remaining = deadline - time.monotonic()
+    def _write(self, data: bytes, deadline: float | None) -> None:
+        remaining = memoryview(data)
+        while remaining:
+            self._wait(select.POLLOUT, deadline)
+            with contextlib.suppress(BlockingIOError):
+                remaining = remaining[self.sock.send(remaining, socket.MSG_DONTWAIT) :]
+
+    def _wait(self, event: int, deadline: float | None) -> None:
         poller = select.poll()  # select() refuses descriptors above 1023.
-        poller.register(self.sock, select.POLLIN)
-        if remaining <= 0 or not poller.poll(remaining * 1000):
+        poller.register(self.sock, event)
+        # Rounded up: polling with 0 ms until the deadline would be a busy loop.
+        timeout_ms = None if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
+        if (timeout_ms is not None and timeout_ms <= 0) or not poller.poll(timeout_ms):
             raise TimeoutError("no message within the time limit")

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from opsmith.core.case import CaseRef
-from opsmith.core.kernel import Kernel
+from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.verdict import Status, Timing, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import (
+    Answered,
     BlockTimed,
+    CallToRun,
+    CaseToPrepare,
     Compare,
     Compared,
+    ComparedCase,
     Prepare,
     Prepared,
+    PreparedCase,
     Raised,
     Returned,
-    RunCall,
+    RunCalls,
     TimeBlock,
 )
 from opsmith.runner.stopwatch import time_pair
@@ -36,6 +41,15 @@ MAX_DETAIL_CHARS = 500
 
 #: Outcomes that end the worker process, apart from a time-out.
 _DEADLY = {Status.CRASHED, Status.OUT_OF_MEMORY, Status.OUTPUT_LIMIT}
+
+#: Begins the detail of a verdict that fell while the kernel was being loaded.
+_LOADING = "loading: "
+_OUT_OF_PROTOCOL = "the worker's reply is not of the protocol"
+
+#: A chunk's size grows by this factor as long as nothing dies, up to the limits below.
+CHUNK_GROWTH = 4
+MAX_CHUNK_CASES = 32
+MAX_CHUNK_BYTES = 8 << 20
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +70,27 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[CaseRef, ...]
     counts: dict[str, int]
     earlier: tuple[Verdict, ...] = ()
+
+
+def families(jobs: Iterable[Job]) -> list[list[Job]]:
+    """Group jobs that the same kernel answers, the longest first: they share a worker.
+
+    One function may answer several overloads: through in-place and ``out=`` adapters, as a packet's
+    kernel, or as ATen's own, which shares its implementation among the variants of an op.
+    """
+    groups: dict[tuple[object, ...], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(_family(job), []).append(job)
+    return sorted(groups.values(), key=lambda group: -sum(len(job.cases) for job in group))
+
+
+def _family(job: Job) -> tuple[object, ...]:
+    kernel = job.kernel
+    if kernel.loader is Loader.FILE:
+        return kernel.loader, kernel.root, kernel.entry
+    if kernel.loader is Loader.ATEN:
+        return kernel.loader, job.schema.functional or kernel.task
+    return kernel.loader, kernel.entry, kernel.derived_from or kernel.task
 
 
 class Spool:
@@ -88,28 +123,40 @@ class Slot:
         self._options = options
         self._seed = seed
 
-    def judge(self, job: Job) -> Iterator[Verdict]:
-        """Judge every case of a job; the worker is this kernel's alone unless isolation says otherwise."""
-        timeouts = sum(v.status is Status.TIMEOUT for v in job.earlier)
-        crashes = sum(v.status in _DEADLY for v in job.earlier)
-        load_failure: Verdict | None = None
-        for number, case in enumerate(job.cases):
-            if load_failure is not None:
-                yield msgspec.structs.replace(load_failure, **_identity(job, case))
-                continue
-            if timeouts >= MAX_TIMEOUTS or crashes >= MAX_CRASHES:
-                yield from _not_run(job, job.cases[number:], "timed out" if timeouts >= MAX_TIMEOUTS else "crashed")
-                break
-            verdict, loading = self._judge_case(job, case)
-            timeouts += verdict.status is Status.TIMEOUT
-            crashes += verdict.status in _DEADLY
-            if loading and verdict.status is Status.TIMEOUT:
-                timeouts = MAX_TIMEOUTS  # Loading again would take as long again.
-            if verdict.status is Status.LOAD_FAILED:
-                load_failure = verdict
-            yield verdict
+    def end_family(self) -> None:
+        """Called between families of jobs: the next kernel gets a worker of its own."""
         if self._options.isolation == "kernel":
             self.worker.retire()
+
+    def judge(self, job: Job) -> Iterator[Verdict]:
+        """Judge every case of a job.
+
+        The first case goes alone, the next ones in growing chunks: one wait for the device serves a
+        chunk. If a chunk brings down the worker or the referee, its cases are judged one by one.
+        """
+        tally = _Tally(job.earlier)
+        todo = list(job.cases)
+        size = 1
+        while todo:
+            reason = tally.enough()
+            if reason is not None:
+                yield from _not_run(job, todo, reason)
+                return
+            chunk = _chunk(todo, size)
+            verdicts = self._judge_chunk(job, chunk)
+            if verdicts is None:
+                size = 0
+                continue
+            for verdict in verdicts:
+                if tally.enough() is not None:
+                    break  # As if the chunk had been judged case by case: a resumed run finds the same.
+                tally.add(verdict)
+                del todo[0]
+                yield verdict
+            size = min(size * CHUNK_GROWTH, MAX_CHUNK_CASES) if tally.clean else 0
+            if verdicts[-1].status is Status.LOAD_FAILED:
+                yield from (msgspec.structs.replace(verdicts[-1], **_identity(job, case)) for case in todo)
+                return
 
     def time(self, job: Job) -> Iterator[TimedCase]:
         """Time the cases of a job, which this kernel is known to answer rightly."""
@@ -127,8 +174,6 @@ class Slot:
                 timings=timings,
                 problem=problem,
             )
-        if self._options.isolation == "kernel":
-            self.worker.retire()
 
     def _time_case(self, job: Job, case: CaseRef) -> tuple[Timing, ...]:
         def candidate(request: TimeBlock) -> BlockTimed:
@@ -154,49 +199,139 @@ class Slot:
             seed=derive_seed(self._seed, "timing", case.content_hash),
         )
 
-    def _judge_case(self, job: Job, case: CaseRef) -> tuple[Verdict, bool]:
-        """The verdict, and whether it fell while the kernel was being loaded."""
+    def _judge_chunk(self, job: Job, chunk: Sequence[CaseRef]) -> list[Verdict] | None:
+        """One verdict a case; None where a chunk of several has to be judged case by case."""
         try:
             problem = self.worker.load(job.kernel, job.root, job.schema)
         except WorkerFailed as failure:
-            return _failed(job, case, failure, while_doing="loading: "), True
+            return _alone(chunk, _failed(job, chunk[0], failure, while_doing=_LOADING))
         if problem is not None:
-            return _verdict(job, case, Status.LOAD_FAILED, problem.message, evidence=_end_of(problem.traceback)), True
+            evidence = _end_of(problem.traceback)
+            return _alone(chunk, _verdict(job, chunk[0], Status.LOAD_FAILED, problem.message, evidence=evidence))
         try:
-            return self._judge_loaded(job, case), False
+            return self._judge_loaded(job, chunk)
         except WorkerFailed as failure:
-            return _failed(job, case, failure), False
+            return _alone(chunk, _failed(job, chunk[0], failure))
         except RefereeDied as death:
-            return _verdict(job, case, Status.REFERENCE_FAILED, f"eager: {death}"), False
+            return _alone(chunk, _verdict(job, chunk[0], Status.REFERENCE_FAILED, f"eager: {death}"))
         except RefereeFailed as failure:
             message, _, trace = str(failure).partition("\n")
-            return _verdict(job, case, Status.REFERENCE_FAILED, f"referee: {message}", evidence=_end_of(trace)), False
+            verdict = _verdict(job, chunk[0], Status.REFERENCE_FAILED, f"referee: {message}", evidence=_end_of(trace))
+            return _alone(chunk, verdict)
 
-    def _judge_loaded(self, job: Job, case: CaseRef) -> Verdict:
-        call = self.spool.read(case)
-        prepared = self.referee.ask(
-            Prepare(case, call, derive_seed(self._seed, "reference", case.content_hash)), Prepared
+    def _judge_loaded(self, job: Job, chunk: Sequence[CaseRef]) -> list[Verdict] | None:
+        calls = [self.spool.read(case) for case in chunk]
+        prepared = self._prepare(chunk, calls)
+        verdicts: dict[int, Verdict] = {}
+        to_run: list[int] = []
+        for number, (case, known) in enumerate(zip(chunk, prepared, strict=True)):
+            if (known.error is not None) is case.expects_error:
+                to_run.append(number)
+            else:
+                reason = known.error or "eager did not raise on arguments that it refused before"
+                verdicts[number] = _verdict(job, case, Status.REFERENCE_FAILED, reason, inputs=known.inputs)
+        replies = self._run(chunk, calls, prepared, to_run)
+        if isinstance(replies, Raised):
+            return _alone(chunk, _raised_verdict(job, chunk[0], prepared[0], replies))
+        outcomes = {}
+        for number, reply in replies.items():
+            case, known = chunk[number], prepared[number]
+            if case.expects_error:
+                verdicts[number] = _bad_call_verdict(job, case, known, reply)
+            elif isinstance(reply, Raised):
+                verdicts[number] = _raised_verdict(job, case, known, reply)
+            else:
+                outcomes[number] = reply.outcomes
+        for number, found in self._compare(outcomes).items():
+            verdicts[number] = _compared_verdict(job, chunk[number], prepared[number], found)
+        return [verdicts[number] for number in range(len(chunk))]
+
+    def _prepare(self, chunk: Sequence[CaseRef], calls: Sequence[bytes]) -> tuple[PreparedCase, ...]:
+        cases = tuple(
+            CaseToPrepare(case, call, derive_seed(self._seed, "reference", case.content_hash))
+            for case, call in zip(chunk, calls, strict=True)
         )
-        if (prepared.error is not None) is not case.expects_error:
-            reason = prepared.error or "eager did not raise on arguments that it refused before"
-            return _verdict(job, case, Status.REFERENCE_FAILED, reason, inputs=prepared.inputs)
-        seed = derive_seed(self._seed, "candidate", case.content_hash)
-        reply = self.worker.ask(RunCall(call, seed, prepared.repeats), (Returned, Raised))
-        if case.expects_error:
-            return _bad_call_verdict(job, case, prepared, reply)
-        if isinstance(reply, Raised):
-            return _raised_verdict(job, case, prepared, reply)
-        compared = self.referee.ask(Compare(reply.outcomes, self._options.tolerance, self._options.layout), Compared)
-        return _verdict(
-            job,
-            case,
-            compared.status,
-            compared.detail,
-            figures=compared.figures,
-            layout_differs=compared.layout_differs,
-            comparison=prepared.comparison,
-            inputs=prepared.inputs,
+        prepared = self.referee.ask(Prepare(cases), Prepared)
+        assert isinstance(prepared, Prepared)
+        return prepared.cases
+
+    def _run(
+        self, chunk: Sequence[CaseRef], calls: Sequence[bytes], prepared: Sequence[PreparedCase], to_run: Sequence[int]
+    ) -> dict[int, Returned | Raised] | Raised:
+        """The candidate's reply to each case of ``to_run``; one :class:`Raised` if it lost the device."""
+        if not to_run:
+            return {}
+        request = RunCalls(
+            tuple(
+                CallToRun(
+                    calls[number],
+                    derive_seed(self._seed, "candidate", chunk[number].content_hash),
+                    prepared[number].repeats,
+                )
+                for number in to_run
+            )
         )
+        answer = self.worker.ask(request, (Answered, Raised))
+        if isinstance(answer, Raised):
+            return answer
+        if len(answer.replies) != len(to_run):
+            self.worker.retire()
+            raise WorkerFailed(Status.CRASHED, _OUT_OF_PROTOCOL, ())
+        return dict(zip(to_run, answer.replies, strict=True))
+
+    def _compare(self, outcomes: dict[int, tuple[msgspec.Raw, ...]]) -> dict[int, ComparedCase]:
+        if not outcomes:
+            return {}
+        request = Compare(outcomes, self._options.tolerance, self._options.layout)
+        compared = self.referee.ask(request, Compared)
+        assert isinstance(compared, Compared)
+        if any(found.status is Status.CRASHED for found in compared.cases.values()):
+            self.worker.retire()  # It spoke out of protocol: what it says next may answer nothing that is asked.
+        return compared.cases
+
+
+class _Tally:
+    """Counts what makes a kernel's remaining cases not worth running."""
+
+    def __init__(self, earlier: Sequence[Verdict]) -> None:
+        self._timeouts = 0
+        self._crashes = 0
+        for verdict in earlier:
+            self.add(verdict)
+
+    def add(self, verdict: Verdict) -> None:
+        if verdict.status is Status.TIMEOUT:
+            # Loading again would take as long again.
+            self._timeouts += MAX_TIMEOUTS if verdict.detail.startswith(_LOADING) else 1
+        self._crashes += verdict.status in _DEADLY
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing has counted so far."""
+        return not self._timeouts and not self._crashes
+
+    def enough(self) -> str | None:
+        """Why no more cases are run, or None."""
+        if self._timeouts >= MAX_TIMEOUTS:
+            return "timed out"
+        return "crashed" if self._crashes >= MAX_CRASHES else None
+
+
+def _alone(chunk: Sequence[CaseRef], verdict: Verdict) -> list[Verdict] | None:
+    """The verdict if the case was judged alone; of several, nobody knows yet whose it is."""
+    return [verdict] if len(chunk) == 1 else None
+
+
+def _chunk(cases: Sequence[CaseRef], size: int) -> list[CaseRef]:
+    """The next cases that are judged together: at most ``size``, and not too many bytes; at least one."""
+    chunk = [cases[0]]
+    total_bytes = cases[0].size_bytes
+    for case in cases[1 : max(size, 1)]:
+        total_bytes += case.size_bytes
+        if total_bytes > MAX_CHUNK_BYTES:
+            break
+        chunk.append(case)
+    return chunk
 
 
 # ---------------------------------------------------------------- verdicts from replies
@@ -223,7 +358,7 @@ def _failed(job: Job, case: CaseRef, failure: WorkerFailed, while_doing: str = "
     return _verdict(job, case, failure.status, while_doing + failure.detail, evidence=failure.evidence)
 
 
-def _bad_call_verdict(job: Job, case: CaseRef, prepared: Prepared, reply: Returned | Raised) -> Verdict:
+def _bad_call_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Returned | Raised) -> Verdict:
     if isinstance(reply, Raised) and reply.kind in ("error", "unsupported"):
         return _verdict(job, case, Status.PASSED, inputs=prepared.inputs)
     if isinstance(reply, Raised):
@@ -240,9 +375,22 @@ _STATUS_OF_RAISED = {
 }
 
 
-def _raised_verdict(job: Job, case: CaseRef, prepared: Prepared, reply: Raised) -> Verdict:
+def _raised_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Raised) -> Verdict:
     status = _STATUS_OF_RAISED.get(reply.kind, Status.ERROR)
     return _verdict(job, case, status, reply.message, inputs=prepared.inputs, evidence=_end_of(reply.traceback))
+
+
+def _compared_verdict(job: Job, case: CaseRef, prepared: PreparedCase, found: ComparedCase) -> Verdict:
+    return _verdict(
+        job,
+        case,
+        found.status,
+        found.detail,
+        figures=found.figures,
+        layout_differs=found.layout_differs,
+        comparison=prepared.comparison,
+        inputs=prepared.inputs,
+    )
 
 
 def _not_run(job: Job, cases: Sequence[CaseRef], reason: str) -> Iterator[Verdict]:

@@ -10,7 +10,7 @@ import os
 import resource
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ import msgspec
 import torch
 
 from opsmith.core.case import CallRecord, Outcome
-from opsmith.evaluation.inputs import CALL_DECODER, rebuild
-from opsmith.evaluation.outcome import observe
+from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, rebuild_all
+from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.loading import discover, load_kernel
 from opsmith.runner.protocol import (
+    Answered,
     BlockTimed,
     Channel,
     Discover,
@@ -31,7 +32,7 @@ from opsmith.runner.protocol import (
     LoadKernel,
     Raised,
     Returned,
-    RunCall,
+    RunCalls,
     TimeBlock,
     WorkerReply,
     WorkerRequest,
@@ -55,12 +56,15 @@ def serve(channel: Channel, *, device: str, scratch: str, builds: str, threads: 
     _confine(scratch)
     torch.set_num_threads(threads)
     worker = Worker(torch.device(device), Path(builds))
+    original = os.getpid()
     while True:
         try:
             request = channel.receive(WorkerRequest)
         except EOFError:
             return
         reply = worker.answer(request)
+        if os.getpid() != original:
+            os._exit(0)  # The candidate forked, and this is the copy: only the original answers.
         channel.send(reply)
         if isinstance(reply, Raised) and reply.kind == "device":
             return
@@ -92,7 +96,7 @@ class Worker:
         try:
             if isinstance(request, LoadKernel):
                 return self._load(request)
-            if isinstance(request, RunCall):
+            if isinstance(request, RunCalls):
                 return self._run(request)
             if isinstance(request, TimeBlock):
                 return self._time(request)
@@ -117,23 +121,47 @@ class Worker:
             os.environ[variable] = str(self._builds / kernel_hash / folder)
         (self._builds / kernel_hash / "extensions").mkdir(parents=True, exist_ok=True)
 
-    def _run(self, request: RunCall) -> Returned:
-        assert self._kernel is not None
-        record = CALL_DECODER.decode(request.call)
-        outcomes = []
-        for repeat in range(request.repeats):
-            torch.manual_seed(request.rng_seed + repeat)
-            outcomes.append(msgspec.Raw(msgspec.msgpack.encode(self._call(record))))
-        return Returned(tuple(outcomes))
+    def _run(self, request: RunCalls) -> Answered:
+        records = [CALL_DECODER.decode(item.call) for item in request.calls]
+        lives = rebuild_all(
+            [record for record, item in zip(records, request.calls, strict=True) for _ in range(item.repeats)],
+            self._device,
+        )
+        observer = Observer()
+        raised: dict[int, Raised] = {}
+        next_live = iter(lives)
+        for number, (record, item) in enumerate(zip(records, request.calls, strict=True)):
+            own = [next(next_live) for _ in range(item.repeats)]
+            problem = self._run_repeats(observer, record, own, item.rng_seed)
+            if problem is not None:
+                raised[number] = problem
+        outcomes = iter(observer.outcomes())
+        return Answered(
+            tuple(
+                [
+                    raised.get(number) or Returned(tuple([_encoded(next(outcomes)) for _ in range(item.repeats)]))
+                    for number, item in enumerate(request.calls)
+                ]
+            )
+        )
 
-    def _call(self, record: CallRecord) -> Outcome:
+    def _run_repeats(
+        self, observer: Observer, record: CallRecord, lives: Sequence[LiveCall], rng_seed: int
+    ) -> Raised | None:
+        """Run one call on each of its copies; what it raised, in which case nothing of it is observed."""
         assert self._kernel is not None
-        live = rebuild(record, self._device)
-        with torch.no_grad():
-            result = self._kernel(*live.args, **live.kwargs)
-        if self._device.type != "cpu":
-            torch.accelerator.synchronize()
-        return observe(result, live, record)
+        results = []
+        try:
+            for repeat, live in enumerate(lives):
+                torch.manual_seed(rng_seed + repeat)
+                with torch.no_grad():
+                    results.append(observer.describe(self._kernel(*live.args, **live.kwargs), live, record))
+        except torch.AcceleratorError:
+            raise  # The device context is lost, and with it every other call of the request.
+        except BaseException as exc:  # noqa: BLE001 - the worker's edge: candidates raise anything
+            return _raised(exc)
+        observer.keep(results)
+        return None
 
     def _time(self, request: TimeBlock) -> WorkerReply:
         if request.call is not None:
@@ -146,16 +174,24 @@ class Worker:
         return discover(request.target, request.ops)
 
 
+def _encoded(outcome: Outcome) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.msgpack.encode(outcome))
+
+
 def _raised(exc: BaseException) -> Raised:
-    text = "".join(traceback.format_exception(exc))
-    message = f"{type(exc).__name__}: {exc}"
-    return Raised(_kind(exc), _clean(message[:MAX_MESSAGE_CHARS]), _clean(text[-MAX_TRACEBACK_CHARS:]))
+    try:
+        message = str(exc)
+        trace = "".join(traceback.format_exception(exc))
+    except BaseException:  # noqa: BLE001 - a candidate's exception may raise where it should describe itself
+        message, trace = "an exception that cannot be turned into text", ""
+    line = f"{type(exc).__name__}: {message}"
+    return Raised(_kind(exc, message), _clean(line[:MAX_MESSAGE_CHARS]), _clean(trace[-MAX_TRACEBACK_CHARS:]))
 
 
-def _kind(exc: BaseException) -> str:
+def _kind(exc: BaseException, message: str) -> str:
     if isinstance(exc, NotImplementedError):
         return "unsupported"
-    if isinstance(exc, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(exc):
+    if isinstance(exc, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in message:
         return "memory"
     # A sticky device error leaves no usable context: the next call would fail for this one's sake.
     if isinstance(exc, torch.AcceleratorError):

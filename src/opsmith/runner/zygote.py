@@ -4,22 +4,30 @@ It never makes a tensor, so it has no thread pool and no device context; a child
 ready in milliseconds instead of the seconds that the imports take. (A child forked from a process
 that has run a parallel region hangs in its own first one.)
 
-Started as ``python -m opsmith.runner.zygote FD`` with a SEQPACKET socket to the judge: one packet
-in is a :class:`~opsmith.runner.protocol.Fork` with two descriptors (the child's channel and its
-output pipe); packets out are ``Ready``, ``Forked`` and ``Exited``.
+Started as ``python -m opsmith.runner.zygote FD DEVICE SCRATCH`` with a SEQPACKET socket to the judge:
+one packet in is a :class:`~opsmith.runner.protocol.Fork` with two descriptors (the child's channel
+and its output pipe); packets out are ``Ready``, ``Forked`` and ``Exited``. It outlives a judge that
+is killed just long enough to end every process below it and to remove the folder SCRATCH.
+
+A zygote also forks further zygotes: one *nursery* for the workers of each slot. What a worker
+starts and leaves behind becomes the nursery's child and is killed when the worker ends; a worker
+that kills its parent takes along its own slot's nursery and nobody else's worker.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
 import platform
 import select
+import shutil
 import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,26 +37,33 @@ from opsmith.runner.protocol import Channel, Exited, Fork, Forked, Ready
 MAX_PACKET_BYTES = 1 << 16
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
     """Import, report ready, then fork on request until the judge goes away."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    die_with_parent()
-    facts = _import_everything()
+    # A signal that can be waited for: there are children to end first.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    facts = _import_everything(sys.argv[2])
     gc.collect()
     gc.freeze()  # Children never touch the pages of what was imported, so they stay shared.
     control.send(msgspec.msgpack.encode(Ready(facts)))
-    _serve(control)
+    serve(control)
+    shutil.rmtree(sys.argv[3], ignore_errors=True)
 
 
-def _import_everything() -> dict[str, Any]:
+def _import_everything(device: str) -> dict[str, Any]:
     import torch
     import torch._inductor.config
-    import torch.testing._internal.common_methods_invocations
 
     import opsmith.runner.referee
     import opsmith.runner.worker  # noqa: F401
+
+    if device.partition(":")[0] == "cpu":
+        # With a GPU its import asks the CUDA runtime for the device's capability, after which no
+        # forked child may use CUDA: there each referee that enumerates imports it for itself.
+        import torch.testing._internal.common_methods_invocations
 
     facts = {
         "python": platform.python_version(),
@@ -65,39 +80,66 @@ def _import_everything() -> dict[str, Any]:
     return {**facts, "triton": triton.__version__}
 
 
-def _serve(control: socket.socket) -> None:
+def serve(control: socket.socket) -> None:
+    """Fork on request until the judge goes away, then end every process below this one."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     poller = select.poll()
     poller.register(control, select.POLLIN)
     poller.register(wake_read, select.POLLIN)
-    while True:
-        ready = {descriptor for descriptor, _ in poller.poll()}
-        if wake_read in ready:
-            os.read(wake_read, 4096)
-            _report_exits(control)
-        if control.fileno() in ready:
-            packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
-            if not packet:
-                return  # The judge is gone; children follow through their parent-death signal.
-            _fork(control, msgspec.msgpack.decode(packet, type=Fork), descriptors)
+    forked: set[int] = set()
+    with contextlib.suppress(ConnectionError):  # The judge is gone.
+        while True:
+            ready = {descriptor for descriptor, _ in poller.poll()}
+            if wake_read in ready:
+                if signal.SIGTERM in os.read(wake_read, 4096):
+                    break
+                _reap(control, forked)
+            if control.fileno() in ready:
+                packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
+                if not packet:
+                    break
+                forked.add(_fork(control, msgspec.msgpack.decode(packet, type=Fork), descriptors))
+    _end_children()
 
 
-def _report_exits(control: socket.socket) -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        control.send(msgspec.msgpack.encode(Exited(pid, os.waitstatus_to_exitcode(status))))
+def _reap(control: socket.socket, forked: set[int]) -> None:
+    """Reap what has ended, kill what it left behind, then tell the judge of the children that it asked for."""
+    ended: dict[int, int] = {}
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
+            ended[found[0]] = found[1]
+    asked = forked & ended.keys()
+    forked -= asked
+    _kill_all(_children() - forked)
+    for pid in asked:
+        control.send(msgspec.msgpack.encode(Exited(pid, os.waitstatus_to_exitcode(ended[pid]))))
 
 
-def _fork(control: socket.socket, request: Fork, descriptors: list[int]) -> None:
+def _end_children() -> None:
+    """Kill children, and what becomes a child by their death, until there is none."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            _kill_all(_children())
+            os.waitpid(-1, 0)
+
+
+def _children() -> set[int]:
+    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+
+
+def _kill_all(pids: set[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _fork(control: socket.socket, request: Fork, descriptors: list[int]) -> int:
     pid = os.fork()
     if pid == 0:
         try:
@@ -109,36 +151,44 @@ def _fork(control: socket.socket, request: Fork, descriptors: list[int]) -> None
     for descriptor in descriptors:
         os.close(descriptor)
     control.send(msgspec.msgpack.encode(Forked(pid)))
+    return pid
 
 
 def _become(request: Fork, channel_fd: int, output_fd: int) -> None:
-    """Turn the forked child into a referee or a worker; ends with the process."""
+    """Turn the forked child into a nursery, a referee or a worker; ends with the process."""
     os.setsid()
-    die_with_parent()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (output_fd, 1), (output_fd, 2)):
         os.dup2(source, target)
     # The channel moves to 3, then nothing above it is inherited.
     os.dup2(channel_fd, 3)
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-    channel = Channel(socket.socket(fileno=3))
-    if request.role == "referee":
+    judge = socket.socket(fileno=3)
+    if request.role == "nursery":
+        serve(judge)
+    elif request.role == "referee":
         from opsmith.runner import referee
 
-        referee.serve(channel, **request.config)
+        referee.serve(Channel(judge), **request.config)
     else:
         from opsmith.runner import worker
 
-        worker.serve(channel, **request.config)
+        worker.serve(Channel(judge), **request.config)
     os._exit(0)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux's PR_SET_PDEATHSIG)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _prctl(option: int, value: int) -> None:
+    """Call Linux's ``prctl``.
+
+    PR_SET_PDEATHSIG: the signal that comes when the parent dies. PR_SET_CHILD_SUBREAPER: processes
+    below this one that lose their parent become its children.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 if __name__ == "__main__":

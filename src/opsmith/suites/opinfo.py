@@ -3,7 +3,9 @@
 An OpInfo holds generators of sample inputs. Each sample is run in eager mode under a
 :class:`~opsmith.suites.recording.Recorder`; what was dispatched to ATen becomes the cases. Six
 sources a generator: ``sample``, ``inplace``, ``out``, ``backward`` (forward and gradient),
-``reference`` (the wider reference inputs, special values included) and ``error`` (bad calls).
+``reference`` (the wider reference inputs, special values included) and ``error`` (bad calls). A
+seventh, ``probe``, asks the calls of the others again with other values: see
+:mod:`opsmith.suites.probes`.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from opsmith.core.case import CaseAddress
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.suites import Skipped, SuiteCall, derive_seed
-from opsmith.suites.recording import RecordedCall, Recorder
+from opsmith.suites.aten_schemas import overload
+from opsmith.suites.probes import CallForms, Probe
+from opsmith.suites.recording import RecordedCall, Recorder, op_name, signature
 
+#: The generators of an OpInfo; the source ``probe`` follows from their calls.
 SOURCES = ("sample", "inplace", "out", "backward", "reference", "error")
 
 #: A sample as one thing to run: called inside a recorder.
@@ -48,14 +53,88 @@ class OpInfoSuite:
         info = _op_infos()[entry]
         torch_dtype = getattr(torch, TORCH_NAMES[dtype])
         tolerance = _declared_tolerance(info, torch_dtype, device)
+        forms = CallForms()
         for source in SOURCES:
             seed_everything(derive_seed(seed, self.name, entry, dtype, source))
             address = functools.partial(CaseAddress, self.name, entry, dtype, source)
+            # Nobody asks a bad call again.
+            seen = forms.see if source != "error" else _ignore
+            recorder = functools.partial(_WatchedRecorder, seen, wanted, device, value_classes=source == "reference")
             try:
                 for index, thunk in enumerate(_THUNKS[source](info, torch_dtype, device)):
-                    yield from _record_sample(info, source, index, thunk, address, wanted, tolerance)
+                    yield from _record_sample(info, source, index, thunk, address, recorder(), tolerance)
             except Exception as exc:  # noqa: BLE001 - an OpInfo's generator may raise anything
                 yield Skipped(address=address(-1, 0), reason=_one_line(exc))
+        address = functools.partial(CaseAddress, self.name, entry, dtype, "probe")
+        probes = forms.probes(derive_seed(seed, self.name, entry, dtype, "probe"))
+        yield from _record_probes(info, probes, address, wanted, device, tolerance)
+
+
+class _WatchedRecorder(Recorder):
+    """A recorder that shows every call to ``see`` before it is made."""
+
+    def __init__(
+        self,
+        see: Callable[[Any, tuple[Any, ...], dict[str, Any]], None],
+        wanted: Callable[[str, str], bool],
+        device: str,
+        *,
+        value_classes: bool,
+    ) -> None:
+        super().__init__(wanted, device=device, value_classes=value_classes)
+        self._see = see
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self._see(func, args, kwargs or {})
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def _ignore(_func: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+    """See nothing."""
+
+
+def _record_probes(
+    info: OpInfo,
+    probes: Iterable[Probe],
+    address: Callable[[int, int], CaseAddress],
+    wanted: Callable[[str, str], bool],
+    device: str,
+    tolerance: tuple[float, float] | None,
+) -> Iterator[SuiteCall]:
+    for number, probe in enumerate(probes):
+        try:
+            call = _record_probe(probe, wanted, device)
+        except Exception:  # noqa: BLE001, S112 - eager does not take these values, so nobody is asked for them
+            continue
+        if call is not None:
+            yield SuiteCall(
+                address=address(number, 0),
+                op=call.op,
+                signature=call.signature,
+                record=call.record,
+                tolerance=tolerance if _is_main_op(info, call) else None,
+            )
+
+
+def _record_probe(probe: Probe, wanted: Callable[[str, str], bool], device: str) -> RecordedCall | None:
+    """Make the call and record it, unless it is not wanted."""
+    args, kwargs = probe.arguments()
+    op = op_name(probe.function)
+    # Probes of one call differ in nothing but values.
+    signed = f"{signature(op, args, kwargs)}~{probe.fill}"
+    if not wanted(op, signed):
+        return None
+    recorder = Recorder(lambda *_: True, device=device)
+    with recorder, torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        probe.function(*args, **kwargs)
+    if not recorder.calls:
+        return None  # A result that has no serialized form.
+    call = recorder.calls[0]
+    call.signature = signed
+    return call
 
 
 def _record_sample(
@@ -64,10 +143,9 @@ def _record_sample(
     index: int,
     thunk: Thunk,
     address: Callable[[int, int], CaseAddress],
-    wanted: Callable[[str, str], bool],
+    recorder: Recorder,
     tolerance: tuple[float, float] | None,
 ) -> Iterator[SuiteCall | Skipped]:
-    recorder = Recorder(wanted, value_classes=source == "reference")
     try:
         with recorder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -76,7 +154,7 @@ def _record_sample(
         if source != "error":
             yield Skipped(address=address(index, 0), reason=_one_line(exc))
     for number, call in enumerate(recorder.calls):
-        if call.raised is (source == "error"):
+        if call.raised is (source == "error") and _asks_a_kernel(call.op):
             yield SuiteCall(
                 address=address(index, number),
                 op=call.op,
@@ -88,6 +166,13 @@ def _record_sample(
             )
     for reason in sorted(recorder.unrecordable):
         yield Skipped(address=address(index, 0), reason=reason)
+
+
+@functools.cache
+def _asks_a_kernel(op: str) -> bool:
+    """Whether tensors go in or come out; ``can_cast`` and its like answer questions about types."""
+    schema = overload(op)._schema
+    return any("Tensor" in str(value.type) for value in (*schema.arguments, *schema.returns))
 
 
 def _is_main_op(info: OpInfo, call: RecordedCall) -> bool:

@@ -6,7 +6,6 @@ storages are copied whole, so strides, offsets and arguments that share memory s
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,8 +22,10 @@ from opsmith.core.case import (
     TensorValue,
     Value,
     digest,
+    tensor_values,
 )
-from opsmith.core.dtypes import SHORT_NAMES
+from opsmith.core.dtypes import SHORT_NAMES, TORCH_NAMES
+from opsmith.suites.transfer import HostBytes
 
 
 class CannotRecord(Exception):
@@ -34,30 +35,34 @@ class CannotRecord(Exception):
 class RecordedCall:
     """One dispatched call: its op, signature, and its record if that was wanted."""
 
-    __slots__ = ("op", "raised", "record", "signature")
+    __slots__ = ("op", "pending", "raised", "record", "signature")
 
-    def __init__(self, op: str, signature: str, record: CallRecord | None) -> None:
+    def __init__(self, op: str, signature: str, pending: PendingRecord | None) -> None:
         self.op = op
         self.signature = signature
-        self.record = record
+        self.pending = pending
+        self.record: CallRecord | None = None
         self.raised = False
 
 
 class Recorder(TorchDispatchMode):
-    """Records every ATen call made while it is active.
+    """Records every ATen call made while it is active; ``calls`` is complete when it is left.
 
     Args:
         wanted: given op and signature, says whether the serialized call is needed.
+        device: device type that the suite is about: calls without a tensor there are left out.
         value_classes: make the signature tell apart inputs with NaN or infinities, which have the
             shape of ordinary ones but ask another question.
     """
 
-    def __init__(self, wanted: Callable[[str, str], bool], *, value_classes: bool = False) -> None:
-        super().__init__()
+    def __init__(self, wanted: Callable[[str, str], bool], *, device: str = "cpu", value_classes: bool = False) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[RecordedCall] = []
         self.unrecordable: set[str] = set()
         self._wanted = wanted
+        self._device_type = device.partition(":")[0]
         self._value_classes = value_classes
+        self._memory = HostBytes()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -73,11 +78,34 @@ class Recorder(TorchDispatchMode):
                 call.raised = True
                 self.calls.append(call)
             raise
-        if call is not None and self._is_plain(call.op, result):
+        if call is not None and self._is_recordable(call.op, result) and self._on_device((args, kwargs, result)):
             self.calls.append(call)
         return result
 
-    def _is_plain(self, op: str, result: Any) -> bool:
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        contents = self._memory.collect()
+        for call in self.calls:
+            if call.pending is not None:
+                record = call.pending.resolve(contents)
+                if self._value_classes:
+                    call.signature = digest(f"{call.signature} {_value_classes(record)}".encode())
+                if not self._value_classes or self._wanted(call.op, call.signature):
+                    call.record = record
+
+    def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedCall | None:
+        op = op_name(func)
+        try:
+            signed = signature(op, args, kwargs)
+            # The class of the values is known only when they are on the host.
+            needed = self._value_classes or self._wanted(op, signed)
+            pending = PendingRecord(op, args, kwargs, self._memory) if needed else None
+        except CannotRecord as exc:
+            self.unrecordable.add(f"{op}: {exc}")
+            return None
+        return RecordedCall(op, signed, pending)
+
+    def _is_recordable(self, op: str, result: Any) -> bool:
         try:
             for leaf in tree_leaves(result):
                 if isinstance(leaf, torch.Tensor):
@@ -87,15 +115,10 @@ class Recorder(TorchDispatchMode):
             return False
         return True
 
-    def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedCall | None:
-        op = op_name(func)
-        try:
-            signed = signature(op, args, kwargs, value_classes=self._value_classes)
-            record = record_call(op, args, kwargs) if self._wanted(op, signed) else None
-        except CannotRecord as exc:
-            self.unrecordable.add(f"{op}: {exc}")
-            return None
-        return RecordedCall(op, signed, record)
+    def _on_device(self, values: Any) -> bool:
+        if self._device_type == "cpu":
+            return True
+        return any(isinstance(v, torch.Tensor) and v.device.type == self._device_type for v in tree_leaves(values))
 
 
 _OP_NAMES: dict[Any, str] = {}
@@ -113,7 +136,7 @@ def op_name(func: Any) -> str:
 _SIGNATURES: dict[Any, str] = {}
 
 
-def signature(op: str, args: Sequence[Any], kwargs: dict[str, Any], *, value_classes: bool = False) -> str:
+def signature(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
     """Name everything about a call except its tensors' values.
 
     Two calls with equal signatures have the same op, nesting, scalars, dtypes, shapes, strides,
@@ -125,8 +148,8 @@ def signature(op: str, args: Sequence[Any], kwargs: dict[str, Any], *, value_cla
     storages: dict[int, int] = {}
     key = (
         op,
-        tuple([_sign(a, storages, value_classes) for a in args]),
-        tuple([(k, _sign(v, storages, value_classes)) for k, v in kwargs.items()]),
+        tuple([_sign(a, storages) for a in args]),
+        tuple([(k, _sign(v, storages)) for k, v in kwargs.items()]),
     )
     found = _SIGNATURES.get(key)
     if found is None:
@@ -134,12 +157,12 @@ def signature(op: str, args: Sequence[Any], kwargs: dict[str, Any], *, value_cla
     return found
 
 
-def _sign(value: Any, storages: dict[int, int], value_classes: bool) -> Any:
+def _sign(value: Any, storages: dict[int, int]) -> Any:
     if isinstance(value, torch.Tensor):
         _check_plain(value)
         # Keyed by the storage object, not its address: empty storages all lie at zero.
         number = storages.setdefault(value.untyped_storage()._cdata, len(storages))
-        signed = (
+        return (
             number,
             value.dtype,
             tuple(value.shape),
@@ -149,19 +172,24 @@ def _sign(value: Any, storages: dict[int, int], value_classes: bool) -> Any:
             value.is_conj(),
             value.is_neg(),
         )
-        return (*signed, _value_class(value)) if value_classes else signed
     if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *[_sign(v, storages, value_classes) for v in value])
+        return (type(value).__name__, *[_sign(v, storages) for v in value])
     if isinstance(value, dict):
-        return tuple([(k, _sign(v, storages, value_classes)) for k, v in value.items()])
+        return tuple([(k, _sign(v, storages)) for k, v in value.items()])
     # 1 and True and 1.0 are equal as keys but not as arguments; a NaN must equal itself.
     return (type(value).__name__, repr(value))
 
 
-def _value_class(tensor: torch.Tensor) -> tuple[bool, bool] | None:
-    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
-        return None
-    return bool(tensor.isnan().any()), bool(tensor.isinf().any())
+def _value_classes(record: CallRecord) -> list[tuple[bool, bool]]:
+    """For each floating storage whether it holds NaN and infinities."""
+    dtype_of = {tensor.storage: tensor.dtype for tensor in tensor_values((*record.args, *record.kwargs.values()))}
+    classes = []
+    for number, content in enumerate(record.storages):
+        dtype = getattr(torch, TORCH_NAMES[dtype_of[number]])
+        if content and (dtype.is_floating_point or dtype.is_complex):
+            values = torch.frombuffer(bytearray(content), dtype=dtype)
+            classes.append((bool(values.isnan().any()), bool(values.isinf().any())))
+    return classes
 
 
 def _check_plain(tensor: torch.Tensor, role: str = "an argument") -> None:
@@ -178,26 +206,43 @@ def _check_plain(tensor: torch.Tensor, role: str = "an argument") -> None:
 _DTYPE_NAMES = {getattr(torch, long): short for long, short in SHORT_NAMES.items()}
 
 
-def record_call(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> CallRecord:
-    """Serialize a call: the argument tree and a copy of the bytes of every distinct storage.
+class PendingRecord:
+    """A call whose argument tree is serialized and whose storages are on their way to the host.
+
+    Args:
+        op: name of the overload.
+        args: positional arguments.
+        kwargs: keyword arguments.
+        memory: takes a snapshot of every distinct storage.
 
     Raises:
         CannotRecord: an argument has no serialized form.
     """
-    storages: dict[int, int] = {}
-    contents: list[bytes] = []
 
-    def encode(value: Any) -> Value:
+    def __init__(self, op: str, args: Sequence[Any], kwargs: dict[str, Any], memory: HostBytes) -> None:
+        self._memory = memory
+        self._numbers: dict[int, int] = {}
+        self._pieces: list[int] = []
+        self._op = op
+        self._args = tuple([self._encode(a) for a in args])
+        self._kwargs = {name: self._encode(value) for name, value in kwargs.items()}
+
+    def resolve(self, contents: Sequence[bytes]) -> CallRecord:
+        """The record, given the content of every piece of the memory."""
+        storages = tuple([contents[piece] for piece in self._pieces])
+        return CallRecord(op=self._op, args=self._args, kwargs=self._kwargs, storages=storages)
+
+    def _encode(self, value: Any) -> Value:
         if isinstance(value, torch.Tensor):
-            return encode_tensor(value)
+            return self._encode_tensor(value)
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, complex):
             return ComplexValue(value.real, value.imag)
         if isinstance(value, (list, tuple)):
-            return SequenceValue(tuple([encode(v) for v in value]), isinstance(value, tuple))
+            return SequenceValue(tuple([self._encode(v) for v in value]), isinstance(value, tuple))
         if isinstance(value, dict):
-            return MappingValue({str(k): encode(v) for k, v in value.items()})
+            return MappingValue({str(k): self._encode(v) for k, v in value.items()})
         if isinstance(value, torch.dtype):
             return NamedValue("dtype", str(value).removeprefix("torch."))
         if isinstance(value, torch.device):
@@ -206,30 +251,19 @@ def record_call(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> CallRec
             return NamedValue(type(value).__name__, str(value).removeprefix("torch."))
         raise CannotRecord(f"an argument is a {type(value).__name__}")
 
-    def encode_tensor(tensor: torch.Tensor) -> TensorValue:
-        _check_plain(tensor)
+    def _encode_tensor(self, tensor: torch.Tensor) -> TensorValue:
         storage = tensor.untyped_storage()
-        number = storages.get(storage._cdata)
+        number = self._numbers.get(storage._cdata)
         if number is None:
-            number = storages[storage._cdata] = len(contents)
-            contents.append(storage_bytes(storage))
+            number = self._numbers[storage._cdata] = len(self._pieces)
+            self._pieces.append(self._memory.add_storage(storage))
         return TensorValue(
             number,
             _DTYPE_NAMES[tensor.dtype],
             tuple(tensor.shape),
             tensor.stride(),
-            tensor.storage_offset(),
+            int(tensor.storage_offset()),
             tensor.device.type,
             tensor.is_conj(),
             tensor.is_neg(),
         )
-
-    encoded_args = tuple([encode(a) for a in args])
-    encoded_kwargs = {name: encode(value) for name, value in kwargs.items()}
-    return CallRecord(op=op, args=encoded_args, kwargs=encoded_kwargs, storages=tuple(contents))
-
-
-def storage_bytes(storage: torch.UntypedStorage) -> bytes:
-    """A copy of a storage's content, from any device."""
-    on_host = storage if storage.device.type == "cpu" else storage.cpu()
-    return ctypes.string_at(on_host.data_ptr(), on_host.nbytes()) if on_host.nbytes() else b""

@@ -15,8 +15,10 @@ from opsmith.errors import RefereeFailed
 from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerLink
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import Discover, Discovered, Enumerate, Enumerated, ListOps, OpsListed, Raised
-from opsmith.runner.slot import Job, Slot, Spool
+from opsmith.runner.slot import Job, Slot, Spool, families
 
+#: Workers that each slot keeps ready on a device: a context there takes a good part of a second.
+DEVICE_SPARES = 3
 #: Marks the end of a slot's work in the queue of results.
 _DONE = object()
 
@@ -41,16 +43,23 @@ class LocalExecutor:
         self.options = options
         self.seed = seed
         self._spool = Spool(spool_folder)
+        on_cpu = options.device.startswith("cpu")
+        spares = 1 if on_cpu else DEVICE_SPARES
         self._slots = [
             Slot(
                 RefereeLink(processes, spool_folder, device=options.device, threads=1, limits=limits),
-                WorkerLink(processes, device=options.device, builds=builds, threads=1, limits=limits),
+                WorkerLink(processes, device=options.device, builds=builds, threads=1, spares=spares, limits=limits),
                 self._spool,
                 options,
                 seed,
             )
             for _ in range(slots)
         ]
+
+        for slot in self._slots:
+            # With a device the imports of a suite and the device contexts take seconds each.
+            slot.referee.start(None if on_cpu else options.suite)
+            slot.worker.prepare()
 
     def __enter__(self) -> Self:
         return self
@@ -100,13 +109,21 @@ class LocalExecutor:
 
     def judge(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
         """Judge jobs, the longest first, and yield verdicts as they are found."""
-        longest_first = sorted(jobs, key=lambda job: (-len(job.cases), job.schema.name))
-        yield from self._on_slots(longest_first, lambda slot, job: slot.judge(job))
+
+        def work(slot: Slot, family: list[Job]) -> Iterator[Verdict]:
+            for job in family:
+                yield from slot.judge(job)
+            slot.end_family()
+
+        yield from self._on_slots(families(jobs), work)
 
     def time(self, jobs: Sequence[Job]) -> Iterator[TimedCase]:
         """Time jobs one after another on one slot: nothing else of this run uses the device."""
-        for job in jobs:
-            yield from self._slots[0].time(job)
+        slot = self._slots[0]
+        for family in families(jobs):
+            for job in family:
+                yield from slot.time(job)
+            slot.end_family()
 
     def _on_slots(self, items: Sequence[Any], work: Callable[[Slot, Any], Iterator[Any]]) -> Iterator[Any]:
         todo: queue.SimpleQueue[Any] = queue.SimpleQueue()

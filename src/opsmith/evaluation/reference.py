@@ -1,0 +1,91 @@
+"""Running eager: the reference for a case, and the same again where it may not agree with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from opsmith.core.case import CallRecord, MappingValue, Outcome, OutputTensor, SequenceValue, TensorValue, Value
+from opsmith.core.dtypes import TORCH_NAMES
+from opsmith.evaluation.inputs import LiveCall, rebuild
+from opsmith.evaluation.outcome import Observer
+from opsmith.suites.aten_schemas import overload
+
+#: Garbage put around inputs and into free memory: NaN as a float of any width, then a small number.
+GARBAGE_BYTES = (b"\xff", b"\x40")
+#: At most this much garbage on each side of an input, bytes; a multiple of every element's size.
+MAX_MARGIN_BYTES = 4 << 20
+FREED_BLOCKS = 8
+
+
+def run_eager(record: CallRecord, live: LiveCall, seed: int) -> object:
+    """Call the overload of a record on live arguments under a random state that follows from ``seed``."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        return overload(record.op)(*live.args, **live.kwargs)
+
+
+def observe_eager(record: CallRecord, lives: Sequence[LiveCall], seed: int) -> list[Outcome]:
+    """Run a call on several copies of its arguments, each under a random state of its own."""
+    observer = Observer()
+    for number, live in enumerate(lives):
+        observer.keep([observer.describe(run_eager(record, live, seed + number), live, record)])
+    return observer.outcomes()
+
+
+def repeat_on_garbage(
+    record: CallRecord, first: Outcome, seed: int, device: torch.device, number: int, *, surround: bool
+) -> Outcome:
+    """Eager once more on the same values, with other garbage in the memory that it has not written.
+
+    Args:
+        record: the call.
+        first: its outcome; memory of its results' sizes is filled with garbage and given back.
+        seed: of the random state, the same as the first time.
+        device: where the call runs.
+        number: of the repetition; it chooses the garbage.
+        surround: put the inputs into the middle of garbage too. Reads beyond an input then show,
+            but an explicit storage offset among the arguments would mean another place.
+    """
+    garbage = GARBAGE_BYTES[number % len(GARBAGE_BYTES)]
+    for output in first.outputs:
+        if isinstance(output, OutputTensor) and output.data:
+            size = (len(output.data),)
+            blocks = [torch.full(size, garbage[0], dtype=torch.uint8, device=device) for _ in range(FREED_BLOCKS)]
+            del blocks
+    surrounded = _surrounded(record, garbage) if surround else record
+    live = rebuild(surrounded, device)
+    (outcome,) = observe_eager(surrounded, [live], seed)
+    # What changed is told in terms of the surrounded storages, which nobody compares.
+    return msgspec.structs.replace(outcome, changed={})
+
+
+def _surrounded(record: CallRecord, garbage: bytes) -> CallRecord:
+    margins = [min(-(-len(content) // 64) * 64, MAX_MARGIN_BYTES) for content in record.storages]
+    storages = tuple(
+        garbage * margin + content + garbage * margin for margin, content in zip(margins, record.storages, strict=True)
+    )
+
+    def moved(value: Value) -> Value:
+        if isinstance(value, TensorValue):
+            elements = margins[value.storage] // _item_bytes(value.dtype)
+            return msgspec.structs.replace(value, offset=value.offset + elements)
+        if isinstance(value, SequenceValue):
+            return SequenceValue(tuple([moved(item) for item in value.items]), value.is_tuple)
+        if isinstance(value, MappingValue):
+            return MappingValue({name: moved(item) for name, item in value.items.items()})
+        return value
+
+    return CallRecord(
+        op=record.op,
+        args=tuple([moved(a) for a in record.args]),
+        kwargs={name: moved(value) for name, value in record.kwargs.items()},
+        storages=storages,
+    )
+
+
+def _item_bytes(dtype: str) -> int:
+    itemsize: int = getattr(torch, TORCH_NAMES[dtype]).itemsize
+    return itemsize

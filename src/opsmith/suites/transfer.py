@@ -1,0 +1,63 @@
+"""Bringing many small pieces of device memory to the host with one copy.
+
+Every copy from a device waits for it; where many processes share one, each wait is a turn in a
+queue. Pieces are snapshots: they are copied on the device when they are added, so what runs
+afterwards changes nothing in them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+
+class HostBytes:
+    """Collects pieces of memory as bytes; those on the host are read at once."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes | torch.Tensor] = []
+
+    def add_storage(self, storage: torch.UntypedStorage) -> int:
+        """Add a storage's whole content; returns the piece's number."""
+        if storage.device.type == "cpu":
+            return self._add(storage_bytes(storage))
+        flat = torch.empty(0, dtype=torch.uint8, device=storage.device)
+        flat.set_(storage, 0, (storage.nbytes(),), (1,))
+        return self._add(flat.clone())
+
+    def add_elements(self, tensor: torch.Tensor) -> int:
+        """Add a tensor's elements in row-major order, conjugation and negation applied."""
+        if tensor.numel() == 0:
+            return self._add(b"")
+        dense = tensor.detach().resolve_conj().resolve_neg()
+        if tensor.device.type == "cpu":
+            dense = dense.contiguous()
+            return self._add(ctypes.string_at(dense.data_ptr(), dense.numel() * dense.element_size()))
+        return self._add(dense.clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8))
+
+    def _add(self, piece: bytes | torch.Tensor) -> int:
+        self._pieces.append(piece)
+        return len(self._pieces) - 1
+
+    def collect(self) -> list[bytes]:
+        """The content of every piece, by number; waits for the device once."""
+        on_device = [piece for piece in self._pieces if isinstance(piece, torch.Tensor)]
+        if not on_device:
+            return [piece for piece in self._pieces if isinstance(piece, bytes)]
+        together = torch.cat(on_device).cpu()
+        start, end = together.data_ptr(), 0
+        contents: list[bytes] = []
+        for piece in self._pieces:
+            if isinstance(piece, torch.Tensor):
+                contents.append(ctypes.string_at(start + end, piece.numel()) if piece.numel() else b"")
+                end += piece.numel()
+            else:
+                contents.append(piece)
+        return contents
+
+
+def storage_bytes(storage: torch.UntypedStorage) -> bytes:
+    """A copy of a storage's content, from any device."""
+    on_host = storage if storage.device.type == "cpu" else storage.cpu()
+    return ctypes.string_at(on_host.data_ptr(), on_host.nbytes()) if on_host.nbytes() else b""

@@ -1,0 +1,233 @@
+"""The judge's hold on real processes: limits, restarts, and an end that leaves nothing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.hostile_runs import processes_with_environment
+
+from opsmith.core.case import CallRecord
+from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import OpSchema, Variant
+from opsmith.core.verdict import Status
+from opsmith.errors import RefereeFailed
+from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerFailed, WorkerLink
+from opsmith.runner.processes import Processes
+from opsmith.runner.protocol import Answered, CallToRun, ListOps, OpsListed, Raised, Returned, RunCalls
+
+SCHEMA = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
+CALL = CallToRun(msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=())), rng_seed=0)
+LIMITS = Limits(load_s=10.0, call_s=3.0, referee_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    """One zygote for all tests here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("A_SECRET_TOKEN", "hunter2")
+        with Processes("cpu", memory_limit_bytes=256 << 20, output_limit_bytes=1 << 20) as running:
+            running.wait_ready()
+            yield running
+
+
+class Bench:
+    """Loads kernels, given as the body of a function without arguments, into a worker."""
+
+    def __init__(self, link: WorkerLink, folder: Path) -> None:
+        self.link = link
+        self._folder = folder
+        self._numbers = itertools.count()
+
+    def load(self, body: str, *, head: str = "") -> Raised | None:
+        """Write a kernel and load it into a worker of its own."""
+        root = self._folder / str(next(self._numbers))
+        root.mkdir()
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        (root / "kernel.py").write_text(f"import ctypes, os, signal, sys, time\n{head}\ndef run():\n{lines}")
+        kernel = Kernel(
+            task=SCHEMA.name, backend="test", loader=Loader.FILE, entry="kernel.py:run", files={"kernel.py": root.name}
+        )
+        self.link.retire()
+        return self.link.load(kernel, root, SCHEMA)
+
+    def run(self, body: str) -> str:
+        """Load and call a kernel: what it raised, or ``returned``."""
+        assert self.load(body) is None
+        return self.call()
+
+    def call(self) -> str:
+        """Call the loaded kernel once more."""
+        answer = self.link.ask(RunCalls((CALL,)), (Answered,))
+        (reply,) = answer.replies
+        return "returned" if isinstance(reply, Returned) else str(reply.message)
+
+    def failure(self, body: str) -> WorkerFailed:
+        """Load and call a kernel that ends its worker."""
+        with pytest.raises(WorkerFailed) as caught:
+            self.run(body)
+        return caught.value
+
+
+@pytest.fixture
+def bench(processes: Processes, tmp_path: Path) -> Iterator[Bench]:
+    """A worker link of its own."""
+    link = WorkerLink(processes, device="cpu", builds=tmp_path / "builds", threads=1, spares=1, limits=LIMITS)
+    (tmp_path / "kernels").mkdir()
+    yield Bench(link, tmp_path / "kernels")
+    link.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ("ctypes.string_at(0)", Status.CRASHED, "SIGSEGV"),
+        ("os.abort()", Status.CRASHED, "SIGABRT"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", Status.CRASHED, "SIGKILL"),
+        ("os._exit(0)", Status.CRASHED, "exited with status 0"),
+        ("os._exit(77)", Status.CRASHED, "exited with status 77"),
+        ("time.sleep(60)", Status.TIMEOUT, "no answer within 3 s"),
+        ("os.kill(os.getpid(), signal.SIGSTOP)", Status.TIMEOUT, "no answer within 3 s"),
+        ("signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); time.sleep(60)", Status.TIMEOUT, "no answer"),
+        ("os.close(3)\nos.fork()\ntime.sleep(60)", Status.CRASHED, "lived on"),
+        ("hoard = bytearray(b'x' * (1 << 29)); time.sleep(60)", Status.OUT_OF_MEMORY, "more memory"),
+        ("for _ in range(9): sys.stderr.write('x' * (1 << 20))", Status.OUTPUT_LIMIT, "printed more"),
+        ("os.write(3, b'OPSM' + bytes(8))", Status.CRASHED, "not of the protocol"),
+        ("os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)", Status.CRASHED, "ended the one that had started it"),
+        ("os.kill(os.getppid(), signal.SIGSTOP); os._exit(0)", Status.CRASHED, ""),
+    ],
+)
+def test_a_worker_that_fails_is_described_and_replaced(bench: Bench, body: str, status: Status, says: str) -> None:
+    """The next kernel gets a worker that knows nothing of it."""
+    failure = bench.failure(body)
+    assert status is failure.status
+    assert says in failure.detail
+    assert "returned" == bench.run("pass")
+
+
+def test_a_death_costs_under_a_second(bench: Bench) -> None:
+    """From the crash to the answer of the next kernel, which is loaded into a fresh worker."""
+    costs = []
+    for _ in range(3):
+        started = time.monotonic()
+        bench.failure("os._exit(1)")
+        assert "returned" == bench.run("pass")
+        costs.append(time.monotonic() - started)
+    assert min(costs) < 1.0
+
+
+def test_a_kernel_that_dies_while_it_loads_is_told_from_one_that_raises(bench: Bench) -> None:
+    """What it raises comes back as data."""
+    with pytest.raises(WorkerFailed, match="status 3"):
+        bench.load("pass", head="os._exit(3)")
+    problem = bench.load("pass", head="raise SystemExit(3)")
+    assert problem is not None
+    assert "SystemExit: 3" == problem.message
+
+
+def test_what_a_dying_worker_printed_is_evidence(bench: Bench) -> None:
+    """Only its end, because a kernel may print a lot."""
+    failure = bench.failure("for line in range(99): print(line, flush=True)\nos._exit(1)")
+    assert tuple(map(str, range(87, 99))) == failure.evidence
+
+
+def test_output_is_counted_for_each_request_alone(bench: Bench) -> None:
+    """A kernel that prints a little in every call is no nuisance."""
+    assert "returned" == bench.run("sys.stderr.write('x' * (1 << 19))")
+    assert ["returned"] * 6 == [bench.call() for _ in range(6)]
+
+
+def test_a_worker_holds_no_descriptor_and_no_secret_of_the_judges(bench: Bench) -> None:
+    """It has its three standard streams, its channel, and the variables that compilers need."""
+    assert "ValueError: ['0', '1', '2', '3']" == bench.run(
+        "raise ValueError(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
+    )
+    assert "hunter2" in os.environ.get("A_SECRET_TOKEN", "hunter2")
+    assert "ValueError: False" == bench.run("raise ValueError('hunter2' in str(os.environ))")
+
+
+def test_a_process_that_a_worker_leaves_behind_ends_with_it(bench: Bench) -> None:
+    """Even a daemon in a session of its own, which keeps the worker's channel open."""
+    pid_file = bench.link._processes.scratch / "daemon.pid"
+    bench.failure(
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        f"        open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
+        "        time.sleep(3600)\n"
+        "    os._exit(0)\n"
+        "os.wait(); time.sleep(0.3); os._exit(0)"
+    )
+    assert "returned" == bench.run("pass")
+    assert not Path("/proc", pid_file.read_text()).exists()
+
+
+def test_only_the_original_of_a_kernel_that_forks_answers(bench: Bench) -> None:
+    """One request has one reply, so that no later one gets an earlier one's."""
+    assert "returned" == bench.run("os.fork()")
+    assert ["returned"] * 5 == [bench.call() for _ in range(5)]
+
+
+def test_memory_that_a_fork_shares_is_not_counted_twice(bench: Bench) -> None:
+    """Eight children of a process with 400 MB of imports use next to nothing."""
+    assert "returned" == bench.run("if all([os.fork() for _ in range(8)]): time.sleep(1)\nelse: time.sleep(60)")
+
+
+def test_a_worker_that_ends_its_parent_harms_no_other_slot(processes: Processes, tmp_path: Path) -> None:
+    """Each slot's workers have a parent of their own."""
+    benches = []
+    for name in ("guilty", "innocent"):
+        (tmp_path / name).mkdir()
+        link = WorkerLink(processes, device="cpu", builds=tmp_path / "builds", threads=1, spares=1, limits=LIMITS)
+        benches.append(Bench(link, tmp_path / name))
+    guilty, innocent = benches
+    assert "returned" == innocent.run("pass")
+    guilty.failure("os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)")
+    assert "returned" == innocent.call()
+    for bench in benches:
+        bench.link.close()
+
+
+def test_a_referee_that_dies_is_replaced(processes: Processes, tmp_path: Path) -> None:
+    """Its death is told once; the next request goes to a new one."""
+    link = RefereeLink(processes, tmp_path, device="cpu", threads=1, limits=LIMITS)
+    request = ListOps("smoke", ("f32",), "cpu")
+    assert link.ask(request, OpsListed).device_problem is None
+    assert link._child is not None
+    os.kill(link._child.pid, signal.SIGSEGV)
+    with pytest.raises(RefereeDied, match="SIGSEGV"):
+        link.ask(request, OpsListed)
+    assert link.ask(request, OpsListed).device_problem is None
+    link.close()
+
+
+def test_a_referee_that_raises_lives_on(processes: Processes, tmp_path: Path) -> None:
+    """A bug of opsmith's costs one request."""
+    link = RefereeLink(processes, tmp_path, device="cpu", threads=1, limits=LIMITS)
+    with pytest.raises(RefereeFailed, match="no suite named"):
+        link.ask(ListOps("no such suite", ("f32",), "cpu"), OpsListed)
+    child = link._child
+    assert link.ask(ListOps("smoke", ("f32",), "cpu"), OpsListed).device_problem is None
+    assert child is link._child
+    link.close()
+
+
+def test_nothing_is_left_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process, no folder, no descriptor, whatever was running."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "kernels").mkdir()
+    descriptors = set(os.listdir("/proc/self/fd"))
+    with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20) as running:
+        link = WorkerLink(running, device="cpu", builds=tmp_path / "builds", threads=1, spares=2, limits=LIMITS)
+        assert "returned" == Bench(link, tmp_path / "kernels").run("if os.fork() == 0: os.setsid(); time.sleep(3600)")
+        assert processes_with_environment(str(running.scratch).encode())
+    assert [] == processes_with_environment(str(running.scratch).encode())
+    assert not running.scratch.exists()
+    link.close()
+    assert descriptors == set(os.listdir("/proc/self/fd"))

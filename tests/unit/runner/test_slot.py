@@ -1,0 +1,290 @@
+"""What a slot makes of the ends of its worker and its referee; both are stand-ins here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from opsmith.core.case import CaseAddress, CaseRef
+from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import OpSchema, Variant
+from opsmith.core.run import Options
+from opsmith.core.verdict import Status, Verdict
+from opsmith.errors import RefereeFailed
+from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
+from opsmith.runner.protocol import (
+    Answered,
+    Compare,
+    Compared,
+    ComparedCase,
+    Prepare,
+    Prepared,
+    PreparedCase,
+    Raised,
+    Returned,
+    RunCalls,
+)
+from opsmith.runner.slot import MAX_CRASHES, MAX_TIMEOUTS, Job, Slot, Spool
+
+S = Status
+
+#: What a stand-in does for one case, told by its number: the candidate raises, dies, or returns.
+Act = Callable[[int], Raised | WorkerFailed | None]
+
+
+def died(status: Status) -> WorkerFailed:
+    """A worker that ended with this status."""
+    return WorkerFailed(status, "as it was told to", ())
+
+
+def raised(kind: str) -> Raised:
+    """A candidate that raised."""
+    return Raised(kind, "ValueError: as it was told to", "Traceback")
+
+
+class StandInWorker:
+    """Answers as it is told; counts what it is asked.
+
+    Attributes:
+        loads: how often a kernel was loaded into a fresh worker.
+        ran: the numbers of the cases run, in order.
+    """
+
+    def __init__(self, act: Act, load: Raised | WorkerFailed | None = None) -> None:
+        self._act = act
+        self._load = load
+        self._is_loaded = False
+        self.loads = 0
+        self.ran: list[int] = []
+
+    def load(self, kernel: Kernel, root: Path | None, schema: OpSchema) -> Raised | None:
+        if self._is_loaded:
+            return None
+        self.loads += 1
+        if isinstance(self._load, WorkerFailed):
+            raise self._load
+        self._is_loaded = self._load is None
+        return self._load
+
+    def ask(self, request: RunCalls, reply_types: tuple[type[Any], ...]) -> Answered:
+        replies = []
+        for call in request.calls:
+            number = int(call.call)
+            self.ran.append(number)
+            found = self._act(number)
+            if isinstance(found, WorkerFailed):
+                self.retire()
+                raise found
+            replies.append(found or Returned((msgspec.Raw(b"\x00"),) * call.repeats))
+        return Answered(tuple(replies))
+
+    def retire(self) -> None:
+        self._is_loaded = False
+
+
+class StandInReferee:
+    """Knows that every case is right, except that it does as told for some."""
+
+    def __init__(self, refuses: Callable[[int], Exception | str | None] = lambda number: None) -> None:
+        self._refuses = refuses
+        self.statuses: dict[int, Status] = {}
+        self._numbers: list[int] = []
+
+    def ask(self, request: Prepare | Compare, reply_type: type[Any]) -> Prepared | Compared:
+        if isinstance(request, Prepare):
+            self._numbers = [int(item.call) for item in request.cases]
+            return Prepared(tuple(map(self._prepared, self._numbers)))
+        return Compared(
+            {
+                place: ComparedCase(self.statuses.get(self._numbers[place], S.PASSED), "", None, layout_differs=False)
+                for place in request.outcomes
+            }
+        )
+
+    def _prepared(self, number: int) -> PreparedCase:
+        found = self._refuses(number)
+        if isinstance(found, Exception):
+            raise found
+        return PreparedCase(found, 1, "value", f"case {number}")
+
+
+class StandInSpool:
+    """The serialized call of a case is its number."""
+
+    def read(self, case: CaseRef) -> bytes:
+        return str(case.address.sample).encode()
+
+
+def case(number: int, *, expects_error: bool = False) -> CaseRef:
+    """The case of that number."""
+    return CaseRef(
+        address=CaseAddress("opinfo", "relu", "f32", "sample", number, 0),
+        op="relu.default",
+        signature=str(number),
+        content_hash=str(number),
+        size_bytes=4,
+        spool=0,
+        offset=0,
+        length=1,
+        expects_error=expects_error,
+    )
+
+
+def job(count: int, earlier: tuple[Verdict, ...] = ()) -> Job:
+    """Cases of one kernel, those with an earlier verdict left out."""
+    return Job(
+        schema=OpSchema(
+            name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL, tags=()
+        ),
+        kernel=Kernel(task="relu.default", backend="test", loader=Loader.FILE, entry="relu.py:relu"),
+        root=None,
+        cases=tuple(case(number) for number in range(len(earlier), count)),
+        counts={},
+        earlier=earlier,
+    )
+
+
+def judge(
+    worker: StandInWorker, referee: StandInReferee | None = None, count: int = 12, earlier: tuple[Verdict, ...] = ()
+) -> list[Verdict]:
+    """The verdicts of a slot on ``count`` cases, the earlier ones among them."""
+    options = Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",))
+    slot = Slot(
+        cast("RefereeLink", referee or StandInReferee()),
+        cast("WorkerLink", worker),
+        cast("Spool", StandInSpool()),
+        options,
+        seed=1,
+    )
+    return [*earlier, *slot.judge(job(count, earlier))]
+
+
+def statuses(verdicts: list[Verdict]) -> list[Status]:
+    """The status of each, in order."""
+    return [verdict.status for verdict in verdicts]
+
+
+def test_every_case_gets_one_verdict_in_order() -> None:
+    """Judged in chunks or alone."""
+    worker = StandInWorker(lambda number: None)
+    verdicts = judge(worker, count=100)
+    assert [str(case(number).address) for number in range(100)] == [verdict.case for verdict in verdicts]
+    assert {S.PASSED} == set(statuses(verdicts))
+    assert list(range(100)) == worker.ran
+    assert 1 == worker.loads
+
+
+@pytest.mark.parametrize(
+    ("status", "limit"),
+    [
+        (S.TIMEOUT, MAX_TIMEOUTS),
+        (S.CRASHED, MAX_CRASHES),
+        (S.OUT_OF_MEMORY, MAX_CRASHES),
+        (S.OUTPUT_LIMIT, MAX_CRASHES),
+    ],
+)
+def test_a_kernel_that_keeps_ending_its_worker_is_given_up(status: Status, limit: int) -> None:
+    """Its remaining cases are NOT_RUN."""
+    worker = StandInWorker(lambda number: died(status))
+    assert [status] * limit + [S.NOT_RUN] * (12 - limit) == statuses(judge(worker))
+    assert list(range(limit)) == worker.ran
+
+
+def test_deaths_of_every_kind_count_together() -> None:
+    """Three are enough, wherever they are; a time-out among them counts for itself."""
+    ends = {1: S.CRASHED, 4: S.TIMEOUT, 6: S.OUT_OF_MEMORY, 8: S.OUTPUT_LIMIT}
+    worker = StandInWorker(lambda number: died(ends[number]) if number in ends else None)
+    expected = [ends.get(number, S.PASSED) for number in range(9)] + [S.NOT_RUN] * 3
+    assert expected == statuses(judge(worker))
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_case_that_ends_the_worker_costs_no_other_case(number: int) -> None:
+    """Wherever in a chunk it is, the cases around it are judged."""
+    worker = StandInWorker(lambda each: died(S.CRASHED) if each == number else None)
+    expected = [S.PASSED] * 12
+    expected[number] = S.CRASHED
+    assert expected == statuses(judge(worker))
+
+
+@pytest.mark.parametrize("death", [RefereeDied("killed"), RefereeFailed("a bug\nTraceback")])
+@pytest.mark.parametrize("number", [0, 5])
+def test_a_case_that_ends_the_referee_costs_no_other_case(number: int, death: Exception) -> None:
+    """Eager itself may die on an input; the kernel is not blamed for it."""
+    referee = StandInReferee(lambda each: death if each == number else None)
+    expected = [S.PASSED] * 12
+    expected[number] = S.REFERENCE_FAILED
+    assert expected == statuses(judge(StandInWorker(lambda each: None), referee))
+
+
+def test_a_kernel_that_does_not_load_is_loaded_once() -> None:
+    """Every case gets the verdict of the first."""
+    worker = StandInWorker(lambda number: None, load=raised("error"))
+    verdicts = judge(worker)
+    assert [S.LOAD_FAILED] * 12 == statuses(verdicts)
+    assert 12 == len({verdict.case for verdict in verdicts})
+    assert (1, []) == (worker.loads, worker.ran)
+
+
+def test_a_kernel_that_hangs_while_loading_is_loaded_once() -> None:
+    """Loading again would take as long again."""
+    worker = StandInWorker(lambda number: None, load=died(S.TIMEOUT))
+    assert [S.TIMEOUT] + [S.NOT_RUN] * 11 == statuses(judge(worker))
+    assert 1 == worker.loads
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("unsupported", S.UNSUPPORTED),
+        ("memory", S.OUT_OF_MEMORY),
+        ("error", S.ERROR),
+        ("a kind that a kernel made up", S.ERROR),
+    ],
+)
+def test_what_a_candidate_raises_is_its_status(kind: str, status: Status) -> None:
+    """The worker lives on, so the other cases are judged."""
+    worker = StandInWorker(lambda number: raised(kind) if number == 3 else None)
+    expected = [S.PASSED] * 12
+    expected[3] = status
+    assert expected == statuses(judge(worker))
+
+
+def test_a_worker_that_spoke_out_of_protocol_is_asked_nothing_more() -> None:
+    """What it says next could answer nothing that is asked."""
+    referee = StandInReferee()
+    referee.statuses = {0: S.CRASHED}
+    worker = StandInWorker(lambda number: None)
+    assert [S.CRASHED] + [S.PASSED] * 11 == statuses(judge(worker, referee))
+    assert 2 == worker.loads
+
+
+def test_a_case_that_eager_refuses_is_not_held_against_the_kernel() -> None:
+    """It took these arguments when the suite was recorded; the kernel does not see them."""
+    worker = StandInWorker(lambda number: None)
+    found = statuses(judge(worker, StandInReferee(lambda number: "RuntimeError: no" if number == 2 else None)))
+    assert S.REFERENCE_FAILED == found[2]
+    assert 2 not in worker.ran
+
+
+@pytest.mark.parametrize(
+    ("act", "load"),
+    [
+        (lambda number: died(S.TIMEOUT), None),
+        (lambda number: died(S.CRASHED) if number % 2 else None, None),
+        (lambda number: raised("memory"), None),
+        (lambda number: None, died(S.TIMEOUT)),
+        (lambda number: None, died(S.CRASHED)),
+        (lambda number: None, raised("error")),
+    ],
+    ids=["hangs", "crashes at times", "out of memory", "hangs in its import", "crashes in its import", "no import"],
+)
+@pytest.mark.parametrize("cut", range(7))
+def test_a_run_that_was_cut_ends_as_if_it_had_not(act: Act, load: Raised | WorkerFailed | None, cut: int) -> None:
+    """Earlier verdicts count for the limits as they did when they were found."""
+    whole = judge(StandInWorker(act, load))
+    assert statuses(whole) == statuses(judge(StandInWorker(act, load), earlier=tuple(whole[:cut])))
