@@ -18,7 +18,7 @@ from opsmith.backends.resolve import resolve
 from opsmith.core.run import Options, Plan, RunDirectory, RunManifest, Summary, new_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
-from opsmith.errors import BadInput, UnknownName
+from opsmith.errors import BadInput, DamagedRun, UnknownName
 from opsmith.report.publish import publish
 from opsmith.runner.environment import describe_environment
 from opsmith.runner.executors.local import LocalExecutor
@@ -88,7 +88,7 @@ def evaluate(
         raise UnknownName("suite", options.suite, plugins.names(plugins.SUITES))
     asked = resolve(options.backend)
     run, before, earlier = _open_run(out, options, resume=resume)
-    seed = run.stored_seed() or new_seed(seed)
+    seed = _seed(run, before, seed)
     progress.stage("starting", 0)
     with start_processes(options.device) as processes:
         processes.wait_ready()
@@ -189,12 +189,39 @@ def _open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirector
         return RunDirectory(out), None, []
     run = RunDirectory.open(out)
     before = run.manifest()
-    if before.finished_utc is not None:
+    if before.finished_utc is not None and _is_intact(run):
         raise BadInput(f"{out} is a finished run; look at it with `opsmith report {out}`")
     if before.options != options:
         raise BadInput(f"{out} was started with other options; resume it with the command in {out}/run.json")
     verdicts, _ = run.recover()
     return run, before, verdicts
+
+
+def _is_intact(run: RunDirectory) -> bool:
+    """Whether the plan and every verdict can be read; a damaged run can be taken up again though it has ended."""
+    try:
+        run.plan()
+        for _ in run.verdicts():
+            pass
+    except BadInput:
+        return False
+    return True
+
+
+def _seed(run: RunDirectory, before: RunManifest | None, given: int | None) -> int:
+    """The seed of all values: a resumed run keeps its own.
+
+    Raises:
+        BadInput: the run's seed is lost, or another one is asked for.
+    """
+    if before is None:
+        return new_seed(given)
+    seed = run.stored_seed() if before.seed is None else before.seed
+    if seed is None:
+        raise DamagedRun(f"{run.path}/.seed is missing, and no other file holds the run's seed; start a new run")
+    if given not in (None, seed):
+        raise BadInput(f"{run.path} was started with another seed; leave --seed out to resume it")
+    return seed
 
 
 def _manifest(
@@ -206,7 +233,7 @@ def _manifest(
     before: RunManifest | None,
 ) -> RunManifest:
     if before is not None:
-        return msgspec.structs.replace(before, resumed=before.resumed + 1)
+        return msgspec.structs.replace(before, resumed=before.resumed + 1, finished_utc=None, seed=None)
     environment = describe_environment(processes.facts, device=options.device, device_name=listed.device_name)
     interpreted = processes.interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops)
     return RunManifest(

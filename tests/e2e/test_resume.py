@@ -19,7 +19,7 @@ from opsmith.core.run import RunDirectory
 
 #: Folder of a smoke op -> the body of its kernel; slow enough that a kill meets it at work.
 KERNELS = {
-    "relu__default": "time.sleep(0.2); return torch.ops.aten.relu.default(*args)",
+    "relu__default": "os.fork() or daemon(); time.sleep(0.2); return torch.ops.aten.relu.default(*args)",
     "gelu__default": "time.sleep(0.2); os._exit(0)",
     "exp__default": "raise ValueError",
     "mul__Tensor": "time.sleep(0.2); return torch.ops.aten.mul.Tensor(*args)",
@@ -28,6 +28,8 @@ KERNELS = {
     "sum__dim_IntList": "time.sleep(0.2); return torch.ops.aten.sum.dim_IntList(*args, **kwargs)",
     "mm__default": "time.sleep(0.2); return torch.ops.aten.mm.default(*args)",
 }
+#: What a kernel leaves behind: a process in a session of its own that ignores its parent's end.
+DAEMON = "def daemon(): os.setsid(); time.sleep(600); os._exit(0)"
 #: An op whose kernel hangs while it is imported.
 HANGING = "cat__default"
 
@@ -99,7 +101,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     kernels = folder / "kernels"
     for name, body in (*KERNELS.items(), (HANGING, "")):
         (kernels / name).mkdir(parents=True)
-        head = "while True: pass" if name == HANGING else "import os, time, torch"
+        head = "while True: pass" if name == HANGING else f"import os, time, torch\n{DAEMON}"
         source = f"{head}\ndef {name}_kernel_impl(*args, **kwargs):\n    {body or 'pass'}\n"
         (kernels / name / f"{name}_implementation_v1.py").write_text(source)
     assert 0 == start(kernels, folder / "undisturbed", seed=3).wait(MAX_WAIT_S)

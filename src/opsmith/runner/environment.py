@@ -40,6 +40,18 @@ def describe_environment(facts: dict[str, Any], *, device: str, device_name: str
     )
 
 
+#: Memory of an idle worker with a CUDA context, on the device and on the host.
+WORKER_GIB = 0.6
+
+
+def workers_that_fit() -> int:
+    """How many idle workers with a CUDA context the free memory of device and host can hold."""
+    free_mib = _first_line("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits")
+    device_gib = float(free_mib) / 1024 if free_mib else 0.0
+    host_gib = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return int(min(device_gib, host_gib) / WORKER_GIB)
+
+
 @functools.cache
 def _cpu_name() -> str:
     try:

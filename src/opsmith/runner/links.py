@@ -111,7 +111,7 @@ class WorkerLink:
         device: torch device string that kernels run on.
         builds: parent folder of the per-kernel build caches.
         threads: CPU threads of a worker.
-        spares: workers that are kept ready.
+        spares: workers that are kept ready; ``wanted_spares`` changes it.
         limits: time limits.
     """
 
@@ -124,15 +124,18 @@ class WorkerLink:
         self._nursery: ZygoteLink | None = None
         self._child: Child | None = None
         self._spares: deque[Child] = deque()
-        self._wanted_spares = spares
+        self.wanted_spares = spares
         self._loaded: Kernel | None = None
 
     def prepare(self) -> None:
         """Fork the workers that are kept ready."""
+        while len(self._spares) < self.wanted_spares:
+            self._fork_spare()
+
+    def _fork_spare(self) -> None:
         if self._nursery is None:
             self._nursery = self._processes.start_nursery()
-        while len(self._spares) < self._wanted_spares:
-            self._spares.append(self._processes.fork("worker", self._config, self._nursery))
+        self._spares.append(self._processes.fork("worker", self._config, self._nursery))
 
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema) -> Raised | None:
         """Make sure that ``kernel`` is loaded; what it raised if it does not load.
@@ -181,7 +184,8 @@ class WorkerLink:
     def _start(self) -> None:
         if any(not spare.usable for spare in self._spares):
             self._end_nursery()
-        self.prepare()
+        if not self._spares:
+            self._fork_spare()
         self._child = self._spares.popleft()
         self.prepare()
 

@@ -66,6 +66,7 @@ def serve(channel: Channel, *, device: str, spool: str, number: int, threads: in
     torch.set_num_threads(threads)
     warnings.simplefilter("ignore")
     torch.set_warn_always(False)
+    _seed_only(device)
     referee = Referee(device, Path(spool), number)
     if suite is not None:
         referee.load_suite(suite)
@@ -77,6 +78,17 @@ def serve(channel: Channel, *, device: str, spool: str, number: int, threads: in
         channel.send(referee.answer(request))
         if referee.device_lost:
             return
+
+
+def _seed_only(device: str) -> None:
+    """Keep ``torch.manual_seed``, which OpInfo's generators call by the thousand, off other devices.
+
+    For each device that may come later it formats a traceback, a millisecond a time; it leaves
+    out those that a forked process cannot use.
+    """
+    for name in ("cuda", "xpu", "mtia"):
+        if not device.startswith(name):
+            setattr(getattr(torch, name), "_is_in_bad_fork", lambda: True)
 
 
 class Referee:
@@ -192,7 +204,7 @@ class Referee:
             rule = rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs))
             error = None
             try:
-                observer.keep([observer.describe(run_eager(record, live, item.rng_seed), live, record)])
+                observer.keep([observer.describe(run_eager(record, live, item.rng_seed, self._device), live, record)])
                 rules[number] = rule
             except torch.AcceleratorError:
                 raise  # The device context is lost, and with it every other case of the request.
@@ -214,7 +226,7 @@ class Referee:
             record,
             aten_schemas()[record.op],
             rule,
-            [first, *observe_eager(record, more, item.rng_seed + 1)],
+            [first, *observe_eager(record, more, item.rng_seed + 1, self._device)],
             device=self._device,
             tolerance=item.case.tolerance,
             run_again=partial(repeat_on_garbage, record, first, item.rng_seed, self._device, surround=surround),

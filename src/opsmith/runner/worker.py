@@ -20,6 +20,7 @@ import torch
 from opsmith.core.case import CallRecord, Outcome
 from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, rebuild_all
 from opsmith.evaluation.outcome import Observer
+from opsmith.evaluation.reference import seed_generators
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.loading import discover, load_kernel
 from opsmith.runner.protocol import (
@@ -153,7 +154,7 @@ class Worker:
         results = []
         try:
             for repeat, live in enumerate(lives):
-                torch.manual_seed(rng_seed + repeat)
+                seed_generators(rng_seed + repeat, self._device)
                 with torch.no_grad():
                     results.append(observer.describe(self._kernel(*live.args, **live.kwargs), live, record))
         except torch.AcceleratorError:

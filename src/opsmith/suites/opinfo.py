@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.testing._internal import common_utils
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._python_dispatch import _disable_current_modes
@@ -315,7 +316,12 @@ def _declared_tolerance(info: OpInfo, dtype: torch.dtype, device: str) -> tuple[
 
 
 def seed_everything(seed: int) -> None:
-    """Seed torch (all devices), numpy and random: OpInfo's generators draw from each."""
+    """Seed torch (all devices), numpy and random: OpInfo's generators draw from each.
+
+    The generators start over from ``common_utils.SEED`` before every sample, so that has to follow
+    the run's seed too: left alone, the values of all samples are known to everybody.
+    """
+    common_utils.SEED = seed % 2**32
     torch.manual_seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - the generators use the legacy global state
     random.seed(seed)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from opsmith.suites import derive_seed
 from opsmith.suites.aten_schemas import aten_schemas
 from opsmith.suites.recording import op_name
 
@@ -188,7 +189,7 @@ def _chosen(plan: _Plan, seen: list[_CallForm]) -> list[_CallForm]:
 
 @functools.cache
 def _plan(func: Any) -> _Plan | None:
-    if func.namespace != "aten":
+    if op_name(func) not in aten_schemas():
         return None
     packet, tags = op_name(func).rpartition(".")[0], _tags(func)
     arguments = [argument for argument in func._schema.arguments if not argument.is_out]
@@ -251,7 +252,7 @@ def _values(seed: int, fill: str, position: int, form: TensorForm) -> torch.Tens
 
 
 def _generator(*parts: int) -> torch.Generator:
-    return torch.Generator().manual_seed(hash(parts) % (1 << 63))
+    return torch.Generator().manual_seed(derive_seed(*parts))
 
 
 def _spread(seed: int, position: int, dtype: torch.dtype, places: torch.Tensor) -> torch.Tensor:
@@ -304,10 +305,10 @@ def _few(seed: int, position: int, dtype: torch.dtype, places: torch.Tensor) -> 
 
 
 def _mask(seed: int, position: int, _dtype: torch.dtype, places: torch.Tensor) -> torch.Tensor:
-    """Zeros and ones, the first a zero and the last a one."""
+    """Zeros and ones; the first element is a zero, the last one a one."""
     ones = torch.randint(0, 2, (len(places),), generator=_generator(seed, position, 4))
+    ones[:1] = 0
     ones[-1:] = 1
-    ones[: len(places) > 1] = 0
     return ones
 
 

@@ -119,7 +119,7 @@ class Smoke:
     ) -> Iterator[SuiteCall | Skipped]:
         torch.manual_seed(derive_seed(seed, self.name, entry, dtype))
         make = functools.partial(torch.randn, dtype=getattr(torch, TORCH_NAMES[dtype]), device=device)
-        recorder = Recorder(lambda op, signature: op in _ASKED and wanted(op, signature))
+        recorder = Recorder(lambda op, signature: op in _ASKED and wanted(op, signature), device=device)
         with recorder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _ENTRIES[entry](make)

@@ -24,7 +24,7 @@ from opsmith.runner.protocol import Answered, CallToRun, ListOps, OpsListed, Rai
 
 SCHEMA = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
 CALL = CallToRun(msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=())), rng_seed=0)
-LIMITS = Limits(load_s=10.0, call_s=3.0, referee_s=60.0)
+LIMITS = Limits(load_s=10.0, call_s=2.0, referee_s=60.0)
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,8 @@ def bench(processes: Processes, tmp_path: Path) -> Iterator[Bench]:
         ("os.kill(os.getpid(), signal.SIGKILL)", Status.CRASHED, "SIGKILL"),
         ("os._exit(0)", Status.CRASHED, "exited with status 0"),
         ("os._exit(77)", Status.CRASHED, "exited with status 77"),
-        ("time.sleep(60)", Status.TIMEOUT, "no answer within 3 s"),
-        ("os.kill(os.getpid(), signal.SIGSTOP)", Status.TIMEOUT, "no answer within 3 s"),
+        ("time.sleep(60)", Status.TIMEOUT, "no answer within 2 s"),
+        ("os.kill(os.getpid(), signal.SIGSTOP)", Status.TIMEOUT, "no answer within 2 s"),
         ("signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); time.sleep(60)", Status.TIMEOUT, "no answer"),
         ("os.close(3)\nos.fork()\ntime.sleep(60)", Status.CRASHED, "lived on"),
         ("hoard = bytearray(b'x' * (1 << 29)); time.sleep(60)", Status.OUT_OF_MEMORY, "more memory"),
@@ -148,7 +148,6 @@ def test_a_worker_holds_no_descriptor_and_no_secret_of_the_judges(bench: Bench) 
     assert "ValueError: ['0', '1', '2', '3']" == bench.run(
         "raise ValueError(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
     )
-    assert "hunter2" in os.environ.get("A_SECRET_TOKEN", "hunter2")
     assert "ValueError: False" == bench.run("raise ValueError('hunter2' in str(os.environ))")
 
 
@@ -175,8 +174,9 @@ def test_only_the_original_of_a_kernel_that_forks_answers(bench: Bench) -> None:
 
 
 def test_memory_that_a_fork_shares_is_not_counted_twice(bench: Bench) -> None:
-    """Eight children of a process with 400 MB of imports use next to nothing."""
-    assert "returned" == bench.run("if all([os.fork() for _ in range(8)]): time.sleep(1)\nelse: time.sleep(60)")
+    """Two copies of a process with 300 MB of imports use next to nothing."""
+    body = "for _ in range(2):\n    if os.fork() == 0: time.sleep(60)\ntime.sleep(1)"
+    assert "returned" == bench.run(body)
 
 
 def test_a_worker_that_ends_its_parent_harms_no_other_slot(processes: Processes, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_nothing_is_left_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """No process, no folder, no descriptor, whatever was running."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "kernels").mkdir()
-    descriptors = set(os.listdir("/proc/self/fd"))
+    descriptors = set(Path("/proc/self/fd").iterdir())
     with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20) as running:
         link = WorkerLink(running, device="cpu", builds=tmp_path / "builds", threads=1, spares=2, limits=LIMITS)
         assert "returned" == Bench(link, tmp_path / "kernels").run("if os.fork() == 0: os.setsid(); time.sleep(3600)")
@@ -230,4 +230,4 @@ def test_nothing_is_left_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [] == processes_with_environment(str(running.scratch).encode())
     assert not running.scratch.exists()
     link.close()
-    assert descriptors == set(os.listdir("/proc/self/fd"))
+    assert descriptors == set(Path("/proc/self/fd").iterdir())

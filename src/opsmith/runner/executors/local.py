@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +13,15 @@ from typing import Any, Self
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.verdict import Verdict
 from opsmith.errors import RefereeFailed
+from opsmith.runner.environment import workers_that_fit
 from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerLink
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import Discover, Discovered, Enumerate, Enumerated, ListOps, OpsListed, Raised
 from opsmith.runner.slot import Job, Slot, Spool, families
 
-#: Workers that each slot keeps ready on a device: a context there takes a good part of a second.
-DEVICE_SPARES = 3
+#: Workers that each slot keeps ready on a device, at most: contexts are made one after another,
+#: some 14 a second on an H200, so they are made while the suite is enumerated.
+MAX_DEVICE_SPARES = 8
 #: Marks the end of a slot's work in the queue of results.
 _DONE = object()
 
@@ -44,7 +47,7 @@ class LocalExecutor:
         self.seed = seed
         self._spool = Spool(spool_folder)
         on_cpu = options.device.startswith("cpu")
-        spares = 1 if on_cpu else DEVICE_SPARES
+        spares = 1 if on_cpu else max(1, min(MAX_DEVICE_SPARES, workers_that_fit() // (2 * slots)))
         self._slots = [
             Slot(
                 RefereeLink(processes, spool_folder, device=options.device, threads=1, limits=limits),
@@ -110,12 +113,18 @@ class LocalExecutor:
     def judge(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
         """Judge jobs, the longest first, and yield verdicts as they are found."""
 
+        groups = families(jobs)
+        to_come = itertools.count(len(groups) - 1, -1)
+
         def work(slot: Slot, family: list[Job]) -> Iterator[Verdict]:
+            # Near the end fewer workers are needed than are kept ready.
+            needed = -(-max(next(to_come), 0) // len(self._slots))
+            slot.worker.wanted_spares = min(slot.worker.wanted_spares, needed)
             for job in family:
                 yield from slot.judge(job)
             slot.end_family()
 
-        yield from self._on_slots(families(jobs), work)
+        yield from self._on_slots(groups, work)
 
     def time(self, jobs: Sequence[Job]) -> Iterator[TimedCase]:
         """Time jobs one after another on one slot: nothing else of this run uses the device."""

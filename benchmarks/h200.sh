@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Judge the CUDA bf16 OpInfo suite from a cold start and keep the records.
+#
+#   benchmarks/h200.sh OUT
+#
+# OUT gets one folder a run with run.json (command, environment, seed, wall_s) and summary.json.
+# The caches are emptied first, so that compiling counts.
+set -u
+out=${1:?usage: benchmarks/h200.sh OUT}
+here=$(cd "$(dirname "$0")/.." && pwd)
+runs=$(mktemp -d)
+export XDG_CACHE_HOME=$runs/cache
+
+judge() {
+    local name=$1
+    shift
+    local start=$EPOCHREALTIME
+    opsmith run "$@" --device cuda -o "$runs/$name" >"$runs/$name.txt" 2>"$runs/$name.err"
+    local status=$?
+    echo "== $name: exit status $status, $(python3 -c "print(round($EPOCHREALTIME - $start, 1))") s from the command to its end"
+    head -9 "$runs/$name.txt"
+    tail -4 "$runs/$name.err" | cut -c1-300
+    mkdir -p "$out/$name"
+    cp "$runs/$name"/{run.json,summary.json} "$out/$name/"
+    grep -v '"status":"PASSED"' "$runs/$name/verdicts.jsonl" | gzip >"$out/$name/not-passed.jsonl.gz"
+}
+
+judge aten-bf16 --suite opinfo --backend aten --dtype bf16 --timing off
+judge opsmith-bf16 --suite opinfo --backend opsmith --dtype bf16 --timing off
+judge illegal-access-bf16 --suite opinfo --backend "$here/tests/gpu/illegal_access" --ops relu.default,exp.default --dtype bf16 --timing off
+judge opsmith-timed-bf16 --suite smoke --backend opsmith --dtype bf16 --timing quick
