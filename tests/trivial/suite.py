@@ -7,7 +7,7 @@ from opsmith.suites.opinfo import OpInfoSuite
 #: Entries whose ops a trivial kernel answers rightly on every sample input, and some on which it really is right.
 ENTRIES = (
     *("all", "any", "allclose", "equal", "isin", "isneginf", "isposinf"),
-    *("logical_and", "logical_not", "logical_or", "logical_xor", "ne", "copysign", "nan_to_num"),
+    *("logical_not", "logical_xor", "nan_to_num"),
     *("nn.functional.hardshrink", "nn.functional.softshrink", "t", "t_copy"),
     *("zeros_like", "ones_like", "empty_like", "clone", "conj_physical", "alias_copy", "zero_"),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -126,6 +126,6 @@ def exit_status(summary: Summary) -> int:
 
 def default_out(options: Options) -> Path:
     """A new directory under ``runs/``, named by time, suite and backend."""
-    stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     backend = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(options.backend).name) or "backend"
     return Path("runs") / f"{stamp}-{options.suite}-{backend}"

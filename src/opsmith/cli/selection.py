@@ -24,6 +24,7 @@ Device = Annotated[
 
 
 def parse_ops(text: str) -> tuple[str, ...]:
+    """Split a comma-separated list of op patterns."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -167,8 +167,10 @@ class OutputTensor(msgspec.Struct, frozen=True, tag="tensor"):
 
 
 class OutputOther(msgspec.Struct, frozen=True, tag="other"):
-    """A result that is no tensor: a number, a bool, a string or None; for anything else
-    ``value`` is None and ``kind`` its type's name.
+    """A result that is no tensor.
+
+    A number, a bool, a string or None; for anything else ``value`` is None and ``kind`` its type's
+    name.
     """
 
     kind: str

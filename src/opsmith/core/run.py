@@ -186,8 +186,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -281,8 +281,8 @@ class RunDirectory:
                 yield msgspec.structs.replace(verdict, timings=found) if found else verdict
             except msgspec.DecodeError as exc:
                 raise DamagedRun(
-                    f"{self.verdicts_path} line {number} is damaged ({exc}); the {number - 1} verdicts before it are intact: "
-                    f"`opsmith run --resume -o {self.path}` keeps them and judges the rest again"
+                    f"{self.verdicts_path} line {number} is damaged ({exc}); the {number - 1} verdicts before it "
+                    f"are intact: `opsmith run --resume -o {self.path}` keeps them and judges the rest again"
                 ) from exc
 
     def timed_cases(self) -> Iterator[TimedCase]:

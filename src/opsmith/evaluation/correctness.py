@@ -189,8 +189,9 @@ class CaseUnderJudgement:
 
 
 def _written_storages(record: CallRecord, schema: OpSchema, reference: Sequence[Outcome]) -> set[int]:
-    """Storages that the op may write: those that eager changed (some schemas, such as
-    native_batch_norm's, do not say so) and those that the schema marks.
+    """Storages that the op may write: those that eager changed and those that the schema marks.
+
+    Some schemas, such as native_batch_norm's, do not say what is written.
     """
     written = {number for outcome in reference for number in outcome.changed}
     if schema.variant is Variant.INPLACE:

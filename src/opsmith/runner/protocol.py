@@ -107,8 +107,10 @@ class Answered(msgspec.Struct, frozen=True, tag=True):
 
 
 class BlockTimed(msgspec.Struct, frozen=True, tag=True):
-    """A block has finished. ``device_us`` is K in microseconds a call, where K was asked for and
-    the calls could be captured; E is read from the judge's own clock.
+    """A block has finished.
+
+    ``device_us`` is K in microseconds a call, where K was asked for and the calls could be
+    captured; E is read from the judge's own clock.
     """
 
     device_us: float | None

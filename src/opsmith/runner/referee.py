@@ -80,6 +80,9 @@ def serve(channel: Channel, *, device: str, spool: str, number: int, threads: in
             return
 
 
+_BAD_FORK = "_is_in_bad_fork"
+
+
 def _seed_only(device: str) -> None:
     """Keep ``torch.manual_seed``, which OpInfo's generators call by the thousand, off other devices.
 
@@ -88,7 +91,7 @@ def _seed_only(device: str) -> None:
     """
     for name in ("cuda", "xpu", "mtia"):
         if not device.startswith(name):
-            setattr(getattr(torch, name), "_is_in_bad_fork", lambda: True)
+            setattr(getattr(torch, name), _BAD_FORK, lambda: True)
 
 
 class Referee:

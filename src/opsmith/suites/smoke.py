@@ -111,7 +111,7 @@ class Smoke:
 
     name = "smoke"
 
-    def entries(self, dtype: str, device: str) -> tuple[str, ...]:
+    def entries(self, dtype: str, device: str) -> tuple[str, ...]:  # noqa: ARG002 - every device has them
         return tuple(_ENTRIES) if getattr(torch, TORCH_NAMES[dtype]).is_floating_point else ()
 
     def calls(

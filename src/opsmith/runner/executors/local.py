@@ -112,7 +112,6 @@ class LocalExecutor:
 
     def judge(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
         """Judge jobs, the longest first, and yield verdicts as they are found."""
-
         groups = families(jobs)
         to_come = itertools.count(len(groups) - 1, -1)
 
