@@ -13,6 +13,8 @@ from opsmith.core.run import Options, Summary
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "trivial-kernels.md"
+pytestmark = pytest.mark.slow
+
 KERNELS = ("zeros", "ones", "first_argument")
 
 _ROW = re.compile(r"^\| (?P<ops>`[^|]*) \| (?P<kernels>[^|]*) \| [^|]+ \|$", re.MULTILINE)
@@ -56,7 +58,7 @@ def _judge(kernel: str, out: Path) -> Summary:
         timing="off",
         isolation="backend",
     )
-    return pipeline.evaluate(options, out, jobs=2)
+    return pipeline.evaluate(options, out, jobs=1)
 
 
 def accepted(summary: Summary) -> set[str]:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import signal
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,27 +76,46 @@ class RefereeLink:
         self._child = self._processes.fork("referee", config)
 
     def ask(self, request: msgspec.Struct, reply_type: type[Any]) -> Any:
-        """Send a request and wait for its reply.
+        """Send a request and wait for its reply; :meth:`send`, then :meth:`receive`."""
+        self.send(request)
+        return self.receive(reply_type)
+
+    def send(self, request: msgspec.Struct) -> None:
+        """Send a request; its reply has to be received before the next one is sent.
+
+        Raises:
+            RefereeDied: the process died or hung; the next request goes to a new one.
+        """
+        if self._child is None:
+            self.start()
+        assert self._child is not None
+        with self._watching(self._child):
+            self._child.channel.send(request, self._limits.referee_s)
+
+    def receive(self, reply_type: type[Any]) -> Any:
+        """Wait for the reply to the last request.
 
         Raises:
             RefereeDied: the process died or hung; the next request goes to a new one.
             RefereeFailed: the referee's own code raised.
         """
-        if self._child is None:
-            self.start()
         assert self._child is not None
-        try:
-            self._child.channel.send(request, self._limits.referee_s)
+        with self._watching(self._child):
             reply = self._child.channel.receive(RefereeReply, self._limits.referee_s)
-        except (OSError, EOFError, ProtocolError) as exc:  # TimeoutError is an OSError
-            lines = self._child.last_output().strip().splitlines()
-            detail = f"{_describe_end(self._child, exc)}{f' ({lines[-1]})' if lines else ''}"
-            self.close()
-            raise RefereeDied(detail) from exc
         if isinstance(reply, RefereeError):
             raise RefereeFailed(f"{reply.message}\n{reply.traceback}")
         assert isinstance(reply, reply_type), reply
         return reply
+
+    @contextlib.contextmanager
+    def _watching(self, child: Child) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, EOFError, ProtocolError) as exc:  # TimeoutError is an OSError
+            lines = child.last_output().strip().splitlines()
+            detail = f"{_describe_end(child, exc)}{f' ({lines[-1]})' if lines else ''}"
+            self.close()
+            raise RefereeDied(detail) from exc
 
     def close(self) -> None:
         if self._child is not None:

@@ -47,6 +47,7 @@ _LOADING = "loading: "
 _OUT_OF_PROTOCOL = "the worker's reply is not of the protocol"
 
 #: A chunk's size grows by this factor as long as nothing dies, up to the limits below.
+FIRST_CHUNK_CASES = 8
 CHUNK_GROWTH = 4
 MAX_CHUNK_CASES = 32
 MAX_CHUNK_BYTES = 8 << 20
@@ -131,12 +132,13 @@ class Slot:
     def judge(self, job: Job) -> Iterator[Verdict]:
         """Judge every case of a job.
 
-        The first case goes alone, the next ones in growing chunks: one wait for the device serves a
-        chunk. If a chunk brings down the worker or the referee, its cases are judged one by one.
+        Cases go in growing chunks: one wait for the device serves a chunk. If a chunk brings down
+        the worker or the referee, its cases are judged one by one.
         """
         tally = _Tally(job.earlier)
         todo = list(job.cases)
-        size = 1
+        # On a device each round trip waits for its turn; on the CPU a hang is found soonest alone.
+        size = 1 if self._options.device.startswith("cpu") else FIRST_CHUNK_CASES
         while todo:
             reason = tally.enough()
             if reason is not None:
@@ -200,16 +202,23 @@ class Slot:
         )
 
     def _judge_chunk(self, job: Job, chunk: Sequence[CaseRef]) -> list[Verdict] | None:
-        """One verdict a case; None where a chunk of several has to be judged case by case."""
+        """One verdict a case; None where a chunk of several has to be judged case by case.
+
+        A kernel that does not load gets one verdict, which holds for all of its cases.
+        """
+        calls = [self.spool.read(case) for case in chunk]
         try:
-            problem = self.worker.load(job.kernel, job.root, job.schema)
-        except WorkerFailed as failure:
-            return _alone(chunk, _failed(job, chunk[0], failure, while_doing=_LOADING))
-        if problem is not None:
-            evidence = _end_of(problem.traceback)
-            return _alone(chunk, _verdict(job, chunk[0], Status.LOAD_FAILED, problem.message, evidence=evidence))
-        try:
-            return self._judge_loaded(job, chunk)
+            self.referee.send(self._prepare_request(chunk, calls))
+            try:
+                problem = self.worker.load(job.kernel, job.root, job.schema)
+            except WorkerFailed as failure:
+                return _alone(chunk, _failed(job, chunk[0], failure, while_doing=_LOADING))
+            finally:
+                prepared = self.referee.receive(Prepared)  # In any case: it would answer the next request.
+            if problem is not None:
+                evidence = _end_of(problem.traceback)
+                return [_verdict(job, chunk[0], Status.LOAD_FAILED, problem.message, evidence=evidence)]
+            return self._judge_prepared(job, chunk, calls, prepared.cases)
         except WorkerFailed as failure:
             return _alone(chunk, _failed(job, chunk[0], failure))
         except RefereeDied as death:
@@ -219,9 +228,9 @@ class Slot:
             verdict = _verdict(job, chunk[0], Status.REFERENCE_FAILED, f"referee: {message}", evidence=_end_of(trace))
             return _alone(chunk, verdict)
 
-    def _judge_loaded(self, job: Job, chunk: Sequence[CaseRef]) -> list[Verdict] | None:
-        calls = [self.spool.read(case) for case in chunk]
-        prepared = self._prepare(chunk, calls)
+    def _judge_prepared(
+        self, job: Job, chunk: Sequence[CaseRef], calls: Sequence[bytes], prepared: Sequence[PreparedCase]
+    ) -> list[Verdict] | None:
         verdicts: dict[int, Verdict] = {}
         to_run: list[int] = []
         for number, (case, known) in enumerate(zip(chunk, prepared, strict=True)):
@@ -246,14 +255,13 @@ class Slot:
             verdicts[number] = _compared_verdict(job, chunk[number], prepared[number], found)
         return [verdicts[number] for number in range(len(chunk))]
 
-    def _prepare(self, chunk: Sequence[CaseRef], calls: Sequence[bytes]) -> tuple[PreparedCase, ...]:
-        cases = tuple(
-            CaseToPrepare(case, call, derive_seed(self._seed, "reference", case.content_hash))
-            for case, call in zip(chunk, calls, strict=True)
+    def _prepare_request(self, chunk: Sequence[CaseRef], calls: Sequence[bytes]) -> Prepare:
+        return Prepare(
+            tuple(
+                CaseToPrepare(case, call, derive_seed(self._seed, "reference", case.content_hash))
+                for case, call in zip(chunk, calls, strict=True)
+            )
         )
-        prepared = self.referee.ask(Prepare(cases), Prepared)
-        assert isinstance(prepared, Prepared)
-        return prepared.cases
 
     def _run(
         self, chunk: Sequence[CaseRef], calls: Sequence[bytes], prepared: Sequence[PreparedCase], to_run: Sequence[int]

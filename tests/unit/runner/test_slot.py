@@ -95,6 +95,14 @@ class StandInReferee:
         self._numbers: list[int] = []
 
     def ask(self, request: Prepare | Compare, reply_type: type[Any]) -> Prepared | Compared:
+        self.send(request)
+        return self.receive(reply_type)
+
+    def send(self, request: Prepare | Compare) -> None:
+        self._request = request
+
+    def receive(self, _reply_type: type[Any]) -> Prepared | Compared:
+        request = self._request
         if isinstance(request, Prepare):
             self._numbers = [int(item.call) for item in request.cases]
             return Prepared(tuple(map(self._prepared, self._numbers)))
