@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +31,9 @@ from opsmith.runner.suite_index import cache_folder
 
 MEMORY_LIMIT_BYTES = 4 << 30
 OUTPUT_LIMIT_BYTES = 8 << 20
+
+#: What a run that was killed while it was made leaves: nothing that anybody would miss.
+BEFORE_RUN_JSON = {".seed", "kernels"}
 
 INTERPRETER_NOTE = "Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed."
 
@@ -184,8 +187,9 @@ def _list_ops(executor: LocalExecutor) -> OpsListed:
 def _open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory, RunManifest | None, list[Verdict]]:
     """The run directory; for a resume also its manifest and the verdicts found so far."""
     if not resume:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out.exists() and (not out.is_dir() or not {entry.name for entry in out.iterdir()} <= BEFORE_RUN_JSON):
             raise BadInput(f"{out} exists and is not empty; choose another -o, or continue that run with --resume")
+        RunDirectory(out).forget_seed()
         return RunDirectory(out), None, []
     run = RunDirectory.open(out)
     before = run.manifest()
@@ -235,15 +239,21 @@ def _manifest(
     if before is not None:
         return msgspec.structs.replace(before, resumed=before.resumed + 1, finished_utc=None, seed=None)
     environment = describe_environment(processes.facts, device=options.device, device_name=listed.device_name)
-    interpreted = processes.interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops)
     return RunManifest(
         command=tuple(command),
         options=options,
         environment=environment,
         sandbox=SANDBOX_LAYERS,
         started_utc=_now(),
-        notes=(INTERPRETER_NOTE,) if interpreted else (),
+        notes=tuple(_notes(plan, interpreted=processes.interpreted)),
     )
+
+
+def _notes(plan: Plan, *, interpreted: bool) -> Iterator[str]:
+    if interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops):
+        yield INTERPRETER_NOTE
+    if plan.unrecognised:
+        yield f"These name no op of this torch and were not judged: {', '.join(plan.unrecognised)}."
 
 
 def _nothing_asked(options: Options) -> str:

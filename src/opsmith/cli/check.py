@@ -61,4 +61,4 @@ def check(
     if out is not None:
         return judge(options, out, seed=seed, jobs=jobs, json_output=json_output)
     with tempfile.TemporaryDirectory(prefix="opsmith-check-") as folder:
-        return judge(options, Path(folder) / "run", seed=seed, jobs=jobs, json_output=json_output)
+        return judge(options, Path(folder) / "run", seed=seed, jobs=jobs, json_output=json_output, kept=False)

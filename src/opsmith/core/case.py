@@ -21,7 +21,7 @@ class CaseAddress(msgspec.Struct, frozen=True, order=True):
         entry: the generator inside the suite (an OpInfo's full name, a trace row).
         dtype: the dtype asked of the generator, in short form (``bf16``).
         source: which of the entry's generators: ``sample``, ``inplace``, ``out``, ``backward``,
-            ``reference`` or ``error``.
+            ``reference``, ``error`` or ``probe``.
         sample: index of the sample inside the source.
         call: index of the ATen call inside the sample.
     """

@@ -98,10 +98,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ops: every op asked.
         skipped: suite entries that could not be turned into cases, with the reason.
+        unrecognised: folders and manifest entries of the backend that name no op of this torch.
     """
 
     ops: tuple[PlannedOp, ...]
     skipped: dict[str, str] = {}
+    unrecognised: tuple[str, ...] = ()
 
 
 class OpSummary(msgspec.Struct, frozen=True, kw_only=True):

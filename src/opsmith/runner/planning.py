@@ -9,6 +9,7 @@ import msgspec
 
 from opsmith.backends import Backend
 from opsmith.backends.attribute import NeedsDiscovery
+from opsmith.backends.directory import KernelDirectory
 from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.op import OpSchema
 from opsmith.core.run import Options, Plan, PlannedOp
@@ -170,4 +171,5 @@ def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: B
                 kernel_hash=kernel.content_hash if kernel else None,
             )
         )
-    return Plan(ops=tuple(planned), skipped=enumeration.skipped)
+    unrecognised = backend.unrecognised(schemas) if isinstance(backend, KernelDirectory) else []
+    return Plan(ops=tuple(planned), skipped=enumeration.skipped, unrecognised=tuple(unrecognised))

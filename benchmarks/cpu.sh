@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Judge the reference on the whole OpInfo suite, on the CPU, and keep the records.
+#
+#   benchmarks/cpu.sh OUT [DTYPE...]
+#
+# OUT gets one folder a dtype with run.json (command, environment, seed, wall_s) and summary.json.
+set -eu
+out=${1:?usage: benchmarks/cpu.sh OUT [DTYPE...]}
+shift
+runs=$(mktemp -d)
+export XDG_CACHE_HOME=$runs/cache
+
+for dtype in "${@:-bf16 f32}"; do
+    for one in $dtype; do
+        opsmith run --suite opinfo --backend aten --device cpu --dtype "$one" --timing off --json -o "$runs/$one" >/dev/null
+        mkdir -p "$out/aten-$one"
+        cp "$runs/$one"/{run.json,summary.json} "$out/aten-$one/"
+    done
+done
