@@ -29,3 +29,4 @@ judge aten-bf16 --suite opinfo --backend aten --dtype bf16 --timing off
 judge opsmith-bf16 --suite opinfo --backend opsmith --dtype bf16 --timing off
 judge illegal-access-bf16 --suite opinfo --backend "$here/tests/gpu/illegal_access" --ops relu.default,exp.default --dtype bf16 --timing off
 judge opsmith-timed-bf16 --suite smoke --backend opsmith --dtype bf16 --timing quick
+judge flag-gems-bf16 --suite smoke --backend flag_gems --dtype bf16 --timing off
