@@ -1,0 +1,184 @@
+"""Verdicts on whole outcomes: form before values, and eager's disagreement with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from opsmith.core.case import CallRecord, Outcome, OutputTensor
+from opsmith.core.verdict import Status
+from opsmith.evaluation.comparisons.table import rule_for
+from opsmith.evaluation.correctness import CaseUnderJudgement, Judgement
+from opsmith.evaluation.inputs import rebuild
+from opsmith.evaluation.outcome import Observer
+from opsmith.suites.aten_schemas import aten_schemas, overload
+from opsmith.suites.recording import Recorder
+
+CPU = torch.device("cpu")
+
+
+def recorded(op: str, *args: object) -> CallRecord:
+    """The serialized call ``op(*args)``."""
+    recorder = Recorder(lambda *_: True)
+    with recorder, torch.no_grad():
+        overload(op)(*args)
+    record = recorder.calls[0].record
+    assert record is not None
+    return record
+
+
+def outcome_of(record: CallRecord, function: Callable[..., object]) -> Outcome:
+    """What ``function`` does with the recorded arguments."""
+    live = rebuild(record, CPU)
+    observer = Observer()
+    observer.keep([observer.describe(function(*live.args, **live.kwargs), live, record)])
+    return observer.outcomes()[0]
+
+
+def judged(record: CallRecord, candidate: Callable[..., object], *, layout: str = "dense") -> Judgement:
+    """The judgement on ``candidate``, with eager as the reference."""
+    schema = aten_schemas()[record.op]
+    reference = outcome_of(record, overload(record.op))
+    case = CaseUnderJudgement(
+        record, schema, rule_for(schema), [reference], device=CPU, tolerance=None, run_again=lambda _: reference
+    )
+    return case.judge([outcome_of(record, candidate)], tolerance="strict", layout=layout)
+
+
+X_MN = torch.randn(6, 7)
+
+
+@pytest.mark.parametrize(
+    ("status", "candidate"),
+    [
+        (Status.PASSED, torch.relu),
+        (Status.WRONG_VALUE, lambda x: torch.relu(x) + 1),
+        (Status.WRONG_DTYPE, lambda x: torch.relu(x).double()),
+        (Status.WRONG_SHAPE, lambda x: torch.relu(x).flatten()),
+        (Status.WRONG_STRUCTURE, lambda x: (torch.relu(x),)),
+        (Status.WRONG_STRUCTURE, lambda _: None),
+        (Status.WRONG_DEVICE, lambda x: torch.relu(x).to("meta")),
+        (Status.WRONG_STRIDE, lambda x: torch.relu(torch.cat([x, x], 1))[:, : x.shape[1]]),
+        (Status.ALIASED_OUTPUT, lambda x: x),
+        (Status.ALIASED_OUTPUT, lambda x: x.relu_()),
+        (Status.MUTATED_INPUT, lambda x: torch.relu(x.abs_())),
+    ],
+)
+def test_each_broken_promise_has_its_own_status(status: Status, candidate: Callable[..., object]) -> None:
+    """The form of a result is judged before its values."""
+    assert status is judged(recorded("relu.default", X_MN), candidate).status
+
+
+def test_another_dense_layout_passes_and_is_noted() -> None:
+    """A permutation of the same dense memory is right, unless the exact layout is asked for."""
+    record = recorded("relu.default", X_MN)
+
+    def transposed(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x).t().contiguous().t()
+
+    found = judged(record, transposed)
+    assert (Status.PASSED, True) == (found.status, found.layout_differs)
+    assert Status.WRONG_STRIDE is judged(record, transposed, layout="exact").status
+
+
+def test_an_in_place_kernel_may_not_write_between_the_elements() -> None:
+    """The storage of a strided input holds memory that is not the op's to change."""
+    base = torch.randn(4, 6)
+    record = recorded("relu_.default", base[:, ::2])
+
+    def careless(x: torch.Tensor) -> torch.Tensor:
+        x.relu_()
+        torch.as_strided(x, (1,), (1,), x.storage_offset() + 1).fill_(5.0)
+        return x
+
+    assert Status.PASSED is judged(record, torch.relu_).status
+    assert Status.MUTATED_INPUT is judged(record, careless).status
+
+
+def test_an_in_place_kernel_has_to_return_its_argument() -> None:
+    """A right value in a new tensor leaves the caller's tensor unchanged."""
+    assert Status.ALIASED_OUTPUT is judged(recorded("relu_.default", X_MN), torch.relu).status
+
+
+# ---------------------------------------------------------------- eager that disagrees with itself
+
+
+def summed_in_some_order(terms: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """bfloat16 sums over K, rounded after every addition, in an order of their own for each element: ``terms`` is [K, N]."""
+    order = torch.rand(terms.shape, generator=generator).argsort(0)
+    total = torch.zeros(terms.shape[1], dtype=torch.bfloat16)
+    for term in terms.gather(0, order):
+        total = total + term
+    return total
+
+
+def judged_against_noise(candidate: torch.Tensor, terms: torch.Tensor, seed: int) -> Status:
+    """Judge a result where each execution of eager adds up in another order."""
+    generator = torch.Generator().manual_seed(seed)
+    record = recorded("sum.dim_IntList", terms, [0])
+
+    def noisy(_: int = 0) -> Outcome:
+        return outcome_of(record, lambda *_: summed_in_some_order(terms, generator))
+
+    schema = aten_schemas()[record.op]
+    case = CaseUnderJudgement(record, schema, rule_for(schema), [noisy()], device=CPU, tolerance=None, run_again=noisy)
+    return case.judge([outcome_of(record, lambda *_: candidate)], tolerance="strict", layout="dense").status
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sum_in_another_order_is_excused_where_eager_has_no_order(seed: int) -> None:
+    """Atomic additions in half precision: one more execution of eager's is as right as the first."""
+    generator = torch.Generator().manual_seed(100 + seed)
+    terms = torch.randn(27, 20_000, generator=generator).bfloat16()
+    assert Status.PASSED is judged_against_noise(summed_in_some_order(terms, generator), terms, seed)
+
+
+def test_noise_in_eager_does_not_excuse_a_wrong_result() -> None:
+    """A term left out is further away than any order of summation."""
+    generator = torch.Generator().manual_seed(7)
+    terms = torch.randn(27, 20_000, generator=generator).bfloat16()
+    assert Status.WRONG_VALUE is judged_against_noise(summed_in_some_order(terms[1:], generator), terms, 7)
+
+
+def test_elements_that_nobody_wrote_are_not_judged() -> None:
+    """Where repetitions of eager give a number and then another, there is no right value."""
+    record = recorded("relu.default", X_MN)
+    reference = outcome_of(record, torch.relu)
+
+    def with_garbage(number: int) -> Outcome:
+        def unwritten(x: torch.Tensor) -> torch.Tensor:
+            result = torch.relu(x)
+            result[0, 0] = float("nan") if number % 2 else 3.0
+            return result
+
+        return outcome_of(record, unwritten)
+
+    schema = aten_schemas()[record.op]
+    case = CaseUnderJudgement(
+        record, schema, rule_for(schema), [reference], device=CPU, tolerance=None, run_again=with_garbage
+    )
+
+    def off_at(row: int) -> Outcome:
+        def candidate(x: torch.Tensor) -> torch.Tensor:
+            result = torch.relu(x)
+            result[row, 0] += 7
+            return result
+
+        return outcome_of(record, candidate)
+
+    assert Status.PASSED is case.judge([off_at(0)], tolerance="strict", layout="dense").status
+    assert Status.WRONG_VALUE is case.judge([off_at(1)], tolerance="strict", layout="dense").status
+
+
+def test_a_result_on_memory_of_its_own_is_recognised_by_address() -> None:
+    """Wrapping an input's memory in another storage does not make it a new tensor."""
+    record = recorded("relu.default", X_MN.abs())
+
+    def wrapped(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy())
+
+    output = outcome_of(record, wrapped).outputs[0]
+    assert isinstance(output, OutputTensor)
+    assert 0 == output.input_storage
