@@ -6,8 +6,8 @@
 # OUT gets one folder a run with run.json (command, environment, seed, wall_s) and summary.json.
 # The caches are emptied first, so that compiling counts.
 set -u
-out=${1:?usage: benchmarks/h200.sh OUT}
-here=$(cd "$(dirname "$0")/.." && pwd)
+out=$(realpath -m "${1:?usage: benchmarks/h200.sh OUT}")
+cd "$(dirname "$0")/.."
 runs=$(mktemp -d)
 export XDG_CACHE_HOME=$runs/cache
 
@@ -27,6 +27,6 @@ judge() {
 
 judge aten-bf16 --suite opinfo --backend aten --dtype bf16 --timing off
 judge opsmith-bf16 --suite opinfo --backend opsmith --dtype bf16 --timing off
-judge illegal-access-bf16 --suite opinfo --backend "$here/tests/gpu/illegal_access" --ops relu.default,exp.default --dtype bf16 --timing off
+judge illegal-access-bf16 --suite opinfo --backend tests/gpu/illegal_access --ops relu.default,exp.default --dtype bf16 --timing off
 judge opsmith-timed-bf16 --suite smoke --backend opsmith --dtype bf16 --timing quick
 judge flag-gems-bf16 --suite smoke --backend flag_gems --dtype bf16 --timing off

@@ -121,6 +121,12 @@ def test_a_choice_follows_the_weights_and_repeats_only_with_replacement() -> Non
     assert "drawn twice" in twice.detail
 
 
+def test_a_choice_of_everything_may_hold_what_has_no_weight() -> None:
+    """Asked for as many categories as there are, eager returns the one without weight as well."""
+    weights = torch.tensor([[0.5, 0.0, 0.25, 0.25]], dtype=torch.bfloat16)
+    assert _judge(aten.multinomial.default, (weights, 4)).passed
+
+
 def test_a_random_integer_is_an_integer_within_its_bounds() -> None:
     """The upper one is excluded."""
     args = (0, 10, [64])

@@ -106,7 +106,7 @@ def test_an_in_place_kernel_has_to_return_its_argument() -> None:
 
 
 def summed_in_some_order(terms: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """bfloat16 sums over K, rounded after every addition, in an order of their own for each element: ``terms`` is [K, N]."""
+    """bfloat16 sums over K, rounded after every addition, in an order of their own for each element of ``[K, N]``."""
     order = torch.rand(terms.shape, generator=generator).argsort(0)
     total = torch.zeros(terms.shape[1], dtype=torch.bfloat16)
     for term in terms.gather(0, order):
