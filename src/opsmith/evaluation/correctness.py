@@ -26,14 +26,20 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.evaluation import comparisons
 from opsmith.evaluation.comparisons.table import Rule
-from opsmith.evaluation.inputs import element_bytes, rebuild, tensor_from_bytes
+from opsmith.evaluation.form import (
+    alias_problem,
+    device_problem,
+    dtype_problem,
+    kind_problem,
+    kinds,
+    layout_differs,
+    shape_problem,
+    stride_problem,
+)
+from opsmith.evaluation.inputs import rebuild, tensor_from_bytes
 from opsmith.evaluation.observation import Finding, JudgedCall, Result
+from opsmith.evaluation.stability import REPETITIONS, stabilised
 from opsmith.suites.aten_schemas import overload
-
-#: How often eager is repeated when a candidate differs from it.
-REPETITIONS = 16
-#: Repetitions of eager that differ by more than this share of 1 + |value| read unwritten memory.
-UNSTABLE = 0.05
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +98,7 @@ class CaseUnderJudgement:
             problem = self._form_problem(ours, theirs, layout)
             if problem is not None:
                 return problem
-            differs = differs or _layout_differs(ours, theirs)
+            differs = differs or layout_differs(ours, theirs)
         if self._rule.kind != "distribution" and list(candidate) == list(self._reference):
             return Judgement(status=Status.PASSED, layout_differs=differs)
         finding = self._compare_values(candidate, tolerance)
@@ -108,14 +114,14 @@ class CaseUnderJudgement:
 
     def _form_problems(self, ours: Outcome, theirs: Outcome, layout: str) -> Iterator[tuple[Status, str]]:
         if ours.structure != theirs.structure:
-            yield Status.WRONG_STRUCTURE, f"returned {_kinds(theirs)}, eager returns {_kinds(ours)}"
+            yield Status.WRONG_STRUCTURE, f"returned {kinds(theirs)}, eager returns {kinds(ours)}"
             return
         pairs = list(enumerate(zip(ours.outputs, theirs.outputs, strict=True)))
-        for check in (_kind_problem, _device_problem, _dtype_problem, _shape_problem, _alias_problem):
+        for check in (kind_problem, device_problem, dtype_problem, shape_problem, alias_problem):
             for number, (mine, other) in pairs:
                 yield from check(f"result {number}", mine, other)
         for number, (mine, other) in pairs:
-            yield from _stride_problem(f"result {number}", mine, other, layout)
+            yield from stride_problem(f"result {number}", mine, other, layout)
         yield from self._mutation_problems(theirs)
 
     def _mutation_problems(self, theirs: Outcome) -> Iterator[tuple[Status, str]]:
@@ -174,7 +180,7 @@ class CaseUnderJudgement:
         for number, (mine, other) in enumerate(zip(self._reference[0].outputs, outputs, strict=True)):
             if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor) and mine.data:
                 again = [outcome.outputs[number] for outcome in repetitions]
-                outputs[number] = _stabilised(mine, other, [o for o in again if isinstance(o, OutputTensor)])
+                outputs[number] = stabilised(mine, other, [o for o in again if isinstance(o, OutputTensor)])
         return [msgspec.structs.replace(candidate[0], outputs=tuple(outputs))]
 
     def _results(self, outcome: Outcome) -> list[Result]:
@@ -209,144 +215,6 @@ def _marked_arguments(record: CallRecord, schema: OpSchema) -> list[Value]:
             value = record.args[position] if position < len(record.args) else record.kwargs.get(argument.name)
             marked.append(value)
     return marked
-
-
-# ---------------------------------------------------------------- checks of one result
-
-
-def _kind_problem(
-    name: str, mine: OutputTensor | OutputOther, other: OutputTensor | OutputOther
-) -> Iterator[tuple[Status, str]]:
-    if _kind(mine) != _kind(other):
-        yield Status.WRONG_STRUCTURE, f"{name} is a {_kind(other)}, eager's is a {_kind(mine)}"
-
-
-def _device_problem(
-    name: str, mine: OutputTensor | OutputOther, other: OutputTensor | OutputOther
-) -> Iterator[tuple[Status, str]]:
-    if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor) and mine.device != other.device:
-        yield Status.WRONG_DEVICE, f"{name} is on {other.device}, eager's is on {mine.device}"
-
-
-def _dtype_problem(
-    name: str, mine: OutputTensor | OutputOther, other: OutputTensor | OutputOther
-) -> Iterator[tuple[Status, str]]:
-    if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor) and mine.dtype != other.dtype:
-        yield Status.WRONG_DTYPE, f"{name} has dtype {other.dtype}, eager's has {mine.dtype}"
-
-
-def _shape_problem(
-    name: str, mine: OutputTensor | OutputOther, other: OutputTensor | OutputOther
-) -> Iterator[tuple[Status, str]]:
-    if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor) and mine.shape != other.shape:
-        yield Status.WRONG_SHAPE, f"{name} has shape {list(other.shape)}, eager's has {list(mine.shape)}"
-
-
-def _alias_problem(
-    name: str, mine: OutputTensor | OutputOther, other: OutputTensor | OutputOther
-) -> Iterator[tuple[Status, str]]:
-    if not isinstance(mine, OutputTensor) or not isinstance(other, OutputTensor):
-        return
-    if other.input_storage is not None and mine.input_storage is None:
-        yield Status.ALIASED_OUTPUT, f"{name} shares memory with an input, eager's is a new tensor"
-    elif mine.input_storage is not None and other.input_storage != mine.input_storage:
-        yield Status.ALIASED_OUTPUT, f"{name} is a new tensor, eager's shares memory with an input"
-    elif other.output is not None and mine.output is None:
-        yield Status.ALIASED_OUTPUT, f"{name} shares memory with result {other.output}, eager's does not"
-    elif mine.input_storage is not None and mine.offset != other.offset:
-        yield Status.ALIASED_OUTPUT, f"{name} starts at element {other.offset} of its storage, eager's at {mine.offset}"
-
-
-def _stride_problem(
-    name: str, mine: OutputTensor | OutputOther, other: OutputTensor | OutputOther, layout: str
-) -> Iterator[tuple[Status, str]]:
-    if not isinstance(mine, OutputTensor) or not isinstance(other, OutputTensor):
-        return
-    if mine.layout != other.layout:
-        yield Status.WRONG_STRIDE, f"{name} has layout {other.layout}, eager's has {mine.layout}"
-    elif _significant(mine) == _significant(other):
-        return
-    elif layout == "exact" or mine.input_storage is not None:
-        yield Status.WRONG_STRIDE, f"{name} has strides {other.strides}, eager's has {mine.strides}"
-    elif _is_dense(mine) and not _is_dense(other):
-        yield Status.WRONG_STRIDE, f"{name} has strides {other.strides}: not dense, as eager's {mine.strides} is"
-
-
-def _layout_differs(ours: Outcome, theirs: Outcome) -> bool:
-    return any(
-        isinstance(mine, OutputTensor) and isinstance(other, OutputTensor) and _significant(mine) != _significant(other)
-        for mine, other in zip(ours.outputs, theirs.outputs, strict=True)
-    )
-
-
-def _significant(output: OutputTensor) -> tuple[int, ...]:
-    """Strides of the dimensions that have any: sizes of 0 and 1 leave them undefined."""
-    if 0 in output.shape:
-        return ()
-    return tuple(stride for size, stride in zip(output.shape, output.strides, strict=True) if size != 1)
-
-
-def _is_dense(output: OutputTensor) -> bool:
-    """Whether the elements fill a block of memory without gaps or overlaps, in any order."""
-    expected = 1
-    for stride, size in sorted((stride, size) for size, stride in zip(output.shape, output.strides, strict=True)):
-        if size == 0:
-            return True
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-def _kind(output: OutputTensor | OutputOther) -> str:
-    return "tensor" if isinstance(output, OutputTensor) else output.kind
-
-
-def _kinds(outcome: Outcome) -> str:
-    kinds = [_kind(output) for output in outcome.outputs]
-    return kinds[0] if outcome.structure == "*" else f"({', '.join(kinds)})"
-
-
-def _stabilised(mine: OutputTensor, other: OutputTensor, again: Sequence[OutputTensor]) -> OutputTensor:
-    """The candidate's result with eager's elements where the difference is eager's own."""
-    expected = tensor_from_bytes(mine.data, mine.dtype, mine.shape)
-    repeated = [tensor_from_bytes(o.data, o.dtype, o.shape) for o in again if o.shape == mine.shape]
-    if not repeated or expected.is_complex() or expected.dtype is torch.bool:
-        return other
-    got = tensor_from_bytes(other.data, other.dtype, other.shape)
-    excused = _excused(expected.double(), got.double(), torch.stack(repeated).double())
-    if not bool(excused.any()):
-        return other
-    return msgspec.structs.replace(other, data=element_bytes(torch.where(excused, expected, got)))
-
-
-def _excused(expected: torch.Tensor, got: torch.Tensor, repeated: torch.Tensor) -> torch.Tensor:
-    """Elements whose distance from ``expected`` eager's own repetitions ``[R, *shape]`` explain.
-
-    The bound is a multiple of what the repetitions spread over, at the element and over all that
-    vary. The multiple is twice what it takes to let each repetition pass by the spread of the
-    others: sums by atomic additions in half precision have long tails.
-    """
-    distance = (repeated - expected).abs()
-    same = ((repeated == expected) | (repeated.isnan() & expected.isnan())).all(0)
-    # Nobody wrote what differs by this much, or is a number here and a NaN there.
-    unwritten = ~same & ~(distance.amax(0) <= UNSTABLE * (1 + expected.abs()))
-    distance = torch.where(same | unwritten, 0.0, distance)
-    largest, second = distance.topk(2, dim=0).values
-    varying = largest[largest > 0]
-    if not varying.numel():
-        return unwritten
-    common = varying.square().mean().sqrt()
-    of_others = torch.where(distance == largest, second, largest)
-    multiple = max(4.0, 2 * float((distance / (of_others + common)).amax()))
-    # Also where all of them agree: what came out in one order 17 times may yet come out in another.
-    explained: torch.Tensor = (got - expected).abs() <= multiple * (largest + common)
-    return unwritten | explained
-
-
-# ---------------------------------------------------------------- bytes to tensors
 
 
 def _leaf(output: OutputTensor | OutputOther) -> Result:

@@ -72,7 +72,8 @@ def outcome(summary: OpSummary) -> str:
     """The one word for an op.
 
     In this order: ``NO_KERNEL``; ``DISHONEST`` if a single verdict is (a bad call's included);
-    the most frequent status that is not PASSED; ``INCOMPLETE``; ``PASSED``.
+    the most frequent status that is not PASSED, where NOT_RUN, which follows from others, counts
+    last; ``INCOMPLETE``; ``PASSED``.
     """
     if not summary.answered:
         return NO_KERNEL
@@ -82,7 +83,7 @@ def outcome(summary: OpSummary) -> str:
         return Status.DISHONEST
     failing = {status: count for status, count in summary.statuses.items() if status != Status.PASSED}
     # `statuses` is in the order of the enum, and max keeps the first of equals: no tie is left to chance.
-    return max(failing, key=failing.__getitem__) if failing else INCOMPLETE
+    return max(failing, key=lambda s: (s != Status.NOT_RUN, failing[s])) if failing else INCOMPLETE
 
 
 def urgency(summary: OpSummary) -> int:

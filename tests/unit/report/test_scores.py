@@ -50,6 +50,15 @@ def test_case_without_a_verdict_is_not_passed() -> None:
     assert INCOMPLETE == outcome(summary.per_op["relu.default"])
 
 
+def test_what_ended_a_kernel_is_its_outcome_not_the_cases_that_followed() -> None:
+    """NOT_RUN follows from time-outs and crashes, however many cases it holds for."""
+    verdicts = [
+        verdict("relu.default", 0, Status.TIMEOUT),
+        *(verdict("relu.default", n, Status.NOT_RUN) for n in (1, 2)),
+    ]
+    assert Status.TIMEOUT == outcome(score(verdicts, planned(cases=3)).per_op["relu.default"])
+
+
 def test_op_without_a_kernel_stays_in_the_denominators() -> None:
     """It is asked, not answered, not accepted, and its cases count as asked."""
     summary = score(PASSES, planned(), planned("tril.default", 5, answered=False))
