@@ -189,7 +189,8 @@ def _open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirector
     if not resume:
         if out.exists() and (not out.is_dir() or not {entry.name for entry in out.iterdir()} <= BEFORE_RUN_JSON):
             raise BadInput(f"{out} exists and is not empty; choose another -o, or continue that run with --resume")
-        RunDirectory(out).forget_seed()
+        if out.exists():
+            RunDirectory(out).forget_seed()
         return RunDirectory(out), None, []
     run = RunDirectory.open(out)
     before = run.manifest()
