@@ -15,7 +15,8 @@ def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict:
     """The shell command that judges the verdict's case again.
 
     A kernel that is one file is checked as the run's own snapshot holds it, so the command keeps
-    working when the original is edited. Every other kernel goes through its backend.
+    working when the original is edited; where the backend is that one file, it is checked itself.
+    Every other kernel goes through its backend.
 
     Args:
         run: the run directory as it was named; a relative one makes a relative command.
@@ -27,7 +28,10 @@ def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict:
     options = manifest.options
     kernel = planned.kernel
     if kernel is not None and kernel.snapshot_name is not None and _is_one_file(kernel):
-        file = run / "kernels" / kernel.snapshot_name / kernel.entry.rpartition(":")[0]
+        # Somebody who checks one file is editing it, and the run may be temporary.
+        asked_for_file = options.backend.endswith(".py")
+        snapshot = run / "kernels" / kernel.snapshot_name / kernel.entry.rpartition(":")[0]
+        file = Path(options.backend) if asked_for_file else snapshot
         words = ["opsmith", "check", str(file), "--task", planned.op, "--suite", options.suite]
     else:
         words = ["opsmith", "run", "--suite", options.suite, "--backend", options.backend, "--ops", planned.op]

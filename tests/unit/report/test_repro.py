@@ -34,6 +34,12 @@ def with_kernel(changes: dict[str, object], op: PlannedOp = USUAL) -> PlannedOp:
     return msgspec.structs.replace(op, kernel=msgspec.structs.replace(kernel_of(op), **changes))
 
 
+def test_a_file_that_was_asked_for_by_name_is_checked_itself() -> None:
+    """`opsmith check FILE` may keep no run directory, and FILE is what is being edited."""
+    options = msgspec.structs.replace(manifest().options, backend=f"mine/{FILE}")
+    assert ["opsmith", "check", f"mine/{FILE}"] == words(USUAL, "/tmp/gone", options=options)[:3]
+
+
 def test_file_is_checked_as_the_run_snapshot_holds_it() -> None:
     """The kernel's file inside the run, not the original, which may have changed since."""
     expected = (
