@@ -1,0 +1,58 @@
+"""Which differences from eager its own repetitions explain."""
+
+from __future__ import annotations
+
+import torch
+
+from opsmith.core.case import OutputTensor
+from opsmith.evaluation.inputs import element_bytes, tensor_from_bytes
+from opsmith.evaluation.stability import REPETITIONS, stabilised
+
+N = 1_000
+
+
+def output(values: torch.Tensor) -> OutputTensor:
+    """A float32 result as data."""
+    return OutputTensor(
+        dtype="f32",
+        shape=tuple(values.shape),
+        strides=(1,),
+        offset=0,
+        device="cpu",
+        layout="strided",
+        input_storage=None,
+        output=None,
+        data=element_bytes(values),
+    )
+
+
+def explained(got: torch.Tensor, expected: torch.Tensor, repeated: list[torch.Tensor]) -> torch.Tensor:
+    """For each element whether eager's takes the place of ``got``."""
+    result = stabilised(output(expected), output(got), [output(values) for values in repeated])
+    return tensor_from_bytes(result.data, "f32", (N,)) == expected
+
+
+def noisy(expected: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One execution of an eager that is off by a hundredth, except at element 0."""
+    values = expected + 0.01 * torch.randn(N, generator=generator)
+    values[0] = expected[0]
+    return values
+
+
+def test_an_element_on_which_all_repetitions_agreed_may_vary_as_the_others_do() -> None:
+    """An order of atomic additions that did not come up in 17 executions may come up in the 18th."""
+    generator = torch.Generator().manual_seed(1)
+    expected = torch.randn(N, generator=generator)
+    repeated = [noisy(expected, generator) for _ in range(REPETITIONS)]
+    got = noisy(expected, generator)
+    got[0] += 0.02
+    assert bool(explained(got, expected, repeated).all())
+    got[0] += 1.0
+    assert [0] == (~explained(got, expected, repeated)).nonzero().flatten().tolist()
+
+
+def test_nothing_is_explained_where_eager_repeats_itself() -> None:
+    """The smallest difference from a deterministic eager is the candidate's own."""
+    expected = torch.linspace(0, 1, N)
+    got = expected + 1e-6
+    assert torch.equal(explained(got, expected, [expected] * REPETITIONS), got == expected)
