@@ -89,7 +89,6 @@ class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
     error_cases: int
     kernel: Kernel | None
     kernel_hash: str | None
-    load_error: str | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

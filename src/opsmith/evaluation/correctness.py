@@ -6,8 +6,8 @@ dtype, shape, aliasing, layout, mutation, values. The first broken promise is th
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 import torch
@@ -36,7 +36,7 @@ from opsmith.evaluation.form import (
     shape_problem,
     stride_problem,
 )
-from opsmith.evaluation.inputs import rebuild, tensor_from_bytes
+from opsmith.evaluation.inputs import item_bytes, rebuild, tensor_from_bytes
 from opsmith.evaluation.observation import Finding, JudgedCall, Result
 from opsmith.evaluation.stability import REPETITIONS, stabilised
 from opsmith.suites.aten_schemas import overload
@@ -116,12 +116,20 @@ class CaseUnderJudgement:
         if ours.structure != theirs.structure:
             yield Status.WRONG_STRUCTURE, f"returned {kinds(theirs)}, eager returns {kinds(ours)}"
             return
-        pairs = list(enumerate(zip(ours.outputs, theirs.outputs, strict=True)))
-        for check in (kind_problem, device_problem, dtype_problem, shape_problem, alias_problem):
-            for number, (mine, other) in pairs:
-                yield from check(f"result {number}", mine, other)
-        for number, (mine, other) in pairs:
-            yield from stride_problem(f"result {number}", mine, other, layout)
+        tensors = []
+        for number, (mine, other) in enumerate(zip(ours.outputs, theirs.outputs, strict=True)):
+            yield from kind_problem(f"result {number}", mine, other)
+            if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor):
+                tensors.append((f"result {number}", mine, other))
+        for check in (
+            device_problem,
+            dtype_problem,
+            shape_problem,
+            alias_problem,
+            partial(stride_problem, layout=layout),
+        ):
+            for tensor in tensors:
+                yield from check(*tensor)
         yield from self._mutation_problems(theirs)
 
     def _mutation_problems(self, theirs: Outcome) -> Iterator[tuple[Status, str]]:
@@ -137,8 +145,7 @@ class CaseUnderJudgement:
                 )
 
     def _tensor_number(self, storage: int) -> int:
-        tensors = tensor_values((*self._record.args, *self._record.kwargs.values()))
-        return next((i for i, t in enumerate(tensors) if t.storage == storage), storage)
+        return next((i for i, t in enumerate(self._all_tensors()) if t.storage == storage), storage)
 
     def _wrote_outside(self, number: int, after: bytes) -> bool:
         """Whether bytes changed that eager left alone in a storage of the same length."""
@@ -233,14 +240,12 @@ def _window(content: bytes, tensor: TensorValue) -> torch.Tensor:
 
 
 def _byte_tensor(data: bytes) -> torch.Tensor:
-    tensor = torch.empty(len(data), dtype=torch.uint8)
-    ctypes.memmove(tensor.data_ptr(), data, len(data))
-    return tensor
+    return tensor_from_bytes(data, "u8", (len(data),))
 
 
 def _mark_window(inside: torch.Tensor, window: TensorValue) -> None:
     """Set the bytes that a tensor's elements occupy."""
-    size = tensor_from_bytes(b"", window.dtype, (0,)).element_size()
+    size = item_bytes(window.dtype)
     if not inside.numel() or 0 in window.shape:
         return
     inside.as_strided((*window.shape, size), (*[s * size for s in window.strides], 1), window.offset * size).fill_(True)

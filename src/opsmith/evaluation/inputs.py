@@ -20,6 +20,7 @@ from opsmith.core.case import (
     tensor_values,
 )
 from opsmith.core.dtypes import SHORT_NAMES, TORCH_NAMES
+from opsmith.suites.transfer import HostBytes
 
 _DTYPES = {short: getattr(torch, long) for short, long in TORCH_NAMES.items()}
 _DTYPE_NAMES = {dtype: short for short, dtype in _DTYPES.items()}
@@ -134,10 +135,9 @@ def _decode_tensor(value: TensorValue, storage: torch.UntypedStorage) -> torch.T
 
 def element_bytes(tensor: torch.Tensor) -> bytes:
     """A tensor's elements in row-major order, conjugation and negation applied, as bytes."""
-    if tensor.numel() == 0:
-        return b""
-    dense = tensor.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
-    return ctypes.string_at(dense.data_ptr(), dense.numel() * dense.element_size())
+    memory = HostBytes()
+    memory.add_elements(tensor)
+    return memory.collect()[0]
 
 
 def tensor_from_bytes(data: bytes, dtype: str, shape: Sequence[int]) -> torch.Tensor:
@@ -152,6 +152,12 @@ def tensor_from_bytes(data: bytes, dtype: str, shape: Sequence[int]) -> torch.Te
     if data:
         ctypes.memmove(tensor.data_ptr(), data, len(data))
     return tensor
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element of a dtype, by its short name."""
+    itemsize: int = _DTYPES[dtype].itemsize
+    return itemsize
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -8,8 +8,7 @@ import msgspec
 import torch
 
 from opsmith.core.case import CallRecord, MappingValue, Outcome, OutputTensor, SequenceValue, TensorValue, Value
-from opsmith.core.dtypes import TORCH_NAMES
-from opsmith.evaluation.inputs import LiveCall, rebuild
+from opsmith.evaluation.inputs import LiveCall, item_bytes, rebuild
 from opsmith.evaluation.outcome import Observer
 from opsmith.suites.aten_schemas import overload
 
@@ -84,7 +83,7 @@ def _surrounded(record: CallRecord, garbage: bytes) -> CallRecord:
 
     def moved(value: Value) -> Value:
         if isinstance(value, TensorValue):
-            elements = margins[value.storage] // _item_bytes(value.dtype)
+            elements = margins[value.storage] // item_bytes(value.dtype)
             return msgspec.structs.replace(value, offset=value.offset + elements)
         if isinstance(value, SequenceValue):
             return SequenceValue(tuple([moved(item) for item in value.items]), value.is_tuple)
@@ -98,8 +97,3 @@ def _surrounded(record: CallRecord, garbage: bytes) -> CallRecord:
         kwargs={name: moved(value) for name, value in record.kwargs.items()},
         storages=storages,
     )
-
-
-def _item_bytes(dtype: str) -> int:
-    itemsize: int = getattr(torch, TORCH_NAMES[dtype]).itemsize
-    return itemsize

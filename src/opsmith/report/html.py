@@ -176,7 +176,6 @@ def _op_row(planned: PlannedOp, results: Results, worst: ErrorFigures | None) ->
         "k": op.speedup_k,
         "e": op.speedup_e,
         "maxRel": None if worst is None else worst.max_rel,
-        "loadError": one_line(planned.load_error or ""),
     }
 
 

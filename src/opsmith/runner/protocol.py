@@ -24,6 +24,8 @@ from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.errors import ProtocolError
 
 MAGIC = b"OPSM"
+#: What is said of a reply that decodes and yet answers something else than was asked.
+OUT_OF_PROTOCOL = "the worker's reply is not of the protocol"
 HEADER = struct.Struct(">4sQ")
 #: A frame longer than this is refused before it is read.
 MAX_FRAME_BYTES = 4 << 30

@@ -22,12 +22,13 @@ from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.inputs import CALL_DECODER, describe, rebuild_all
+from opsmith.evaluation.inputs import CALL_DECODER, describe, item_bytes, rebuild_all
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.outcome import MAX_RESULT_BYTES, Observer
 from opsmith.evaluation.reference import observe_eager, repeat_on_garbage, run_eager
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.protocol import (
+    OUT_OF_PROTOCOL,
     BlockTimed,
     CaseToPrepare,
     Channel,
@@ -95,7 +96,7 @@ def _seed_only(device: str) -> None:
 
 
 class Referee:
-    """Holds the suites, the spool file and the reference of the current case."""
+    """Holds the suites, the spool file and the references of the cases in hand."""
 
     def __init__(self, device: str, spool: Path, number: int) -> None:
         self.device_lost = False
@@ -251,7 +252,7 @@ class Referee:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             well_formed = False
         if not well_formed or len(candidate) != held.repeats:
-            return ComparedCase(Status.CRASHED, "the worker's reply is not of the protocol", None, layout_differs=False)
+            return ComparedCase(Status.CRASHED, OUT_OF_PROTOCOL, None, layout_differs=False)
         found = held.judge(candidate, tolerance=request.tolerance, layout=request.layout)
         return ComparedCase(found.status, found.detail, found.figures, found.layout_differs)
 
@@ -275,7 +276,7 @@ def _has_its_bytes(output: OutputTensor) -> bool:
         return False
     if output.dtype not in TORCH_NAMES:
         return True  # Of no dtype that a record has, so it will differ from eager's.
-    size_bytes = math.prod(output.shape) * getattr(torch, TORCH_NAMES[output.dtype]).itemsize
+    size_bytes = math.prod(output.shape) * item_bytes(output.dtype)
     return len(output.data) == (size_bytes if size_bytes <= MAX_RESULT_BYTES else 0)
 
 

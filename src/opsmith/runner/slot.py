@@ -16,6 +16,7 @@ from opsmith.core.verdict import Status, Timing, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import (
+    OUT_OF_PROTOCOL,
     Answered,
     BlockTimed,
     CallToRun,
@@ -44,7 +45,6 @@ _DEADLY = {Status.CRASHED, Status.OUT_OF_MEMORY, Status.OUTPUT_LIMIT}
 
 #: Begins the detail of a verdict that fell while the kernel was being loaded.
 _LOADING = "loading: "
-_OUT_OF_PROTOCOL = "the worker's reply is not of the protocol"
 
 #: A chunk's size grows by this factor as long as nothing dies, up to the limits below.
 FIRST_CHUNK_CASES = 8
@@ -284,7 +284,7 @@ class Slot:
             return answer
         if len(answer.replies) != len(to_run):
             self.worker.retire()
-            raise WorkerFailed(Status.CRASHED, _OUT_OF_PROTOCOL, ())
+            raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
         return dict(zip(to_run, answer.replies, strict=True))
 
     def _compare(self, outcomes: dict[int, tuple[msgspec.Raw, ...]]) -> dict[int, ComparedCase]:

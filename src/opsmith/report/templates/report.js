@@ -82,7 +82,6 @@
   function opRow(op) {
     const name = element("th", {scope: "row"}, element("span", {class: "mono"}, ...breakable(op.op)), element("span", {class: "under"}, op.variant));
     const result = element("td", {}, chip(op.result));
-    if (op.loadError) result.append(element("span", {class: "under"}, op.loadError));
     const under = element("span", {class: "under"}, element("span", {class: "minor"}, statuses(op)));
     if (failingByOp.has(op.op)) {
       const show = () => { byId("cases-text").value = op.op; byId("cases-result").value = ""; filterCases(); byId("cases").scrollIntoView(); };
