@@ -159,3 +159,15 @@ torch.ones(2, requires_grad=True).sum().backward()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert ("torch.Size([2])\n" * 2, 0) == (done.stdout, done.returncode), done.stderr
+
+
+def test_a_module_without_content_can_be_converted() -> None:
+    """``to`` and ``half`` work on fake parameters, recurrent layers included, and what is shared stays so."""
+    with FakeDevice(), torch.device("cuda"):
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GRU(4, 4), torch.nn.Linear(4, 4))
+        module[2].weight = module[0].weight
+        converted = module.to(torch.bfloat16)
+        hidden = converted[1](converted[0](torch.randn(2, 4, dtype=torch.bfloat16)))[0]
+    assert {torch.bfloat16} == {parameter.dtype for parameter in module.parameters()}
+    assert module[2].weight is module[0].weight
+    assert torch.bfloat16 == hidden.dtype

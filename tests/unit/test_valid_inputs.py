@@ -288,6 +288,16 @@ def test_lengths_of_packed_sequences_are_on_the_host() -> None:
     assert ["cuda", "cpu"] == [tensor.device for tensor in record.args[:2]]  # type: ignore[union-attr]
 
 
+def test_the_state_of_dropout_is_on_the_host_where_attention_reads_it_there() -> None:
+    """A pointer to the device would end the process that follows it."""
+    half = "T([1, 2, 8, 8], bf16)"
+    sums, state = "T([1, 2, 32], f32)", "T([], u64)"
+    text = f"(({half}, {half}, {half}, {half}, None, {half}, {sums}, {state}, {state}, 0.1, [1, 1, 1, 0]), {{}})"
+    op = "_scaled_dot_product_efficient_attention_backward.default"
+    record = traced_record(parse_call(op, text, source="test"), seed=1)
+    assert ["cuda", "cpu", "cpu"] == [tensor.device for tensor in record.args[6:9]]  # type: ignore[union-attr]
+
+
 EXAMPLE_CALLS = {op: parse_call(op, text) for op, text, _ in EXAMPLES}
 
 # ---------------------------------------------------------------- refusals and old names

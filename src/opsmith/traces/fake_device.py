@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from opsmith.traces.attention import cuda_attention
+from opsmith.traces.conversion import replacing_conversions
 from opsmith.traces.known_values import KnownValues
 from opsmith.traces.stand_in import stand_in_device
 
@@ -59,6 +60,7 @@ class FakeDevice:
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             stack.enter_context(mock.patch.object(torch.cuda, "get_device_capability", return_value=(8, 0)))
             stack.enter_context(_missing_kernels())
+            stack.enter_context(replacing_conversions())
             stack.enter_context(FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True))
             stack.enter_context(_RealHost(self._known))
             stack.enter_context(cuda_attention())

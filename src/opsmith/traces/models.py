@@ -19,7 +19,7 @@ import msgspec
 import torch
 
 from opsmith.errors import BadInput, UsageError
-from opsmith.traces.subject import Sizes, Source, Subject, move, unknown_model
+from opsmith.traces.subject import Sizes, Source, Subject, in_dtype, unknown_model
 from opsmith.traces.transformers_models import TransformersModel
 from opsmith.traces.vision_models import TimmModel, TorchvisionModel
 
@@ -78,7 +78,7 @@ class FileModel:
             raise BadInput(f"{self._name} takes no {unknown[0]}; it takes: {', '.join(accepted) or 'nothing'}")
         made = self._make(**{**wanted, **config})
         subject = made if isinstance(made, Subject) else _subject(made, self._name)
-        move(subject.module, dtype=dtype)
+        in_dtype(subject.module, dtype)
         return subject
 
 

@@ -15,7 +15,7 @@ from opsmith.errors import BadInput, OpsmithError
 from opsmith.traces.capture import Capture
 from opsmith.traces.fake_device import FakeDevice
 from opsmith.traces.models import find_model
-from opsmith.traces.subject import Sizes, Source, Subject, move
+from opsmith.traces.subject import Sizes, Source, Subject
 from opsmith.traces.transformers_models import eager_paths
 
 Mode: TypeAlias = Literal["infer", "train"]
@@ -95,7 +95,7 @@ def _run(source: Source, plan: TracePlan, progress: Progress) -> ModelTrace:
         with torch.device("cuda"):
             subject = source.build(plan.config, plan.sizes, stored_in)
             # Some constructors ignore the default device.
-            move(subject.module, device="cuda")
+            subject.module.to("cuda")
             args, kwargs, training_kwargs = subject.inputs_in(stored_in)
         # What initialisation read of the weights has no effect on what the model calls.
         device.guesses.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 import torch
@@ -72,25 +72,9 @@ class Subject:
         return converted
 
 
-def move(module: torch.nn.Module, *, device: str | None = None, dtype: torch.dtype | None = None) -> None:
-    """``module.to(...)`` that works for fake tensors, too; parameters that were shared still are."""
-    moved: dict[torch.Tensor, torch.Tensor] = {}
-
-    def convert(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor not in moved:
-            plain = tensor.detach()
-            converted = plain.to(device or plain.device, dtype if plain.is_floating_point() else None)
-            if converted is plain:
-                moved[tensor] = tensor
-            elif isinstance(tensor, torch.nn.Parameter):
-                moved[tensor] = torch.nn.Parameter(converted, tensor.requires_grad)
-            else:
-                moved[tensor] = converted
-        return moved[tensor]
-
-    for part in module.modules():
-        for tensors in (cast("dict[str, Any]", part._parameters), cast("dict[str, Any]", part._buffers)):
-            tensors.update({name: convert(tensor) for name, tensor in tensors.items() if tensor is not None})
+def in_dtype(module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Convert what is floating point; ``Module.to`` would take complex numbers along and lose half of them."""
+    module._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
 
 class Source(Protocol):

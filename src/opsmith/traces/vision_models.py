@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from opsmith.errors import BadInput, MissingDependency
-from opsmith.traces.subject import Sizes, Subject, classification_loss, mean_of_outputs, move, unknown_model
+from opsmith.traces.subject import Sizes, Subject, classification_loss, in_dtype, mean_of_outputs, unknown_model
 
 _BATCH_SIZE = 32
 _CLIP_FRAMES = 16
@@ -39,7 +39,7 @@ class TimmModel:
         if sizes.image_size is not None:
             height = width = sizes.image_size
         images = torch.randn(sizes.batch_size or _BATCH_SIZE, channels, height, width)
-        move(module, dtype=dtype)
+        in_dtype(module, dtype)
         return Subject(module=module, args=(images,), loss=classification_loss)
 
 
@@ -70,7 +70,7 @@ class TorchvisionModel:
             raise BadInput(f"{self._name} needs images with boxes; trace a script that has some")
         module = self._models.get_model(self._name, weights=None, **self._without_weights(config))
         batch = sizes.batch_size or _BATCH_SIZE
-        move(module, dtype=dtype)
+        in_dtype(module, dtype)
         if family.startswith("video"):
             clip = torch.randn(batch, 3, _CLIP_FRAMES, *[sizes.image_size or _video_size(self._name)] * 2)
             return Subject(module=module, args=(clip,), loss=classification_loss)

@@ -26,6 +26,9 @@ __all__ = ["CannotRebuild", "domains", "traced_record"]
 HOST_ARGUMENTS = {
     ("_pack_padded_sequence", "lengths"),
     ("_cudnn_ctc_loss", "targets"),
+    # The state of dropout; only while a CUDA graph is captured does it lie on the device.
+    ("_scaled_dot_product_efficient_attention_backward", "philox_seed"),
+    ("_scaled_dot_product_efficient_attention_backward", "philox_offset"),
 }
 
 
