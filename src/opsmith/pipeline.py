@@ -27,7 +27,7 @@ from opsmith.runner.executors.local import LocalExecutor
 from opsmith.runner.jobs import check_same_kernels, jobs_to_judge, jobs_to_time
 from opsmith.runner.links import Limits
 from opsmith.runner.planning import Enumeration, discover_backend, enumerate_cases, make_plan, select_ops
-from opsmith.runner.processes import SANDBOX_LAYERS, Processes
+from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import OpsListed
 
 MEMORY_LIMIT_BYTES = 4 << 30
@@ -98,7 +98,7 @@ def evaluate(
     progress.stage("starting", 0)
     with start_processes(options.device, with_compiler=isinstance(asked, Inductor)) as processes:
         processes.wait_ready()
-        with _executor(processes, jobs, options, asked, seed=seed, limits=limits or Limits()) as executor:
+        with _executor(processes, jobs, options, asked, seed=seed, limits=limits or Limits(), out=out) as executor:
             listed = executor.list_ops()
             plan, enumeration = _plan(executor, processes, listed, asked, progress)
             check_same_kernels(plan, earlier, out)
@@ -108,14 +108,17 @@ def evaluate(
             run.write("run.json", manifest)
             run.write("plan.json", plan)
 
-            todo = jobs_to_judge(plan, enumeration, listed.schemas, run, earlier)
+            schemas = (*listed.schemas, *enumeration.modules.values())
+            todo = jobs_to_judge(plan, enumeration, schemas, run, earlier, trusted=_is_trusted(asked))
             progress.stage("judging", sum(len(job.cases) for job in todo))
             with run.appender("verdicts.jsonl") as append:
                 for done, verdict in enumerate(executor.judge(todo), start=1):
                     append(verdict)
                     progress.advance(done, verdict.op)
 
-            to_time = jobs_to_time(plan, enumeration, listed.schemas, run, interpreted=processes.interpreted)
+            to_time = jobs_to_time(
+                plan, enumeration, schemas, run, interpreted=processes.interpreted, trusted=_is_trusted(asked)
+            )
             progress.stage("timing", sum(len(job.cases) for job in to_time))
             with run.appender("timings.jsonl") as append:
                 for done, timed in enumerate(executor.time(to_time), start=1):
@@ -166,6 +169,7 @@ def _executor(
     *,
     seed: int,
     limits: Limits,
+    out: Path | None = None,
 ) -> LocalExecutor:
     return LocalExecutor(
         processes,
@@ -174,8 +178,14 @@ def _executor(
         options=options,
         seed=seed,
         limits=limits,
+        withheld=[out.resolve()] if out else [],
         kernels=_most_kernels(asked, options, slots),
+        again=options.checks_integrity(trusted=_is_trusted(asked)),
     )
+
+
+def _is_trusted(asked: Backend | NeedsDiscovery) -> bool:
+    return not isinstance(asked, NeedsDiscovery) and asked.trusted
 
 
 def _most_kernels(asked: Backend | NeedsDiscovery, options: Options, slots: int) -> int | None:
@@ -201,7 +211,7 @@ def _plan(
         executor, listed, ops, torch_version=processes.facts["torch"], advance=progress.advance
     )
     if not enumeration.cases:
-        raise BadInput(_nothing_asked(options))
+        raise BadInput(_nothing_asked(options, enumeration))
     tasks = [Task(name=op, op=schemas[op], suite=options.suite) for op in enumeration.cases]
     return make_plan(enumeration, schemas, discover_backend(executor, asked, tasks), options), enumeration
 
@@ -262,7 +272,8 @@ def _manifest(
         command=tuple(command),
         options=options,
         environment=environment,
-        sandbox=SANDBOX_LAYERS,
+        sandbox=processes.sandbox,
+        sandbox_missing=processes.sandbox_missing,
         started_utc=_now(),
         notes=tuple(_notes(plan, interpreted=processes.interpreted)),
     )
@@ -275,7 +286,9 @@ def _notes(plan: Plan, *, interpreted: bool) -> Iterator[str]:
         yield f"These name no op of this torch and were not judged: {', '.join(plan.unrecognised)}."
 
 
-def _nothing_asked(options: Options) -> str:
+def _nothing_asked(options: Options, enumeration: Enumeration) -> str:
+    if options.selection.problems is not None and enumeration.skipped:
+        return next(iter(enumeration.skipped.values()))  # The problem files are the user's own: they are at fault.
     what = f"suite {options.suite} has no case for dtype {','.join(options.dtypes)} on {options.device}"
     if options.case is not None:
         return f"{what} at address {options.case!r} under this seed; copy the address from verdicts.jsonl"

@@ -37,11 +37,14 @@ SURFACE = {
     "dataset stats": "SOURCES --json",
     "dataset validate": "SOURCE --json",
     "doctor": "--device --json",
-    "ops": "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --suite --top-inputs",
+    "ops": (
+        "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --problems --suite"
+        " --top-inputs"
+    ),
     "report": "RUN --html --json",
     "run": (
         "--backend --case --dataset --device --dtype --isolation --jobs --json --layout --models --ops --out"
-        " --overhead-dominated --resume --seed --suite --timing --tolerance --top-inputs -o"
+        " --overhead-dominated --problems --resume --seed --suite --timing --tolerance --top-inputs -o"
     ),
     "scaffold": "DIRECTORY --json --ops",
     "trace": (

@@ -12,6 +12,8 @@
 Whose kernel answers an op, first match: its manifest entry, its own folder, its packet's folder.
 An in-place or ``out=`` overload with no kernel of its own gets the functional overload's, *derived*
 with a copy; for ``out=`` that comes before the packet's folder, whose function takes no ``out``.
+
+Module tasks are answered by files that define ``ModelNew``: see :func:`opsmith.core.problems.solution_file`.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import msgspec
 
 from opsmith.backends import manifest
 from opsmith.backends.dsl import guess_dsl
+from opsmith.backends.solutions import solution_in
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import OpSchema, Variant, folder_name
+from opsmith.core.op import OpSchema, TaskKind, Variant, folder_name
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 
@@ -65,6 +68,8 @@ class KernelDirectory:
         Raises:
             BadInput: a file of the kernel cannot be read.
         """
+        if task.kind is TaskKind.MODULE:
+            return solution_in(self.path, task, backend=self.name)
         found = self._find(task.name, task.op)
         if found is None:
             return None

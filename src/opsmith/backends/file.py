@@ -6,9 +6,10 @@ import ast
 from pathlib import Path
 
 from opsmith.backends.dsl import guess_dsl, parse_source
+from opsmith.backends.solutions import SOLUTION_CLASS, class_kernel
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import folder_name
+from opsmith.core.op import TaskKind, folder_name
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 
@@ -17,6 +18,8 @@ _SUFFIX = "_kernel_impl"
 
 class KernelFile:
     """A Python file that defines ``<F>_kernel_impl`` for an overload, or ``<packet>_kernel_impl``.
+
+    For a module task it defines ``ModelNew``.
 
     The file is parsed, never imported. A file with a syntax error still answers the task: its
     kernel fails to load.
@@ -37,6 +40,8 @@ class KernelFile:
 
     def kernel_for(self, task: Task) -> Kernel | None:
         """Return the file's kernel for ``task``; in-place and ``out=`` overloads may be derived."""
+        if task.kind is TaskKind.MODULE:
+            return class_kernel(task.name, self._path, SOLUTION_CLASS, backend=self.name, loader=Loader.MODULE)
         direct = self._function_for(task.name)
         if direct is not None:
             return self._kernel(task.name, direct, derived_from=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import TaskKind
 from opsmith.core.task import Task
 
 
@@ -13,4 +14,6 @@ class Inductor:
     trusted = False
 
     def kernel_for(self, task: Task) -> Kernel | None:
+        if task.kind is TaskKind.MODULE:
+            return None
         return Kernel(task=task.name, backend=self.name, loader=Loader.INDUCTOR, entry=task.op.name, dsl="inductor")

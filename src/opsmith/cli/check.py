@@ -10,7 +10,7 @@ import typer
 
 from opsmith.backends.file import KernelFile
 from opsmith.cli import selection
-from opsmith.cli.run import Case, Jobs, Json, Layout, Out, Seed, Timing, Tolerance, judge
+from opsmith.cli.run import Case, Integrity, Jobs, Json, Layout, Out, Policy, Seed, Timing, Tolerance, judge
 from opsmith.core.run import Options
 
 EPILOG = """
@@ -21,14 +21,25 @@ Examples:
   opsmith check mine.py --task add.Tensor --dtype bf16,f32 --device cuda
 
   opsmith check mine.py --task add.Tensor --case opinfo:add:f32:sample:3:0 --seed 7
+
+  opsmith check my_solution.py --task problems/level1/23_Softmax.py
 """
 
 
 def check(
     kernel: Annotated[
-        Path, typer.Argument(help="A Python file that defines <op>__<overload>_kernel_impl.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A Python file that defines <op>__<overload>_kernel_impl, or ModelNew.", show_default=False
+        ),
     ],
-    task: Annotated[str, typer.Option(help="The overload it implements: relu.default.", show_default=False)],
+    task: Annotated[
+        str,
+        typer.Option(
+            help="The overload that it implements (relu.default), or the file of a module problem (reference.py).",
+            show_default=False,
+        ),
+    ],
     suite: selection.Suite = "opinfo",
     dtype: selection.Dtype = "",
     device: selection.Device = "",
@@ -36,6 +47,8 @@ def check(
     top_inputs: selection.TopInputs = None,
     models: selection.Models = "",
     overhead_dominated: selection.OverheadDominated = "with",
+    policy: Policy = "native",
+    integrity: Integrity = "auto",
     timing: Timing = "quick",
     tolerance: Tolerance = "strict",
     layout: Layout = "dense",
@@ -50,19 +63,28 @@ def check(
     Without -o the run directory is temporary. Exit status as for `opsmith run`.
     """
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
+    problem = Path(task) if task.endswith(".py") else None
+    suite = suite if problem is None else selection.MODULES
     on = selection.parse_device(device)
     options = Options(
         suite=suite,
         backend=str(kernel),
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
-        ops=(task,),
+        ops=(task,) if problem is None else (),
+        policy=policy,
+        integrity=integrity,
         timing=timing,
         tolerance=tolerance,
         layout=layout,
         case=case,
         selection=selection.parse_selection(
-            suite, dataset=dataset, top_inputs=top_inputs, models=models, overhead_dominated=overhead_dominated
+            suite,
+            dataset=dataset,
+            top_inputs=top_inputs,
+            models=models,
+            overhead_dominated=overhead_dominated,
+            problems=problem,
         ),
     )
     if out is not None:

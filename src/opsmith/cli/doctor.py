@@ -18,7 +18,6 @@ from opsmith.cli import selection
 from opsmith.core.cache import cache_folder
 from opsmith.pipeline import start_processes
 from opsmith.runner.environment import describe_environment
-from opsmith.runner.processes import SANDBOX_LAYERS
 
 EPILOG = """
 Examples:
@@ -47,7 +46,8 @@ def doctor(
         "environment": msgspec.to_builtins(environment),
         "backends": [*plugins.names(plugins.BACKENDS), *plugins.names(plugins.KERNELS)],
         "suites": plugins.names(plugins.SUITES),
-        "sandbox": list(SANDBOX_LAYERS),
+        "sandbox": list(processes.sandbox),
+        "sandbox_missing": processes.sandbox_missing,
         "cache": str(cache_folder()),
         "problems": problems,
     }

@@ -37,6 +37,7 @@ def ops(
     top_inputs: selection.TopInputs = None,
     models: selection.Models = "",
     overhead_dominated: selection.OverheadDominated = "with",
+    problems: selection.Problems = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List the ops of a suite with their number of cases, and who answers them."""
@@ -50,7 +51,12 @@ def ops(
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
         ops=selection.parse_ops(ops),
         selection=selection.parse_selection(
-            suite, dataset=dataset, top_inputs=top_inputs, models=models, overhead_dominated=overhead_dominated
+            suite,
+            dataset=dataset,
+            top_inputs=top_inputs,
+            models=models,
+            overhead_dominated=overhead_dominated,
+            problems=problems,
         ),
     )
     resolve(options.backend)

@@ -33,6 +33,8 @@ Examples:
   opsmith run --suite opinfo --backend my_kernels/ --dtype bf16 -o runs/mine --resume
 
   opsmith run --suite traces --backend opsmith --top-inputs 2 --models 'timm:*,transformers:*'
+
+  opsmith run --suite modules --problems problems/ --backend solutions/ --ops 'L1/*'
 """
 
 #: On an H200 with 16 cores the suite was enumerated in 18.7 s by 10 referees and in 15.7 s by 14.
@@ -56,6 +58,14 @@ Jobs = Annotated[
     int | None,
     typer.Option(min=1, help="Ops judged at a time.", show_default="one per CPU; on a device 14, traces 4"),
 ]
+Policy = Annotated[
+    Literal["native", "any"],
+    typer.Option(help="Whose code computes: the kernel's own (native), or also other ATen ops than the one asked."),
+]
+Integrity = Annotated[
+    Literal["auto", "on", "off"],
+    typer.Option(help="Watch kernels, call them again with other values and vary the cases; auto: all but aten's."),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of all values.", show_default="secret, recorded at the end")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/TIME-SUITE-BACKEND")]
 Case = Annotated[str | None, typer.Option(help="Judge this one case, by its address.", show_default=False)]
@@ -75,6 +85,9 @@ def run(
     top_inputs: selection.TopInputs = None,
     models: selection.Models = "",
     overhead_dominated: selection.OverheadDominated = "with",
+    problems: selection.Problems = None,
+    policy: Policy = "native",
+    integrity: Integrity = "auto",
     isolation: Isolation = "kernel",
     timing: Timing = "quick",
     tolerance: Tolerance = "strict",
@@ -100,11 +113,18 @@ def run(
         ops=selection.parse_ops(ops),
         timing=timing,
         isolation=isolation,
+        policy=policy,
+        integrity=integrity,
         tolerance=tolerance,
         layout=layout,
         case=case,
         selection=selection.parse_selection(
-            suite, dataset=dataset, top_inputs=top_inputs, models=models, overhead_dominated=overhead_dominated
+            suite,
+            dataset=dataset,
+            top_inputs=top_inputs,
+            models=models,
+            overhead_dominated=overhead_dominated,
+            problems=problems,
         ),
     )
     if resume and out is None:

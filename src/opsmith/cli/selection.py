@@ -10,14 +10,19 @@ import typer
 
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
+from opsmith.core.problems import problems_hash
 from opsmith.core.run import SUITES_WITHOUT_DATASET, Selection
 from opsmith.errors import BadInput
 from opsmith.traces.hub import local_path
 from opsmith.traces.schema import read_dataset
 
 DEVICE = re.compile(r"[a-z]+(:\d+)?")
+#: The suite whose tasks are files of the user's.
+MODULES = "modules"
 
-Suite = Annotated[str, typer.Option(help="What is asked: smoke, opinfo, traces, or an installed plug-in's suite.")]
+Suite = Annotated[
+    str, typer.Option(help="What is asked: smoke, opinfo, traces, modules, or an installed plug-in's suite.")
+]
 Ops = Annotated[
     str,
     typer.Option(help="Overloads, packets or wildcards, comma-separated: relu.default,add*,mm.", show_default="all"),
@@ -48,6 +53,12 @@ OverheadDominated = Annotated[
 ]
 
 
+Problems = Annotated[
+    Path | None,
+    typer.Option(help="Suite modules: a problem file, or a folder of problems and levels.", show_default=False),
+]
+
+
 def parse_ops(text: str) -> tuple[str, ...]:
     """Split a comma-separated list of op patterns."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
@@ -72,13 +83,21 @@ def parse_dtype(text: str, *, suite: str, device: str) -> tuple[str, ...]:
 
 
 def parse_selection(
-    suite: str, *, dataset: str | None, top_inputs: int | None, models: str, overhead_dominated: str
+    suite: str,
+    *,
+    dataset: str | None,
+    top_inputs: int | None,
+    models: str,
+    overhead_dominated: str,
+    problems: Path | None,
 ) -> Selection:
-    """Which inputs of which dataset are asked.
+    """Which inputs of which dataset are asked, or which problems.
 
     Raises:
-        BadInput: the suite reads no dataset, or the dataset cannot be had or read.
+        BadInput: the suite reads no dataset or no problems, or what it reads cannot be had or read.
     """
+    if (suite == MODULES) != (problems is not None):
+        raise BadInput(f"--suite {MODULES} and --problems DIR go together: the folder holds what the suite asks")
     path = None if dataset is None else local_path(dataset).absolute()
     if path is not None:
         read_dataset(path)  # Says what is wrong with the file before anything is started.
@@ -94,7 +113,9 @@ def parse_selection(
             f"suite {suite} reads no dataset: --dataset, --top-inputs, --models and --overhead-dominated "
             "are for --suite traces"
         )
-    return asked
+    if problems is None:
+        return asked
+    return Selection(problems=str(problems.absolute()), problems_hash=problems_hash(problems))
 
 
 def parse_device(text: str) -> str:

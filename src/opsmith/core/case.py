@@ -66,6 +66,8 @@ class CaseRef(msgspec.Struct, frozen=True, kw_only=True):
         offset: first byte of the serialized call in that file.
         length: its number of bytes.
         tolerance: (rtol, atol) that the suite's author declared for this op, or None.
+        again: offset and length of the same call with other values, or None if there are none.
+        variant: what was varied in a call of the suite to make this one, or None for a call of the suite.
     """
 
     address: CaseAddress
@@ -78,6 +80,8 @@ class CaseRef(msgspec.Struct, frozen=True, kw_only=True):
     length: int
     expects_error: bool = False
     tolerance: tuple[float, float] | None = None
+    again: tuple[int, int] | None = None
+    variant: str | None = None
 
 
 class TensorValue(msgspec.Struct, frozen=True, tag="tensor", array_like=True):
@@ -216,7 +220,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome"):
     """What one call returned and changed.
 
     Attributes:
-        structure: nesting of the result with ``*`` for each leaf: ``*``, ``(*,*)``, ``(*,(*,*))``.
+        structure: nesting of the result with ``*`` for each leaf: ``*``, ``(*,*)``, ``(*,(*,*))``,
+            ``{'loss':*}``.
         outputs: the leaves in order.
         changed: input storage number -> its bytes after the call, where they differ.
     """

@@ -17,6 +17,7 @@ class Loader(enum.StrEnum):
     INDUCTOR = "inductor"
     FILE = "file"
     ATTRIBUTE = "attribute"
+    MODULE = "module"
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +39,9 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         task: the task it answers.
         backend: the backend that offered it.
         loader: how a worker loads it.
-        entry: for FILE ``path/in/root.py:function``; for ATTRIBUTE ``package.module:attribute``;
-            for the others the overload's name.
+        entry: for FILE ``path/in/root.py:function``; for MODULE, and for ATEN where the task is a
+            module, ``path/in/root.py:class``; for ATTRIBUTE ``package.module:attribute``; for the
+            others the overload's name.
         dsl: ``triton``, ``cpp``, ``cuda``, ``torch``, ``aten``, ``inductor`` or ``unknown``.
         root: the folder that ``files`` are relative to, or None where there are no files.
         files: relative path -> content hash of every file that belongs to the kernel.
@@ -63,6 +65,12 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         """Names what is judged: loader, entry, derivation and file contents, not where they lie."""
         identity = (self.task, self.loader, self.entry, self.derived_from, sorted(self.files.items()))
         return digest(msgspec.json.encode(identity))
+
+    @property
+    def build_name(self) -> str:
+        """Names its build cache: the same for all overloads that one function answers."""
+        answers = None if self.loader is Loader.FILE else self.derived_from or self.task
+        return digest(msgspec.json.encode((self.loader, self.entry, answers, sorted(self.files.items()))))
 
     @property
     def snapshot_name(self) -> str | None:

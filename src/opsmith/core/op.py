@@ -1,10 +1,20 @@
-"""ATen overloads: their names, their folder names and what their schema says about them."""
+"""ATen overloads: their names, their folder names and what their schema says about them.
+
+A module problem is asked like an op and travels in the same record; it has no schema of torch's.
+"""
 
 from __future__ import annotations
 
 import enum
 
 import msgspec
+
+
+class TaskKind(enum.StrEnum):
+    """What is to be implemented: an ATen overload, or the ``Model`` of a problem file."""
+
+    OP = "op"
+    MODULE = "module"
 
 
 class Variant(enum.StrEnum):
@@ -18,15 +28,19 @@ class Variant(enum.StrEnum):
 
 
 class OpSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """What the schema of one ATen overload says.
+    """What the schema of one ATen overload says, or what is known of a module problem.
 
     Attributes:
-        name: ``packet.overload``, always with the overload: ``"add.Tensor"``, ``"relu.default"``.
-        schema: the schema text as torch prints it.
+        name: ``packet.overload``, always with the overload: ``"add.Tensor"``, ``"relu.default"``; of
+            a module its task's name, ``"L1/23_Softmax"``.
+        schema: the schema text as torch prints it; of a module the path of its problem file.
         variant: how the result is handed back.
         functional: the functional overload of the same group, or None (an in-place or ``out=``
             overload can be answered by it plus a copy).
         tags: torch's own tags, such as ``pointwise`` or ``nondeterministic_seeded``.
+        kind: an overload or a module.
+        init: of a module, once its file was loaded, the serialized
+            :class:`~opsmith.core.case.CallRecord` of what it is constructed with.
     """
 
     name: str
@@ -34,6 +48,8 @@ class OpSchema(msgspec.Struct, frozen=True, kw_only=True):
     variant: Variant
     functional: str | None = None
     tags: tuple[str, ...] = ()
+    kind: TaskKind = TaskKind.OP
+    init: bytes | None = None
 
     @property
     def packet(self) -> str:

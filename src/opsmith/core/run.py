@@ -28,6 +28,7 @@ import msgspec
 
 from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel
+from opsmith.core.op import TaskKind
 from opsmith.core.verdict import Timing, Verdict
 from opsmith.errors import BadInput, DamagedRun
 
@@ -37,11 +38,11 @@ Record = TypeVar("Record")
 
 
 #: Opsmith's own suites that make their inputs themselves.
-SUITES_WITHOUT_DATASET = ("opinfo", "smoke")
+SUITES_WITHOUT_DATASET = ("modules", "opinfo", "smoke")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which inputs of a dataset a run asks; only suites that read a dataset look at it.
+    """Which inputs of a dataset a run asks, or which problems; only the suites that read them look at it.
 
     Attributes:
         dataset: file of the dataset, or None for the one that comes with opsmith.
@@ -49,6 +50,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         top_inputs: so many of the largest inputs of each op, or None for all.
         models: patterns of names; inputs of other models are not asked.
         overhead_dominated: ``with``, ``without`` or ``only`` the inputs that mostly wait for their launch.
+        problems: file or folder of module problems, or None for suites that ask ops.
+        problems_hash: of the names and contents of those problems.
     """
 
     dataset: str | None = None
@@ -56,6 +59,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     top_inputs: int | None = None
     models: tuple[str, ...] = ()
     overhead_dominated: str = "with"
+    problems: str | None = None
+    problems_hash: str | None = None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,10 +73,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ops: tuple[str, ...] = ()
     timing: str = "off"
     isolation: str = "kernel"
+    policy: str = "native"
+    integrity: str = "auto"
     tolerance: str = "strict"
     layout: str = "dense"
     case: str | None = None
     selection: Selection = Selection()
+
+    def checks_integrity(self, *, trusted: bool) -> bool:
+        """Whether kernels are asked more than the suite does; by default those of every backend but the reference."""
+        return self.integrity == "on" or (self.integrity == "auto" and not trusted)
 
     @property
     def reads_dataset(self) -> bool:
@@ -87,6 +98,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
         options: what was asked.
         environment: where it ran.
         sandbox: the isolation layers that were active in the workers.
+        sandbox_missing: those that the machine could not give -> why.
         started_utc: ISO 8601 time of the first start.
         finished_utc: ISO 8601 time of the end, or None while the run is not finished.
         seed: the run's seed, recorded when it ends; None before.
@@ -105,11 +117,12 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     resumed: int = 0
     notes: tuple[str, ...] = ()
     wall_s: float | None = None
+    sandbox_missing: dict[str, str] = {}
     format_version: int = FORMAT_VERSION
 
 
 class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
-    """One op of the plan: what is asked and who answers."""
+    """One op (or module) of the plan: what is asked and who answers."""
 
     op: str
     schema: str
@@ -117,6 +130,7 @@ class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
     error_cases: int
     kernel: Kernel | None
     kernel_hash: str | None
+    kind: TaskKind = TaskKind.OP
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,13 +157,16 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
         passed: how many of them PASSED; a case without a verdict did not.
         statuses: status -> number of cases, in the order of the enum.
         error_cases: ``asked`` bad calls and those that ``raised``.
-        dishonest: DISHONEST verdicts, those of bad calls included.
+        dishonest: DISHONEST verdicts, those of bad calls, of variants and of the kernel as a whole included.
         derived: answered by the functional kernel plus a copy.
         layout_differs: cases whose output is a dense permutation of eager's layout.
         speedup_k: geometric mean over the timed cases of K, kernel time on the device; None: not timed.
         speedup_e: the same of E, one call as a caller pays for it.
         percent_of_floor: share of what the device could do at best; None: not measured.
         dsl: what the kernel is written in; None without a kernel.
+        task_kind: ``op`` or ``module``.
+        variants: status -> number of variants of the cases, which are not among ``cases``; a kernel may
+            decline one.
     """
 
     accepted: bool
@@ -165,6 +182,8 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     speedup_e: float | None
     percent_of_floor: float | None
     dsl: str | None
+    task_kind: TaskKind = TaskKind.OP
+    variants: dict[str, int] = {}
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,18 @@ class Status(enum.StrEnum):
     NOT_RUN = "NOT_RUN"
 
 
+class Part(enum.StrEnum):
+    """What of a run a verdict is about.
+
+    Only CASE is counted in the suite's cases. VARIANT asks more than the suite does, to see whether a
+    kernel knows the op or only the suite's calls. CONDUCT is about the kernel as a whole.
+    """
+
+    CASE = "case"
+    VARIANT = "variant"
+    CONDUCT = "conduct"
+
+
 class ErrorFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How far a result lies from the reference, elementwise.
 
@@ -100,6 +112,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         comparison: the kind of comparison that decided.
         evidence: further lines for the reader (a traceback's end, an exit status).
         count: how often the same signature was met in the suite.
+        part: a case of the suite, a variant of one, or the kernel's conduct.
+        variant: of a variant what was varied; empty otherwise.
     """
 
     op: str
@@ -118,3 +132,24 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     comparison: str = ""
     evidence: tuple[str, ...] = ()
     count: int = 1
+    part: Part = Part.CASE
+    variant: str = ""
+
+    @property
+    def counts_against(self) -> bool:
+        """Whether the kernel's op is not accepted because of this verdict alone.
+
+        A kernel may decline a variant, and where eager itself fails on one nothing is known of the kernel.
+        """
+        if self.status in (Status.PASSED, Status.DISHONEST):
+            return self.status is Status.DISHONEST
+        if self.part is Part.VARIANT:
+            return self.status not in (Status.UNSUPPORTED, Status.REFERENCE_FAILED)
+        return not self.expects_error
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether there is something in it for the kernel's author to look at."""
+        if self.part is Part.VARIANT:
+            return self.counts_against
+        return self.status is not Status.PASSED

@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.run import write_atomically
-from opsmith.core.verdict import Status, Timing, Verdict
+from opsmith.core.verdict import Part, Status, Timing, Verdict
 from opsmith.report.conventions import geometric_mean
 from opsmith.report.results import Results
 
@@ -52,7 +52,7 @@ COLUMNS = (
 
 def write_exports(results: Results) -> None:
     """Write the three public files into the run directory."""
-    tests = [verdict for verdict in results.verdicts if not verdict.expects_error]
+    tests = [verdict for verdict in results.verdicts if verdict.part is Part.CASE and not verdict.expects_error]
     quantity = "K" if any(timing.quantity == "K" for test in tests for timing in test.timings) else "E"
     correctness = [_correctness_test(test) for test in tests]
     performance = [

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import folder_name
+from opsmith.core.op import TaskKind, folder_name
 from opsmith.core.run import Options, PlannedOp, RunManifest
-from opsmith.core.verdict import Verdict
+from opsmith.core.verdict import Part, Verdict
 
 
 def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict: Verdict) -> str:
@@ -27,7 +27,9 @@ def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict:
     """
     options = manifest.options
     kernel = planned.kernel
-    if kernel is not None and kernel.snapshot_name is not None and _is_one_file(kernel):
+    if planned.kind is TaskKind.MODULE:
+        words = _module_words(run, options, planned)
+    elif kernel is not None and kernel.snapshot_name is not None and _is_one_file(kernel):
         # Somebody who checks one file is editing it, and the run may be temporary.
         asked_for_file = options.backend.endswith(".py")
         snapshot = run / "kernels" / kernel.snapshot_name / kernel.entry.rpartition(":")[0]
@@ -35,11 +37,25 @@ def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict:
         words = ["opsmith", "check", str(file), "--task", planned.op, "--suite", options.suite]
     else:
         words = ["opsmith", "run", "--suite", options.suite, "--backend", options.backend, "--ops", planned.op]
-    words += ["--dtype", verdict.dtype, "--device", options.device, "--case", verdict.case]
+    words += ["--dtype", verdict.dtype or ",".join(options.dtypes), "--device", options.device]
+    if verdict.part is Part.CASE:
+        words += ["--case", verdict.case]  # A variant is made of all of the op's cases, and conduct is about them.
     words += _judging_options(options)
     if manifest.seed is not None:
         words += ["--seed", str(manifest.seed)]
     return shlex.join(words)
+
+
+def _module_words(run: Path, options: Options, planned: PlannedOp) -> list[str]:
+    """The command for a module: the solution as the run's snapshot holds it, unless it was itself asked for."""
+    backend, kernel = options.backend, planned.kernel
+    if kernel is not None and kernel.snapshot_name is not None and kernel.loader is Loader.MODULE:
+        snapshot = run / "kernels" / kernel.snapshot_name / kernel.entry.rpartition(":")[0]
+        backend = backend if backend.endswith(".py") else str(snapshot)
+    problems = options.selection.problems
+    assert problems is not None, "a module is asked out of a folder of problems"
+    words = ["opsmith", "run", "--suite", options.suite, "--problems", problems, "--backend", backend]
+    return [*words, "--ops", planned.op]
 
 
 def _is_one_file(kernel: Kernel) -> bool:
@@ -58,6 +74,10 @@ def _is_one_file(kernel: Kernel) -> bool:
 def _judging_options(options: Options) -> list[str]:
     """The options that change a verdict, where they are not the default."""
     words: list[str] = []
+    if options.policy != "native":
+        words += ["--policy", options.policy]
+    if options.integrity != "auto":
+        words += ["--integrity", options.integrity]
     if options.tolerance != "strict":
         words += ["--tolerance", options.tolerance]
     if options.layout != "dense":

@@ -78,7 +78,7 @@ class Results:
     @property
     def failing_count(self) -> int:
         """Cases that did not pass, bad calls included."""
-        return sum(verdict.status is not Status.PASSED for verdict in self.verdicts)
+        return sum(verdict.is_failure for verdict in self.verdicts)
 
     def failing(self, limit: int) -> list[FailingCase]:
         """At most ``limit`` cases that did not pass, sorted by op.
@@ -89,7 +89,7 @@ class Results:
         met: Counter[str] = Counter()
         ranked: list[tuple[int, Verdict]] = []
         for verdict in self.verdicts:
-            if verdict.status is not Status.PASSED:
+            if verdict.is_failure:
                 met[verdict.op] += 1
                 ranked.append((met[verdict.op], verdict))
         kept = sorted(ranked, key=lambda entry: entry[0])[:limit]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from opsmith.core.run import OpSummary, Plan, PlannedOp, RunManifest, Score, Summary
-from opsmith.core.verdict import Status, Verdict
+from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import DamagedRun
 from opsmith.report.conventions import TimedOp, geometric_mean, speed_scores
 
@@ -26,6 +26,9 @@ class Tally:
     Attributes:
         statuses: verdicts by status, bad calls left out.
         bad_calls: the same for bad calls.
+        variants: the same for variants of the suite's cases, which are counted apart.
+        misconduct: the kernel's conduct as a whole is held against it.
+        fails: a verdict of any kind alone keeps the op from being accepted.
         speedups: quantity (``K`` or ``E``) -> (speedup, occurrences) of each timed case.
         derived: a verdict says that the functional kernel answered.
         layout_differs: verdicts that note a dense permutation of eager's layout.
@@ -33,11 +36,21 @@ class Tally:
 
     statuses: Counter[Status] = field(default_factory=Counter)
     bad_calls: Counter[Status] = field(default_factory=Counter)
+    variants: Counter[Status] = field(default_factory=Counter)
+    misconduct: bool = False
+    fails: bool = False
     speedups: defaultdict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
     derived: bool = False
     layout_differs: int = 0
 
     def add(self, verdict: Verdict) -> None:
+        self.fails |= verdict.counts_against
+        if verdict.part is Part.CONDUCT:
+            self.misconduct |= verdict.status is Status.DISHONEST
+            return
+        if verdict.part is Part.VARIANT:
+            self.variants[verdict.status] += 1
+            return
         if verdict.expects_error:
             self.bad_calls[verdict.status] += 1
             return
@@ -99,24 +112,27 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
     passed = tally.statuses[Status.PASSED]
     answered = planned.kernel is not None
     return OpSummary(
-        accepted=answered and passed == planned.cases == tally.statuses.total() and not _dishonest(tally),
+        accepted=answered and passed == planned.cases == tally.statuses.total() and not tally.fails,
         answered=answered,
         cases=planned.cases,
         passed=passed,
         statuses=_ordered(tally.statuses),
         error_cases={"asked": planned.error_cases, "raised": tally.bad_calls[Status.PASSED]},
         dishonest=_dishonest(tally),
+        variants=_ordered(tally.variants),
         derived=tally.derived or (planned.kernel is not None and planned.kernel.derived_from is not None),
         layout_differs=tally.layout_differs,
         speedup_k=tally.speedup("K"),
         speedup_e=tally.speedup("E"),
         percent_of_floor=None,
         dsl=planned.kernel.dsl if planned.kernel else None,
+        task_kind=planned.kind,
     )
 
 
 def _dishonest(tally: Tally) -> int:
-    return tally.statuses[Status.DISHONEST] + tally.bad_calls[Status.DISHONEST]
+    counted = (tally.statuses, tally.bad_calls, tally.variants)
+    return sum(statuses[Status.DISHONEST] for statuses in counted) + tally.misconduct
 
 
 def _ordered(statuses: Mapping[Status, int]) -> dict[str, int]:

@@ -8,22 +8,34 @@ from pathlib import Path
 import msgspec
 
 from opsmith.core.case import CaseRef
+from opsmith.core.kernel import Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.run import Plan, RunDirectory
-from opsmith.core.verdict import Status, Verdict
+from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
+from opsmith.runner.job import Job
 from opsmith.runner.planning import Enumeration
-from opsmith.runner.slot import Job
 from opsmith.runner.snapshot import snapshot_root, take_snapshot
 
 
 def jobs_to_judge(
-    plan: Plan, enumeration: Enumeration, schemas: Iterable[OpSchema], run: RunDirectory, earlier: Sequence[Verdict]
+    plan: Plan,
+    enumeration: Enumeration,
+    schemas: Iterable[OpSchema],
+    run: RunDirectory,
+    earlier: Sequence[Verdict],
+    *,
+    trusted: bool,
 ) -> list[Job]:
     """One job per answered op, without the cases that have their verdict already.
 
     Takes the snapshot of every kernel on the way.
+
+    Args:
+        trusted: the backend is the reference itself.
     """
+    options = run.manifest().options
+    integrity = options.checks_integrity(trusted=trusted)
     schema_of = {schema.name: schema for schema in schemas}
     of_op: dict[str, list[Verdict]] = {}
     for verdict in earlier:
@@ -35,8 +47,11 @@ def jobs_to_judge(
         take_snapshot(planned.kernel, run.kernels_path)
         verdicts = of_op.get(planned.op, [])
         judged = {verdict.case for verdict in verdicts}
-        cases = tuple(case for case in enumeration.cases[planned.op] if str(case.address) not in judged)
-        if cases:
+        all_cases = enumeration.cases[planned.op]
+        cases = tuple(case for case in all_cases if str(case.address) not in judged)
+        # What is known of its conduct is said last: without that, an op is not finished.
+        watched = integrity and not trusted and planned.kernel.loader is not Loader.INDUCTOR
+        if cases or (watched and not any(verdict.part is Part.CONDUCT for verdict in verdicts)):
             jobs.append(
                 Job(
                     schema=schema_of[planned.op],
@@ -45,13 +60,22 @@ def jobs_to_judge(
                     cases=cases,
                     counts=enumeration.counts,
                     earlier=tuple(verdicts),
+                    all_cases=all_cases,
+                    policy=options.policy if watched else None,
+                    integrity=integrity,
                 )
             )
     return jobs
 
 
 def jobs_to_time(
-    plan: Plan, enumeration: Enumeration, schemas: Iterable[OpSchema], run: RunDirectory, *, interpreted: bool
+    plan: Plan,
+    enumeration: Enumeration,
+    schemas: Iterable[OpSchema],
+    run: RunDirectory,
+    *,
+    interpreted: bool,
+    trusted: bool,
 ) -> list[Job]:
     """The largest case of each op and dtype, of the ops that are right everywhere.
 
@@ -59,10 +83,10 @@ def jobs_to_time(
     """
     if run.manifest().options.timing == "off":
         return []
-    wrong = {v.op for v in run.verdicts() if v.status is not Status.PASSED and not v.expects_error}
+    wrong = {verdict.op for verdict in run.verdicts() if verdict.counts_against}
     timed = {timed.case for timed in run.timed_cases()}
     jobs = []
-    for job in jobs_to_judge(plan, enumeration, schemas, run, []):
+    for job in jobs_to_judge(plan, enumeration, schemas, run, [], trusted=trusted):
         if job.schema.name in wrong or (interpreted and job.kernel.dsl == "triton"):
             continue
         cases = tuple(case for case in _largest_of_each_dtype(job.cases) if str(case.address) not in timed)

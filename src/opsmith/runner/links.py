@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, ProtocolError, RefereeFailed
 from opsmith.runner.processes import Child, Processes
 from opsmith.runner.protocol import Loaded, LoadKernel, Raised, RefereeError, RefereeReply, Started, WorkerReply
+from opsmith.runner.sandbox.reach import Reach
 from opsmith.runner.zygote_link import ZygoteLink
 
 #: How long a worker may take to make its device context, with many made at once.
@@ -155,12 +157,33 @@ class WorkerLink:
         threads: CPU threads of a worker.
         spares: workers that are kept ready; ``wanted_spares`` changes it.
         limits: time limits.
+        withheld: folders that no worker may read; what the processes share is among them in any case.
+        started_in: where the command was started, if kernels are imported from there.
+        one_kernel: no worker loads a second kernel.
     """
 
     def __init__(
-        self, processes: Processes, *, device: str, builds: Path, threads: int, spares: int, limits: Limits
+        self,
+        processes: Processes,
+        *,
+        device: str,
+        builds: Path,
+        threads: int,
+        spares: int,
+        limits: Limits,
+        withheld: Sequence[Path] = (),
+        started_in: Path | None = None,
+        one_kernel: bool = True,
     ) -> None:
         self._processes = processes
+        self._reach = Reach(
+            scratch=str(processes.scratch),
+            builds=str(builds),
+            withheld=tuple(map(str, withheld)),
+            home=str(Path.home()),
+            started_in=str(started_in) if started_in else None,
+            one_kernel=one_kernel,
+        )
         self._config = {"device": device, "builds": str(builds), "threads": threads}
         self._limits = limits
         self._nursery: ZygoteLink | None = None
@@ -168,6 +191,7 @@ class WorkerLink:
         self._spares: deque[Child] = deque()
         self.wanted_spares = spares
         self._loaded: Kernel | None = None
+        self.load_changes: tuple[str, ...] = ()
 
     def prepare(self) -> None:
         """Fork workers that are kept ready, as many as there is room for now; end those that are too many."""
@@ -178,7 +202,7 @@ class WorkerLink:
 
     def _fork_spare(self) -> None:
         if self._nursery is None:
-            self._nursery = self._processes.start_nursery()
+            self._nursery = self._processes.start_nursery(self._reach)
         self._spares.append(self._processes.fork("worker", self._config, self._nursery))
 
     @property
@@ -187,19 +211,32 @@ class WorkerLink:
         assert self._child is not None
         return self._child.scratch
 
-    def load(self, kernel: Kernel, root: Path | None, schema: OpSchema) -> Raised | None:
+    def _lend(self, root: Path) -> Path:
+        """Copy a kernel's files to where its worker finds them: the run directory is out of its reach."""
+        if self._child is None:
+            self._start()
+        assert self._child is not None
+        copy = self._child.kernels / root.name
+        if not copy.exists():
+            shutil.copytree(root, copy)
+        return copy
+
+    def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None = None) -> Raised | None:
         """Make sure that ``kernel`` is loaded; what it raised if it does not load.
+
+        ``load_changes`` says then what of Python, torch or opsmith it replaced by that.
 
         Raises:
             WorkerFailed: the worker died or hung while loading.
         """
         if self._child is not None and self._loaded == kernel:
             return None
-        request = LoadKernel(kernel, str(root) if root else None, schema)
+        request = LoadKernel(kernel, str(self._lend(root)) if root else None, schema, policy)
         reply = self.ask(request, (Loaded, Raised), timeout_s=self._limits.load_s)
         if isinstance(reply, Raised):
             return reply
         self._loaded = kernel
+        self.load_changes = reply.changes
         return None
 
     def ask(

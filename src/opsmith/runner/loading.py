@@ -13,11 +13,15 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
+import torch
+
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import OpSchema
+from opsmith.core.op import OpSchema, TaskKind
+from opsmith.evaluation.inputs import CALL_DECODER, rebuild
 from opsmith.runner.derivation import DerivedKernel
 from opsmith.runner.protocol import Discovered
 from opsmith.suites.aten_schemas import overload
+from opsmith.suites.modules.call import ModuleCall
 
 #: Where the command was started: a ``pkg.mod:attr`` of the user's may live there. Read when the
 #: zygote imports this module, because a worker moves to a private folder.
@@ -25,16 +29,20 @@ _STARTED_IN = os.getcwd()  # noqa: PTH109 - sys.path holds strings.
 
 _package_numbers = itertools.count()
 
+CPU = torch.device("cpu")
+
 Call = Callable[..., Any]
 
 
-def load_kernel(kernel: Kernel, root: Path | None, schema: OpSchema) -> Call:
+def load_kernel(kernel: Kernel, root: Path | None, schema: OpSchema, device: torch.device = CPU) -> Call:
     """Load a kernel so that it can be called with the arguments of the overload ``schema``.
 
     Args:
         kernel: the record.
         root: the folder of its files, which may be a snapshot of ``kernel.root``.
-        schema: the overload that it answers.
+        schema: the overload that it answers, or the module: then the kernel is a class, of which
+            one instance is made with the problem's own arguments and put on the device.
+        device: where it runs.
 
     Raises:
         FileNotFoundError: the kernel's file is missing.
@@ -45,6 +53,8 @@ def load_kernel(kernel: Kernel, root: Path | None, schema: OpSchema) -> Call:
     function = _load(kernel, root, schema)
     if not callable(function):
         raise TypeError(f"{kernel.entry} is a {type(function).__name__}, which cannot be called")
+    if schema.kind is TaskKind.MODULE:
+        return _module_call(kernel.entry, function, schema, device)
     if kernel.derived_from is None:
         return cast("Call", function)
     return DerivedKernel(function, overload(schema.name), overload(kernel.derived_from))
@@ -53,17 +63,26 @@ def load_kernel(kernel: Kernel, root: Path | None, schema: OpSchema) -> Call:
 def _load(kernel: Kernel, root: Path | None, schema: OpSchema) -> Any:
     match kernel.loader:
         case Loader.ATEN:
-            return overload(kernel.entry)
+            return _from_file(kernel, root) if schema.kind is TaskKind.MODULE else overload(kernel.entry)
         case Loader.INDUCTOR:
             return _compiled(kernel.entry)
-        case Loader.FILE:
+        case Loader.FILE | Loader.MODULE:
             return _from_file(kernel, root)
         case Loader.ATTRIBUTE:
             return _from_attribute(kernel.entry, kernel.derived_from or schema.name)
 
 
+def _module_call(entry: str, make: Callable[..., Any], schema: OpSchema, device: torch.device) -> ModuleCall:
+    assert schema.init is not None, "the problem was loaded when its cases were made"
+    arguments = rebuild(CALL_DECODER.decode(schema.init), CPU).args
+    module = make(*arguments)
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"{entry} makes a {type(module).__name__}; it should make a torch.nn.Module")
+    return ModuleCall(module.to(device))
+
+
 def kernel_file(kernel: Kernel, root: Path | None) -> Path:
-    """The source file of a FILE kernel under ``root``.
+    """The source file of a FILE or MODULE kernel under ``root``.
 
     Raises:
         ValueError: ``root`` is None, or the entry leads out of it.
@@ -114,7 +133,7 @@ def _from_file(kernel: Kernel, root: Path | None) -> Any:
         raise FileNotFoundError(f"the kernel's file {path.name} is missing; its folder holds: {there}")
     module = _import_file(path, root)
     if not hasattr(module, function):
-        own = (name for name, value in vars(module).items() if isinstance(value, FunctionType))
+        own = (name for name, value in vars(module).items() if isinstance(value, (FunctionType, type)))
         raise ImportError(f"{path.name} defines no {function}; it defines: {', '.join(sorted(own)) or 'no function'}")
     return getattr(module, function)
 

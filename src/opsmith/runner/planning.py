@@ -28,12 +28,14 @@ class Enumeration(msgspec.Struct, frozen=True, kw_only=True):
         counts: signature -> how often it was met.
         ops: every overload that the enumerated entries call.
         skipped: what could not be recorded, with the reason.
+        modules: module task -> its record, complete now that its file was loaded.
     """
 
     cases: dict[str, tuple[CaseRef, ...]]
     counts: dict[str, int]
     ops: frozenset[str]
     skipped: dict[str, str]
+    modules: dict[str, OpSchema] = {}
 
 
 def select_ops(patterns: Sequence[str], known: Iterable[str]) -> tuple[str, ...] | None:
@@ -75,10 +77,12 @@ def enumerate_cases(
     found: dict[int, list[CaseRef]] = {}
     counts: dict[str, int] = {}
     skipped: dict[str, str] = {}
+    modules: dict[str, OpSchema] = {}
     ops_of_entry: dict[tuple[str, str], list[str]] = {}
     for done, (index, reply) in enumerate(executor.enumerate(entries, ops), start=1):
         found[index] = list(reply.cases)
         skipped.update(reply.skipped)
+        modules.update({schema.name: schema for schema in reply.modules})
         ops_of_entry[entries[index]] = list(reply.ops)
         for signature, count in reply.counts.items():
             counts[signature] = counts.get(signature, 0) + count
@@ -90,6 +94,7 @@ def enumerate_cases(
         counts=counts,
         ops=frozenset(op for names in ops_of_entry.values() for op in names),
         skipped=skipped,
+        modules=modules,
     )
 
 
@@ -112,6 +117,8 @@ def _relevant_entries(
         return [pair for pair in entries if pair == (address.entry, address.dtype)]
     if ops is None:
         return list(entries)
+    if options.selection.problems is not None:
+        return [(entry, dtype) for entry, dtype in entries if entry in ops]
     relevant = []
     for dtype in options.dtypes:
         index = _index(options, torch_version, dtype).load()
@@ -164,6 +171,7 @@ def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: B
         planned.append(
             PlannedOp(
                 op=op,
+                kind=schemas[op].kind,
                 schema=schemas[op].schema,
                 cases=sum(not case.expects_error for case in cases),
                 error_cases=sum(case.expects_error for case in cases),
@@ -171,5 +179,6 @@ def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: B
                 kernel_hash=kernel.content_hash if kernel else None,
             )
         )
-    unrecognised = backend.unrecognised(schemas) if isinstance(backend, KernelDirectory) else []
+    asks_ops = options.selection.problems is None
+    unrecognised = backend.unrecognised(schemas) if asks_ops and isinstance(backend, KernelDirectory) else []
     return Plan(ops=tuple(planned), skipped=enumeration.skipped, unrecognised=tuple(unrecognised))

@@ -14,13 +14,19 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from opsmith.core.verdict import Status
 from opsmith.errors import RefereeFailed
 from opsmith.runner.protocol import Channel
+from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
+from opsmith.runner.sandbox.layers import Layer
+from opsmith.runner.sandbox.reach import Reach
 from opsmith.runner.zygote_link import ZygoteLink
 
 #: Environment variables that a kernel's process may see; everything else stays outside.
@@ -41,8 +47,8 @@ KEPT_VARIABLES = (
     "NVSHMEM_DISABLE_NVLS",
 )
 
-#: Isolation that is active in every worker; recorded in ``run.json``.
-SANDBOX_LAYERS = (
+#: Isolation that every machine can give its workers; for the rest see :mod:`opsmith.runner.sandbox.layers`.
+EVERYWHERE = (
     "own process and session",
     "wall-clock limit",
     "resident-memory limit",
@@ -74,7 +80,7 @@ class Child:
         channel: the typed channel to it.
         killed_for: the limit it broke, where the watch killed it.
         is_at_work: it has been sent a request, so it may run a stranger's code.
-        scratch: its private folder, removed with it.
+        folder: what is its own, removed with it.
     """
 
     def __init__(
@@ -83,7 +89,7 @@ class Child:
         pid: int,
         channel: Channel,
         output_fd: int,
-        scratch: Path,
+        folder: Path,
         *,
         limit_bytes: int | None,
     ) -> None:
@@ -91,7 +97,7 @@ class Child:
         self.pid = pid
         self.channel = channel
         self.output_fd = output_fd
-        self.scratch = scratch
+        self.folder = folder
         self.killed_for: Status | None = None
         self.is_at_work = False
         self.limit_bytes = limit_bytes
@@ -99,6 +105,16 @@ class Child:
         self.output_tail = b""
         self.start_bytes = _resident_bytes(pid)
         self._draining = threading.Lock()
+
+    @property
+    def scratch(self) -> Path:
+        """A worker's private folder, which it writes to."""
+        return self.folder / "scratch"
+
+    @property
+    def kernels(self) -> Path:
+        """Where a worker finds the files of its kernel."""
+        return self.folder / "kernels"
 
     def has_spoken(self, timeout_s: float = 0.0) -> bool:
         """Whether a message waits in its channel, or its end."""
@@ -156,6 +172,7 @@ class Processes:
         memory_limit_bytes: resident memory that a worker may add to what it was born with.
         output_limit_bytes: bytes a worker may print while it answers one request.
         with_compiler: import torch's compiler before anything is forked.
+        without_layers: layers of the sandbox to do without, as on a machine that lacks them.
 
     Attributes:
         worker_limit: workers that may exist at a time, those that are ending included; it concerns
@@ -163,27 +180,38 @@ class Processes:
     """
 
     def __init__(
-        self, device: str, *, memory_limit_bytes: int, output_limit_bytes: int, with_compiler: bool = False
+        self,
+        device: str,
+        *,
+        memory_limit_bytes: int,
+        output_limit_bytes: int,
+        with_compiler: bool = False,
+        without_layers: Iterable[Layer] = (),
     ) -> None:
         self.worker_limit = sys.maxsize
         self.scratch = Path(tempfile.mkdtemp(prefix="opsmith-"))
         self._device = device
         self._memory_limit_bytes = memory_limit_bytes
         self._output_limit_bytes = output_limit_bytes
-        self._with_compiler = with_compiler
+        self._options = [
+            *(["--compiler"] if with_compiler else []),
+            *(f"--without={layer}" for layer in without_layers),
+        ]
         self._children: dict[int, Child] = {}
         self._workers: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._closing = False
 
     def __enter__(self) -> Self:
+        self._was_readable = is_readable()
+        set_readable(readable=False)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self.scratch / "zygote.log").open("wb") as log:
             descriptor = str(theirs.fileno())
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [
-                    *(sys.executable, "-m", "opsmith.runner.zygote", descriptor, self._device, str(self.scratch)),
-                    *(["--compiler"] if self._with_compiler else []),
+                    *(sys.executable, "-P", "-m", "opsmith.runner.zygote", descriptor, self._device, str(self.scratch)),
+                    *self._options,
                 ],
                 pass_fds=[theirs.fileno()],
                 env=_scrubbed_environment(self._device, self.scratch),
@@ -207,6 +235,7 @@ class Processes:
         self._watcher.join()
         self._selector.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
+        set_readable(readable=self._was_readable)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -228,8 +257,21 @@ class Processes:
             lines = (self.scratch / "zygote.log").read_text(errors="replace").strip().splitlines()
             raise RefereeFailed(f"the process that imports torch did not start: {lines[-1] if lines else 'no message'}")
 
-    def start_nursery(self) -> ZygoteLink:
+    @property
+    def sandbox(self) -> tuple[str, ...]:
+        """The layers that isolate a worker here."""
+        return (*EVERYWHERE, *(name for name, problem in self.facts["sandbox"].items() if problem is None))
+
+    @property
+    def sandbox_missing(self) -> dict[str, str]:
+        """The layers that this machine cannot give, and why."""
+        return {name: problem for name, problem in self.facts["sandbox"].items() if problem is not None}
+
+    def start_nursery(self, reach: Reach) -> ZygoteLink:
         """A zygote for the workers of one slot; see :mod:`opsmith.runner.zygote`.
+
+        Args:
+            reach: where its workers find and may not find things.
 
         Raises:
             ZygoteGone: there is nothing left to fork from.
@@ -237,7 +279,9 @@ class Processes:
         self.wait_ready()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self.scratch / "zygote.log").open("ab") as log:
-            pid = self._zygote.fork("nursery", {}, (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S)
+            pid = self._zygote.fork(
+                "nursery", msgspec.to_builtins(reach), (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S
+            )
         return ZygoteLink(ours, pid)
 
     def fork(self, role: str, config: dict[str, Any], nursery: ZygoteLink | None = None) -> Child:
@@ -247,9 +291,12 @@ class Processes:
             ZygoteGone: there is nothing left to fork from.
         """
         self.wait_ready()
-        scratch = Path(tempfile.mkdtemp(prefix=f"{role}-", dir=self.scratch))
+        folder = Path(tempfile.mkdtemp(prefix=f"{role}-", dir=self.scratch))
         if role == "worker":
-            config = {**config, "scratch": str(scratch)}
+            places = {name: folder / name for name in ("scratch", "kernels")}
+            for place in places.values():
+                place.mkdir()
+            config = {**config, **{name: str(place) for name, place in places.items()}}
         ours, theirs = socket.socketpair()
         read_fd, write_fd = os.pipe()
         os.set_blocking(read_fd, False)
@@ -264,7 +311,7 @@ class Processes:
             theirs.close()
             os.close(write_fd)
         limit_bytes = self._memory_limit_bytes if role == "worker" else None
-        child = Child(zygote, pid, Channel(ours), read_fd, scratch, limit_bytes=limit_bytes)
+        child = Child(zygote, pid, Channel(ours), read_fd, folder, limit_bytes=limit_bytes)
         self._children[pid] = child
         if role == "worker":
             self._workers.append(child)
@@ -288,7 +335,7 @@ class Processes:
             self._selector.unregister(child.output_fd)
         child.close()
         self._children.pop(child.pid, None)
-        shutil.rmtree(child.scratch, ignore_errors=True)
+        shutil.rmtree(child.folder, ignore_errors=True)
 
     # ------------------------------------------------------------ the watching thread
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from opsmith.core.case import CaseRef
+from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.core.trace import TracedCall
@@ -40,17 +41,29 @@ Message = TypeVar("Message")
 
 
 class LoadKernel(msgspec.Struct, frozen=True, tag=True):
+    """Load a kernel; under a ``policy`` it is watched from then on, with None it is trusted."""
+
     kernel: Kernel
     root: str | None
     schema: OpSchema
+    policy: str | None = None
 
 
 class CallToRun(msgspec.Struct, frozen=True):
-    """A serialized :class:`~opsmith.core.case.CallRecord`, to be run ``repeats`` times on fresh copies."""
+    """A serialized :class:`~opsmith.core.case.CallRecord`, to be run ``repeats`` times on fresh copies.
+
+    Attributes:
+        again: the same call with other values, to be run after that at the same addresses.
+        result_bytes: sizes of the results, for which a device's memory is filled with garbage.
+        traced: note which lines of the kernel's files run in the last of these executions.
+    """
 
     call: bytes
     rng_seed: int
     repeats: int = 1
+    again: bytes | None = None
+    result_bytes: tuple[int, ...] = ()
+    traced: bool = False
 
 
 class RunCalls(msgspec.Struct, frozen=True, tag=True):
@@ -86,13 +99,22 @@ WorkerRequest = LoadKernel | RunCalls | TimeBlock | Discover
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """The kernel is loaded; ``changes`` says what of Python, torch or opsmith it replaced by that."""
+
     load_s: float
+    changes: tuple[str, ...] = ()
 
 
 class Returned(msgspec.Struct, frozen=True, tag=True):
-    """The outcomes of all repeats, each an undecoded :class:`~opsmith.core.case.Outcome` or ``StoredOutcome``."""
+    """The outcomes of all executions, each an undecoded :class:`~opsmith.core.case.Outcome` or ``StoredOutcome``.
+
+    ``conduct`` says what was seen meanwhile, execution by execution, of a kernel under a policy;
+    ``executed`` names the lines of its files that ran in the last one, where that was asked.
+    """
 
     outcomes: tuple[msgspec.Raw, ...]
+    conduct: tuple[CallConduct, ...] = ()
+    executed: dict[str, tuple[int, ...]] = {}
 
 
 class Raised(msgspec.Struct, frozen=True, tag=True):
@@ -105,12 +127,17 @@ class Raised(msgspec.Struct, frozen=True, tag=True):
     kind: str
     message: str
     traceback: str
+    conduct: tuple[CallConduct, ...] = ()
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """What became of each call of a :class:`RunCalls`, in order."""
+    """What became of each call of a :class:`RunCalls`, in order.
+
+    ``changes`` says what of Python, torch or opsmith the kernel has replaced by now.
+    """
 
     replies: tuple[Returned | Raised, ...]
+    changes: tuple[str, ...] = ()
 
 
 class BlockTimed(msgspec.Struct, frozen=True, tag=True):
@@ -154,7 +181,8 @@ class Enumerate(msgspec.Struct, frozen=True, tag=True):
     """Turn one suite entry into cases; serialized calls go to the referee's spool file.
 
     ``ops`` limits what is spooled; None takes every op that the entry calls. ``only`` limits it to
-    the case of that address.
+    the case of that address. With ``again`` the entry is run under another seed as well, for the
+    other values of each case.
     """
 
     suite: str
@@ -164,14 +192,30 @@ class Enumerate(msgspec.Struct, frozen=True, tag=True):
     seed: int
     ops: tuple[str, ...] | None
     only: str | None
+    again: bool = False
 
 
 class CaseToPrepare(msgspec.Struct, frozen=True):
-    """A case with its serialized call."""
+    """A case with its serialized call, and with the same call on other values if it has one."""
 
     case: CaseRef
     call: bytes
     rng_seed: int
+    again: bytes | None = None
+
+
+class MakeVariants(msgspec.Struct, frozen=True, tag=True):
+    """Vary some of an op's calls in values, memory layout and shapes; eager must answer what comes out.
+
+    Attributes:
+        cases: the cases with their serialized calls.
+        seed: of what is varied how.
+        limit: at most so many variants.
+    """
+
+    cases: tuple[CaseToPrepare, ...]
+    seed: int
+    limit: int
 
 
 class Prepare(msgspec.Struct, frozen=True, tag=True):
@@ -183,10 +227,12 @@ class Prepare(msgspec.Struct, frozen=True, tag=True):
 class Compare(msgspec.Struct, frozen=True, tag=True):
     """Judge a worker's outcomes against held references; the key is the case's place in ``Prepare``.
 
-    ``folder`` is the worker's private folder, where its large outcomes lie.
+    ``again`` holds the outcomes on other values. ``folder`` is the worker's private folder, where its
+    large outcomes lie.
     """
 
     outcomes: dict[int, tuple[msgspec.Raw, ...]]
+    again: dict[int, msgspec.Raw]
     tolerance: str
     layout: str
     folder: str
@@ -199,7 +245,7 @@ class Measure(msgspec.Struct, frozen=True, tag=True):
     seed: int
 
 
-RefereeRequest = OpenDevice | ListOps | Enumerate | Prepare | Compare | TimeBlock | Measure
+RefereeRequest = OpenDevice | ListOps | Enumerate | MakeVariants | Prepare | Compare | TimeBlock | Measure
 
 
 class DeviceOpened(msgspec.Struct, frozen=True, tag=True):
@@ -210,7 +256,7 @@ class DeviceOpened(msgspec.Struct, frozen=True, tag=True):
 
 
 class OpsListed(msgspec.Struct, frozen=True, tag=True):
-    """Every ATen overload, and the suite's (entry, dtype) pairs in order."""
+    """Every ATen overload, or the suite's module tasks, and the suite's (entry, dtype) pairs in order."""
 
     schemas: tuple[OpSchema, ...]
     entries: tuple[tuple[str, str], ...]
@@ -220,13 +266,15 @@ class Enumerated(msgspec.Struct, frozen=True, tag=True):
     """The cases of one entry.
 
     ``counts`` says how often each signature was met, ``ops`` which overloads the entry calls at
-    all, ``skipped`` what could not be recorded and why.
+    all, ``skipped`` what could not be recorded and why, ``modules`` what a module task is
+    constructed with.
     """
 
     cases: tuple[CaseRef, ...]
     counts: dict[str, int]
     ops: tuple[str, ...]
     skipped: dict[str, str]
+    modules: tuple[OpSchema, ...] = ()
 
 
 class PreparedCase(msgspec.Struct, frozen=True):
@@ -237,12 +285,18 @@ class PreparedCase(msgspec.Struct, frozen=True):
         repeats: executions that the comparison needs.
         comparison: the kind of comparison that will decide.
         inputs: the arguments in one line.
+        reference_calls: of a module, the overloads that Model called at the top level, in order.
+        result_bytes: size of each result tensor.
+        again: whether the reference on other values is held, too.
     """
 
     error: str | None
     repeats: int
     comparison: str
     inputs: str
+    reference_calls: tuple[str, ...] = ()
+    result_bytes: tuple[int, ...] = ()
+    again: bool = False
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True):
@@ -261,9 +315,20 @@ class ComparedCase(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True, tag=True):
-    """The findings, by the same keys as in :class:`Compare`."""
+    """The findings, by the same keys as in :class:`Compare`.
+
+    ``replayed`` are cases whose outcome on other values is, byte for byte, the one on the first values.
+    """
 
     cases: dict[int, ComparedCase]
+    again: dict[int, ComparedCase]
+    replayed: tuple[int, ...] = ()
+
+
+class VariantsMade(msgspec.Struct, frozen=True, tag=True):
+    """The variants, as cases whose calls are spooled."""
+
+    cases: tuple[CaseRef, ...]
 
 
 class Measured(msgspec.Struct, frozen=True, tag=True):
@@ -281,7 +346,9 @@ class RefereeError(msgspec.Struct, frozen=True, tag=True):
     traceback: str
 
 
-RefereeReply = DeviceOpened | OpsListed | Enumerated | Prepared | Compared | BlockTimed | Measured | RefereeError
+RefereeReply = (
+    DeviceOpened | OpsListed | Enumerated | VariantsMade | Prepared | Compared | BlockTimed | Measured | RefereeError
+)
 
 
 # ---------------------------------------------------------------- judge <-> zygote

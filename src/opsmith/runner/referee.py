@@ -9,7 +9,8 @@ import math
 import os
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,19 @@ import msgspec
 import torch
 
 from opsmith import plugins
-from opsmith.core.case import CallRecord, CaseRef, Outcome, OutputTensor, digest, storage_size
+from opsmith.core.case import CallRecord, CaseAddress, CaseRef, Outcome, OutputTensor, digest, storage_size
 from opsmith.core.dtypes import TENSOR_DTYPES
+from opsmith.core.problems import problem_files
 from opsmith.core.run import Selection
 from opsmith.core.trace import TracedCall
 from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.inputs import CALL_DECODER, describe, item_bytes, rebuild_all
+from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.outcome import MAX_RESULT_BYTES, Observer
-from opsmith.evaluation.reference import observe_eager, repeat_on_garbage, run_eager
+from opsmith.evaluation.reference import observe_eager, reference_calls, repeat_on_garbage, run_eager, seed_generators
 from opsmith.evaluation.runtime import launch_ms, runtime_ms
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.build_cache import EAGER, use_build_cache
@@ -45,6 +48,7 @@ from opsmith.runner.protocol import (
     Enumerate,
     Enumerated,
     ListOps,
+    MakeVariants,
     Measure,
     Measured,
     OpenDevice,
@@ -56,11 +60,13 @@ from opsmith.runner.protocol import (
     RefereeReply,
     RefereeRequest,
     TimeBlock,
+    VariantsMade,
 )
-from opsmith.suites import Selective, Skipped, Suite
+from opsmith.suites import AsksModules, Selective, Skipped, Suite, SuiteCall, callables, derive_seed
 from opsmith.suites.aten_schemas import aten_schemas, overload
 from opsmith.suites.traced_size import argument_bytes
 from opsmith.suites.valid_inputs import traced_record
+from opsmith.suites.variants import probes
 
 MAX_ERROR_CHARS = 500
 #: Device memory that a referee keeps for its next case.
@@ -133,6 +139,7 @@ class Referee:
         self._suites: dict[str, Suite] = {}
         self._spooled: set[str] = set()
         self._held: dict[int, CaseUnderJudgement] = {}
+        self._held_again: dict[int, CaseUnderJudgement] = {}
         self._timed: TimedCall | None = None
 
     def answer(self, request: RefereeRequest) -> RefereeReply:
@@ -144,6 +151,8 @@ class Referee:
                 return self._compare(request)
             if isinstance(request, Enumerate):
                 return self._enumerate(request)
+            if isinstance(request, MakeVariants):
+                return self._make_variants(request)
             if isinstance(request, TimeBlock):
                 return self._time(request)
             if isinstance(request, Measure):
@@ -162,6 +171,8 @@ class Referee:
     def load_suite(self, name: str) -> Suite:
         """The suite of that name, ready to list its entries."""
         if name not in self._suites:
+            if self._selection.problems is not None:
+                callables.use_problems(problem_files(Path(self._selection.problems)), self._device)
             suite = self._suites[name] = plugins.load("opsmith.suites", name)()
             if isinstance(suite, Selective):
                 suite.select(self._selection)
@@ -177,7 +188,7 @@ class Referee:
     def _list_ops(self, request: ListOps) -> OpsListed:
         suite = self.load_suite(request.suite)
         entries = tuple((entry, dtype) for dtype in request.dtypes for entry in suite.entries(dtype, self._device.type))
-        return OpsListed(tuple(aten_schemas().values()), entries)
+        return OpsListed(suite.schemas() if isinstance(suite, AsksModules) else tuple(aten_schemas().values()), entries)
 
     def _device_problem(self) -> str | None:
         try:
@@ -209,23 +220,72 @@ class Referee:
                 if not call.tried and (refusal := self._refusal(call.record)) is not None:
                     skipped.setdefault(refusal, str(call.address))
                     continue
-                offset, length, content_hash = self._append(call.record)
-                cases.append(
-                    CaseRef(
-                        address=call.address,
-                        op=call.op,
-                        signature=call.signature,
-                        content_hash=content_hash,
-                        size_bytes=sum(map(storage_size, call.record.storages)),
-                        spool=self._number,
-                        offset=offset,
-                        length=length,
-                        expects_error=call.expects_error,
-                        tolerance=call.tolerance,
-                    )
-                )
+                cases.append(self._spooled_case(call.address, call.record, call.signature, call))
+        if request.again:
+            cases = list(self._with_other_values(suite, request, cases))
         self._spool.flush()
-        return Enumerated(tuple(cases), counts, tuple(sorted(ops)), {where: why for why, where in skipped.items()})
+        return Enumerated(
+            tuple(cases),
+            counts,
+            tuple(sorted(ops)),
+            {where: why for why, where in skipped.items()},
+            callables.loaded_schemas(sorted(ops)),
+        )
+
+    def _spooled_case(
+        self, address: CaseAddress, record: CallRecord, signature: str, call: SuiteCall | None = None
+    ) -> CaseRef:
+        """A call on its way to the judge, its record in the spool file; ``call`` is what the suite says of it."""
+        offset, length, content_hash = self._append(record)
+        return CaseRef(
+            address=address,
+            op=record.op,
+            signature=signature,
+            content_hash=content_hash,
+            size_bytes=sum(map(storage_size, record.storages)),
+            spool=self._number,
+            offset=offset,
+            length=length,
+            expects_error=call is not None and call.expects_error,
+            tolerance=call.tolerance if call is not None else None,
+        )
+
+    def _with_other_values(self, suite: Suite, request: Enumerate, cases: Sequence[CaseRef]) -> Iterator[CaseRef]:
+        """The cases, each with the values that the same generator makes under another seed."""
+        wanted = {case.signature for case in cases if not case.expects_error}
+        sizes = {str(case.address): (case.signature, case.size_bytes) for case in cases}
+        again: dict[str, tuple[int, int]] = {}
+        seed = derive_seed(request.seed, "again")
+        with_bytes = suite.calls(
+            request.entry, request.dtype, request.device, seed, lambda _, signature: signature in wanted
+        )
+        for call in with_bytes if wanted else ():
+            if isinstance(call, Skipped) or call.record is None or call.expects_error:
+                continue
+            size = sum(map(storage_size, call.record.storages))
+            if sizes.get(str(call.address)) == (call.signature, size):
+                offset, length, _ = self._append(call.record)
+                again[str(call.address)] = offset, length
+                wanted.discard(call.signature)
+        for case in cases:
+            other = again.get(str(case.address))
+            yield case if other is None else msgspec.structs.replace(case, again=other)
+
+    def _make_variants(self, request: MakeVariants) -> VariantsMade:
+        first = request.cases[0].case
+        records = [CALL_DECODER.decode(item.call) for item in request.cases]
+        # More than are asked for: eager refuses some.
+        varied = probes(records, callables.schema_of(first.op), request.seed, 2 * request.limit)
+        cases: list[CaseRef] = []
+        for number, (label, record) in enumerate(varied):
+            if len(cases) == request.limit:
+                break
+            if self._refusal(record) is None:
+                address = CaseAddress(first.address.suite, first.op, first.address.dtype, "variant", number, 0)
+                case = self._spooled_case(address, record, f"{first.op}~{number}~{label}")
+                cases.append(msgspec.structs.replace(case, variant=label, tolerance=first.tolerance))
+        self._spool.flush()
+        return VariantsMade(tuple(cases))
 
     def _refusal(self, record: CallRecord) -> str | None:
         """Why eager does not answer a call on this device, or None if it does."""
@@ -250,54 +310,94 @@ class Referee:
 
     def _prepare(self, request: Prepare) -> Prepared:
         self._held.clear()
+        self._held_again.clear()
         self._release_memory()
-        items = request.cases
-        records = [CALL_DECODER.decode(item.call) for item in items]
-        lives = rebuild_all(records, self._device)
+        records = [CALL_DECODER.decode(item.call) for item in request.cases]
+        references = self._references(request.cases, records)
+        again = {n: CALL_DECODER.decode(item.again) for n, item in enumerate(request.cases) if item.again is not None}
+        numbers = [n for n in again if references[n].error is None and references[n].rule.repeats(0) == 1]
+        others = self._references([request.cases[n] for n in numbers], [again[n] for n in numbers])
+        for number, other in zip(numbers, others, strict=True):
+            if other.outcome is not None:
+                self._held_again[number] = self._under_judgement(request.cases[number], again[number], other, 1)
+        return Prepared(tuple([self._hold(n, item, records[n], references[n]) for n, item in enumerate(request.cases)]))
+
+    def _references(self, items: Sequence[CaseToPrepare], records: Sequence[CallRecord]) -> list[_Reference]:
+        """Eager's answers to some calls, with one wait for the device."""
         observer = Observer()
-        prepared: list[PreparedCase] = []
-        rules: dict[int, Rule] = {}
-        for number, (item, record, live) in enumerate(zip(items, records, lives, strict=True)):
-            schema = aten_schemas()[item.case.op]
-            rule = rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs))
-            error = None
+        found: list[_Reference] = []
+        for item, record, live in zip(items, records, rebuild_all(records, self._device), strict=True):
+            schema = callables.schema_of(item.case.op)
+            reference = _Reference(rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs)))
+            found.append(reference)
             try:
                 observer.keep([observer.describe(run_eager(record, live, item.rng_seed, self._device), live, record)])
-                rules[number] = rule
+                reference.calls = reference_calls(record)
             except torch.AcceleratorError:
                 raise  # The device context is lost, and with it every other case of the request.
             except Exception as exc:  # noqa: BLE001 - eager refuses in any way it likes
-                error = f"{type(exc).__name__}: {exc}"[:MAX_ERROR_CHARS]
-            prepared.append(PreparedCase(error, 1, rule.kind, describe(record)))
-        for (number, rule), first in zip(rules.items(), observer.outcomes(), strict=True):
-            repeats = self._hold(number, items[number], records[number], rule, first)
-            prepared[number] = msgspec.structs.replace(prepared[number], repeats=repeats)
-        return Prepared(tuple(prepared))
+                reference.error = f"{type(exc).__name__}: {exc}"[:MAX_ERROR_CHARS]
+        answered = [reference for reference in found if reference.error is None]
+        for reference, outcome in zip(answered, observer.outcomes(), strict=True):
+            reference.outcome = outcome
+        return found
 
-    def _hold(self, number: int, item: CaseToPrepare, record: CallRecord, rule: Rule, first: Outcome) -> int:
-        """Keep a case's reference, repeated as often as its comparison needs; returns how often."""
-        repeats = rule.repeats(_result_elements(first))
+    def _hold(self, number: int, item: CaseToPrepare, record: CallRecord, reference: _Reference) -> PreparedCase:
+        """Keep a case's reference, repeated as often as its comparison needs."""
+        kind, inputs = reference.rule.kind, describe(record)
+        if reference.outcome is None:
+            return PreparedCase(reference.error, 1, kind, inputs)
+        repeats = reference.rule.repeats(_result_elements(reference.outcome))
+        self._held[number] = self._under_judgement(item, record, reference, repeats)
+        results = [output for output in reference.outcome.outputs if isinstance(output, OutputTensor)]
+        return PreparedCase(
+            error=None,
+            repeats=repeats,
+            comparison=kind,
+            inputs=inputs,
+            reference_calls=reference.calls,
+            result_bytes=tuple([len(result.data) for result in results]),
+            again=number in self._held_again,
+        )
+
+    def _under_judgement(
+        self, item: CaseToPrepare, record: CallRecord, reference: _Reference, repeats: int
+    ) -> CaseUnderJudgement:
+        assert reference.outcome is not None
         more = rebuild_all([record] * (repeats - 1), self._device)
         # An explicit storage offset (as_strided) would mean another place among garbage.
-        surround = rule.kind == "value" and "strided" not in record.op
-        self._held[number] = CaseUnderJudgement(
+        surround = reference.rule.kind == "value" and "strided" not in record.op
+        return CaseUnderJudgement(
             record,
-            aten_schemas()[record.op],
-            rule,
-            [first, *observe_eager(record, more, item.rng_seed + 1, self._device)],
+            callables.schema_of(record.op),
+            reference.rule,
+            [reference.outcome, *observe_eager(record, more, item.rng_seed + 1, self._device)],
             device=self._device,
             tolerance=item.case.tolerance,
-            run_again=partial(repeat_on_garbage, record, first, item.rng_seed, self._device, surround=surround),
+            run_again=partial(
+                repeat_on_garbage, record, reference.outcome, item.rng_seed, self._device, surround=surround
+            ),
         )
-        return repeats
 
     def _compare(self, request: Compare) -> Compared:
-        return Compared(
-            {
-                number: self._compare_one(self._held[number], outcomes, request)
-                for number, outcomes in request.outcomes.items()
-            }
-        )
+        cases = {n: self._compare_one(self._held[n], outcomes, request) for n, outcomes in request.outcomes.items()}
+        again = {n: self._compare_one(self._held_again[n], (raw,), request) for n, raw in request.again.items()}
+        replayed = [
+            number
+            for number, found in again.items()
+            if found.status is not Status.PASSED
+            and cases[number].status is Status.PASSED
+            and self._is_replay(request.outcomes[number][0], request.again[number], Path(request.folder))
+        ]
+        return Compared(cases, again, tuple(replayed))
+
+    def _is_replay(self, first: msgspec.Raw, second: msgspec.Raw, folder: Path) -> bool:
+        """Whether the second outcome has the first one's values, which are the answer to other arguments."""
+        try:
+            one, other = (read_outcome(raw, folder) for raw in (first, second))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
+            return False  # Said already, by the comparison.
+        return any(isinstance(o, OutputTensor) and o.data for o in one.outputs) and one.outputs == other.outputs
 
     def _compare_one(self, held: CaseUnderJudgement, outcomes: Sequence[msgspec.Raw], request: Compare) -> ComparedCase:
         try:
@@ -313,7 +413,8 @@ class Referee:
     def _time(self, request: TimeBlock) -> BlockTimed:
         if request.call is not None:
             record = CALL_DECODER.decode(request.call)
-            self._timed = TimedCall(overload(record.op), record, self._device)
+            function, record = timed_function(callables.reference(record.op), record, self._device)
+            self._timed = TimedCall(function, record, self._device)
         assert self._timed is not None
         return BlockTimed(self._timed.block(request.calls, request.quantity))
 
@@ -326,7 +427,10 @@ class Referee:
         try:
             record = traced_record(request.call, seed=request.seed)
             live = rebuild_all([record], self._device)[0]
-            took = runtime_ms(lambda: run_eager(record, live, request.seed, self._device), self._device)
+            seed_generators(request.seed, self._device)
+            function = overload(record.op)
+            with torch.no_grad():
+                took = runtime_ms(lambda: function(*live.args, **live.kwargs), self._device)
         except torch.AcceleratorError:
             raise  # The device context is lost.
         except torch.OutOfMemoryError:
@@ -340,6 +444,16 @@ class Referee:
         """Give memory that nothing uses back to the device if it is much: others work on it too."""
         if self._device.type == "cuda" and torch.cuda.memory_reserved(self._device) > most_bytes:
             torch.cuda.empty_cache()
+
+
+@dataclass
+class _Reference:
+    """Eager's answer to one call, or why there is none."""
+
+    rule: Rule
+    outcome: Outcome | None = None
+    error: str | None = None
+    calls: tuple[str, ...] = ()
 
 
 def _refusal(error: Exception) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from opsmith.core.case import CaseRef
-from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import OpSchema
+from opsmith.core.op import TaskKind, Variant
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.verdict import Status, Timing, Verdict
 from opsmith.errors import RefereeFailed
+from opsmith.runner.conduct import JobConduct
+from opsmith.runner.job import Job
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import (
     OUT_OF_PROTOCOL,
@@ -24,6 +25,7 @@ from opsmith.runner.protocol import (
     Compare,
     Compared,
     ComparedCase,
+    MakeVariants,
     Prepare,
     Prepared,
     PreparedCase,
@@ -31,14 +33,26 @@ from opsmith.runner.protocol import (
     Returned,
     RunCalls,
     TimeBlock,
+    VariantsMade,
 )
 from opsmith.runner.stopwatch import time_pair
+from opsmith.runner.verdicts import (
+    bad_call_verdict,
+    compared_verdict,
+    dishonest,
+    end_of,
+    failed,
+    identity,
+    make_verdict,
+    not_run,
+    one_line,
+    raised_verdict,
+)
 from opsmith.suites import derive_seed
 
 #: After so many of them the kernel's remaining cases are NOT_RUN.
 MAX_TIMEOUTS = 2
 MAX_CRASHES = 3
-MAX_DETAIL_CHARS = 500
 
 #: Outcomes that end the worker process, apart from a time-out.
 _DEADLY = {Status.CRASHED, Status.OUT_OF_MEMORY, Status.OUTPUT_LIMIT}
@@ -52,46 +66,12 @@ CHUNK_GROWTH = 4
 MAX_CHUNK_CASES = 32
 MAX_CHUNK_BYTES = 8 << 20
 
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """All cases of one op that are still to be judged.
-
-    Attributes:
-        schema: the op.
-        kernel: who answers.
-        root: folder of the kernel's files in the run's snapshot, or None.
-        cases: what is to be judged, in order.
-        counts: signature -> how often it was met in the suite.
-        earlier: verdicts of this op from before a resume; they count for the limits.
-    """
-
-    schema: OpSchema
-    kernel: Kernel
-    root: Path | None
-    cases: tuple[CaseRef, ...]
-    counts: dict[str, int]
-    earlier: tuple[Verdict, ...] = ()
-
-
-def families(jobs: Iterable[Job]) -> list[list[Job]]:
-    """Group jobs that the same kernel answers, the longest first: they share a worker.
-
-    One function may answer several overloads: through in-place and ``out=`` adapters, as a packet's
-    kernel, or as ATen's own, of which the overloads of a packet count as one.
-    """
-    groups: dict[tuple[object, ...], list[Job]] = {}
-    for job in jobs:
-        groups.setdefault(_family(job), []).append(job)
-    return sorted(groups.values(), key=lambda group: -sum(len(job.cases) for job in group))
-
-
-def _family(job: Job) -> tuple[object, ...]:
-    kernel = job.kernel
-    if kernel.loader is Loader.FILE:
-        return kernel.loader, kernel.root, kernel.entry
-    if kernel.loader is Loader.ATEN:
-        return kernel.loader, (job.schema.functional or kernel.task).rpartition(".")[0]
-    return kernel.loader, kernel.entry, kernel.derived_from or kernel.task
+#: Variants of an op: of its functional overload, and of the others, which the same code mostly answers.
+VARIANTS = 10
+VARIANTS_OF_VARIANTS = 3
+#: Cases that variants are made from, spread over the op's.
+MAX_VARIED_CASES = 24
+MAX_VARIED_BYTES = 1 << 20
 
 
 class Spool:
@@ -108,6 +88,13 @@ class Spool:
         data = os.pread(descriptor, case.length, case.offset)
         assert len(data) == case.length, "a spool file is shorter than its index says"
         return data
+
+    def read_again(self, case: CaseRef) -> bytes | None:
+        """The same call with other values, or None where there are none."""
+        if case.again is None:
+            return None
+        offset, length = case.again
+        return self.read(msgspec.structs.replace(case, offset=offset, length=length))
 
     def close(self) -> None:
         for descriptor in self._descriptors.values():
@@ -130,22 +117,54 @@ class Slot:
             self.worker.retire()
 
     def judge(self, job: Job) -> Iterator[Verdict]:
-        """Judge every case of a job.
-
-        Cases go in growing chunks: one wait for the device serves a chunk. If a chunk brings down
-        the worker or the referee, its cases are judged one by one.
-        """
+        """Judge every case of a job, then variants of them, then how the kernel came to its answers."""
+        conduct = JobConduct(job)
         tally = _Tally(job.earlier)
-        todo = list(job.cases)
+        loaded = True
+        for verdict in self._judge_cases(job, job.cases, tally, conduct):
+            loaded = loaded and verdict.status is not Status.LOAD_FAILED
+            yield verdict
+        if not job.integrity or not loaded:
+            return
+        judged = {verdict.case for verdict in job.earlier}
+        variants = [case for case in self._variants(job) if str(case.address) not in judged]
+        yield from self._judge_cases(job, variants, tally, conduct)
+        about_it = conduct.verdict()
+        if about_it is not None:
+            yield about_it
+
+    def _variants(self, job: Job) -> Sequence[CaseRef]:
+        """More cases of the op than the suite asks, made from those that it asks."""
+        varied = [case for case in job.all_cases if not case.expects_error and case.size_bytes <= MAX_VARIED_BYTES]
+        if not varied:
+            return ()
+        step = -(-len(varied) // MAX_VARIED_CASES)
+        chosen = varied[::step]
+        limit = VARIANTS if job.schema.variant is Variant.FUNCTIONAL else VARIANTS_OF_VARIANTS
+        items = tuple([CaseToPrepare(case, self.spool.read(case), 0) for case in chosen])
+        request = MakeVariants(items, derive_seed(self._seed, "variants", job.schema.name), limit)
+        try:
+            made = self.referee.ask(request, VariantsMade)
+        except (RefereeDied, RefereeFailed):
+            return ()  # Eager itself fails on such values.
+        assert isinstance(made, VariantsMade)
+        return made.cases
+
+    def _judge_cases(self, job: Job, cases: Sequence[CaseRef], tally: _Tally, conduct: JobConduct) -> Iterator[Verdict]:
+        """Judge cases in growing chunks: one wait for the device serves a chunk.
+
+        If a chunk brings down the worker or the referee, its cases are judged one by one.
+        """
+        todo = list(cases)
         # On a device each round trip waits for its turn; on the CPU a hang is found soonest alone.
         size = 1 if self._options.device.startswith("cpu") else FIRST_CHUNK_CASES
         while todo:
             reason = tally.enough()
             if reason is not None:
-                yield from _not_run(job, todo, reason)
+                yield from not_run(job, todo, reason)
                 return
             chunk = _chunk(todo, size)
-            verdicts = self._judge_chunk(job, chunk)
+            verdicts = self._judge_chunk(job, chunk, conduct)
             if verdicts is None:
                 size = 0
                 continue
@@ -157,7 +176,7 @@ class Slot:
                 yield verdict
             size = min(size * CHUNK_GROWTH, MAX_CHUNK_CASES) if tally.clean else 0
             if verdicts[-1].status is Status.LOAD_FAILED:
-                yield from (msgspec.structs.replace(verdicts[-1], **_identity(job, case)) for case in todo)
+                yield from (msgspec.structs.replace(verdicts[-1], **identity(job, case)) for case in todo)
                 return
 
     def time(self, job: Job) -> Iterator[TimedCase]:
@@ -168,7 +187,7 @@ class Slot:
             try:
                 timings = self._time_case(job, case)
             except (WorkerFailed, RefereeDied, RefereeFailed) as exc:
-                problem = _one_line(str(exc))
+                problem = one_line(str(exc))
             yield TimedCase(
                 op=job.schema.name,
                 case=str(case.address),
@@ -190,7 +209,7 @@ class Slot:
             assert isinstance(reply, BlockTimed)
             return reply
 
-        problem = self.worker.load(job.kernel, job.root, job.schema)
+        problem = self.worker.load(job.kernel, job.root, job.schema, job.policy)
         if problem is not None:
             raise WorkerFailed(Status.LOAD_FAILED, problem.message, ())
         return time_pair(
@@ -201,7 +220,7 @@ class Slot:
             seed=derive_seed(self._seed, "timing", case.content_hash),
         )
 
-    def _judge_chunk(self, job: Job, chunk: Sequence[CaseRef]) -> list[Verdict] | None:
+    def _judge_chunk(self, job: Job, chunk: Sequence[CaseRef], conduct: JobConduct) -> list[Verdict] | None:
         """One verdict a case; None where a chunk of several has to be judged case by case.
 
         A kernel that does not load gets one verdict, which holds for all of its cases.
@@ -210,26 +229,33 @@ class Slot:
         try:
             self.referee.send(self._prepare_request(chunk, calls))
             try:
-                problem = self.worker.load(job.kernel, job.root, job.schema)
+                problem = self.worker.load(job.kernel, job.root, job.schema, job.policy)
             except WorkerFailed as failure:
-                return _alone(chunk, _failed(job, chunk[0], failure, while_doing=_LOADING))
+                return _alone(chunk, failed(job, chunk[0], failure, while_doing=_LOADING))
             finally:
                 prepared = self.referee.receive(Prepared)  # In any case: it would answer the next request.
             if problem is not None:
-                evidence = _end_of(problem.traceback)
-                return [_verdict(job, chunk[0], Status.LOAD_FAILED, problem.message, evidence=evidence)]
-            return self._judge_prepared(job, chunk, calls, prepared.cases)
+                evidence = end_of(problem.traceback)
+                return [make_verdict(job, chunk[0], Status.LOAD_FAILED, problem.message, evidence=evidence)]
+            return self._judge_prepared(job, chunk, calls, prepared.cases, conduct)
         except WorkerFailed as failure:
-            return _alone(chunk, _failed(job, chunk[0], failure))
+            return _alone(chunk, failed(job, chunk[0], failure))
         except RefereeDied as death:
-            return _alone(chunk, _verdict(job, chunk[0], Status.REFERENCE_FAILED, f"eager: {death}"))
+            return _alone(chunk, make_verdict(job, chunk[0], Status.REFERENCE_FAILED, f"eager: {death}"))
         except RefereeFailed as failure:
             message, _, trace = str(failure).partition("\n")
-            verdict = _verdict(job, chunk[0], Status.REFERENCE_FAILED, f"referee: {message}", evidence=_end_of(trace))
+            verdict = make_verdict(
+                job, chunk[0], Status.REFERENCE_FAILED, f"referee: {message}", evidence=end_of(trace)
+            )
             return _alone(chunk, verdict)
 
     def _judge_prepared(
-        self, job: Job, chunk: Sequence[CaseRef], calls: Sequence[bytes], prepared: Sequence[PreparedCase]
+        self,
+        job: Job,
+        chunk: Sequence[CaseRef],
+        calls: Sequence[bytes],
+        prepared: Sequence[PreparedCase],
+        conduct: JobConduct,
     ) -> list[Verdict] | None:
         verdicts: dict[int, Verdict] = {}
         to_run: list[int] = []
@@ -238,64 +264,118 @@ class Slot:
                 to_run.append(number)
             else:
                 reason = known.error or "eager did not raise on arguments that it refused before"
-                verdicts[number] = _verdict(job, case, Status.REFERENCE_FAILED, reason, inputs=known.inputs)
-        replies = self._run(chunk, calls, prepared, to_run)
-        if isinstance(replies, Raised):
-            return _alone(chunk, _raised_verdict(job, chunk[0], prepared[0], replies))
-        outcomes = {}
+                verdicts[number] = make_verdict(job, case, Status.REFERENCE_FAILED, reason, inputs=known.inputs)
+        answer = self._run(job, chunk, calls, prepared, to_run, conduct)
+        if isinstance(answer, Raised):
+            return _alone(chunk, raised_verdict(job, chunk[0], prepared[0], answer))
+        replies = dict(zip(to_run, answer.replies, strict=True))
+        returned = {
+            number: reply
+            for number, reply in replies.items()
+            if isinstance(reply, Returned) and not chunk[number].expects_error
+        }
+        compared = self._compare(prepared, returned)
+        changes = (*self.worker.load_changes, *answer.changes)
         for number, reply in replies.items():
             case, known = chunk[number], prepared[number]
-            if case.expects_error:
-                verdicts[number] = _bad_call_verdict(job, case, known, reply)
-            elif isinstance(reply, Raised):
-                verdicts[number] = _raised_verdict(job, case, known, reply)
-            else:
-                outcomes[number] = reply.outcomes
-        for number, found in self._compare(outcomes).items():
-            verdicts[number] = _compared_verdict(job, chunk[number], prepared[number], found)
+            found = _found(job, case, known, reply, compared.cases.get(number), compared.again.get(number))
+            offence = conduct.offence(known, reply, changes, replayed=number in compared.replayed)
+            verdicts[number] = dishonest(job, case, known, offence, found) if offence else found
         return [verdicts[number] for number in range(len(chunk))]
 
     def _prepare_request(self, chunk: Sequence[CaseRef], calls: Sequence[bytes]) -> Prepare:
         return Prepare(
             tuple(
-                CaseToPrepare(case, call, derive_seed(self._seed, "reference", case.content_hash))
+                CaseToPrepare(
+                    case,
+                    call,
+                    derive_seed(self._seed, "reference", case.content_hash),
+                    self.spool.read_again(case),
+                )
                 for case, call in zip(chunk, calls, strict=True)
             )
         )
 
     def _run(
-        self, chunk: Sequence[CaseRef], calls: Sequence[bytes], prepared: Sequence[PreparedCase], to_run: Sequence[int]
-    ) -> dict[int, Returned | Raised] | Raised:
+        self,
+        job: Job,
+        chunk: Sequence[CaseRef],
+        calls: Sequence[bytes],
+        prepared: Sequence[PreparedCase],
+        to_run: Sequence[int],
+        conduct: JobConduct,
+    ) -> Answered | Raised:
         """The candidate's reply to each case of ``to_run``; one :class:`Raised` if it lost the device."""
         if not to_run:
-            return {}
+            return Answered(())
+        # A Model with dropout can only be rewritten as one that draws the same numbers.
+        side = "reference" if job.schema.kind is TaskKind.MODULE else "candidate"
         request = RunCalls(
             tuple(
                 CallToRun(
                     calls[number],
-                    derive_seed(self._seed, "candidate", chunk[number].content_hash),
+                    derive_seed(self._seed, side, chunk[number].content_hash),
                     prepared[number].repeats,
+                    again=self.spool.read_again(chunk[number]) if prepared[number].again else None,
+                    result_bytes=prepared[number].result_bytes if job.integrity else (),
+                    traced=conduct.wants_trace(),
                 )
                 for number in to_run
             )
         )
         answer = self.worker.ask(request, (Answered, Raised))
-        if isinstance(answer, Raised):
-            return answer
-        if len(answer.replies) != len(to_run):
+        assert isinstance(answer, (Answered, Raised))
+        if isinstance(answer, Answered) and not _answers(request, answer):
             self.worker.retire()
             raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
-        return dict(zip(to_run, answer.replies, strict=True))
+        return answer
 
-    def _compare(self, outcomes: dict[int, tuple[msgspec.Raw, ...]]) -> dict[int, ComparedCase]:
-        if not outcomes:
-            return {}
-        request = Compare(outcomes, self._options.tolerance, self._options.layout, str(self.worker.folder))
+    def _compare(self, prepared: Sequence[PreparedCase], returned: dict[int, Returned]) -> Compared:
+        if not returned:
+            return Compared({}, {})
+        request = Compare(
+            {number: reply.outcomes[: prepared[number].repeats] for number, reply in returned.items()},
+            {number: reply.outcomes[-1] for number, reply in returned.items() if prepared[number].again},
+            self._options.tolerance,
+            self._options.layout,
+            str(self.worker.folder),
+        )
         compared = self.referee.ask(request, Compared)
         assert isinstance(compared, Compared)
-        if any(found.status is Status.CRASHED for found in compared.cases.values()):
+        if any(found.status is Status.CRASHED for found in (*compared.cases.values(), *compared.again.values())):
             self.worker.retire()  # It spoke out of protocol: what it says next may answer nothing that is asked.
-        return compared.cases
+        return compared
+
+
+def _answers(request: RunCalls, answer: Answered) -> bool:
+    """Whether an answer has as many replies, and each as many outcomes, as were asked for."""
+    return len(answer.replies) == len(request.calls) and all(
+        isinstance(reply, Raised) or len(reply.outcomes) == call.repeats + (call.again is not None)
+        for call, reply in zip(request.calls, answer.replies, strict=True)
+    )
+
+
+def _found(
+    job: Job,
+    case: CaseRef,
+    known: PreparedCase,
+    reply: Returned | Raised,
+    compared: ComparedCase | None,
+    again: ComparedCase | None,
+) -> Verdict:
+    """What a case's answer is worth, however the kernel came to it."""
+    if case.expects_error:
+        return bad_call_verdict(job, case, known, reply)
+    if isinstance(reply, Raised):
+        return raised_verdict(job, case, known, reply)
+    assert compared is not None
+    found = compared_verdict(job, case, known, compared)
+    if found.status is not Status.PASSED or again is None or again.status is Status.PASSED:
+        return found
+    second = msgspec.structs.replace(
+        again, detail=f"called again with other values at the same addresses: {again.detail}"
+    )
+    return compared_verdict(job, case, known, second)
 
 
 class _Tally:
@@ -340,75 +420,3 @@ def _chunk(cases: Sequence[CaseRef], size: int) -> list[CaseRef]:
             break
         chunk.append(case)
     return chunk
-
-
-# ---------------------------------------------------------------- verdicts from replies
-
-
-def _identity(job: Job, case: CaseRef) -> dict[str, object]:
-    return {
-        "op": job.schema.name,
-        "case": str(case.address),
-        "content_hash": case.content_hash,
-        "dtype": case.address.dtype,
-        "kernel": job.kernel.content_hash,
-        "expects_error": case.expects_error,
-        "derived": job.kernel.derived_from is not None,
-        "count": job.counts.get(case.signature, 1),
-    }
-
-
-def _verdict(job: Job, case: CaseRef, status: Status, detail: str = "", **fields: object) -> Verdict:
-    return Verdict(**_identity(job, case), status=status, detail=_one_line(detail), **fields)  # type: ignore[arg-type]
-
-
-def _failed(job: Job, case: CaseRef, failure: WorkerFailed, while_doing: str = "") -> Verdict:
-    return _verdict(job, case, failure.status, while_doing + failure.detail, evidence=failure.evidence)
-
-
-def _bad_call_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Returned | Raised) -> Verdict:
-    if isinstance(reply, Raised) and reply.kind in ("error", "unsupported"):
-        return _verdict(job, case, Status.PASSED, inputs=prepared.inputs)
-    if isinstance(reply, Raised):
-        return _raised_verdict(job, case, prepared, reply)
-    detail = f"answered a call that eager refuses ({prepared.error})"
-    return _verdict(job, case, Status.DID_NOT_RAISE, detail, inputs=prepared.inputs)
-
-
-_STATUS_OF_RAISED = {
-    "unsupported": Status.UNSUPPORTED,
-    "memory": Status.OUT_OF_MEMORY,
-    "device": Status.CRASHED,
-    "error": Status.ERROR,
-}
-
-
-def _raised_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Raised) -> Verdict:
-    status = _STATUS_OF_RAISED.get(reply.kind, Status.ERROR)
-    return _verdict(job, case, status, reply.message, inputs=prepared.inputs, evidence=_end_of(reply.traceback))
-
-
-def _compared_verdict(job: Job, case: CaseRef, prepared: PreparedCase, found: ComparedCase) -> Verdict:
-    return _verdict(
-        job,
-        case,
-        found.status,
-        found.detail,
-        figures=found.figures,
-        layout_differs=found.layout_differs,
-        comparison=prepared.comparison,
-        inputs=prepared.inputs,
-    )
-
-
-def _not_run(job: Job, cases: Sequence[CaseRef], reason: str) -> Iterator[Verdict]:
-    for case in cases:
-        yield _verdict(job, case, Status.NOT_RUN, f"not run: this kernel {reason} too often")
-
-
-def _end_of(text: str, lines: int = 8) -> tuple[str, ...]:
-    return tuple(text.strip().splitlines()[-lines:])
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:MAX_DETAIL_CHARS]

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 import resource
+import tempfile
 import time
-import traceback
-from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Loader
-from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, rebuild_all
+from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
+from opsmith.evaluation.integrity.garbage import garbage_from_malloc
+from opsmith.evaluation.integrity.supervision import Supervision
+from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.outcome import Observer
-from opsmith.evaluation.reference import seed_generators
 from opsmith.evaluation.timing import TimedCall
+from opsmith.runner.answering import Answering, CallRun, raised
 from opsmith.runner.build_cache import EAGER, use_build_cache
 from opsmith.runner.devices import end_waiting, make_waiting_context
 from opsmith.runner.exchange import OutcomeWriter
@@ -35,32 +37,34 @@ from opsmith.runner.protocol import (
     Loaded,
     LoadKernel,
     Raised,
-    Returned,
     RunCalls,
     Started,
     TimeBlock,
     WorkerReply,
     WorkerRequest,
 )
+from opsmith.runner.sandbox.layers import Sandbox
 
-#: Messages from a candidate are cut to this, so that they stay one line that can be read.
-MAX_MESSAGE_CHARS = 2_000
-MAX_TRACEBACK_CHARS = 8_000
 MAX_FILE_BYTES = 4 << 30
 
 
-def serve(channel: Channel, *, device: str, scratch: str, builds: str, threads: int) -> None:
+def serve(
+    channel: Channel, *, device: str, scratch: str, kernels: str, builds: str, threads: int, sandbox: Sandbox
+) -> None:
     """Answer the judge's requests until it closes the channel.
 
     Args:
         device: torch device string that kernels run on.
         scratch: private folder: working directory, home and temporary files.
+        kernels: folder with the files of its kernel, put there by the judge.
         builds: parent of the per-kernel build caches.
         threads: CPU threads that a kernel may use through torch.
+        sandbox: put on before anything has a thread, and made tighter before a kernel is loaded.
     """
     _confine(scratch)
+    sandbox.confine(scratch, kernels)
     torch.set_num_threads(threads)
-    worker = Worker(torch.device(device), Path(builds), OutcomeWriter(Path(scratch)))
+    worker = Worker(torch.device(device), Path(builds), OutcomeWriter(Path(scratch)), sandbox)
     channel.send(Started())
     original = os.getpid()
     while True:
@@ -80,6 +84,7 @@ def _confine(scratch: str) -> None:
     os.chdir(scratch)
     for name in ("TMPDIR", "HOME"):
         os.environ[name] = scratch
+    tempfile.tempdir = scratch  # It remembers what it found in the zygote.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
     # If the machine runs out of memory, the kernel's process goes first, not the judge's.
@@ -89,11 +94,13 @@ def _confine(scratch: str) -> None:
 class Worker:
     """Holds the loaded kernel and runs it."""
 
-    def __init__(self, device: torch.device, builds: Path, outcomes: OutcomeWriter) -> None:
+    def __init__(self, device: torch.device, builds: Path, outcomes: OutcomeWriter, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
         self._outcomes = outcomes
         self._device = device
         self._builds = builds
-        self._kernel: Callable[..., Any] | None = None
+        self._supervision = Supervision(device)
+        self._answering: Answering | None = None
         self._timed: TimedCall | None = None
         make_waiting_context(device)
 
@@ -108,94 +115,68 @@ class Worker:
                 return self._time(request)
             return self._discover(request)
         except BaseException as exc:  # noqa: BLE001 - the worker's edge: candidates raise anything
-            return _raised(exc)
+            return raised(exc)
 
     def _load(self, request: LoadKernel) -> Loaded:
         start = time.perf_counter()
         if request.kernel.loader is Loader.ATEN:
-            use_build_cache(self._builds / EAGER)  # Trusted, and the referee has built it all before.
+            builds = self._builds / EAGER  # Trusted, and the referee has built it all before.
         else:
-            use_build_cache(self._builds / request.kernel.content_hash)
+            builds = self._builds / request.kernel.build_name
             end_waiting(self._device)
+        use_build_cache(builds)
+        self._sandbox.narrow(builds)
         self._timed = None
-        self._kernel = load_kernel(request.kernel, Path(request.root) if request.root else None, request.schema)
-        return Loaded(time.perf_counter() - start)
+        root = Path(request.root) if request.root else None
+        self._supervision.end()
+        function = load_kernel(request.kernel, root, request.schema, self._device)
+        load_s = time.perf_counter() - start
+        if request.policy is None:
+            self._answering = Answering(function, request.kernel, root, None)
+            return Loaded(load_s)
+        self._answering = Answering(function, request.kernel, root, self._supervision)
+        changes = self._supervision.changes()
+        self._supervision.begin(request.schema, request.policy)
+        garbage_from_malloc(on=True)
+        return Loaded(load_s, changes)
 
     def _run(self, request: RunCalls) -> Answered:
+        assert self._answering is not None
         self._outcomes.forget()
         records = [CALL_DECODER.decode(item.call) for item in request.calls]
-        lives = rebuild_all(
-            [record for record, item in zip(records, request.calls, strict=True) for _ in range(item.repeats)],
-            self._device,
-        )
-        observer = Observer()
-        raised: dict[int, Raised] = {}
-        next_live = iter(lives)
-        for number, (record, item) in enumerate(zip(records, request.calls, strict=True)):
-            own = [next(next_live) for _ in range(item.repeats)]
-            problem = self._run_repeats(observer, record, own, item.rng_seed)
-            if problem is not None:
-                raised[number] = problem
-        outcomes = map(self._outcomes.encode, observer.outcomes())
-        return Answered(
-            tuple(
-                [
-                    raised.get(number) or Returned(tuple([next(outcomes) for _ in range(item.repeats)]))
-                    for number, item in enumerate(request.calls)
-                ]
+        with self._computing(records):
+            lives = rebuild_all(
+                [record for record, item in zip(records, request.calls, strict=True) for _ in range(item.repeats)],
+                self._device,
             )
-        )
+        observer = Observer()
+        next_live = iter(lives)
+        runs: list[CallRun] = []
+        for record, item in zip(records, request.calls, strict=True):
+            run = CallRun(self._answering, self._device, record, item)
+            run.run([next(next_live) for _ in range(item.repeats)], observer)
+            runs.append(run)
+        with self._computing(records):
+            outcomes = map(self._outcomes.encode, observer.outcomes())
+            replies = tuple([run.reply(outcomes) for run in runs])
+        return Answered(replies, self._supervision.changes(seed=runs[-1].last_seed if runs else None))
 
-    def _run_repeats(
-        self, observer: Observer, record: CallRecord, lives: Sequence[LiveCall], rng_seed: int
-    ) -> Raised | None:
-        """Run one call on each of its copies; what it raised, in which case nothing of it is observed."""
-        assert self._kernel is not None
-        results = []
-        try:
-            for repeat, live in enumerate(lives):
-                seed_generators(rng_seed + repeat, self._device)
-                with torch.no_grad():
-                    results.append(observer.describe(self._kernel(*live.args, **live.kwargs), live, record))
-        except torch.AcceleratorError:
-            raise  # The device context is lost, and with it every other call of the request.
-        except BaseException as exc:  # noqa: BLE001 - the worker's edge: candidates raise anything
-            return _raised(exc)
-        observer.keep(results)
-        return None
+    def _computing(self, records: list[CallRecord]) -> AbstractContextManager[None]:
+        """For what the worker itself computes about these calls: it makes values, or gathers results of a device."""
+        generated = any(not isinstance(storage, bytes) for record in records for storage in record.storages)
+        if self._device.type == "cpu" and not generated:
+            return nullcontext()  # Bytes are copied; taking the poison out and in costs milliseconds.
+        return self._supervision.paused()
 
     def _time(self, request: TimeBlock) -> WorkerReply:
         if request.call is not None:
-            assert self._kernel is not None
-            self._timed = TimedCall(self._kernel, CALL_DECODER.decode(request.call), self._device)
+            assert self._answering is not None
+            garbage_from_malloc(on=False)  # It has its price.
+            function, record = timed_function(self._answering.function, CALL_DECODER.decode(request.call), self._device)
+            self._timed = TimedCall(function, record, self._device)
         assert self._timed is not None
         return BlockTimed(self._timed.block(request.calls, request.quantity))
 
     def _discover(self, request: Discover) -> Discovered:
+        self._sandbox.narrow(None)
         return discover(request.target, request.ops)
-
-
-def _raised(exc: BaseException) -> Raised:
-    try:
-        message = str(exc)
-        trace = "".join(traceback.format_exception(exc))
-    except BaseException:  # noqa: BLE001 - a candidate's exception may raise where it should describe itself
-        message, trace = "an exception that cannot be turned into text", ""
-    line = f"{type(exc).__name__}: {message}"
-    return Raised(_kind(exc, message), _clean(line[:MAX_MESSAGE_CHARS]), _clean(trace[-MAX_TRACEBACK_CHARS:]))
-
-
-def _kind(exc: BaseException, message: str) -> str:
-    if isinstance(exc, NotImplementedError):
-        return "unsupported"
-    if isinstance(exc, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in message:
-        return "memory"
-    # A sticky device error leaves no usable context: the next call would fail for this one's sake.
-    if isinstance(exc, torch.AcceleratorError):
-        return "device"
-    return "error"
-
-
-def _clean(text: str) -> str:
-    """Text that encodes as UTF-8, whatever the candidate put into its message."""
-    return text.encode("utf-8", "replace").decode()

@@ -4,10 +4,11 @@ It never makes a tensor, so it has no thread pool and no device context; a child
 ready in milliseconds instead of the seconds that the imports take. (A child forked from a process
 that has run a parallel region hangs in its own first one.)
 
-Started as ``python -m opsmith.runner.zygote FD DEVICE SCRATCH [--compiler]`` with a SEQPACKET socket to the judge:
-one packet in is a :class:`~opsmith.runner.protocol.Fork` with two descriptors (the child's channel
-and its output pipe); packets out are ``Ready``, ``Forked`` and ``Exited``. It outlives a judge that
-is killed just long enough to end every process below it and to remove the folder SCRATCH.
+Started as ``python -m opsmith.runner.zygote FD DEVICE SCRATCH [--compiler] [--without=LAYER ...]`` with a
+SEQPACKET socket to the judge: one packet in is a :class:`~opsmith.runner.protocol.Fork` with two
+descriptors (the child's channel and its output pipe); packets out are ``Ready``, ``Forked`` and
+``Exited``. It outlives a judge that is killed just long enough to end every process below it and to
+remove the folder SCRATCH.
 
 A zygote also forks further zygotes: one *nursery* for the workers of each slot. What a worker
 starts and leaves behind becomes the nursery's child and is killed when the worker ends; a worker
@@ -17,7 +18,6 @@ that kills its parent takes along its own slot's nursery and nobody else's worke
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
 import platform
@@ -33,23 +33,26 @@ from typing import Any
 import msgspec
 
 from opsmith.runner.protocol import Channel, Exited, Fork, Forked, Ready
+from opsmith.runner.sandbox.kernel_calls import adopt_orphans, die_with_parent, set_readable
+from opsmith.runner.sandbox.layers import Sandbox, probe
+from opsmith.runner.sandbox.reach import Reach
 
 MAX_PACKET_BYTES = 1 << 16
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
     """Import, report ready, then fork on request until the judge goes away."""
     control = socket.socket(fileno=int(sys.argv[1]))
     # A signal that can be waited for: there are children to end first.
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    die_with_parent(signal.SIGTERM)
+    set_readable(readable=False)
     facts = _import_everything(sys.argv[2], with_compiler="--compiler" in sys.argv)
     gc.collect()
     gc.freeze()  # Children never touch the pages of what was imported, so they stay shared.
-    control.send(msgspec.msgpack.encode(Ready(facts)))
-    serve(control)
+    left_out = {argument.partition("=")[2] for argument in sys.argv if argument.startswith("--without=")}
+    layers = probe(Path(sys.argv[3]), left_out)
+    control.send(msgspec.msgpack.encode(Ready({**facts, "sandbox": layers})))
+    serve(control, Sandbox(layers))
     shutil.rmtree(sys.argv[3], ignore_errors=True)
 
 
@@ -76,16 +79,22 @@ def _import_everything(device: str, *, with_compiler: bool) -> dict[str, Any]:
         "autoload": os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD"),
         "interpreted": os.environ.get("TRITON_INTERPRET") == "1",
     }
-    try:
+    with contextlib.suppress(ImportError):
         import triton
-    except ImportError:
-        return facts
-    return {**facts, "triton": triton.__version__}
+
+        facts["triton"] = triton.__version__
+        if facts["interpreted"]:
+            import triton.runtime.interpreter
+
+    from opsmith.evaluation.integrity.supervision import premises
+
+    premises()
+    return facts
 
 
-def serve(control: socket.socket) -> None:
+def serve(control: socket.socket, sandbox: Sandbox) -> None:
     """Fork on request until the judge goes away, then end every process below this one."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)
@@ -107,7 +116,7 @@ def serve(control: socket.socket) -> None:
                 packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
                 if not packet:
                     break
-                forked.add(_fork(control, msgspec.msgpack.decode(packet, type=Fork), descriptors))
+                forked.add(_fork(control, msgspec.msgpack.decode(packet, type=Fork), descriptors, sandbox))
     _end_children()
 
 
@@ -142,11 +151,11 @@ def _kill_all(pids: set[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _fork(control: socket.socket, request: Fork, descriptors: list[int]) -> int:
+def _fork(control: socket.socket, request: Fork, descriptors: list[int], sandbox: Sandbox) -> int:
     pid = os.fork()
     if pid == 0:
         try:
-            _become(request, *descriptors)
+            _become(request, *descriptors, sandbox)
         except BaseException:  # noqa: BLE001 - a forked child never returns into the zygote's loop
             traceback.print_exc()
         finally:
@@ -157,10 +166,10 @@ def _fork(control: socket.socket, request: Fork, descriptors: list[int]) -> int:
     return pid
 
 
-def _become(request: Fork, channel_fd: int, output_fd: int) -> None:
+def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) -> None:
     """Turn the forked child into a nursery, a referee or a worker; ends with the process."""
     os.setsid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent(signal.SIGKILL)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -172,7 +181,8 @@ def _become(request: Fork, channel_fd: int, output_fd: int) -> None:
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))
     judge = socket.socket(fileno=3)
     if request.role == "nursery":
-        serve(judge)
+        sandbox.enter(msgspec.convert(request.config, Reach))
+        serve(judge, sandbox)
     elif request.role == "referee":
         from opsmith.runner import referee
 
@@ -180,18 +190,9 @@ def _become(request: Fork, channel_fd: int, output_fd: int) -> None:
     else:
         from opsmith.runner import worker
 
-        worker.serve(Channel(judge), **request.config)
+        set_readable(readable=True)  # Until it is confined its own files in /proc have to be its own.
+        worker.serve(Channel(judge), **request.config, sandbox=sandbox)
     os._exit(0)
-
-
-def _prctl(option: int, value: int) -> None:
-    """Call Linux's ``prctl``.
-
-    PR_SET_PDEATHSIG: the signal that comes when the parent dies. PR_SET_CHILD_SUBREAPER: processes
-    below this one that lose their parent become its children.
-    """
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from opsmith.core.case import CallRecord, CaseAddress
+from opsmith.core.op import OpSchema
 from opsmith.core.run import Selection
 
 
@@ -72,6 +73,15 @@ class Selective(Protocol):
 
     def select(self, selection: Selection) -> None:
         """Ask this part of this dataset; called before anything is listed."""
+        ...
+
+
+@runtime_checkable
+class AsksModules(Protocol):
+    """A suite whose tasks are modules instead of overloads."""
+
+    def schemas(self) -> tuple[OpSchema, ...]:
+        """Its tasks, as far as they are known without loading their files."""
         ...
 
 

@@ -15,6 +15,7 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import RefereeFailed
+from opsmith.runner.job import Job
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import (
     Answered,
@@ -28,7 +29,7 @@ from opsmith.runner.protocol import (
     Returned,
     RunCalls,
 )
-from opsmith.runner.slot import MAX_CRASHES, MAX_TIMEOUTS, Job, Slot, Spool
+from opsmith.runner.slot import MAX_CRASHES, MAX_TIMEOUTS, Slot, Spool
 
 S = Status
 

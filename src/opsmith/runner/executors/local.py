@@ -14,6 +14,7 @@ from opsmith.core.run import Options, TimedCase
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, RefereeFailed
 from opsmith.runner.environment import workers_that_fit
+from opsmith.runner.job import Job, families
 from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerLink
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import (
@@ -27,7 +28,7 @@ from opsmith.runner.protocol import (
     OpsListed,
     Raised,
 )
-from opsmith.runner.slot import Job, Slot, Spool, families
+from opsmith.runner.slot import Slot, Spool
 
 #: How often workers are forked while the referees still import the suite.
 STOCKING_INTERVAL_S = 0.02
@@ -48,7 +49,9 @@ class LocalExecutor:
         options: of the run.
         seed: of the run; cases and random states follow from it.
         limits: time limits.
+        withheld: folders that no worker may read.
         kernels: at most so many will be judged, or None if nobody knows.
+        again: cases get other values to be called with again.
     """
 
     def __init__(
@@ -60,12 +63,15 @@ class LocalExecutor:
         options: Options,
         seed: int,
         limits: Limits,
+        withheld: Sequence[Path] = (),
         kernels: int | None = None,
+        again: bool = False,
     ) -> None:
         spool_folder = processes.scratch / "spool"
         spool_folder.mkdir()
         self.options = options
         self.seed = seed
+        self._again = again
         self.device_name = ""
         self._spool = Spool(spool_folder)
         spares = 1
@@ -84,7 +90,17 @@ class LocalExecutor:
                     limits=limits,
                     selection=options.selection,
                 ),
-                WorkerLink(processes, device=options.device, builds=builds, threads=1, spares=spares, limits=limits),
+                WorkerLink(
+                    processes,
+                    device=options.device,
+                    builds=builds,
+                    threads=1,
+                    spares=spares,
+                    limits=limits,
+                    withheld=(*withheld, builds.parent),
+                    started_in=Path.cwd() if ":" in options.backend else None,
+                    one_kernel=options.isolation == "kernel",
+                ),
                 self._spool,
                 options,
                 seed,
@@ -161,7 +177,7 @@ class LocalExecutor:
         def work(slot: Slot, item: tuple[int, tuple[str, str]]) -> Iterator[tuple[int, Enumerated]]:
             index, (entry, dtype) = item
             options = self.options
-            request = Enumerate(options.suite, entry, dtype, options.device, self.seed, wanted, options.case)
+            request = Enumerate(options.suite, entry, dtype, options.device, self.seed, wanted, options.case, self._again)
             try:
                 yield index, slot.referee.ask(request, Enumerated)
                 slot.worker.prepare()

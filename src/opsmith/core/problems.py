@@ -1,0 +1,103 @@
+"""Module problems as files: where they lie and what their tasks are called. Nothing is imported.
+
+::
+
+    DIR/
+      level1/23_Softmax.py     task L1/23_Softmax
+      vision/3_UNet.py         task vision/3_UNet
+      my_block.py              task my_block
+
+Solutions of a run in the public layout are called ``level_1_problem_23_sample_0_kernel.py``; those of
+a folder are called like the problems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from opsmith.core.case import digest
+from opsmith.errors import BadInput
+
+_LEVEL_FOLDER = re.compile(r"level_?(\w+)")
+_NUMBER = re.compile(r"(\d+)")
+
+
+def problem_files(path: Path) -> dict[str, Path]:
+    """Task name -> problem file, in the order in which people count: 2 before 10.
+
+    Args:
+        path: one problem file, or a folder of problem files and of folders of them.
+
+    Raises:
+        BadInput: there is no such file or folder, or it holds no problem.
+    """
+    if path.is_file():
+        return {path.stem: path}
+    if not path.is_dir():
+        raise BadInput(f"there is no problem file or folder {path}")
+    found = {file.stem: file for file in _python_files(path)}
+    for folder in path.iterdir():
+        if folder.is_dir() and not folder.name.startswith((".", "_")):
+            found |= {f"{_level(folder.name)}/{file.stem}": file for file in _python_files(folder)}
+    if not found:
+        raise BadInput(f"{path} holds no problem: neither NAME.py nor LEVEL/NAME.py")
+    return {task: found[task] for task in sorted(found, key=_counting_order)}
+
+
+def problems_hash(path: Path) -> str:
+    """Names and contents of all problems under ``path``, as one hash.
+
+    Raises:
+        BadInput: as :func:`problem_files`, or a file cannot be read.
+    """
+    return digest(msgspec.json.encode([(task, digest(_read(file))) for task, file in problem_files(path).items()]))
+
+
+def solution_file(folder: Path, task: str) -> Path | None:
+    """The file in ``folder`` that should solve ``task``, or None.
+
+    First match: the problem's own place (``level1/23_Softmax.py``), its file name alone
+    (``23_Softmax.py``), and the lowest sample of the public layout.
+    """
+    level, _, stem = task.rpartition("/")
+    places = [*(folder / parent / f"{stem}.py" for parent in _level_folders(level)), folder / f"{stem}.py"]
+    return next((place for place in places if place.is_file()), None) or _first_sample(folder, level, stem)
+
+
+def _level_folders(level: str) -> Iterable[str]:
+    if not level:
+        return ()
+    number = level.removeprefix("L")
+    return (level, f"level{number}", f"level_{number}") if number != level else (level,)
+
+
+def _first_sample(folder: Path, level: str, stem: str) -> Path | None:
+    problem = _NUMBER.match(stem)
+    if not level.startswith("L") or problem is None:
+        return None
+    samples = folder.glob(f"level_{level.removeprefix('L')}_problem_{problem[1]}_sample_*_kernel.py")
+    return min(samples, key=lambda file: _counting_order(file.name), default=None)
+
+
+def _level(folder: str) -> str:
+    found = _LEVEL_FOLDER.fullmatch(folder)
+    return f"L{found[1]}" if found else folder
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    return (file for file in folder.glob("*.py") if file.is_file() and not file.name.startswith((".", "_")))
+
+
+def _counting_order(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBER.split(name)]
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as exc:
+        raise BadInput(f"{file} cannot be read: {exc.strerror}") from exc

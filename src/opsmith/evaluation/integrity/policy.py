@@ -1,0 +1,99 @@
+"""Which ATen ops a kernel may call: the policies ``native`` and ``any`` as data.
+
+``native``: the result comes from the kernel's own code. Allocation, views and metadata are free;
+so are copies and fills of inputs and workspaces, as long as none of them is what writes a result.
+``any``: a kernel may compose ATen ops, but not delegate to the op that it implements, under
+whatever name.
+
+Creation and view ops have no policy: all that they do is what everybody may do.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from opsmith.core.op import OpSchema, TaskKind, Variant
+from opsmith.suites.aten_schemas import aten_schemas
+
+#: Packets that carry data from one tensor to another, unchanged but for its dtype.
+COPIES = frozenset({"copy", "clone", "contiguous", "_to_copy", "_copy_from", "_copy_from_and_resize", "_to_dense"})
+#: Packets that write one value everywhere.
+FILLS = frozenset({"fill", "zero", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+#: Packets that look at a tensor, or make room for one.
+_BOOKKEEPING = frozenset(
+    {
+        *("empty_like", "new_empty", "new_empty_strided", "resize", "resize_as", "set", "set_data"),
+        *("_local_scalar_dense", "item", "is_nonzero", "is_same_size", "is_set_to", "is_pinned", "pin_memory"),
+        *("_unsafe_view", "_reshape_alias", "resolve_conj", "resolve_neg", "lift", "lift_fresh", "lift_fresh_copy"),
+        *("record_stream", "result_type", "_has_same_storage_numel", "_assert_async", "_assert_scalar"),
+        *("_make_dual", "_fw_primal", "_is_zerotensor", "_resize_output", "_pin_memory", "q_scale", "qscheme"),
+        *("dense_dim", "sparse_dim", "_dimI", "_dimV", "_indices", "_values", "indices", "values", "to_padded_tensor"),
+    }
+)
+
+
+def stem(packet: str) -> str:
+    """The packet that an in-place packet belongs to: ``add`` of ``add_``, ``_softmax`` of itself."""
+    return packet[:-1] if packet.endswith("_") and not packet.endswith("__") else packet
+
+
+def has_policy(schema: OpSchema) -> bool:
+    """Whether there is anything in a task that a kernel could have ATen do for it."""
+    if schema.kind is TaskKind.MODULE:
+        return True
+    return schema.variant is not Variant.VIEW and _takes_tensors(schema)
+
+
+def is_copying_task(schema: OpSchema) -> bool:
+    """Whether the task itself is a copy or a fill, so that these are its computation."""
+    return schema.kind is TaskKind.OP and stem(schema.packet) in COPIES | FILLS
+
+
+@functools.cache
+def computes(op: str) -> bool:
+    """Whether an overload computes: whether ``native`` forbids it to a kernel whose task is no copy.
+
+    Args:
+        op: ``packet.overload``; an op outside ATen that torch does not describe counts as the kernel's own.
+    """
+    schema = aten_schemas().get(op)
+    if schema is None or schema.variant is Variant.VIEW:
+        return False
+    name = stem(schema.packet)
+    if name in COPIES or name in FILLS or name in _BOOKKEEPING:
+        return False
+    # What is made out of nothing is no result of somebody's inputs, unless it is made at random.
+    return _takes_tensors(schema) or "nondeterministic_seeded" in schema.tags
+
+
+@functools.cache
+def same_task(op: str) -> frozenset[str]:
+    """The overloads that are the same computation as ``op``: its own packet in every variant, and its aliases."""
+    own = stem(op.rpartition(".")[0])
+    names = {own, f"{own}_", f"special_{own}", own.removeprefix("special_")}
+    return frozenset(name for name, schema in aten_schemas().items() if schema.packet in names)
+
+
+def forbidden(schema: OpSchema, policy: str) -> frozenset[str]:
+    """The overloads whose call alone breaks the policy for a task.
+
+    Copies and fills are not among them: whether one of them wrote a result is seen afterwards.
+    """
+    if not has_policy(schema):
+        return frozenset()
+    if policy == "native":
+        return forbidden_by_native()
+    return same_task(schema.name) if schema.kind is TaskKind.OP else frozenset()
+
+
+@functools.cache
+def forbidden_by_native() -> frozenset[str]:
+    """Everything that computes, of all that this torch can dispatch on a CPU or a GPU."""
+    return frozenset(op for op in aten_schemas() if computes(op))
+
+
+def _takes_tensors(schema: OpSchema) -> bool:
+    """Whether the overload reads tensors; an ``out=`` is written."""
+    arguments = schema.schema.partition("(")[2].rpartition(" -> ")[0]
+    inputs = arguments.partition("*, ")[0] if schema.variant is Variant.OUT else arguments
+    return "Tensor" in inputs

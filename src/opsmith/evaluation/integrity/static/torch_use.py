@@ -1,0 +1,120 @@
+"""Where a kernel's Python has torch compute for it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opsmith.evaluation.integrity.static.aten_names import computation, is_delegation, method_computation
+from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
+from opsmith.evaluation.integrity.static.source import Scope, Source, is_tensor_parameter, resolve
+
+#: Layers that hold things and compute nothing.
+_CONTAINERS = frozenset({"Buffer", "Module", "ModuleDict", "ModuleList", "Parameter", "ParameterDict", "ParameterList"})
+
+
+def torch_use(source: Source, *, policy: str, own: str | None) -> Iterator[StaticFinding]:
+    """Uses of torch's computations; under policy ``any`` only of the task's own op.
+
+    A method of an object of unknown type counts where nothing but a tensor has a method of that name,
+    an operator where an operand is annotated as a tensor.
+
+    Args:
+        source: the file.
+        policy: ``native`` or ``any``.
+        own: the task's op as :func:`~.aten_names.task_op` writes it, or None.
+    """
+    for line, op, text in _Reader(source).uses():
+        delegated = is_delegation(op, own)
+        if delegated or policy == "native":
+            kind = Kind.DELEGATION if delegated else Kind.TORCH_COMPUTE
+            yield StaticFinding(path=source.path, line=line, kind=kind, text=text)
+
+
+class _Reader:
+    """Finds ``(line, op, text)`` in one file."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        #: Names that lead on to an attribute: of ``torch.nn.functional.relu`` only the whole counts.
+        self._inner = {id(node.value) for node, _ in source.nodes if isinstance(node, ast.Attribute)}
+        self._own_methods: set[str] = set()
+        #: What the classes of the file keep in ``self.name``.
+        self._layers: dict[str, tuple[ast.expr, Scope]] = {}
+        for node, scope in source.nodes:
+            match node:
+                case ast.FunctionDef(name=name) if isinstance(scope.node, ast.ClassDef):
+                    self._own_methods.add(name)
+                case ast.Assign(
+                    targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Call(func=maker)
+                ):
+                    self._layers[name] = maker, scope
+
+    def uses(self) -> Iterator[tuple[int, str, str]]:
+        for node, scope in self._source.host_nodes():
+            match node:
+                case ast.Attribute(ctx=ast.Load()) | ast.Name(ctx=ast.Load()) if id(node) not in self._inner:
+                    found = resolve(node, scope)
+                    op = computation(found.name) if found is not None else None
+                    if found is not None and op is not None:
+                        yield node.lineno, op, found.name
+                case ast.Call():
+                    yield from self._call(node, scope)
+                case ast.BinOp(left=left, op=operator, right=right):
+                    operation = _OPERATIONS.get(type(operator))
+                    if operation and (is_tensor_parameter(left, scope) or is_tensor_parameter(right, scope)):
+                        yield node.lineno, operation, f"{operation} of a tensor, by an operator"
+
+    def _call(self, node: ast.Call, scope: Scope) -> Iterator[tuple[int, str, str]]:
+        if isinstance(node.func, ast.Attribute) and resolve(node.func, scope) is None:
+            name = node.func.attr
+            op = method_computation(name)
+            if op is not None and name not in self._own_methods and not _is_made_elsewhere(node.func.value, scope):
+                yield node.func.end_lineno or node.lineno, op, f".{name}()"
+        layer = self._layer(node, scope)
+        if layer is not None:
+            name = layer.rpartition(".")[2]
+            yield node.lineno, _op_of_layer(name), f"{layer}, called"
+
+    def _layer(self, node: ast.Call, scope: Scope) -> str | None:
+        """The layer that is called: ``torch.nn.ReLU()(x)``, or ``self.act(x)`` where ``self.act`` is one."""
+        match node.func:
+            case ast.Call(func=maker):
+                found = resolve(maker, scope)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name) if name in self._layers:
+                found = resolve(*self._layers[name])
+            case _:
+                return None
+        if found is None or not found.name.startswith("torch.nn."):
+            return None
+        name = found.name.rpartition(".")[2]
+        return found.name if name[:1].isupper() and name not in _CONTAINERS else None
+
+
+_OPERATIONS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.MatMult: "mm",
+    ast.Pow: "pow",
+    ast.Mod: "remainder",
+}
+
+
+def _is_made_elsewhere(owner: ast.expr, scope: Scope) -> bool:
+    """Whether a known function made the owner, and not one of torch's: a library, an extension, a plan."""
+    found = scope.lookup(owner.id) if isinstance(owner, ast.Name) else None
+    if found is None:
+        return False
+    makers = [resolve(value.func, found[0]) for value in found[1] if isinstance(value, ast.Call)]
+    return any(maker is not None and _is_no_tensor_of(maker.name) for maker in makers)
+
+
+def _is_no_tensor_of(maker: str) -> bool:
+    return "cpp_extension" in maker or not maker.startswith(("torch.", "builtins."))
+
+
+def _op_of_layer(name: str) -> str:
+    """``LayerNorm`` -> ``layer_norm``; close enough to compare with a task's op."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

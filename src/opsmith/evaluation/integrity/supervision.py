@@ -1,0 +1,114 @@
+"""The worker's side of the trust model: everything that is watched while a stranger's code runs.
+
+It runs in the stranger's process, so what it does not find proves nothing; what it finds does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from opsmith.core.conduct import CallConduct
+from opsmith.core.op import OpSchema
+from opsmith.evaluation.integrity.launches import Launches
+from opsmith.evaluation.integrity.poison import Poison, registered_for
+from opsmith.evaluation.integrity.policy import forbidden, forbidden_by_native
+from opsmith.evaluation.integrity.tampering import Snapshot
+from opsmith.evaluation.integrity.watch import CodeOf, DispatchWatch
+
+#: Modules whose own calls of ATen are not the kernel's: they pass arguments, launch, tune, and copy
+#: a functional result into the argument that a variant writes to.
+TRUSTED_MODULES = (
+    "opsmith.runner.derivation",
+    "opsmith.suites.modules.call",
+    "triton.runtime.autotuner",
+    "triton.runtime.interpreter",
+    "triton.runtime.jit",
+    "triton.testing",
+)
+
+
+class Premises(NamedTuple):
+    """What is known of a process before a stranger's code comes into it; children inherit it."""
+
+    launches: Launches
+    trusted: CodeOf
+    snapshot: Snapshot
+
+
+@functools.cache
+def premises() -> Premises:
+    """Made once, by the process that the others are forked from, when it has imported everything."""
+    forbidden_by_native()
+    for key in ("CPU", "CUDA"):
+        registered_for(key)  # Before anything is poisoned.
+    trusted = CodeOf(sys.modules[name] for name in TRUSTED_MODULES if name in sys.modules)
+    return Premises(Launches(), trusted, Snapshot.take())
+
+
+class Supervision:
+    """Made before anything of a stranger is loaded.
+
+    Args:
+        device: where the kernels run.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._keys = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
+        self._launches, self._trusted, snapshot = premises()
+        self._snapshot = snapshot.retaken()
+        self._launched_before = 0
+        self._poison = Poison((), (), self._is_trusted)
+        self._forbidden: frozenset[str] = frozenset()
+        self._watch = DispatchWatch(self._forbidden, self._trusted)
+
+    def begin(self, schema: OpSchema, policy: str) -> None:
+        """From now on the kernel in hand answers ``schema`` under ``policy``."""
+        ops = forbidden(schema, policy)
+        if ops != self._forbidden:
+            self._poison.remove()
+            self._forbidden = ops
+            self._poison = Poison(ops, self._keys, self._is_trusted)
+        self._watch = DispatchWatch(ops, self._trusted)
+        self._poison.install()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[DispatchWatch]:
+        """Within it everything that the kernel asks of ATen on this thread is logged."""
+        self._watch = DispatchWatch(self._forbidden, self._trusted)
+        self._launched_before = self._launches.count
+        with self._watch:
+            yield self._watch
+
+    def conduct(self, result: Any) -> CallConduct:
+        """What was seen since :meth:`watching` was entered."""
+        return self._watch.conduct(result, launches=self._launches.count - self._launched_before)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within it this process computes for itself."""
+        self._poison.remove()
+        try:
+            yield
+        finally:
+            self._poison.install()
+
+    def end(self) -> None:
+        """Take the poison out, for a kernel that has no policy."""
+        self._poison.remove()
+
+    def changes(self, *, seed: int | None = None) -> tuple[str, ...]:
+        """What of Python's, torch's and opsmith's own was replaced since this object was made.
+
+        Args:
+            seed: what the default generator was last seeded with; None if that says nothing.
+        """
+        return self._snapshot.changes(seed=seed)
+
+    def _is_trusted(self, op: str) -> bool:
+        return self._watch.is_trusted(op)

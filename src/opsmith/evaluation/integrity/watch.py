@@ -1,0 +1,155 @@
+"""What a kernel asks of ATen while it answers one call: a log, with the place in its own files.
+
+The watch sees the thread that makes the call; :mod:`.poison` sees the others. It also finds results
+that a copy wrote last: the memory of the result is what it was right after a ``copy_`` or ``clone``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opsmith.core.conduct import AtenCall, CallConduct
+from opsmith.evaluation.integrity.policy import COPIES, stem
+
+#: Calls that are reported of one execution; a loop in Python may make millions.
+MAX_CALLS = 200
+#: Of each end of a storage, to see whether it changed.
+CHECKED_BYTES = 2 << 20
+_TORCH = str(Path(torch.__file__).parent)
+_OWN = str(Path(__file__).parent)
+
+
+class CodeOf:
+    """The code objects of modules that are known before a stranger's code runs.
+
+    A frame is told by its code object, not by its file's name, which anybody can claim.
+
+    Args:
+        modules: whose functions and methods are meant.
+    """
+
+    def __init__(self, modules: Iterable[types.ModuleType]) -> None:
+        self._codes: dict[int, types.CodeType] = {}
+        for module in modules:
+            for value in vars(module).values():
+                if getattr(value, "__module__", None) == module.__name__:
+                    self._add(value)
+
+    def _add(self, value: Any) -> None:
+        if isinstance(value, type):
+            for member in vars(value).values():
+                self._add(member)
+        elif isinstance(value, (staticmethod, classmethod)):
+            self._add(value.__func__)
+        elif isinstance(value, types.FunctionType):
+            self._add_code(value.__code__)
+
+    def _add_code(self, code: types.CodeType) -> None:
+        self._codes[id(code)] = code  # Held, so that no other object gets its id.
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._add_code(constant)
+
+    def __contains__(self, code: types.CodeType) -> bool:
+        return id(code) in self._codes
+
+
+class DispatchWatch(TorchDispatchMode):
+    """Logs the ATen calls of one execution; a context manager.
+
+    Args:
+        forbidden: overloads whose call alone breaks the policy.
+        trusted: code whose calls are the system's and not the kernel's.
+    """
+
+    def __init__(self, forbidden: frozenset[str], trusted: CodeOf) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._forbidden = forbidden
+        self._trusted = trusted
+        self._calls: list[AtenCall] = []
+        self._breaches: list[AtenCall] = []
+        #: Start of a storage -> the copy that wrote it and a checksum of what it held then.
+        self._copied: dict[int, tuple[AtenCall, int]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        del types
+        result = func(*args, **(kwargs or {}))
+        place = self.place(sys._getframe(1))
+        if place is None:
+            return result
+        name = str(func).removeprefix("aten.")
+        call = AtenCall(name, place)
+        if len(self._calls) < MAX_CALLS:
+            self._calls.append(call)
+        if name in self._forbidden:
+            self._breaches.append(call)
+        packet = stem(name.rpartition(".")[0])
+        if packet in COPIES and isinstance(result, torch.Tensor) and result.layout is torch.strided:
+            storage = result.untyped_storage()
+            self._copied[storage.data_ptr()] = call, _checksum(storage)
+        return result
+
+    def is_trusted(self, op: str) -> bool:
+        """Whether trusted code made the forbidden call that the poisoned dispatcher got; else it is noted."""
+        place = self.place(sys._getframe(1))
+        if place is not None:
+            self._breaches.append(AtenCall(op, place))
+        return place is None
+
+    def place(self, frame: types.FrameType | None) -> str | None:
+        """``file:line`` of the kernel's own code that made a call; None if trusted code made it."""
+        while frame is not None:
+            if frame.f_code in self._trusted:
+                return None
+            path = frame.f_code.co_filename
+            if not path.startswith((_TORCH, _OWN, "<")):
+                return f"{Path(path).name}:{frame.f_lineno}"
+            frame = frame.f_back
+        return "a thread without Python code"
+
+    def conduct(self, result: Any, *, launches: int) -> CallConduct:
+        """What is known of the execution now that it returned ``result``.
+
+        Args:
+            launches: kernels of a DSL that were launched meanwhile.
+        """
+        copied = [
+            self._copied[start][0]
+            for start, checksum in _storages(result)
+            if start in self._copied and self._copied[start][1] == checksum
+        ]
+        return CallConduct(
+            calls=tuple(self._calls),
+            forbidden=tuple(dict.fromkeys(self._breaches)),
+            copied_results=tuple(copied),
+            launches=launches,
+        )
+
+
+def _storages(result: Any) -> list[tuple[int, int]]:
+    """Start and checksum of the memory of every result that has elements."""
+    leaves = result if isinstance(result, (list, tuple)) else [result]
+    tensors = [leaf for leaf in leaves if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.numel()]
+    return [(t.untyped_storage().data_ptr(), _checksum(t.untyped_storage())) for t in tensors]
+
+
+def _checksum(storage: torch.UntypedStorage) -> int:
+    """Of its first and last bytes; all of them where they are few."""
+    flat = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    flat.set_(storage, 0, (storage.nbytes(),), (1,))
+    checksum = 0
+    for part in (flat[:CHECKED_BYTES], flat[CHECKED_BYTES:][-CHECKED_BYTES:]):
+        on_host = part.cpu()
+        checksum = zlib.crc32(ctypes.string_at(on_host.data_ptr(), on_host.numel()), checksum)
+    return checksum

@@ -1,0 +1,195 @@
+"""Running one call in a worker: on fresh copies, then on other values at the same addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from opsmith.core.case import CallRecord
+from opsmith.core.conduct import CallConduct
+from opsmith.core.kernel import Kernel
+from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, content_of, live_call
+from opsmith.evaluation.integrity.garbage import leave_garbage
+from opsmith.evaluation.integrity.supervision import Supervision
+from opsmith.evaluation.integrity.traced_lines import TracedLines
+from opsmith.evaluation.outcome import Observer
+from opsmith.evaluation.reference import seed_generators
+from opsmith.runner.protocol import CallToRun, Raised, Returned
+from opsmith.suites.modules.call import ModuleCall
+
+#: Messages from a candidate are cut to this, so that they stay one line that can be read.
+MAX_MESSAGE_CHARS = 2_000
+MAX_TRACEBACK_CHARS = 8_000
+
+
+class Answering:
+    """A loaded kernel, called under supervision.
+
+    Args:
+        function: what answers.
+        kernel: its record.
+        root: folder of its files, or None.
+        supervision: watches it; None for a kernel that is trusted.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], kernel: Kernel, root: Path | None, supervision: Supervision | None
+    ) -> None:
+        self.function = function
+        self.supervision = supervision
+        self._root = root
+        self._files = tuple(path for path in kernel.files if path.endswith(".py"))
+
+    def call(self, live: LiveCall) -> tuple[Any, CallConduct | None]:
+        """Answer a call; the result and what was seen of how it came about."""
+        if self.supervision is None:
+            return self.function(*live.args, **live.kwargs), None
+        if not isinstance(self.function, ModuleCall):
+            with self.supervision.watching():
+                result = self.function(*live.args, **live.kwargs)
+            return result, self.supervision.conduct(result)
+        state = live.kwargs["state"]
+        with self.supervision.paused():
+            self.function.take(state)
+        with self.supervision.watching():
+            result = self.function.forward(*live.args)
+        conduct = self.supervision.conduct(result)
+        with self.supervision.paused():
+            self.function.give_back(state)
+        return result, conduct
+
+    def call_traced(self, live: LiveCall) -> tuple[Any, CallConduct | None, Mapping[str, frozenset[int]]]:
+        """:meth:`call`, and which lines of the kernel's files ran."""
+        if self._root is None:
+            return *self.call(live), {}
+        with TracedLines(self._root, self._files) as traced:
+            result, conduct = self.call(live)
+        return result, conduct, traced.executed
+
+
+class CallRun:
+    """All executions of one call.
+
+    Attributes:
+        last_seed: what the generators were seeded with before the last execution.
+
+    Args:
+        answering: the kernel.
+        device: where it runs.
+        record: the decoded call of ``item``.
+        item: what the judge asks.
+    """
+
+    def __init__(self, answering: Answering, device: torch.device, record: CallRecord, item: CallToRun) -> None:
+        self.last_seed = item.rng_seed
+        self._answering = answering
+        self._device = device
+        self._record = record
+        self._item = item
+        self._raised: Raised | None = None
+        self._executions = 0
+        self._conduct: list[CallConduct] = []
+        self._executed: dict[str, tuple[int, ...]] = {}
+
+    def run(self, lives: Sequence[LiveCall], observer: Observer) -> None:
+        """Run the call on each of its copies, and again; what raises is observed as that alone.
+
+        Raises:
+            torch.AcceleratorError: the device context is lost, and with it every other call.
+        """
+        results = []
+        try:
+            results += [self._execute(live, self._record, observer) for live in lives]
+            if self._item.again is not None:
+                results.append(self._execute_again(lives[-1], CALL_DECODER.decode(self._item.again), observer))
+        except torch.AcceleratorError:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - the worker's edge: candidates raise anything
+            self._raised = raised(exc)
+            if self._answering.supervision is not None:
+                self._conduct.append(self._answering.supervision.conduct(None))
+            return
+        observer.keep(results)
+        self._executions = len(results)
+
+    def _execute(self, live: LiveCall, record: CallRecord, observer: Observer, *, traced: bool = False) -> Any:
+        self.last_seed = self._item.rng_seed + len(self._conduct)
+        seed_generators(self.last_seed, self._device)
+        if self._device.type != "cpu":
+            leave_garbage(self._item.result_bytes, self._device)
+        with torch.no_grad():
+            if traced:
+                result, conduct, executed = self._answering.call_traced(live)
+                self._executed = {path: tuple(sorted(lines)) for path, lines in executed.items() if lines}
+            else:
+                result, conduct = self._answering.call(live)
+        if conduct is not None:
+            self._conduct.append(conduct)
+        if any(not isinstance(storage, bytes) for storage in record.storages):
+            with self._paused():  # To see what changed, generated values are generated again.
+                return observer.describe(result, live, record)
+        return observer.describe(result, live, record)
+
+    def _execute_again(self, live: LiveCall, again: CallRecord, observer: Observer) -> Any:
+        """The same call with other values in the same memory."""
+        with self._paused():
+            for storage, content in zip(live.storages, again.storages, strict=True):
+                _overwrite(storage, content_of(content, self._device))
+        return self._execute(live_call(again, live.storages, self._device), again, observer, traced=self._item.traced)
+
+    def _paused(self) -> Any:
+        supervision = self._answering.supervision
+        return torch.no_grad() if supervision is None else supervision.paused()
+
+    def reply(self, outcomes: Iterator[msgspec.Raw]) -> Returned | Raised:
+        """What the judge is told.
+
+        Args:
+            outcomes: gives the encoded outcomes of all calls of the request in order.
+        """
+        if self._raised is not None:
+            return msgspec.structs.replace(self._raised, conduct=tuple(self._conduct))
+        own = tuple([next(outcomes) for _ in range(self._executions)])
+        return Returned(own, tuple(self._conduct), self._executed)
+
+
+def _overwrite(storage: torch.UntypedStorage, content: bytes) -> None:
+    if storage.nbytes() != len(content):
+        storage.resize_(len(content))  # The kernel has resized what an ``out=`` argument looks at.
+    if storage.device.type == "cpu":
+        ctypes.memmove(storage.data_ptr(), content, len(content))
+    elif content:
+        storage.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8).untyped_storage())
+
+
+def raised(exc: BaseException) -> Raised:
+    """What the judge is told of an exception, whatever it is."""
+    try:
+        message = str(exc)
+        trace = "".join(traceback.format_exception(exc))
+    except BaseException:  # noqa: BLE001 - a candidate's exception may raise where it should describe itself
+        message, trace = "an exception that cannot be turned into text", ""
+    line = f"{type(exc).__name__}: {message}"
+    return Raised(_kind(exc, message), _clean(line[:MAX_MESSAGE_CHARS]), _clean(trace[-MAX_TRACEBACK_CHARS:]))
+
+
+def _kind(exc: BaseException, message: str) -> str:
+    if isinstance(exc, NotImplementedError):
+        return "unsupported"
+    if isinstance(exc, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in message:
+        return "memory"
+    # A sticky device error leaves no usable context: the next call would fail for this one's sake.
+    if isinstance(exc, torch.AcceleratorError):
+        return "device"
+    return "error"
+
+
+def _clean(text: str) -> str:
+    """Text that encodes as UTF-8, whatever the candidate put into its message."""
+    return text.encode("utf-8", "replace").decode()

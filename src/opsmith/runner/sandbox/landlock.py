@@ -1,0 +1,119 @@
+"""Landlock: rules about files, signals and connections that a process puts on itself and cannot take back.
+
+Interface as in ``linux/landlock.h``; the C library has no names for its calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from opsmith.runner.sandbox.kernel_calls import syscall
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_ASK_VERSION = 1
+_RULE_PATH_BENEATH = 1
+#: Since ABI 8 rules can be put on all threads of the process at once.
+_ALL_THREADS = 1 << 3
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE, _IOCTL_DEVICE = 1 << 14, 1 << 15
+#: Rights that a rule about a single file may hold.
+_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+#: ABI -> how many of the file rights it knows. The first ABI forbids moving files between folders, which
+#: every build cache does.
+_FILE_RIGHTS = {2: 14, 3: 15, 4: 15, 5: 16}
+_TCP_SINCE, _SCOPES_SINCE, _ALL_THREADS_SINCE = 4, 6, 8
+_TCP = 0b11
+_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
+
+READ = EXECUTE | READ_FILE | READ_DIR
+USE_DEVICE = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEVICE
+EVERYTHING = (1 << 16) - 1
+
+
+class Rule(NamedTuple):
+    """What is allowed at a path and below it."""
+
+    path: str
+    rights: int
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = (("rights", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+@cache
+def abi() -> int:
+    """The kernel's ABI; 0 where it has none."""
+    with contextlib.suppress(OSError):
+        return syscall("landlock_create_ruleset", _CREATE_RULESET, None, 0, _ASK_VERSION)
+    return 0
+
+
+def limits_files() -> bool:
+    """Whether rules about files can be made that compilers can live with."""
+    return abi() >= min(_FILE_RIGHTS)
+
+
+def limits_signals() -> bool:
+    """Whether signals can be kept to the processes below this one."""
+    return abi() >= _SCOPES_SINCE
+
+
+def reaches_all_threads() -> bool:
+    """Whether rules can still be put on a process that has several threads."""
+    return abi() >= _ALL_THREADS_SINCE
+
+
+def restrict(rules: Iterable[Rule]) -> None:
+    """Forbid every file access but these, and with a kernel that can do it all TCP and all signals to others.
+
+    Holds for this thread and what it starts, from ABI 8 on for all threads; needs no-new-privs. A
+    path that does not exist is left out. Rules of earlier calls hold as well: a process can only
+    lose by another one.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    handled = (1 << _FILE_RIGHTS[min(abi(), max(_FILE_RIGHTS))]) - 1
+    network = _TCP if abi() >= _TCP_SINCE else 0
+    scoped = _ABSTRACT_SOCKETS_AND_SIGNALS if limits_signals() else 0
+    ruleset = _Ruleset(handled, network, scoped)
+    # An older kernel wants the structure as long as it was then.
+    size = 8 * (1 if not network else 2 if not scoped else 3)
+    descriptor = syscall("landlock_create_ruleset", _CREATE_RULESET, ruleset, size, 0)
+    try:
+        for rule in rules:
+            _add(descriptor, rule, handled)
+        syscall("landlock_restrict_self", _RESTRICT_SELF, descriptor, _ALL_THREADS if reaches_all_threads() else 0)
+    finally:
+        os.close(descriptor)
+
+
+def _add(descriptor: int, rule: Rule, handled: int) -> None:
+    try:
+        parent = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as exc:
+        if exc.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+            return
+        raise
+    try:
+        is_folder = stat.S_ISDIR(os.fstat(parent).st_mode)
+        rights = rule.rights & handled & (handled if is_folder else _OF_FILES)
+        beneath = _PathBeneath(rights, parent)
+        syscall("landlock_add_rule", _ADD_RULE, descriptor, _RULE_PATH_BENEATH, beneath, 0)
+    finally:
+        os.close(parent)

@@ -1,0 +1,193 @@
+"""The layers of the sandbox: put on one after another, each tried out before anybody relies on it."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+import socket
+from collections.abc import Callable, Container, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from opsmith.runner.sandbox import landlock, seccomp
+from opsmith.runner.sandbox.kernel_calls import forgo_privileges, set_readable
+from opsmith.runner.sandbox.landlock import EVERYTHING, Rule
+from opsmith.runner.sandbox.namespaces import SHARED_MEMORY, leave_network, make_read_only
+from opsmith.runner.sandbox.reach import Reach, private, readable
+
+
+class Layer(enum.StrEnum):
+    """What a machine may or may not be able to do for the judge."""
+
+    MEMORY = "unreadable memory of judge, referees and zygotes"
+    NETWORK = "user, network and IPC namespaces"
+    READ_ONLY = "read-only file system"
+    PRIVILEGES = "no privileges"
+    FILES = "file rules"
+    SIGNALS = "signals to its own processes only"
+    SYSTEM_CALLS = "system-call filter"
+
+
+class Sandbox:
+    """The sandbox of workers, put on in three steps by three processes, each born from the one before.
+
+    Args:
+        found: what :func:`probe` found; the layers that hold are put on.
+    """
+
+    def __init__(self, found: Mapping[str, str | None]) -> None:
+        self._active = {Layer(name) for name, problem in found.items() if problem is None}
+
+    def enter(self, reach: Reach) -> None:
+        """For a nursery, before it forks: what its workers are born with.
+
+        Args:
+            reach: where things lie.
+        """
+        Path(reach.builds).mkdir(parents=True, exist_ok=True)  # The first run ever, and soon read-only.
+        self._reach = reach
+        self._readable = readable(reach)
+        if Layer.NETWORK in self._active:
+            set_readable(readable=True)  # Else the files that describe the user namespace are root's.
+            leave_network()
+        if Layer.READ_ONLY in self._active:
+            make_read_only([reach.scratch, reach.builds])
+        if Layer.PRIVILEGES in self._active:
+            forgo_privileges()
+        if Layer.SYSTEM_CALLS in self._active:
+            seccomp.compiled()  # Once, and not in each worker.
+        set_readable(readable=False)
+
+    def confine(self, scratch: str, kernels: str) -> None:
+        """For a worker, before it has a second thread or runs anything of a stranger's.
+
+        Until it loads a kernel nobody else may look into it either: it may be the next kernel's.
+
+        Args:
+            scratch: the folder that it may write to.
+            kernels: the folder with the files of its kernel.
+        """
+        self._private = (scratch, kernels)
+        self._is_narrow = False
+        if Layer.FILES in self._active:
+            self._restrict(self._reach.builds)
+        if Layer.SYSTEM_CALLS in self._active:
+            seccomp.refuse_system_calls()
+        set_readable(readable=False)
+
+    def narrow(self, builds: Path | None) -> None:
+        """For a worker, before it loads a kernel: of the build caches only this one remains, if any.
+
+        A device's driver may have started threads by now. Where Landlock cannot reach them they
+        keep access to all build caches.
+        """
+        if Layer.FILES in self._active and self._reach.one_kernel and not self._is_narrow:
+            self._is_narrow = True  # Each call would be one more of the few sets of rules that a process may have.
+            self._restrict("" if builds is None else str(builds))
+        # From here on the judge has to see how much memory is used by what a kernel starts.
+        set_readable(readable=True)
+
+    def _restrict(self, builds: str) -> None:
+        rules = [*self._readable, *private(*self._private, builds)]
+        if Layer.READ_ONLY in self._active:
+            rules.append(Rule(SHARED_MEMORY, EVERYTHING))  # A nursery's own by then.
+        landlock.restrict(rules)
+
+
+# ---------------------------------------------------------------- trying out
+
+
+class _Step(NamedTuple):
+    """How a layer is put on, and an attempt that must fail from then on, with the error that says why."""
+
+    layer: Layer
+    put_on: Callable[[], None]
+    attempt: Callable[[], object]
+    expected: tuple[int, ...]
+
+
+def probe(folder: Path, left_out: Container[str] = ()) -> dict[str, str | None]:
+    """Put the layers on a child of this process and try to get around each.
+
+    Args:
+        folder: may be written to.
+        left_out: layers that are not wanted.
+
+    Returns:
+        layer -> None where it holds, else one line that says why it does not.
+    """
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(write_end, msgspec.msgpack.encode(_try_out(folder, left_out)))
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with open(read_end, "rb") as stream:  # noqa: PTH123 - a descriptor, not a path
+        told = stream.read()
+    os.waitpid(pid, 0)
+    if not told:
+        return dict.fromkeys(map(str, Layer), "it could not be tried out: the process that did so died")
+    return msgspec.msgpack.decode(told, type=dict[str, str | None])
+
+
+def _try_out(folder: Path, left_out: Container[str]) -> dict[str, str | None]:
+    inside, outside = folder / "inside", folder / "outside"
+    inside.mkdir()
+    outside.write_text("not to be read")
+    steps = _steps(inside, outside)
+    return {step.layer: "left out on request" if step.layer in left_out else _try(step) for step in steps}
+
+
+def _steps(inside: Path, outside: Path) -> list[_Step]:
+    reach = Reach(scratch=str(inside), builds=str(inside), withheld=(), home="/nonexistent")
+    allowed = [*readable(reach), *private(str(inside), str(inside), str(inside))]
+    parent = os.getppid()
+
+    def enter_user_namespace() -> None:
+        set_readable(readable=True)
+        leave_network()
+
+    def limit_files() -> None:
+        if not landlock.limits_files():
+            raise OSError(errno.ENOSYS, f"this kernel's Landlock has ABI {landlock.abi()}; 2 is needed (Linux 5.19)")
+        landlock.restrict(allowed)
+
+    def limit_signals() -> None:
+        if not landlock.limits_signals():
+            raise OSError(errno.ENOSYS, f"this kernel's Landlock has ABI {landlock.abi()}; 6 is needed (Linux 6.12)")
+
+    def nothing() -> None: ...
+
+    denied = (errno.EACCES, errno.EPERM)
+    return [
+        _Step(Layer.NETWORK, enter_user_namespace, _look_for_network, (errno.ENETDOWN,)),
+        _Step(Layer.READ_ONLY, lambda: make_read_only([str(inside)]), lambda: outside.chmod(0o600), (errno.EROFS,)),
+        _Step(Layer.PRIVILEGES, forgo_privileges, lambda: os.chroot(inside), (errno.EPERM,)),
+        _Step(Layer.FILES, limit_files, outside.read_text, (errno.EACCES,)),
+        _Step(Layer.SIGNALS, limit_signals, lambda: os.kill(parent, 0), (errno.EPERM,)),
+        _Step(Layer.SYSTEM_CALLS, seccomp.refuse_system_calls, lambda: socket.socket(socket.AF_UNIX), (errno.EPERM,)),
+        _Step(Layer.MEMORY, nothing, Path(f"/proc/{parent}/mem").open, denied),
+    ]
+
+
+def _look_for_network() -> None:
+    lines = Path("/proc/self/net/dev").read_text(encoding="ascii").splitlines()[2:]
+    if {line.partition(":")[0].strip() for line in lines} <= {"lo"}:
+        raise OSError(errno.ENETDOWN, "there is only the loopback device, which is down")
+
+
+def _try(step: _Step) -> str | None:
+    try:
+        step.put_on()
+    except OSError as exc:
+        return str(exc.strerror)
+    try:
+        step.attempt()
+    except OSError as exc:
+        return None if exc.errno in step.expected else f"unexpected: {exc.strerror}"
+    return "it was put on, and what it should stop went through"

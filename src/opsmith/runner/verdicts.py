@@ -1,0 +1,116 @@
+"""Verdicts from what a referee found and a worker replied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opsmith.core.case import CaseRef
+from opsmith.core.verdict import Part, Status, Verdict
+from opsmith.runner.job import Job
+from opsmith.runner.links import WorkerFailed
+from opsmith.runner.protocol import ComparedCase, PreparedCase, Raised, Returned
+
+MAX_DETAIL_CHARS = 500
+
+
+def identity(job: Job, case: CaseRef) -> dict[str, object]:
+    """What every verdict of a case says, whatever was found."""
+    return {
+        "op": job.schema.name,
+        "case": str(case.address),
+        "content_hash": case.content_hash,
+        "dtype": case.address.dtype,
+        "kernel": job.kernel.content_hash,
+        "expects_error": case.expects_error,
+        "derived": job.kernel.derived_from is not None,
+        "count": job.counts.get(case.signature, 1),
+        "part": Part.CASE if case.variant is None else Part.VARIANT,
+        "variant": case.variant or "",
+    }
+
+
+def make_verdict(job: Job, case: CaseRef, status: Status, detail: str = "", **fields: object) -> Verdict:
+    """A verdict of a case; ``fields`` are further attributes of :class:`~opsmith.core.verdict.Verdict`."""
+    return Verdict(**identity(job, case), status=status, detail=one_line(detail), **fields)  # type: ignore[arg-type]
+
+
+def failed(job: Job, case: CaseRef, failure: WorkerFailed, while_doing: str = "") -> Verdict:
+    """The worker died, hung or broke a limit."""
+    return make_verdict(job, case, failure.status, while_doing + failure.detail, evidence=failure.evidence)
+
+
+def bad_call_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Returned | Raised) -> Verdict:
+    """The kernel's answer to a call that eager refuses."""
+    if isinstance(reply, Raised) and reply.kind in ("error", "unsupported"):
+        return make_verdict(job, case, Status.PASSED, inputs=prepared.inputs)
+    if isinstance(reply, Raised):
+        return raised_verdict(job, case, prepared, reply)
+    detail = f"answered a call that eager refuses ({prepared.error})"
+    return make_verdict(job, case, Status.DID_NOT_RAISE, detail, inputs=prepared.inputs)
+
+
+_STATUS_OF_RAISED = {
+    "unsupported": Status.UNSUPPORTED,
+    "memory": Status.OUT_OF_MEMORY,
+    "device": Status.CRASHED,
+    "error": Status.ERROR,
+}
+
+
+def raised_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Raised) -> Verdict:
+    """The kernel raised."""
+    status = _STATUS_OF_RAISED.get(reply.kind, Status.ERROR)
+    return make_verdict(job, case, status, reply.message, inputs=prepared.inputs, evidence=end_of(reply.traceback))
+
+
+def compared_verdict(job: Job, case: CaseRef, prepared: PreparedCase, found: ComparedCase) -> Verdict:
+    """The kernel returned, and the referee compared."""
+    return make_verdict(
+        job,
+        case,
+        found.status,
+        found.detail,
+        figures=found.figures,
+        layout_differs=found.layout_differs,
+        comparison=prepared.comparison,
+        inputs=prepared.inputs,
+    )
+
+
+def not_run(job: Job, cases: Sequence[CaseRef], reason: str) -> Iterator[Verdict]:
+    """What is left of a job that is not worth running."""
+    for case in cases:
+        yield make_verdict(job, case, Status.NOT_RUN, f"not run: this kernel {reason} too often")
+
+
+def end_of(text: str, lines: int = 8) -> tuple[str, ...]:
+    """The last lines of a traceback or of output."""
+    return tuple(text.strip().splitlines()[-lines:])
+
+
+def one_line(text: str) -> str:
+    """Text on one line that is not too long."""
+    return " ".join(text.split())[:MAX_DETAIL_CHARS]
+
+
+def dishonest(
+    job: Job, case: CaseRef, prepared: PreparedCase, offence: Sequence[str], found: Verdict | None
+) -> Verdict:
+    """A verdict about how the kernel came to its answer.
+
+    Args:
+        offence: what was observed, a line each.
+        found: the verdict that the answer itself would have got, or None if it was not compared.
+    """
+    evidence = [*offence, f"policy: {job.policy}"]
+    if found is not None:
+        evidence.append(f"the answer itself: {found.status}{f', {found.detail}' if found.detail else ''}")
+    return make_verdict(
+        job,
+        case,
+        Status.DISHONEST,
+        offence[0],
+        inputs=prepared.inputs,
+        comparison=prepared.comparison,
+        evidence=tuple(evidence),
+    )

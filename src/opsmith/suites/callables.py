@@ -1,0 +1,80 @@
+"""What stands behind a task's name in the referee: an overload, or the Model of a problem file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import torch
+
+from opsmith.core.op import OpSchema, TaskKind, Variant
+from opsmith.suites.aten_schemas import aten_schemas, overload
+
+if TYPE_CHECKING:
+    from opsmith.suites.modules.problem import Problem
+
+#: Models that are kept loaded: those of large problems fill a device.
+KEPT_PROBLEMS = 2
+
+
+class _Problems(NamedTuple):
+    files: Mapping[str, Path]
+    device: torch.device
+
+
+#: Those of the run that this process serves; a referee serves one.
+_problems = _Problems({}, torch.device("cpu"))
+
+
+def use_problems(files: Mapping[str, Path], device: torch.device) -> None:
+    """Let these task names, and no others, mean these problem files, with their Models on ``device``."""
+    global _problems  # noqa: PLW0603 - as overloads are, the problems are one table of the process
+    _problems = _Problems(dict(files), device)
+    problem.cache_clear()
+
+
+def problem_files() -> Mapping[str, Path]:
+    """The problem files by task name."""
+    return _problems.files
+
+
+def reference(task: str) -> Callable[..., Any]:
+    """The trusted callable of a task.
+
+    Raises:
+        AttributeError: this torch has no such overload.
+        BrokenProblem: the problem file does not load.
+    """
+    return problem(task).call if task in _problems.files else overload(task)
+
+
+@lru_cache(KEPT_PROBLEMS)
+def problem(task: str) -> Problem:
+    """The problem of a module task, loaded when it is first needed.
+
+    Raises:
+        BrokenProblem: the problem file does not load.
+    """
+    from opsmith.suites.modules.problem import Problem
+
+    return Problem(task, _problems.files[task], _problems.device)
+
+
+def schema_of(task: str) -> OpSchema:
+    """What is known of a task without loading its file."""
+    if task not in _problems.files:
+        return aten_schemas()[task]
+    return OpSchema(name=task, schema=str(_problems.files[task]), variant=Variant.FUNCTIONAL, kind=TaskKind.MODULE)
+
+
+def loaded_schemas(tasks: Iterable[str]) -> tuple[OpSchema, ...]:
+    """The complete records of those of the tasks that are modules.
+
+    Raises:
+        BrokenProblem: a problem file does not load.
+    """
+    modules = [task for task in tasks if task in _problems.files]
+    return tuple(msgspec.structs.replace(schema_of(task), init=problem(task).init) for task in modules)

@@ -1,0 +1,158 @@
+"""Suite ``modules``: rewrite ``Model`` as ``ModelNew``.
+
+Its entries are the problem files of a folder (:mod:`opsmith.core.problems`). A case is one call of
+the Model: its inputs and its whole state as bytes. No two cases have the same inputs or the same
+state. :data:`SETS` cases draw the inputs as the problem does, further ones change their values
+(:mod:`opsmith.suites.modules.variants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from opsmith.core.case import CallRecord, CaseAddress, digest, storage_size
+from opsmith.core.dtypes import TORCH_NAMES
+from opsmith.core.op import OpSchema
+from opsmith.suites import Skipped, SuiteCall, callables, derive_seed
+from opsmith.suites.modules import variants
+from opsmith.suites.modules.problem import BrokenProblem, Problem, record_call
+from opsmith.suites.modules.state import State, perturbed
+from opsmith.suites.recording import CannotRecord
+
+#: Cases whose inputs are drawn as the problem draws them.
+SETS = 5
+#: What one case may take, and where no more cases are made for a problem that has two of them.
+MOST_CASE_BYTES = 2 << 30
+MOST_PROBLEM_BYTES = 4 << 30
+
+#: f32 leaves a problem as it is; the others convert its floats.
+DTYPES = ("f32", "f16", "bf16")
+
+
+class Modules:
+    """The suite; see the module's docstring."""
+
+    name = "modules"
+
+    def schemas(self) -> tuple[OpSchema, ...]:
+        """See :class:`opsmith.suites.AsksModules`."""
+        return tuple(callables.schema_of(task) for task in callables.problem_files())
+
+    def entries(self, dtype: str, device: str) -> tuple[str, ...]:  # noqa: ARG002 - problems run anywhere
+        return tuple(callables.problem_files()) if dtype in DTYPES else ()
+
+    def calls(
+        self, entry: str, dtype: str, device: str, seed: int, wanted: Callable[[str, str], bool]
+    ) -> Iterator[SuiteCall | Skipped]:
+        own_seed = derive_seed(seed, self.name, entry, dtype)
+        try:
+            cases = _Cases(callables.problem(entry), entry, dtype, torch.device(device), own_seed)
+            content = digest(callables.problem_files()[entry].read_bytes())
+            for source, sample, record in cases.records():
+                signature = digest(f"{content} {dtype} {source} {sample}".encode())
+                if wanted(entry, signature):
+                    address = CaseAddress(self.name, entry, dtype, source, sample, 0)
+                    yield SuiteCall(address=address, op=entry, signature=signature, record=record)
+        except (BrokenProblem, CannotRecord) as exc:
+            yield Skipped(address=CaseAddress(self.name, entry, dtype, "inputs", 0, 0), reason=str(exc))
+
+
+class _Cases:
+    """Makes the cases of one problem in one dtype."""
+
+    def __init__(self, problem: Problem, task: str, dtype: str, device: torch.device, seed: int) -> None:
+        self._problem, self._task, self._device, self._seed = problem, task, device, seed
+        self._dtype = None if dtype == "f32" else getattr(torch, TORCH_NAMES[dtype])
+        self._taken_bytes = 0
+        self._previous: list[Any] | None = None
+
+    def records(self) -> Iterator[tuple[str, int, CallRecord]]:
+        """Yield (source, number, call) of each case.
+
+        Raises:
+            BrokenProblem: the Model does not answer the problem's own inputs.
+            CannotRecord: an argument has no serialized form, or there is too much of them.
+        """
+        for number in range(SETS):
+            inputs = self._inputs(number)
+            state = self._state("inputs", number)
+            record = self._record(inputs, state)
+            plain = self._answer(inputs, state)
+            yield "inputs", number, record
+            if number and self._taken_bytes > MOST_PROBLEM_BYTES:
+                return
+        if variants.BOUNDED.isdisjoint(self._problem.call.calls):
+            yield from self._variants(plain)
+
+    def _variants(self, plain: Any) -> Iterator[tuple[str, int, CallRecord]]:
+        for number, (source, change) in enumerate(variants.VARIANTS.items()):
+            generator = self._generator(source)
+            inputs = variants.varied(self._inputs(SETS + number), change, generator)
+            if inputs is None or self._taken_bytes > MOST_PROBLEM_BYTES:
+                return
+            state = self._state(source, 0)
+            record = self._record(inputs, state)
+            if variants.is_sound(partial(self._call, state), inputs, plain, generator):
+                yield source, 0, record
+
+    def _inputs(self, number: int) -> list[Any]:
+        drawn = self._problem.inputs(derive_seed(self._seed, "inputs", number))
+        moved: list[Any] = tree_map(self._placed, drawn)
+        if self._previous is not None and variants.same_values(self._previous, moved):
+            return variants.redrawn(moved, self._generator("inputs", number))
+        self._previous = moved
+        return moved
+
+    def _placed(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        converted = self._converted(leaf.detach())
+        return converted if converted.device == self._device else converted.to(self._device)
+
+    def _converted(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if self._dtype is None or not tensor.is_floating_point() else tensor.to(self._dtype)
+
+    def _state(self, *case: object) -> State:
+        """Another state for a case; tied tensors stay tied."""
+        generator = self._generator("state", *case)
+        others: dict[int, torch.Tensor] = {}
+        live = self._problem.state()
+        for name, tensor in self._problem.initial.items():
+            if id(live[name]) not in others:
+                others[id(live[name])] = self._converted(perturbed(tensor, generator))
+        return {name: others[id(tensor)] for name, tensor in live.items()}
+
+    def _record(self, inputs: list[Any], state: State) -> CallRecord:
+        record = record_call(self._task, inputs, {"state": state})
+        size_bytes = sum(map(storage_size, record.storages))
+        if size_bytes > MOST_CASE_BYTES:
+            raise CannotRecord(
+                f"inputs and state take {size_bytes / 2**30:.1f} GiB; {MOST_CASE_BYTES >> 30} are the most"
+            )
+        self._taken_bytes += size_bytes
+        return record
+
+    def _answer(self, inputs: list[Any], state: State) -> Any:
+        try:
+            return self._call(state, inputs)
+        except torch.AcceleratorError:
+            raise  # The device context is lost.
+        except Exception as exc:
+            line = " ".join(str(exc).split())
+            raise BrokenProblem(
+                f"{self._task}: Model does not answer its own inputs: {type(exc).__name__}: {line}"
+            ) from exc
+
+    @torch.no_grad()
+    def _call(self, state: State, inputs: Sequence[Any]) -> Any:
+        """Run the Model on copies, since it may change what it is given."""
+        copied = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, list(inputs))
+        return self._problem.call(*copied, state={name: tensor.clone() for name, tensor in state.items()})
+
+    def _generator(self, *parts: object) -> torch.Generator:
+        return torch.Generator().manual_seed(derive_seed(self._seed, *parts))

@@ -1,0 +1,146 @@
+"""One problem file: ``Model``, ``get_inputs()`` and ``get_init_inputs()``. Loaded in referees only.
+
+The file is the user's own and is trusted; all the same, no two problems share a module namespace.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from opsmith.core.case import CallRecord
+from opsmith.suites import derive_seed
+from opsmith.suites.modules.call import ReferenceCall
+from opsmith.suites.modules.state import State, declared_state, equal, hidden_state
+from opsmith.suites.recording import PendingRecord, signature
+from opsmith.suites.transfer import HostBytes
+
+_numbers = itertools.count()
+
+
+class BrokenProblem(Exception):
+    """A problem file that does not do what its format says, in one line."""
+
+
+class Problem:
+    """A loaded problem file.
+
+    Attributes:
+        init: the serialized arguments of ``Model`` and ``ModelNew``.
+        drawn: names of tensors that are neither parameters nor persistent buffers and that
+            ``Model`` draws at random: they belong to its state.
+        initial: the state that Model was constructed with.
+
+    Args:
+        task: its name.
+        file: its path.
+        device: where its Model runs.
+
+    Raises:
+        BrokenProblem: it does not load, or a part of it is missing or does not run.
+    """
+
+    def __init__(self, task: str, file: Path, device: torch.device) -> None:
+        self._file = file
+        self._device = device
+        module = self._trying("does not load", lambda: _import(file))
+        self._make_model = self._part(module, "Model")
+        self._make_inputs = self._part(module, "get_inputs")
+        # What it is constructed with is no secret: the solution is constructed with the same.
+        init = vars(module).get("get_init_inputs", list)
+        seed_everything(derive_seed(task, "init"))
+        self._init = list(self._trying("get_init_inputs() failed", init))
+        record = self._trying("get_init_inputs() cannot be serialized", lambda: record_call(task, self._init, {}))
+        self.init = msgspec.msgpack.encode(record)
+        self.model = self._build(0)
+        self.call = ReferenceCall(self.model)
+        self.drawn = self._drawn_tensors()
+        self.model.to(device)
+        self.initial = {name: tensor.detach().clone() for name, tensor in self.state().items()}
+
+    def state(self) -> State:
+        """The model's live state by name."""
+        hidden = hidden_state(self.model)
+        return declared_state(self.model) | {name: hidden[name] for name in self.drawn}
+
+    def inputs(self, seed: int) -> list[Any]:
+        """The arguments of one call, drawn under ``seed``.
+
+        Raises:
+            BrokenProblem: ``get_inputs`` raised or returned no list.
+        """
+        seed_everything(seed)
+        inputs = self._trying("get_inputs() failed", self._make_inputs)
+        if not isinstance(inputs, (list, tuple)):
+            raise BrokenProblem(f"{self._file.name}: get_inputs() returned a {type(inputs).__name__}, not a list")
+        return list(inputs)
+
+    def _build(self, number: int) -> torch.nn.Module:
+        seed_everything(derive_seed("model", number))
+        model = self._trying("Model(*get_init_inputs()) failed", lambda: self._make_model(*self._init))
+        if not isinstance(model, torch.nn.Module):
+            raise BrokenProblem(f"{self._file.name}: Model is no torch.nn.Module")
+        return model
+
+    def _drawn_tensors(self) -> tuple[str, ...]:
+        """Of the hidden tensors those that come out otherwise in another model."""
+        hidden = hidden_state(self.model)
+        if not hidden:
+            return ()
+        other = hidden_state(self._build(1))
+        return tuple(name for name in hidden if name in other and not equal(hidden[name], other[name]))
+
+    def _part(self, module: ModuleType, name: str) -> Callable[..., Any]:
+        part = vars(module).get(name)
+        if not callable(part):
+            raise BrokenProblem(f"{self._file.name}: it defines no {name}; see docs/reference/module-problems.md")
+        found: Callable[..., Any] = part
+        return found
+
+    def _trying(self, what: str, step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except torch.AcceleratorError:
+            raise  # The device context is lost.
+        except (Exception, SystemExit) as exc:
+            line = " ".join(str(exc).split())
+            raise BrokenProblem(f"{self._file.name}: {what}: {type(exc).__name__}: {line}"[:400]) from exc
+
+
+def record_call(task: str, args: list[Any], kwargs: dict[str, Any]) -> CallRecord:
+    """Serialize a call; every storage is copied.
+
+    Raises:
+        CannotRecord: an argument has no serialized form.
+    """
+    signature(task, args, kwargs)  # Refuses tensors that have no plain storage.
+    memory = HostBytes()
+    return PendingRecord(task, args, kwargs, memory).resolve(memory.collect())
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every generator that a problem file may draw from."""
+    random.seed(seed)
+    np.random.seed(seed % (1 << 32))  # noqa: NPY002 - problem files use the global generator
+    torch.manual_seed(seed)
+
+
+def _import(file: Path) -> ModuleType:
+    name = f"_opsmith_problem_{next(_numbers)}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file.name} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Dataclasses look their module up there.
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,128 @@
+"""Variants of recorded calls: the same question asked with other values, another layout, other sizes.
+
+A kernel that was fitted to the calls it is judged by (to their range, their strides, their shapes, or
+to their very values) is right on those and wrong on their variants. A variant is a proposal: eager
+may refuse it, and then nobody is asked. What is proposed leaves an honest kernel as right as it was:
+which op takes which values is in :mod:`.scope`.
+
+=============  ====================================================================
+value label    what every varied tensor holds
+=============  ====================================================================
+``signed``     normal numbers
+``large``      magnitudes from 1e3 to 1e4 (10 to 100 in float16)
+``huge``       both signs, up to where ``exp`` overflows
+``tiny``       magnitudes from 1e-30 to 1e-6 (1e-4 to 1e-2 in float16)
+``offset``     a large constant plus noise of size 1: cancels in a single-pass variance
+``structured`` constant rows, ramps, rows with one outlier
+``mixed``      each element 10 to the power of a number between -6 and 6
+``special``    normal numbers with some NaN, infinities and negative zeros
+``denormals``  numbers below the smallest normal one, next to normal ones
+=============  ====================================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, storage_size, tensor_values
+from opsmith.core.op import OpSchema
+from opsmith.suites import derive_seed
+from opsmith.suites.variants.layouts import layout_variants
+from opsmith.suites.variants.shapes import shape_variants
+from opsmith.suites.variants.values import value_variants
+
+__all__ = ["layout_variants", "probes", "shape_variants", "value_variants"]
+
+#: A call this large or smaller shows what a larger one would.
+ENOUGH_BYTES = 1 << 20
+
+_Variants = Callable[[CallRecord, OpSchema, int], Iterator[tuple[str, CallRecord]]]
+#: In which turn the kinds of variants are chosen: half of them have other values.
+_TURNS: tuple[_Variants, ...] = (value_variants, shape_variants, value_variants, layout_variants)
+
+
+def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
+    """At most ``limit`` different variants of an op's recorded calls.
+
+    Labels come first, so that each occurs once before one occurs again; calls with different
+    patterns of arguments (ranks, dtypes, keywords, flags) take turns. Which labels are left out
+    where ``limit`` is below their number depends on ``seed``.
+
+    Args:
+        records: recorded calls of one overload.
+        schema: of that overload.
+        seed: of the choice and of the values.
+        limit: of the number of variants.
+    """
+    bases = _bases(records)
+    sources = {vary: _in_turn(vary, bases, schema, seed) for vary in dict.fromkeys(_TURNS)}
+    chosen: list[tuple[str, CallRecord]] = []
+    for vary in itertools.cycle(_TURNS):
+        if len(chosen) >= limit or not sources:
+            return chosen
+        if vary in sources:
+            variant = next(sources[vary], None)
+            if variant is None:
+                del sources[vary]
+            else:
+                chosen.append(variant)
+    raise AssertionError("a cycle does not end")
+
+
+def _bases(records: Iterable[CallRecord]) -> list[CallRecord]:
+    """One call of each pattern: the largest one that is large enough, or the smallest of larger ones."""
+    by_pattern: dict[object, list[CallRecord]] = {}
+    for record in records:
+        by_pattern.setdefault(_pattern(record), []).append(record)
+    return [min(group, key=_preference) for group in by_pattern.values()]
+
+
+def _preference(record: CallRecord) -> tuple[bool, int]:
+    size_bytes = sum(map(storage_size, record.storages))
+    too_large = size_bytes > ENOUGH_BYTES
+    return too_large, size_bytes if too_large else -size_bytes
+
+
+def _pattern(record: CallRecord) -> object:
+    tensors = tensor_values((*record.args, *record.kwargs.values()))
+    empty = any(0 in tensor.shape for tensor in tensors)
+    return tuple(map(_kind, record.args)), tuple((n, _kind(v)) for n, v in sorted(record.kwargs.items())), empty
+
+
+def _kind(value: Value) -> object:
+    """What tells patterns apart: the rank and dtype of a tensor, a flag, the sign of a number."""
+    if isinstance(value, TensorValue):
+        return len(value.shape), value.dtype
+    if isinstance(value, SequenceValue):
+        return tuple(dict.fromkeys(map(_kind, value.items)))
+    if isinstance(value, float):
+        return (value > 0) - (value < 0), "float"
+    return repr(value)
+
+
+def _in_turn(
+    vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, seed: int
+) -> Iterator[tuple[str, CallRecord]]:
+    """The variants of all bases: label after label, each of another base than the one before."""
+    chance = random.Random(derive_seed(seed, schema.name, vary.__name__))  # noqa: S311 - a choice, no secret
+    by_label: dict[str, list[tuple[int, CallRecord]]] = {}
+    for number, base in enumerate(chance.sample(bases, min(len(bases), MOST_BASES))):
+        for label, record in vary(base, schema, derive_seed(seed, number)):
+            by_label.setdefault(label, []).append((number, record))
+    used: dict[int, int] = {}
+    labels = list(by_label)
+    while labels:
+        chance.shuffle(labels)
+        for label in labels:
+            options = by_label[label]
+            number, record = min(options, key=lambda option: used.get(option[0], 0))
+            options.remove((number, record))
+            used[number] = used.get(number, 0) + 1
+            yield label, record
+        labels = [label for label in labels if by_label[label]]
+
+
+#: Patterns that are varied; an op has a dozen at most, but for those with lists of scalars.
+MOST_BASES = 8

@@ -1,0 +1,119 @@
+"""The same call at other sizes.
+
+A size is renamed wherever it stands: in every tensor's shape and in every list of sizes. So what has to
+agree goes on agreeing (the inner dimensions of a product, a row and its weight, what broadcasts) without
+a rule for each op; where two dimensions only happen to be equal, both change, which is as good a call.
+The values are generated, inside the domains of :mod:`opsmith.suites.valid_inputs`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, tensor_values
+from opsmith.core.op import OpSchema, Variant
+from opsmith.core.trace import TracedCall
+from opsmith.suites import derive_seed
+from opsmith.suites.aten_schemas import overload
+from opsmith.suites.valid_inputs import traced_record
+from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
+from opsmith.suites.variants.scope import (
+    CONTRACTIONS,
+    ROWWISE,
+    bound_call,
+    is_elementwise,
+    is_random,
+    keeps_values,
+    reads_values,
+    tags,
+    written_arguments,
+)
+
+#: Around what blocks are made of, primes, and the edges.
+SIZES = (1, 0, 7, 31, 127, 129, 257, 1023, 1025)
+MAX_ELEMENTS = 1 << 16
+#: Lists of integers that are sizes; others are dimensions, strides and the like.
+SIZE_LISTS = frozenset({"normalized_shape", "size", "output_size", "shape", "input_size", "input_sizes", "sizes"})
+#: Reductions of one tensor along a dimension that torch does not tag as such.
+ALONG_A_DIMENSION = frozenset(
+    {
+        *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "flip", "roll", "median", "nanmedian"),
+        *("tril", "triu", "cat", "stack", "glu", "nanmean", "_weight_norm_interface", "renorm"),
+    }
+)
+
+
+def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[tuple[str, CallRecord]]:
+    """The call with one of its sizes changed: to 0 (``empty``), 1 (``single``) or another (``resized``).
+
+    Args:
+        record: a recorded call.
+        schema: of its overload.
+        seed: of the order and of the values.
+    """
+    if not _may_be_resized(record, schema):
+        return
+    values = (*record.args, *record.kwargs.values())
+    sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
+    chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
+    # The mean of no element is nothing that honest kernels agree on.
+    smallest = 1 if stem_of(schema.name) in ROWWISE else 0
+    renamings = [(old, new) for old in sizes for new in SIZES if new != old and new >= smallest]
+    chance.shuffle(renamings)
+    for old, new in renamings:
+        call = _renamed(record, old, new)
+        if _largest(call) <= MAX_ELEMENTS:
+            try:
+                yield _label(new), traced_record(call, seed=seed)
+            except CannotRebuild:
+                continue
+
+
+def _label(size: int) -> str:
+    return {0: "empty", 1: "single"}.get(size, "resized")
+
+
+def _may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
+    call = bound_call(record)
+    if call is None or is_random(schema) or not reads_values(schema) or schema.variant is Variant.OUT:
+        return False
+    if keeps_values(schema):
+        return False
+    numbers = [slot.tensor.storage for slot in call.slots]
+    if sorted(numbers) != list(range(len(record.storages))) or written_arguments(schema) - {"self"}:
+        return False
+    stem = stem_of(schema.name)
+    known = stem in CONTRACTIONS or stem in ROWWISE or stem in ALONG_A_DIMENSION
+    return known or is_elementwise(schema) or "reduction" in tags(schema)
+
+
+def _largest(call: TracedCall) -> int:
+    return max((math.prod(t.shape) for t in tensor_values((*call.args, *call.kwargs.values()))), default=0)
+
+
+def _renamed(record: CallRecord, old: int, new: int) -> TracedCall:
+    positional = [argument.name for argument in overload(record.op)._schema.arguments if not argument.kwarg_only]
+    return TracedCall(
+        op=record.op,
+        args=tuple([_with_size(value, name, old, new) for name, value in zip(positional, record.args, strict=False)]),
+        kwargs={name: _with_size(value, name, old, new) for name, value in record.kwargs.items()},
+    )
+
+
+def _with_size(value: Value, name: str, old: int, new: int) -> Value:
+    if isinstance(value, TensorValue):
+        shape = tuple([new if size == old else size for size in value.shape])
+        return TensorValue(value.storage, value.dtype, shape, _row_major(shape), 0, value.device)
+    if isinstance(value, SequenceValue):
+        return SequenceValue(tuple([_with_size(item, name, old, new) for item in value.items]), value.is_tuple)
+    return new if type(value) is int and value == old and name in SIZE_LISTS else value
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

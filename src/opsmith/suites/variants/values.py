@@ -1,0 +1,211 @@
+"""The same call on other values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import msgspec
+import torch
+
+from opsmith.core.case import CallRecord, GeneratedStorage, Storage
+from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, StructuredDomain, Uniform
+from opsmith.core.op import OpSchema
+from opsmith.suites import derive_seed
+from opsmith.suites.valid_inputs.fitting import fitted, torch_dtype
+from opsmith.suites.variants.scope import LABELS, Freedom, freedoms
+
+#: Constant rows hold this: their mean is exact however it is rounded, and its error far below a tolerance.
+CONSTANT = 2.0**-6
+#: Labels whose numbers are positive where they would cancel otherwise.
+ONE_SIGN = frozenset({"large", "mixed"})
+#: The outlier of a row whose other elements have a size of 1e-2.
+OUTLIER = 8.0
+#: Of ``special``, one in so many elements is each of NaN, +inf, -inf and -0.0.
+SPECIAL_EVERY = 16
+
+
+class _Scale:
+    """The magnitudes of a floating dtype's labels.
+
+    Attributes:
+        large: exponents of ten.
+        tiny: likewise.
+        mixed: likewise.
+        offset: the constant. In float32 a single-pass variance loses 16 of its 24 bits to it, and
+            ``x * scale + shift`` no more than a tolerance grants; in half types noise of size 1
+            keeps three bits and more beside it.
+        overflow: the logarithm of the largest number.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        narrow = dtype is torch.float16
+        self.large = (1.0, 2.0) if narrow else (3.0, 4.0)
+        self.tiny = (-4.0, -2.0) if narrow else (-30.0, -6.0)
+        self.mixed = (-4.0, 3.0) if narrow else (-6.0, 6.0)
+        self.offset = {torch.float16: 64.0, torch.bfloat16: 16.0, torch.float64: 1e4}.get(dtype, 256.0)
+        self.overflow = math.log(torch.finfo(dtype).max)
+
+
+def value_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[tuple[str, CallRecord]]:
+    """The call with other values in every tensor that may have them; labels as in the package's docstring.
+
+    Generated storages stay generated, from another domain.
+
+    Args:
+        record: a recorded call.
+        schema: of its overload.
+        seed: of the values.
+    """
+    free = freedoms(record, schema)
+    for label in LABELS:
+        changed = {}
+        for number, freedom in free.items():
+            if label in freedom.labels:
+                own = derive_seed(seed, label, number)
+                storage = _varied(record.storages[number], freedom, label, own)
+                if storage is not None:
+                    changed[number] = storage
+        if changed:
+            storages = tuple([changed.get(number, storage) for number, storage in enumerate(record.storages)])
+            yield label, msgspec.structs.replace(record, storages=storages)
+
+
+def _varied(storage: Storage, freedom: Freedom, label: str, seed: int) -> Storage | None:
+    """Other content for a storage, or None where its dtype or size leaves nothing to vary."""
+    tensor = freedom.slot.tensor
+    dtype = torch_dtype(tensor.dtype)
+    if isinstance(storage, GeneratedStorage):
+        domain = _domain(storage.domain, label, tensor.dtype, one_sign=freedom.one_sign)
+        return None if domain is None else msgspec.structs.replace(storage, domain=domain, seed=seed)
+    if not storage:
+        return None
+    row = next((size for size in reversed(tensor.shape) if size > 1), 1)
+    count = len(storage) // dtype.itemsize
+    return content(label, dtype, count, row=row, one_sign=freedom.one_sign, seed=seed)
+
+
+def content(label: str, dtype: torch.dtype, count: int, *, row: int, one_sign: bool, seed: int) -> bytes:
+    """``count`` elements of a dtype, as bytes.
+
+    Args:
+        label: what they are.
+        dtype: floating, complex or integer.
+        count: number of elements.
+        row: length of the rows that have a structure.
+        one_sign: ``large`` and ``mixed`` numbers are positive.
+        seed: of the values.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    if dtype.is_complex:
+        real = torch.float16 if dtype is torch.complex32 else dtype.to_real()
+        flat = _PATTERNS[label](2 * count, 2 * row, _Scale(real), generator).to(real)
+    elif dtype.is_floating_point:
+        flat = _numbers(label, dtype, count, row, generator)
+        if one_sign and label in ONE_SIGN:
+            flat = flat.abs()
+    else:
+        limits = torch.iinfo(dtype)
+        reach = 10 if label == "signed" else 1 << 20
+        low, high = max(-reach, limits.min), min(reach, limits.max)
+        flat = torch.randint(low, high + 1, (count,), generator=generator).to(dtype)
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def _numbers(label: str, dtype: torch.dtype, count: int, row: int, generator: torch.Generator) -> torch.Tensor:
+    if label != "denormals":
+        return _PATTERNS[label](count, row, _Scale(dtype), generator).to(dtype)
+    numbers = torch.randn(count, generator=generator, dtype=torch.float64)
+    below = torch.rand(count, generator=generator) < 0.5
+    smallest = torch.finfo(dtype).tiny
+    return torch.where(below, numbers.clamp(-3, 3) * (smallest / 4), numbers).to(dtype)
+
+
+# ---------------------------------------------------------------- patterns: count, row, scale, generator
+
+_Pattern = Callable[[int, int, _Scale, torch.Generator], torch.Tensor]
+
+
+def _uniform(count: int, low: float, high: float, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(count, generator=generator, dtype=torch.float64).mul_(high - low).add_(low)
+
+
+def _powers(count: int, exponents: tuple[float, float], generator: torch.Generator) -> torch.Tensor:
+    """Both signs, evenly over the orders of magnitude."""
+    signs = torch.randint(0, 2, (count,), generator=generator) * 2 - 1
+    return (_uniform(count, *exponents, generator) * math.log(10)).exp_() * signs
+
+
+def _signed(count: int, _row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(count, generator=generator)
+
+
+def _huge(count: int, _row: int, scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    return _uniform(count, -1.02 * scale.overflow, 1.02 * scale.overflow, generator)
+
+
+def _offset(count: int, _row: int, scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(count, generator=generator, dtype=torch.float64) + scale.offset
+
+
+def _structured(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """Rows by turns constant, ramps, and noise with one outlier."""
+    rows = -(-count // row)
+    content = torch.randn((rows, row), generator=generator).mul_(1e-2)
+    turn = int(torch.randint(0, 3, (1,), generator=generator))
+    content[turn % 3 :: 3] = CONSTANT
+    content[(turn + 1) % 3 :: 3] = torch.linspace(-2, 2, row)
+    content[(turn + 2) % 3 :: 3, int(torch.randint(0, row, (1,), generator=generator))] = OUTLIER
+    return content.flatten()[:count]
+
+
+def _special(count: int, _row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    numbers = torch.randn(count, generator=generator)
+    lot = torch.randint(0, SPECIAL_EVERY, (count,), generator=generator)
+    if count >= 4:
+        # At least one of each, wherever it is.
+        lot[torch.randperm(count, generator=generator)[:4]] = torch.arange(4)
+    for number, value in enumerate((math.nan, math.inf, -math.inf, -0.0)):
+        numbers.masked_fill_(lot == number, value)
+    return numbers
+
+
+_PATTERNS: dict[str, _Pattern] = {
+    "signed": _signed,
+    "large": lambda count, _row, scale, generator: _powers(count, scale.large, generator),
+    "huge": _huge,
+    "tiny": lambda count, _row, scale, generator: _powers(count, scale.tiny, generator),
+    "offset": _offset,
+    "structured": _structured,
+    "mixed": lambda count, _row, scale, generator: _powers(count, scale.mixed, generator),
+    "special": _special,
+    "denormals": _signed,
+}
+
+
+# ---------------------------------------------------------------- the same for generated storages
+
+
+def _domain(kept: Domain, label: str, short: str, *, one_sign: bool) -> Domain | None:
+    """The domain that holds a label's values; None where none does."""
+    if isinstance(kept, StructuredDomain):
+        return None
+    dtype = torch_dtype(short)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        reach = 10 if label == "signed" else 1 << 20
+        return fitted(Integers(-reach, reach + 1), short)
+    scale = _Scale(torch.float16 if dtype is torch.complex32 else dtype.to_real())
+    match label:
+        case "signed":
+            return Normal()
+        case "huge":
+            return Uniform(-1.02 * scale.overflow, 1.02 * scale.overflow)
+        case "offset":
+            return Uniform(scale.offset - 1.75, scale.offset + 1.75)
+        case "special":
+            return Specials(3 / SPECIAL_EVERY)
+        case "large" | "tiny" | "mixed":
+            low, high = getattr(scale, label)
+            return Magnitude(10**low, 10**high, signed=not (one_sign and label in ONE_SIGN))
+        case _:
+            return None

@@ -1,0 +1,394 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from torch import nn
+
+from opsmith.core.case import CallRecord, CaseAddress
+from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import OpSchema, TaskKind, Variant
+from opsmith.core.problems import problem_files, problems_hash, solution_file
+from opsmith.errors import BadInput
+from opsmith.evaluation.comparisons import compare
+from opsmith.evaluation.inputs import CALL_DECODER, rebuild
+from opsmith.evaluation.module_timing import timed_function
+from opsmith.evaluation.observation import JudgedCall
+from opsmith.evaluation.reference import reference_calls, run_eager
+from opsmith.runner.loading import load_kernel
+from opsmith.suites import Skipped, SuiteCall, callables
+from opsmith.suites.modules import DTYPES, SETS, Modules, variants
+from opsmith.suites.modules.call import ModuleCall
+from opsmith.suites.modules.state import declared_state, hidden_state, perturbed
+
+CPU = torch.device("cpu")
+PROBLEMS = Path(__file__).parents[2] / "modules" / "problems"
+
+Cases = Callable[..., dict[str, CallRecord]]
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Iterator[Cases]:
+    """The records of a problem by ``source:sample``; ``task`` is a shipped one, ``text`` a new one."""
+
+    def make(task: str = "problem", text: str | None = None, *, dtype: str = "f32", seed: int = 1) -> Any:
+        if text is None:
+            callables.use_problems(problem_files(PROBLEMS), CPU)
+        else:
+            (tmp_path / "problem.py").write_text("import torch\nfrom torch import nn\n" + text)
+            callables.use_problems({"problem": tmp_path / "problem.py"}, CPU)
+        calls = list(Modules().calls(task, dtype, "cpu", seed, lambda op, signature: True))
+        assert not [call for call in calls if isinstance(call, Skipped)], calls
+        return {
+            f"{call.address.source}:{call.address.sample}": call.record for call in calls if isinstance(call, SuiteCall)
+        }
+
+    yield make
+    callables.use_problems({}, CPU)
+
+
+def arguments(record: CallRecord) -> tuple[tuple[Any, ...], dict[str, torch.Tensor]]:
+    """The inputs and the state of a case."""
+    live = rebuild(record, CPU)
+    return live.args, live.kwargs["state"]
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_problems_are_called_by_level_and_file(tmp_path: Path) -> None:
+    """Records, patterns and solutions name a task so, and 2 comes before 10 for whoever reads the list."""
+    for name in ("level1/10_B.py", "level1/2_A.py", "level_2/1_C.py", "vision/x.py", "alone.py", "level1/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert ["L1/2_A", "L1/10_B", "L2/1_C", "alone", "vision/x"] == list(problem_files(tmp_path))
+
+
+def test_a_folder_without_problems_is_a_mistake_of_the_user(tmp_path: Path) -> None:
+    """An empty run would look as if nothing was wrong."""
+    with pytest.raises(BadInput, match="holds no problem"):
+        problem_files(tmp_path)
+
+
+def test_the_hash_tells_a_changed_problem(tmp_path: Path) -> None:
+    """A run that is resumed must not go on with another question."""
+    (tmp_path / "a.py").write_text("one")
+    before = problems_hash(tmp_path)
+    (tmp_path / "a.py").write_text("two")
+    assert before != problems_hash(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["level1/10_B.py", "L1/10_B.py", "10_B.py", "level_1_problem_10_sample_2_kernel.py"])
+def test_a_solution_is_found_in_every_layout(tmp_path: Path, name: str) -> None:
+    """People come with the folders that their tools have written."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    (tmp_path / "level_1_problem_1_sample_0_kernel.py").touch()
+    assert tmp_path / name == solution_file(tmp_path, "L1/10_B")
+
+
+# ---------------------------------------------------------------- cases
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_case_has_its_own_inputs_and_state(cases: Cases, dtype: str) -> None:
+    """A solution that has seen one case, its weights included, knows nothing about another."""
+    found = cases("L1/1_Linear_relu", dtype=dtype)
+    contents = [storage for record in found.values() for storage in record.storages]
+    assert SETS + len(variants.VARIANTS) == len(found)
+    assert len(contents) == len(set(contents))
+
+
+def test_a_seed_makes_the_same_cases_again(cases: Cases) -> None:
+    """A case is reproducible from its address and the run's seed."""
+    assert cases("L3/2_Lstm", seed=3) == cases("L3/2_Lstm", seed=3)
+    assert cases("L3/2_Lstm", seed=3) != cases("L3/2_Lstm", seed=4)
+
+
+def test_inputs_that_a_problem_does_not_draw_are_drawn(cases: Cases) -> None:
+    """With ``torch.ones`` for input, a result that was seen once would be right for ever."""
+    inputs = [arguments(record)[0][0] for record in cases("L2/4_Dropout").values()]
+    assert all(not torch.equal(inputs[0], other) for other in inputs[1:])
+
+
+def test_integer_inputs_stay_integers_in_range(cases: Cases) -> None:
+    """An index that is cast to a float or moved is another question."""
+    for record in cases("L1/3_Embedding", dtype="bf16").values():
+        (indices, scale), state = arguments(record)
+        assert (torch.int64, 0.5) == (indices.dtype, scale)
+        assert torch.bfloat16 == state["words.weight"].dtype
+        assert 0 <= int(indices.min()) <= int(indices.max()) < 50
+
+
+def test_a_variant_that_leaves_the_answer_open_is_not_asked(cases: Cases) -> None:
+    """Among equal values an honest argmax may choose another one, and a constant row has no variance."""
+    assert "constant:0" not in cases("L1/10_Argmax")
+    assert "constant:0" not in cases("L2/2_Layer_norm_softmax")
+    assert "constant:0" in cases("L1/1_Linear_relu")
+
+
+def test_a_variant_that_the_model_is_not_made_for_is_not_asked(cases: Cases) -> None:
+    """The logarithm of a negative number is no question about a model of positive ones."""
+    text = """
+class Model(nn.Module):
+    def forward(self, x): return x.log()
+def get_inputs(): return [torch.rand(4, 6) + 0.1]
+"""
+    assert {"scaled:0", "constant:0"} <= set(cases(text=text))
+    assert "signed:0" not in cases(text=text)
+
+
+def test_probabilities_that_a_device_insists_on_are_left_alone(cases: Cases) -> None:
+    """On a GPU a binary cross entropy of a number above 1 ends the process."""
+    text = """
+class Model(nn.Module):
+    def forward(self, x, y): return nn.functional.binary_cross_entropy(x, y)
+def get_inputs(): return [torch.rand(4, 6), torch.rand(4, 6).round()]
+"""
+    assert {"inputs"} == {name.partition(":")[0] for name in cases(text=text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("import nowhere", "problem.py: does not load: ModuleNotFoundError: No module named 'nowhere'"),
+        ("def get_inputs(): return []", "problem.py: it defines no Model"),
+        ("class Model(nn.Module): pass\ndef get_inputs(): return []", "Model does not answer its own inputs"),
+        ("class Model(nn.Module): pass\ndef get_inputs(): return 1", "get_inputs() returned a int, not a list"),
+        (
+            "class Model(nn.Module):\n    def __init__(self, n): pass\ndef get_inputs(): return []",
+            "Model(*get_init_inputs()) failed",
+        ),
+        (
+            "class Model(nn.Module): pass\ndef get_inputs(): return []\ndef get_init_inputs(): return [object()]",
+            "get_init_inputs() cannot be serialized: CannotRecord: an argument is a object",
+        ),
+    ],
+)
+def test_a_broken_problem_is_skipped_with_one_line(tmp_path: Path, text: str, complaint: str) -> None:
+    """The file is the user's own: it has to say what is wrong with it, and the others go on."""
+    (tmp_path / "problem.py").write_text(f"from torch import nn\n{text}\n")
+    callables.use_problems({"problem": tmp_path / "problem.py"}, CPU)
+    (skipped,) = Modules().calls("problem", "f32", "cpu", 1, lambda op, signature: True)
+    callables.use_problems({}, CPU)
+    assert isinstance(skipped, Skipped)
+    assert complaint in skipped.reason
+    assert 1 == len(skipped.reason.splitlines())
+
+
+def test_two_problems_share_no_names(tmp_path: Path) -> None:
+    """A constant of one file that changed another one's Model would change a reference."""
+    for number in (1, 2):
+        (tmp_path / f"{number}.py").write_text(
+            f"from torch import nn\nSCALE = {number}\n"
+            "class Model(nn.Module):\n    def forward(self, x): return x * SCALE\n"
+            "def get_inputs(): return []\n"
+        )
+    callables.use_problems({"one": tmp_path / "1.py", "two": tmp_path / "2.py"}, CPU)
+    assert (1.0, 2.0) == tuple(callables.reference(task)(1.0, state={}) for task in ("one", "two"))
+    callables.use_problems({}, CPU)
+
+
+# ---------------------------------------------------------------- state
+
+
+def generator() -> torch.Generator:
+    """The same numbers every time."""
+    return torch.Generator().manual_seed(0)
+
+
+def test_ones_and_zeros_are_no_longer_ones_and_zeros() -> None:
+    """A solution that leaves out a scale or a bias is right only until they do something."""
+    assert 0.5 <= float(perturbed(torch.ones(100), generator()).min()) < 0.9
+    assert float(perturbed(torch.zeros(100), generator()).abs().max()) > 0.1
+
+
+def test_a_variance_stays_positive() -> None:
+    """The square root of a negative one would make every result NaN."""
+    assert bool((perturbed(torch.rand(1000) + 1e-6, generator()) > 0).all())
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        torch.tensor(3),
+        torch.tril(torch.ones(4, 4)),
+        torch.tensor([0.0, float("-inf")]),
+        torch.tensor([True, False]),
+        torch.empty(0),
+    ],
+)
+def test_counters_and_masks_stay(kept: torch.Tensor) -> None:
+    """Another mask would be another problem."""
+    assert torch.equal(kept, perturbed(kept, generator()))
+
+
+def test_the_whole_state_is_perturbed_and_ties_are_kept(cases: Cases) -> None:
+    """Parameters, buffers and tensors that Model draws; a weight with two names stays one weight."""
+    _, state = arguments(cases("L3/1_Attention")["inputs:0"])
+    assert {"key.weight", "key.bias", "query.weight", "query.bias", "mask"} == set(state)
+    assert state["key.weight"].data_ptr() == state["query.weight"].data_ptr()
+    _, state = arguments(cases("L3/2_Lstm")["inputs:0"])
+    assert "first_hidden" in state
+    assert "first_cell" not in state, "a constant is no state"
+
+
+class Norm(nn.Module):
+    """A batch norm, for the tests below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalise."""
+        return self.norm(x)
+
+
+@torch.no_grad()
+def test_statistics_come_back_in_the_state() -> None:
+    """What a module does to its buffers is seen where a changed argument is seen."""
+    state = {name: tensor.clone() for name, tensor in declared_state(Norm()).items()}
+    ModuleCall(Norm())(torch.randn(8, 3), state=state)
+    assert 1 == int(state["norm.num_batches_tracked"])
+    assert bool((state["norm.running_mean"] != 0).all())
+    assert bool((state["norm.weight"] == 1).all())
+
+
+@torch.no_grad()
+def test_a_module_runs_in_the_dtype_of_its_state() -> None:
+    """The float64 oracle and the half precisions need no other module."""
+    call = ModuleCall(nn.Linear(3, 2))
+    for dtype in (torch.float64, torch.bfloat16, torch.float32):
+        state = {name: tensor.to(dtype) for name, tensor in declared_state(nn.Linear(3, 2)).items()}
+        assert dtype == call(torch.randn(4, 3, dtype=dtype), state=state).dtype
+
+
+@torch.no_grad()
+def test_mismatching_names_and_shapes_are_named() -> None:
+    """Who wrote the solution has to see at once what is called otherwise."""
+    state = declared_state(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)))
+    with pytest.raises(NotImplementedError) as found:
+        ModuleCall(nn.Sequential(nn.Linear(2, 3, bias=False), nn.Identity(), nn.PReLU()))(torch.ones(1), state=state)
+    assert "0.weight has shape [3, 2] instead of [2, 3]" in str(found.value)
+    assert "0.bias is missing" in str(found.value)
+    assert "2.weight is not expected" in str(found.value)
+
+
+class Packed(nn.Module):
+    """A linear layer that keeps its weight in its own way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2, 3))
+        self.packed = torch.empty(3, 2)
+
+    def load_reference_state(self, state: dict[str, torch.Tensor]) -> None:
+        """Transpose."""
+        self.packed.copy_(state["weight"].t())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply."""
+        return x @ self.packed
+
+
+@torch.no_grad()
+def test_a_solution_may_take_the_state_in_its_own_way() -> None:
+    """What it holds under the reference's name without having taken it does not count as changed."""
+    state = {"weight": torch.randn(2, 3)}
+    before = state["weight"].clone()
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(ModuleCall(Packed())(x, state=state), x @ before.t())
+    assert torch.equal(before, state["weight"])
+
+
+def test_buffers_that_are_not_saved_are_the_solutions_own_business() -> None:
+    """A workspace is no weight."""
+    module = nn.Module()
+    module.register_buffer("workspace", torch.empty(3), persistent=False)
+    module.register_buffer("statistic", torch.empty(3))
+    assert ({"statistic"}, {"workspace"}) == (set(declared_state(module)), set(hidden_state(module)))
+
+
+@torch.no_grad()
+def test_results_in_a_dict_are_sorted_by_key() -> None:
+    """Their order means nothing to a caller."""
+
+    class Two(nn.Module):
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"b": x, "a": x + 1}
+
+    assert ["'a'", "'b'"] == list(ModuleCall(Two())(torch.ones(1), state={}))
+
+
+# ---------------------------------------------------------------- callables
+
+
+def test_the_calls_of_a_model_are_its_own_alone(cases: Cases) -> None:
+    """The copies of its state before and after are opsmith's; policy ``any`` compares the rest."""
+    record = cases("L1/1_Linear_relu")["inputs:0"]
+    run_eager(record, rebuild(record, CPU), 0, CPU)
+    assert ("t.default", "addmm.default", "relu.default") == reference_calls(record)
+
+
+def test_a_module_is_timed_without_its_state(cases: Cases) -> None:
+    """Copying weights takes longer than many a kernel, and no caller does it."""
+    record = cases("L1/1_Linear_relu")["inputs:0"]
+    reference = callables.reference("L1/1_Linear_relu")
+    expected = run_eager(record, rebuild(record, CPU), 0, CPU)
+    function, timed = timed_function(reference, record, CPU)
+    assert ({}, 1) == (timed.kwargs, len(timed.storages))
+    assert isinstance(expected, torch.Tensor)
+    assert torch.equal(expected, function(*rebuild(timed, CPU).args))
+
+
+def test_a_solution_is_made_with_the_problems_arguments(cases: Cases, tmp_path: Path) -> None:
+    """They come as bytes: the problem's source stays where it is."""
+    record = cases("L3/2_Lstm")["inputs:0"]
+    (schema,) = callables.loaded_schemas(["L3/2_Lstm", "relu.default"])
+    assert TaskKind.MODULE is schema.kind
+    assert schema.init is not None
+    assert 8 == CALL_DECODER.decode(schema.init).args[0]
+    solution = (PROBLEMS / "level3" / "2_Lstm.py").read_text().replace("class Model(", "class ModelNew(")
+    (tmp_path / "mine.py").write_text(solution)
+    kernel = Kernel(task="L3/2_Lstm", backend="b", loader=Loader.MODULE, entry="mine.py:ModelNew")
+    live = rebuild(record, CPU)
+    with torch.no_grad():
+        got = load_kernel(kernel, tmp_path, schema)(*live.args, **live.kwargs)
+    assert repr(run_eager(record, rebuild(record, CPU), 0, CPU)) == repr(got)
+
+
+def test_a_class_that_makes_no_module_does_not_load(cases: Cases, tmp_path: Path) -> None:
+    """Its parameters could not be set."""
+    cases("L1/2_Softsign")
+    (schema,) = callables.loaded_schemas(["L1/2_Softsign"])
+    (tmp_path / "mine.py").write_text("class ModelNew: pass")
+    kernel = Kernel(task="L1/2_Softsign", backend="b", loader=Loader.MODULE, entry="mine.py:ModelNew")
+    with pytest.raises(TypeError, match="it should make a torch.nn.Module"):
+        load_kernel(kernel, tmp_path, schema)
+
+
+def test_addresses_of_modules_are_read_back() -> None:
+    """A task's name holds a slash and may hold anything else that a file name may."""
+    address = CaseAddress("modules", "L1/23_Soft:max", "f32", "scaled", 0, 0)
+    assert address == CaseAddress.parse(str(address))
+    assert address == msgspec.json.decode(msgspec.json.encode(address), type=CaseAddress)
+
+
+# ---------------------------------------------------------------- values
+
+
+def test_zeros_do_not_pass_for_small_results() -> None:
+    """A softmax over a vocabulary returns numbers below the absolute tolerance of an op."""
+    schema = OpSchema(name="softmax", schema="", variant=Variant.FUNCTIONAL, kind=TaskKind.MODULE)
+    call = JudgedCall(schema=schema, args=(), kwargs={})
+    expected = torch.softmax(torch.rand(2, 200_000), dim=-1)
+    assert compare(call, [[expected]], [[torch.zeros_like(expected)]], tolerance="kernelbench").passed
+    callables.use_problems({"softmax": PROBLEMS / "level1" / "2_Softsign.py"}, CPU)
+    assert not compare(call, [[expected]], [[torch.zeros_like(expected)]], tolerance="strict").passed
+    assert compare(call, [[expected]], [[expected * (1 + 1e-6)]], tolerance="strict").passed
+    callables.use_problems({}, CPU)
