@@ -11,14 +11,16 @@ from tests.cheats.honest import corpus as honest
 from tests.cheats.modules import corpus as modules
 
 from opsmith.backends.directory import KernelDirectory
+from opsmith.core.op import folder_name
 from opsmith.core.task import Task
-from opsmith.suites.aten_schemas import schema_of
+from opsmith.suites.aten_schemas import aten_schemas
 
 KERNELS = honest.read_corpus()
 HACKS = modules.read_corpus()
 
 
 def folders(root: Path) -> set[str]:
+    """The names of the folders in one."""
     return {path.name for path in root.iterdir() if path.is_dir() and path.name != "__pycache__"}
 
 
@@ -41,7 +43,7 @@ def test_the_corpus_is_as_large_and_as_varied_as_it_has_to_be() -> None:
 
 def test_descriptions_are_one_sentence() -> None:
     """They become a table of the documentation."""
-    descriptions = [entry.about.description for entry in (*KERNELS, *HACKS)]
+    descriptions = [kernel.about.description for kernel in KERNELS] + [hack.about.description for hack in HACKS]
     assert [] == [text for text in descriptions if "\n" in text or not text.endswith(".") or len(text) > 140]
     assert [] == [text for text, count in Counter(descriptions).items() if count > 1]
 
@@ -51,11 +53,11 @@ def test_a_round_is_a_kernel_directory_that_answers_all_its_tasks(round_: honest
     """In the public layout, as anybody's kernels are."""
     directory = KernelDirectory(round_.write(tmp_path / "kernels"))
     for task, kernel in round_.kernels.items():
-        found = directory.kernel_for(Task(name=task, op=schema_of(task), suite="opinfo"))
+        found = directory.kernel_for(Task(name=task, op=aten_schemas()[task], suite="opinfo"))
         assert found is not None
         assert found.derived_from is None
         file, _, function = found.entry.rpartition(":")
-        assert function in (round_.write_name(task) + "_kernel_impl",), kernel.name
+        assert f"{folder_name(task)}_kernel_impl" == function
         assert function in defined_names(Path(str(found.root)) / file), kernel.name
 
 
@@ -72,6 +74,7 @@ def test_a_problem_defines_what_the_public_format_asks(problem: Path) -> None:
 
 
 def defined_names(file: Path) -> set[str]:
+    """The functions, classes and variables at the top of a file."""
     names: set[str] = set()
     for node in ast.parse(file.read_bytes()).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -74,7 +74,7 @@ def _print(found: dict[str, object]) -> None:
     for title, content in found.items():
         table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
         if isinstance(content, dict):
-            for name, value in content.items():
+            for name, value in (content or {"none": ""}).items():
                 table.add_row(name, "-" if value is None else str(value))
         elif isinstance(content, list):
             for item in content or ["none"]:

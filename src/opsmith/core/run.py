@@ -29,7 +29,7 @@ import msgspec
 from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import TaskKind
-from opsmith.core.verdict import Timing, Verdict
+from opsmith.core.verdict import Status, Timing, Verdict
 from opsmith.errors import BadInput, DamagedRun
 
 FORMAT_VERSION = 1
@@ -38,7 +38,7 @@ Record = TypeVar("Record")
 
 
 #: Opsmith's own suites that make their inputs themselves.
-SUITES_WITHOUT_DATASET = ("modules", "opinfo", "smoke")
+SUITES_WITHOUT_DATASET = ("fuzz", "modules", "opinfo", "smoke")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,13 +111,13 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     environment: Environment
     sandbox: tuple[str, ...]
+    sandbox_missing: dict[str, str] = {}
     started_utc: str
     finished_utc: str | None = None
     seed: int | None = None
     resumed: int = 0
     notes: tuple[str, ...] = ()
     wall_s: float | None = None
-    sandbox_missing: dict[str, str] = {}
     format_version: int = FORMAT_VERSION
 
 
@@ -247,13 +247,25 @@ def new_seed(given: int | None = None) -> int:
 
 
 class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of ``timings.jsonl``; ``problem`` says why a case could not be timed."""
+    """One line of ``timings.jsonl``.
+
+    ``problem`` says why a case could not be timed; ``offence`` what the clock found that is held against the kernel,
+    in which case the verdict of that case becomes DISHONEST.
+    """
 
     op: str
     case: str
     kernel: str
     timings: tuple[Timing, ...]
     problem: str | None = None
+    offence: str | None = None
+
+    def told_by(self, verdict: Verdict) -> Verdict:
+        """The verdict of the case, with what the clock says."""
+        if self.offence is None:
+            return msgspec.structs.replace(verdict, timings=self.timings)
+        evidence = (self.offence, *verdict.evidence)
+        return msgspec.structs.replace(verdict, status=Status.DISHONEST, detail=self.offence, evidence=evidence)
 
 
 class RunDirectory:
@@ -321,12 +333,12 @@ class RunDirectory:
             DamagedRun: a complete line does not decode; the verdicts before it were yielded.
         """
         decoder = msgspec.json.Decoder(Verdict)
-        timings = {(timed.case, timed.kernel): timed.timings for timed in self.timed_cases()}
+        timed_cases = {(timed.case, timed.kernel): timed for timed in self.timed_cases()}
         for number, line in enumerate(_complete_lines(self.verdicts_path), start=1):
             try:
                 verdict = decoder.decode(line)
-                found = timings.get((verdict.case, verdict.kernel))
-                yield msgspec.structs.replace(verdict, timings=found) if found else verdict
+                found = timed_cases.get((verdict.case, verdict.kernel))
+                yield verdict if found is None else found.told_by(verdict)
             except msgspec.DecodeError as exc:
                 raise DamagedRun(
                     f"{self.verdicts_path} line {number} is damaged ({exc}); the {number - 1} verdicts before it "

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from opsmith.core.op import OpSchema
+from opsmith.core.op import OpSchema, TaskKind
 from opsmith.evaluation.observation import JudgedCall
 
 
 @cache
 def overload_of(schema: OpSchema) -> Any:
-    """The ``OpOverload`` that a schema describes.
+    """The ``OpOverload`` that a schema of an op describes.
 
     Raises:
         AttributeError: this torch has no such overload.
@@ -25,8 +25,10 @@ def overload_of(schema: OpSchema) -> Any:
 
 
 def bind(call: JudgedCall) -> dict[str, Any]:
-    """Every argument of ``call`` by name, the schema's defaults filled in."""
+    """Every argument of ``call`` by name, the schema's defaults filled in; of a module none."""
     bound: dict[str, Any] = {}
+    if call.schema.kind is TaskKind.MODULE:
+        return bound
     for position, argument in enumerate(overload_of(call.schema)._schema.arguments):
         if position < len(call.args) and not argument.kwarg_only:
             bound[argument.name] = call.args[position]

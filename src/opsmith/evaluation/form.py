@@ -98,4 +98,6 @@ def _kind(output: OutputTensor | OutputOther) -> str:
 def kinds(outcome: Outcome) -> str:
     """What an outcome's results are, in one line."""
     kinds = [_kind(output) for output in outcome.outputs]
+    if "{" in outcome.structure:
+        return outcome.structure
     return kinds[0] if outcome.structure == "*" else f"({', '.join(kinds)})"

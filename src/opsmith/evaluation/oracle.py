@@ -1,4 +1,4 @@
-"""The second opinion: the same overload on the same inputs in float64.
+"""The second opinion: the same overload, or the same Model, on the same inputs in float64.
 
 Only asked where a result leaves the plain tolerance around eager's. Then either the candidate is
 off or eager is, and float64 tells which: a kernel that is more accurate than eager passes, one
@@ -39,8 +39,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.core.op import TaskKind
 from opsmith.evaluation.arguments import bind, overload_of
 from opsmith.evaluation.observation import JudgedCall
+from opsmith.suites import callables
 
 #: How many units eager may be off before the oracle is not believed, and how many a candidate may
 #: ever be. Half types have wide units (1.6 % for bfloat16), so they get few of them.
@@ -205,7 +207,9 @@ def _execute(call: JudgedCall, count: int, *, magnitudes: bool) -> list[Any] | N
             copies[id(leaf)] = leaf, _wide_copy(leaf, magnitude=magnitudes)
         return copies[id(leaf)][1]
 
-    function = overload_of(call.schema)
+    is_module = call.schema.kind is TaskKind.MODULE
+    # A Model runs in the dtypes of the state that it is given, which is widened with the inputs.
+    function: Any = callables.reference(call.schema.name) if is_module else overload_of(call.schema)
     with _float64_default(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -214,11 +218,11 @@ def _execute(call: JudgedCall, count: int, *, magnitudes: bool) -> list[Any] | N
                 kwargs |= {name: abs(kwargs[name]) for name in ("alpha", "beta") if name in kwargs}
                 packet = ADDING_UP.get(call.schema.packet)
                 function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
-            args, kwargs = _without_half_to_float(call, args, kwargs)
+            args, kwargs = (args, kwargs) if is_module else _without_half_to_float(call, args, kwargs)
             returned = tree_leaves(function(*args, **kwargs))
             missing = count - len(returned)
             written = _written(list(copies.values()), returned, magnitudes=magnitudes) if missing else []
-        except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError):
             return None
     results = returned + (written if len(written) == missing else [None] * missing)
     return [_on_cpu(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]

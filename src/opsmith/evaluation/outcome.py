@@ -16,6 +16,7 @@ import torch
 from opsmith.core.case import CallRecord, ComplexValue, Outcome, OutputOther, OutputTensor, Storage
 from opsmith.evaluation.generated import generate, same_content
 from opsmith.evaluation.inputs import LiveCall, dtype_name
+from opsmith.suites.modules.call import sorted_items
 from opsmith.suites.transfer import HostBytes
 
 #: Results above this are described but not copied: no case asks for one, so the shape is wrong.
@@ -88,6 +89,9 @@ def _flatten(result: Any, leaves: list[Any]) -> str:
     # ATen's lists and tuples are one thing to a caller, so they are not told apart.
     if isinstance(result, (list, tuple)):
         return "(" + ",".join([_flatten(item, leaves) for item in result]) + ")"
+    if isinstance(result, dict):  # Of a module; its own order means nothing.
+        items = [f"{ascii(key)}:{_flatten(value, leaves)}" for key, value in sorted_items(result)]
+        return "{" + ",".join(items) + "}"
     leaves.append(result)
     return "*"
 

@@ -11,7 +11,8 @@ from opsmith.core.case import CallRecord, MappingValue, Outcome, OutputTensor, S
 from opsmith.evaluation.generated import flat_view
 from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_storages
 from opsmith.evaluation.outcome import Observer
-from opsmith.suites.aten_schemas import overload
+from opsmith.suites import callables
+from opsmith.suites.modules.call import ReferenceCall
 
 #: Garbage put around inputs and into free memory: NaN as a float of any width, then a small number.
 GARBAGE_BYTES = (0xFF, 0x40)
@@ -37,10 +38,19 @@ def seed_generators(seed: int, device: torch.device) -> None:
 
 
 def run_eager(record: CallRecord, live: LiveCall, seed: int, device: torch.device) -> object:
-    """Call the overload of a record on live arguments under a random state that follows from ``seed``."""
+    """Call what a record names on live arguments under a random state that follows from ``seed``."""
     seed_generators(seed, device)
     with torch.no_grad():
-        return overload(record.op)(*live.args, **live.kwargs)
+        return callables.reference(record.op)(*live.args, **live.kwargs)
+
+
+def reference_calls(record: CallRecord) -> tuple[str, ...]:
+    """The overloads that the Model of a module task called when it ran last, in order; of an op none.
+
+    Top-level calls as a dispatch mode meets them, those inside an overload left out.
+    """
+    function = callables.reference(record.op)
+    return function.calls if isinstance(function, ReferenceCall) else ()
 
 
 def observe_eager(record: CallRecord, lives: Sequence[LiveCall], seed: int, device: torch.device) -> list[Outcome]:

@@ -34,6 +34,19 @@ _KERNELBENCH_FLOAT = Tolerance(1e-4, 1e-4)
 _EXACT = Tolerance(0.0, 0.0)
 
 
+def relative_to(expected: object, tolerance: Tolerance) -> Tolerance:
+    """The tolerance of a module's result, whose absolute part shrinks with small results.
+
+    The probabilities of a softmax over a vocabulary are about as large as ``atol``, and zeros would pass
+    for them. A result whose root mean square is 1 or more keeps its tolerance.
+    """
+    if not isinstance(expected, torch.Tensor) or not expected.is_floating_point():
+        return tolerance
+    finite = expected[expected.isfinite()]
+    rms = finite.double().square().mean().sqrt().item() if finite.numel() else 1.0
+    return Tolerance(tolerance.rtol, tolerance.atol * min(rms, 1.0))
+
+
 @cache
 def tolerance_for(mode: str, dtype: torch.dtype, declared: tuple[float, float] | None = None) -> Tolerance:
     """The tolerance of a result of ``dtype``.

@@ -70,6 +70,8 @@ class Answering:
             return *self.call(live), {}
         with TracedLines(self._root, self._files) as traced:
             result, conduct = self.call(live)
+        if traced.disturbed and self.supervision is not None:
+            self.supervision.note("took away the trace function that notes which of its lines run")
         return result, conduct, traced.executed
 
 
@@ -93,6 +95,7 @@ class CallRun:
         self._record = record
         self._item = item
         self._raised: Raised | None = None
+        self._begun = 0
         self._executions = 0
         self._conduct: list[CallConduct] = []
         self._executed: dict[str, tuple[int, ...]] = {}
@@ -119,7 +122,8 @@ class CallRun:
         self._executions = len(results)
 
     def _execute(self, live: LiveCall, record: CallRecord, observer: Observer, *, traced: bool = False) -> Any:
-        self.last_seed = self._item.rng_seed + len(self._conduct)
+        self.last_seed = self._item.rng_seed + self._begun
+        self._begun += 1
         seed_generators(self.last_seed, self._device)
         if self._device.type != "cpu":
             leave_garbage(self._item.result_bytes, self._device)

@@ -19,7 +19,16 @@ from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, ProtocolError, RefereeFailed
 from opsmith.runner.processes import Child, Processes
-from opsmith.runner.protocol import Loaded, LoadKernel, Raised, RefereeError, RefereeReply, Started, WorkerReply
+from opsmith.runner.protocol import (
+    MAX_REPLY_BYTES,
+    Loaded,
+    LoadKernel,
+    Raised,
+    RefereeError,
+    RefereeReply,
+    Started,
+    WorkerReply,
+)
 from opsmith.runner.sandbox.reach import Reach
 from opsmith.runner.zygote_link import ZygoteLink
 
@@ -94,10 +103,16 @@ class RefereeLink:
     def _start(self) -> None:
         self._child = self._processes.fork("referee", {**self._config, "number": next(self._numbers)})
 
-    def ask(self, request: msgspec.Struct, reply_type: type[Any]) -> Any:
+    def ask(self, request: msgspec.Struct, reply_type: type[Any] | tuple[type[Any], ...]) -> Any:
         """Send a request and wait for its reply; :meth:`send`, then :meth:`receive`."""
         self.send(request)
         return self.receive(reply_type)
+
+    @property
+    def pid(self) -> int:
+        """The process that answered last."""
+        assert self._child is not None
+        return self._child.pid
 
     def send(self, request: msgspec.Struct) -> None:
         """Send a request; its reply has to be received before the next one is sent.
@@ -116,7 +131,7 @@ class RefereeLink:
         assert self._child is not None
         return self._child.has_spoken(timeout_s)
 
-    def receive(self, reply_type: type[Any]) -> Any:
+    def receive(self, reply_type: type[Any] | tuple[type[Any], ...]) -> Any:
         """Wait for the reply to the last request.
 
         Raises:
@@ -221,6 +236,12 @@ class WorkerLink:
             shutil.copytree(root, copy)
         return copy
 
+    @property
+    def pid(self) -> int:
+        """The process of the worker that answered last."""
+        assert self._child is not None
+        return self._child.pid
+
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None = None) -> Raised | None:
         """Make sure that ``kernel`` is loaded; what it raised if it does not load.
 
@@ -254,8 +275,10 @@ class WorkerLink:
         child.output_bytes = 0
         limit_s = timeout_s or self._limits.call_s
         try:
+            if child.channel.has_unread():
+                raise ProtocolError("it spoke before it was asked")
             child.channel.send(request, limit_s)
-            reply = child.channel.receive(WorkerReply, limit_s)
+            reply = child.channel.receive(WorkerReply, limit_s, most_bytes=MAX_REPLY_BYTES)
             if not isinstance(reply, reply_types):
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")
         except TimeoutError as exc:

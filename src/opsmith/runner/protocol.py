@@ -31,6 +31,8 @@ OUT_OF_PROTOCOL = "the worker's reply is not of the protocol"
 HEADER = struct.Struct(">4sQ")
 #: A frame longer than this is refused before it is read.
 MAX_FRAME_BYTES = 4 << 30
+#: The same for a worker's: what is large in it lies in files.
+MAX_REPLY_BYTES = 512 << 20
 #: Taken from a socket at a time.
 RECEIVE_BYTES = 1 << 20
 
@@ -72,16 +74,35 @@ class RunCalls(msgspec.Struct, frozen=True, tag=True):
     calls: tuple[CallToRun, ...]
 
 
-class TimeBlock(msgspec.Struct, frozen=True, tag=True):
-    """One timed block, or what goes around it.
+class PrepareTiming(msgspec.Struct, frozen=True, tag=True):
+    """Make ``slots`` sets of a call's inputs and run it once; ``varied`` sets hold values of their own."""
 
-    With ``call``, prepare its inputs and run it once. With no calls, put changed inputs back.
-    Otherwise run ``calls`` calls and answer when they have finished.
+    call: bytes
+    slots: int
+    varied: bool
+
+
+class RenewInputs(msgspec.Struct, frozen=True, tag=True):
+    """Write fresh values into the inputs of timed calls; answered with a :class:`BlockTimed`."""
+
+    round: int
+
+
+class TimeBlock(msgspec.Struct, frozen=True, tag=True):
+    """Run ``calls`` calls, each on inputs of its own, and answer when they have finished.
+
+    K may be asked of several replays of the same calls, which is for the judge's own clock.
     """
 
     calls: int
-    quantity: str = "E"
-    call: bytes | None = None
+    quantity: str
+    replays: int = 1
+
+
+class ShowTimed(msgspec.Struct, frozen=True, tag=True):
+    """Show what the last block's call on one set of inputs returned; chosen when the block was over."""
+
+    slot: int
 
 
 class Discover(msgspec.Struct, frozen=True, tag=True):
@@ -95,7 +116,7 @@ class Started(msgspec.Struct, frozen=True, tag=True):
     """The first message of a worker, unasked: it has its device context."""
 
 
-WorkerRequest = LoadKernel | RunCalls | TimeBlock | Discover
+WorkerRequest = LoadKernel | RunCalls | PrepareTiming | RenewInputs | TimeBlock | ShowTimed | Discover
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
@@ -140,11 +161,21 @@ class Answered(msgspec.Struct, frozen=True, tag=True):
     changes: tuple[str, ...] = ()
 
 
-class BlockTimed(msgspec.Struct, frozen=True, tag=True):
-    """A block has finished.
+class TimingPrepared(msgspec.Struct, frozen=True, tag=True):
+    """The inputs are there.
 
-    ``device_us`` is K in microseconds a call, where K was asked for and the calls could be
-    captured; E is read from the judge's own clock.
+    The referee also says how many sets there are, how large one is with its results, and whether the
+    op takes varied values; the worker gets what it says.
+    """
+
+    slots: int
+    varied: bool
+
+
+class BlockTimed(msgspec.Struct, frozen=True, tag=True):
+    """A block has finished, or inputs are renewed.
+
+    ``device_us`` is K in microseconds a call, where K was asked for; E is read from the judge's own clock.
     """
 
     device_us: float | None
@@ -158,7 +189,7 @@ class Discovered(msgspec.Struct, frozen=True, tag=True):
     kernel_directory: str | None = None
 
 
-WorkerReply = Started | Loaded | Answered | Raised | BlockTimed | Discovered
+WorkerReply = Started | Loaded | Answered | Raised | TimingPrepared | BlockTimed | Discovered
 
 
 # ---------------------------------------------------------------- judge <-> referee
@@ -238,6 +269,17 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
     folder: str
 
 
+class CompareTimed(msgspec.Struct, frozen=True, tag=True):
+    """Judge what a timed call returned against eager on the same values; answered with a :class:`Compared`."""
+
+    slot: int
+    round: int
+    outcome: msgspec.Raw
+    tolerance: str
+    layout: str
+    folder: str
+
+
 class Measure(msgspec.Struct, frozen=True, tag=True):
     """Run eager on one traced call and time it."""
 
@@ -245,7 +287,42 @@ class Measure(msgspec.Struct, frozen=True, tag=True):
     seed: int
 
 
-RefereeRequest = OpenDevice | ListOps | Enumerate | MakeVariants | Prepare | Compare | TimeBlock | Measure
+class Shrink(msgspec.Struct, frozen=True, tag=True):
+    """Look for the smallest call that fails like example ``failing`` of a suite's entry; see ``suites.Shrinkable``.
+
+    The answer is the first :class:`Proposal`; each :class:`Feedback` gets the next one.
+    """
+
+    suite: str
+    entry: str
+    dtype: str
+    device: str
+    seed: int
+    failing: int
+    limit_s: float
+
+
+class Feedback(msgspec.Struct, frozen=True, tag=True):
+    """Whether the last proposal failed; None ends the search."""
+
+    failed: bool | None
+
+
+RefereeRequest = (
+    OpenDevice
+    | ListOps
+    | Enumerate
+    | MakeVariants
+    | Prepare
+    | Compare
+    | PrepareTiming
+    | RenewInputs
+    | TimeBlock
+    | CompareTimed
+    | Measure
+    | Shrink
+    | Feedback
+)
 
 
 class DeviceOpened(msgspec.Struct, frozen=True, tag=True):
@@ -339,6 +416,13 @@ class Measured(msgspec.Struct, frozen=True, tag=True):
     problem: str | None
 
 
+class Proposal(msgspec.Struct, frozen=True, tag=True):
+    """A call to try: its case, and its arguments in one line. Without a case the search has ended."""
+
+    case: CaseRef | None
+    text: str = ""
+
+
 class RefereeError(msgspec.Struct, frozen=True, tag=True):
     """The referee's own code raised: a bug of opsmith's, with its traceback."""
 
@@ -347,7 +431,17 @@ class RefereeError(msgspec.Struct, frozen=True, tag=True):
 
 
 RefereeReply = (
-    DeviceOpened | OpsListed | Enumerated | VariantsMade | Prepared | Compared | BlockTimed | Measured | RefereeError
+    DeviceOpened
+    | OpsListed
+    | Enumerated
+    | VariantsMade
+    | Prepared
+    | Compared
+    | TimingPrepared
+    | BlockTimed
+    | Measured
+    | Proposal
+    | RefereeError
 )
 
 
@@ -404,7 +498,14 @@ class Channel:
         for part in (HEADER.pack(MAGIC, len(body)), body):
             self._write(part, deadline)
 
-    def receive(self, message_type: Any, timeout_s: float | None = None) -> Any:
+    def has_unread(self) -> bool:
+        """Whether bytes wait to be read."""
+        try:
+            return bool(self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:
+            return False  # Nothing there, or nobody.
+
+    def receive(self, message_type: Any, timeout_s: float | None = None, *, most_bytes: int = MAX_FRAME_BYTES) -> Any:
         """Receive one message of ``message_type`` (a struct type or a union of them).
 
         Raises:
@@ -414,7 +515,7 @@ class Channel:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         magic, length = HEADER.unpack(self._read_exactly(HEADER.size, deadline))
-        if magic != MAGIC or length > MAX_FRAME_BYTES:
+        if magic != MAGIC or length > most_bytes:
             raise ProtocolError("the bytes received are no message of this protocol")
         body = self._read_exactly(length, deadline)
         decoder = self._decoders.get(message_type)

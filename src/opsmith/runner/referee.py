@@ -9,7 +9,7 @@ import math
 import os
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,10 +17,12 @@ from typing import Any
 
 import msgspec
 import torch
+from torch.utils._pytree import tree_leaves
 
 from opsmith import plugins
 from opsmith.core.case import CallRecord, CaseAddress, CaseRef, Outcome, OutputTensor, digest, storage_size
 from opsmith.core.dtypes import TENSOR_DTYPES
+from opsmith.core.op import TaskKind
 from opsmith.core.problems import problem_files
 from opsmith.core.run import Selection
 from opsmith.core.trace import TracedCall
@@ -33,6 +35,8 @@ from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.outcome import MAX_RESULT_BYTES, Observer
 from opsmith.evaluation.reference import observe_eager, reference_calls, repeat_on_garbage, run_eager, seed_generators
 from opsmith.evaluation.runtime import launch_ms, runtime_ms
+from opsmith.evaluation.small_values import describe_with_values
+from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.build_cache import EAGER, use_build_cache
 from opsmith.runner.exchange import read_outcome
@@ -44,9 +48,11 @@ from opsmith.runner.protocol import (
     Compare,
     Compared,
     ComparedCase,
+    CompareTimed,
     DeviceOpened,
     Enumerate,
     Enumerated,
+    Feedback,
     ListOps,
     MakeVariants,
     Measure,
@@ -56,13 +62,28 @@ from opsmith.runner.protocol import (
     Prepare,
     Prepared,
     PreparedCase,
+    PrepareTiming,
+    Proposal,
     RefereeError,
     RefereeReply,
     RefereeRequest,
+    RenewInputs,
+    Shrink,
     TimeBlock,
+    TimingPrepared,
     VariantsMade,
 )
-from opsmith.suites import AsksModules, Selective, Skipped, Suite, SuiteCall, callables, derive_seed
+from opsmith.suites import (
+    AsksModules,
+    Search,
+    Selective,
+    Shrinkable,
+    Skipped,
+    Suite,
+    SuiteCall,
+    callables,
+    derive_seed,
+)
 from opsmith.suites.aten_schemas import aten_schemas, overload
 from opsmith.suites.traced_size import argument_bytes
 from opsmith.suites.valid_inputs import traced_record
@@ -72,6 +93,11 @@ MAX_ERROR_CHARS = 500
 #: Device memory that a referee keeps for its next case.
 MAX_KEPT_BYTES = 1 << 30
 #: The same where it has the device to itself; giving memory back and asking for it again takes milliseconds.
+#: All sets of a timed call's inputs and results together; both sides of a pair have them.
+MAX_TIMED_BYTES = 8 << 30
+MAX_TIMED_BYTES_CPU = 512 << 20
+#: Inputs of a timed call whose result is compared with eager's.
+MAX_VERIFIED_BYTES = 64 << 20
 MAX_KEPT_WHILE_MEASURING_BYTES = 32 << 30
 
 
@@ -141,28 +167,34 @@ class Referee:
         self._held: dict[int, CaseUnderJudgement] = {}
         self._held_again: dict[int, CaseUnderJudgement] = {}
         self._timed: TimedCall | None = None
+        self._timed_op = ""
+        self._search: Search | None = None
 
     def answer(self, request: RefereeRequest) -> RefereeReply:
         """Carry out one request; an error of opsmith's own becomes a :class:`RefereeError`."""
         try:
-            if isinstance(request, Prepare):
-                return self._prepare(request)
-            if isinstance(request, Compare):
-                return self._compare(request)
-            if isinstance(request, Enumerate):
-                return self._enumerate(request)
-            if isinstance(request, MakeVariants):
-                return self._make_variants(request)
-            if isinstance(request, TimeBlock):
-                return self._time(request)
-            if isinstance(request, Measure):
-                return self._measure(request)
-            if isinstance(request, OpenDevice):
-                return self._open_device()
-            return self._list_ops(request)
+            return self._handlers[type(request)](request)
         except Exception as exc:  # noqa: BLE001 - eager and OpInfo raise anything
             self.device_lost = isinstance(exc, torch.AcceleratorError)
             return RefereeError(f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc)))
+
+    @cached_property
+    def _handlers(self) -> dict[type[RefereeRequest], Callable[[Any], RefereeReply]]:
+        return {
+            OpenDevice: self._open_device,
+            ListOps: self._list_ops,
+            Enumerate: self._enumerate,
+            MakeVariants: self._make_variants,
+            Prepare: self._prepare,
+            Compare: self._compare,
+            PrepareTiming: self._prepare_timing,
+            RenewInputs: self._renew,
+            TimeBlock: self._time,
+            CompareTimed: self._compare_timed,
+            Measure: self._measure,
+            Shrink: self._shrink,
+            Feedback: self._search_on,
+        }
 
     @cached_property
     def _device(self) -> torch.device:
@@ -179,7 +211,7 @@ class Referee:
             suite.entries("f32", "cpu")  # Imports and reads what it needs.
         return self._suites[name]
 
-    def _open_device(self) -> DeviceOpened:
+    def _open_device(self, _request: OpenDevice) -> DeviceOpened:
         problem = self._device_problem()
         is_cuda = problem is None and self._device.type == "cuda"
         name = torch.cuda.get_device_name(self._device) if is_cuda else self._device_name
@@ -316,10 +348,12 @@ class Referee:
         references = self._references(request.cases, records)
         again = {n: CALL_DECODER.decode(item.again) for n, item in enumerate(request.cases) if item.again is not None}
         numbers = [n for n in again if references[n].error is None and references[n].rule.repeats(0) == 1]
-        others = self._references([request.cases[n] for n in numbers], [again[n] for n in numbers])
+        others = self._references([_next_execution(request.cases[n]) for n in numbers], [again[n] for n in numbers])
         for number, other in zip(numbers, others, strict=True):
             if other.outcome is not None:
-                self._held_again[number] = self._under_judgement(request.cases[number], again[number], other, 1)
+                self._held_again[number] = self._under_judgement(
+                    _next_execution(request.cases[number]), again[number], other, 1
+                )
         return Prepared(tuple([self._hold(n, item, records[n], references[n]) for n, item in enumerate(request.cases)]))
 
     def _references(self, items: Sequence[CaseToPrepare], records: Sequence[CallRecord]) -> list[_Reference]:
@@ -399,7 +433,9 @@ class Referee:
             return False  # Said already, by the comparison.
         return any(isinstance(o, OutputTensor) and o.data for o in one.outputs) and one.outputs == other.outputs
 
-    def _compare_one(self, held: CaseUnderJudgement, outcomes: Sequence[msgspec.Raw], request: Compare) -> ComparedCase:
+    def _compare_one(
+        self, held: CaseUnderJudgement, outcomes: Sequence[msgspec.Raw], request: Compare | CompareTimed
+    ) -> ComparedCase:
         try:
             candidate = [read_outcome(outcome, Path(request.folder)) for outcome in outcomes]
             well_formed = all(map(_is_well_formed, candidate))
@@ -410,13 +446,103 @@ class Referee:
         found = held.judge(candidate, tolerance=request.tolerance, layout=request.layout)
         return ComparedCase(found.status, found.detail, found.figures, found.layout_differs)
 
-    def _time(self, request: TimeBlock) -> BlockTimed:
-        if request.call is not None:
-            record = CALL_DECODER.decode(request.call)
-            function, record = timed_function(callables.reference(record.op), record, self._device)
-            self._timed = TimedCall(function, record, self._device)
+    def _prepare_timing(self, request: PrepareTiming) -> TimingPrepared:
+        """Make the inputs of timed calls: as many sets as there is room for, varied if eager takes that."""
+        self._timed = None
+        self._held.clear()
+        self._release_memory()
+        record = CALL_DECODER.decode(request.call)
+        self._timed_op = record.op
+        function, record = timed_function(callables.reference(record.op), record, self._device)
+        slots = self._slots(function, record, request.slots)
+        for varied in (request.varied, False):
+            try:
+                self._timed = TimedCall(function, TimedInputs(record, self._device, slots, varied=varied), self._device)
+            except torch.AcceleratorError:
+                raise
+            except Exception:
+                if not varied:
+                    raise  # It refuses the recorded values, too.
+            else:
+                return TimingPrepared(slots, varied)
+        raise AssertionError(request)
+
+    def _slots(self, function: Callable[..., Any], record: CallRecord, wanted: int) -> int:
+        live = rebuild_all([record], self._device)[0]
+        with torch.no_grad():
+            results = tree_leaves(function(*live.args, **live.kwargs))
+        size = sum(map(storage_size, record.storages))
+        size += sum(result.untyped_storage().nbytes() for result in results if isinstance(result, torch.Tensor))
+        most = MAX_TIMED_BYTES_CPU if self._device.type == "cpu" else MAX_TIMED_BYTES
+        return max(1, min(wanted, most // max(size, 1)))
+
+    def _renew(self, request: RenewInputs) -> BlockTimed:
         assert self._timed is not None
-        return BlockTimed(self._timed.block(request.calls, request.quantity))
+        self._timed.renew(request.round)
+        return BlockTimed(None)
+
+    def _time(self, request: TimeBlock) -> BlockTimed:
+        assert self._timed is not None
+        return BlockTimed(self._timed.block(request.calls, request.quantity, request.replays))
+
+    def _compare_timed(self, request: CompareTimed) -> Compared:
+        """Judge a timed call by eager's answer to the values that it had."""
+        assert self._timed is not None
+        if self._timed.inputs.memory_bytes() > MAX_VERIFIED_BYTES:
+            return Compared({}, {})
+        record = self._timed.inputs.record_of(request.slot, request.round)
+        live = rebuild_all([record], self._device)[0]
+        schema = callables.schema_of(self._timed_op)
+        rule = rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs))
+        if rule.repeats(0) != 1:
+            return Compared({}, {})  # One random result says nothing.
+        observer = Observer()
+        with torch.no_grad():
+            observer.keep([observer.describe(self._timed.function(*live.args, **live.kwargs), live, record)])
+        outcome = observer.outcomes()[0]
+        surround = rule.kind == "value" and schema.kind is TaskKind.OP and "strided" not in record.op
+        held = CaseUnderJudgement(
+            record,
+            schema,
+            rule,
+            [outcome],
+            device=self._device,
+            tolerance=None,
+            run_again=partial(repeat_on_garbage, record, outcome, 0, self._device, surround=surround),
+        )
+        return Compared({0: self._compare_one(held, (request.outcome,), request)}, {})
+
+    def _shrink(self, request: Shrink) -> Proposal:
+        suite = self.load_suite(request.suite)
+        assert isinstance(suite, Shrinkable)
+        self._search = suite.search(
+            request.entry,
+            request.dtype,
+            request.device,
+            request.seed,
+            failing=request.failing,
+            limit_s=request.limit_s,
+        )
+        return self._propose(self._search, request.dtype)
+
+    def _search_on(self, request: Feedback) -> Proposal:
+        assert self._search is not None
+        if request.failed is None:
+            self._search.stop()
+            return Proposal(None)
+        self._search.answer(failed=request.failed)
+        return self._propose(self._search, "")
+
+    def _propose(self, search: Search, dtype: str) -> Proposal:
+        """The next proposal that eager answers, its call in the spool file."""
+        while (record := search.propose()) is not None:
+            if self._refusal(record) is None:
+                address = CaseAddress("", record.op, dtype, "smaller", 0, 0)
+                case = self._spooled_case(address, record, "")
+                self._spool.flush()
+                return Proposal(case, describe_with_values(record))
+            search.answer(failed=False)
+        return Proposal(None)
 
     @cached_property
     def _launch_ms(self) -> float:
@@ -456,6 +582,11 @@ class _Reference:
     calls: tuple[str, ...] = ()
 
 
+def _next_execution(item: CaseToPrepare) -> CaseToPrepare:
+    """The case with the random state under which the worker runs it a second time."""
+    return msgspec.structs.replace(item, rng_seed=item.rng_seed + 1)
+
+
 def _refusal(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:MAX_ERROR_CHARS]
 
@@ -465,8 +596,13 @@ def _gib(call: TracedCall) -> float:
 
 
 def _is_well_formed(outcome: Outcome) -> bool:
-    """Whether a worker's tensors have the bytes that they claim; a kernel can write its own reply."""
-    return all(not isinstance(output, OutputTensor) or _has_its_bytes(output) for output in outcome.outputs)
+    """Whether a worker's outcome has as many leaves, and its tensors the bytes, that it claims.
+
+    A kernel can write its own reply.
+    """
+    return outcome.structure.count("*") == len(outcome.outputs) and all(
+        not isinstance(output, OutputTensor) or _has_its_bytes(output) for output in outcome.outputs
+    )
 
 
 def _has_its_bytes(output: OutputTensor) -> bool:

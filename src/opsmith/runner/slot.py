@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,12 +20,12 @@ from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerL
 from opsmith.runner.protocol import (
     OUT_OF_PROTOCOL,
     Answered,
-    BlockTimed,
     CallToRun,
     CaseToPrepare,
     Compare,
     Compared,
     ComparedCase,
+    CompareTimed,
     MakeVariants,
     Prepare,
     Prepared,
@@ -32,10 +33,11 @@ from opsmith.runner.protocol import (
     Raised,
     Returned,
     RunCalls,
-    TimeBlock,
+    ShowTimed,
     VariantsMade,
 )
-from opsmith.runner.stopwatch import time_pair
+from opsmith.runner.sides import RefereeSide, WorkerSide
+from opsmith.runner.stopwatch import Dishonest, PairedClock
 from opsmith.runner.verdicts import (
     bad_call_verdict,
     compared_verdict,
@@ -182,43 +184,57 @@ class Slot:
     def time(self, job: Job) -> Iterator[TimedCase]:
         """Time the cases of a job, which this kernel is known to answer rightly."""
         for case in job.cases:
-            timings: tuple[Timing, ...] = ()
-            problem = None
+            timings: list[Timing] = []
+            problem = offence = None
             try:
-                timings = self._time_case(job, case)
+                timings.extend(self._time_case(job, case))
+            except Dishonest as exc:
+                offence = one_line(str(exc))
             except (WorkerFailed, RefereeDied, RefereeFailed) as exc:
                 problem = one_line(str(exc))
             yield TimedCase(
                 op=job.schema.name,
                 case=str(case.address),
                 kernel=job.kernel.content_hash,
-                timings=timings,
+                timings=() if offence else tuple(timings),
                 problem=problem,
+                offence=offence,
             )
 
-    def _time_case(self, job: Job, case: CaseRef) -> tuple[Timing, ...]:
-        def candidate(request: TimeBlock) -> BlockTimed:
-            reply = self.worker.ask(request, (BlockTimed, Raised))
-            if isinstance(reply, Raised):
-                raise WorkerFailed(Status.ERROR, f"raised while it was timed: {reply.message}", ())
-            assert isinstance(reply, BlockTimed)
-            return reply
-
-        def reference(request: TimeBlock) -> BlockTimed:
-            reply = self.referee.ask(request, BlockTimed)
-            assert isinstance(reply, BlockTimed)
-            return reply
-
+    def _time_case(self, job: Job, case: CaseRef) -> Iterator[Timing]:
         problem = self.worker.load(job.kernel, job.root, job.schema, job.policy)
         if problem is not None:
             raise WorkerFailed(Status.LOAD_FAILED, problem.message, ())
-        return time_pair(
-            reference,
-            candidate,
+        clock = PairedClock(
+            RefereeSide(self.referee),
+            WorkerSide(self.worker),
             self.spool.read(case),
-            on_device=self._options.device.startswith("cuda"),
             seed=derive_seed(self._seed, "timing", case.content_hash),
+            verify=partial(self._verify_timed, job),
         )
+        for quantity in "KE" if self._options.device.startswith("cuda") else "E":
+            yield clock.time(quantity)
+
+    def _verify_timed(self, job: Job, slot: int, round_number: int) -> None:
+        """Compare the result of one timed call.
+
+        Raises:
+            Dishonest: it is not eager's answer to the values of that call.
+        """
+        shown = self.worker.ask(ShowTimed(slot), (Answered, Raised))
+        if isinstance(shown, Raised):
+            raise WorkerFailed(Status.ERROR, f"raised when a timed result was looked at: {shown.message}", ())
+        if job.policy is not None and shown.changes:
+            raise Dishonest(f"tampered with its process while it was timed: {shown.changes[0]}")
+        [reply] = shown.replies
+        # The oracle needs a module's state, which is no argument of the timed call.
+        tolerance = self._options.tolerance if job.schema.kind is TaskKind.OP else "kernelbench"
+        request = CompareTimed(
+            slot, round_number, reply.outcomes[0], tolerance, self._options.layout, str(self.worker.folder)
+        )
+        for found in self.referee.ask(request, Compared).cases.values():
+            if found.status is not Status.PASSED:
+                raise Dishonest(f"a timed call did not return the answer: {found.status}, {found.detail}")
 
     def _judge_chunk(self, job: Job, chunk: Sequence[CaseRef], conduct: JobConduct) -> list[Verdict] | None:
         """One verdict a case; None where a chunk of several has to be judged case by case.

@@ -10,8 +10,11 @@ import os
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,6 +25,7 @@ from opsmith.evaluation.integrity.garbage import garbage_from_malloc
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.outcome import Observer
+from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.answering import Answering, CallRun, raised
 from opsmith.runner.build_cache import EAGER, use_build_cache
@@ -36,10 +40,15 @@ from opsmith.runner.protocol import (
     Discovered,
     Loaded,
     LoadKernel,
+    PrepareTiming,
     Raised,
+    RenewInputs,
+    Returned,
     RunCalls,
+    ShowTimed,
     Started,
     TimeBlock,
+    TimingPrepared,
     WorkerReply,
     WorkerRequest,
 )
@@ -99,23 +108,29 @@ class Worker:
         self._outcomes = outcomes
         self._device = device
         self._builds = builds
-        self._supervision = Supervision(device)
         self._answering: Answering | None = None
         self._timed: TimedCall | None = None
         make_waiting_context(device)
+        self._supervision = Supervision(device)
 
     def answer(self, request: WorkerRequest) -> WorkerReply:
         """Carry out one request; whatever the candidate raises becomes a :class:`Raised`."""
         try:
-            if isinstance(request, LoadKernel):
-                return self._load(request)
-            if isinstance(request, RunCalls):
-                return self._run(request)
-            if isinstance(request, TimeBlock):
-                return self._time(request)
-            return self._discover(request)
+            return self._handlers[type(request)](request)
         except BaseException as exc:  # noqa: BLE001 - the worker's edge: candidates raise anything
             return raised(exc)
+
+    @cached_property
+    def _handlers(self) -> dict[type[WorkerRequest], Callable[[Any], WorkerReply]]:
+        return {
+            LoadKernel: self._load,
+            RunCalls: self._run,
+            PrepareTiming: self._prepare_timing,
+            RenewInputs: self._renew,
+            TimeBlock: self._time,
+            ShowTimed: self._show,
+            Discover: self._discover,
+        }
 
     def _load(self, request: LoadKernel) -> Loaded:
         start = time.perf_counter()
@@ -168,14 +183,33 @@ class Worker:
             return nullcontext()  # Bytes are copied; taking the poison out and in costs milliseconds.
         return self._supervision.paused()
 
-    def _time(self, request: TimeBlock) -> WorkerReply:
-        if request.call is not None:
-            assert self._answering is not None
-            garbage_from_malloc(on=False)  # It has its price.
-            function, record = timed_function(self._answering.function, CALL_DECODER.decode(request.call), self._device)
-            self._timed = TimedCall(function, record, self._device)
+    def _prepare_timing(self, request: PrepareTiming) -> TimingPrepared:
+        assert self._answering is not None
+        garbage_from_malloc(on=False)  # It has its price.
+        record = CALL_DECODER.decode(request.call)
+        with self._supervision.paused():
+            function, record = timed_function(self._answering.function, record, self._device)
+            inputs = TimedInputs(record, self._device, request.slots, varied=request.varied)
+        self._timed = TimedCall(function, inputs, self._device)
+        return TimingPrepared(request.slots, request.varied)
+
+    def _renew(self, request: RenewInputs) -> BlockTimed:
         assert self._timed is not None
-        return BlockTimed(self._timed.block(request.calls, request.quantity))
+        self._timed.renew(request.round)
+        return BlockTimed(None)
+
+    def _time(self, request: TimeBlock) -> BlockTimed:
+        assert self._timed is not None
+        return BlockTimed(self._timed.block(request.calls, request.quantity, request.replays))
+
+    def _show(self, request: ShowTimed) -> Answered:
+        assert self._timed is not None
+        self._outcomes.forget()
+        observer = Observer()
+        with self._supervision.paused():
+            observer.keep([self._timed.observe(request.slot, observer)])
+            outcome = self._outcomes.encode(observer.outcomes()[0])
+        return Answered((Returned((outcome,)),), self._supervision.changes())
 
     def _discover(self, request: Discover) -> Discovered:
         self._sandbox.narrow(None)

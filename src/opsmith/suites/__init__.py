@@ -85,6 +85,31 @@ class AsksModules(Protocol):
         ...
 
 
+class Search(Protocol):
+    """A search for a smaller call that fails like a known one; it asks, others find out."""
+
+    def propose(self) -> CallRecord | None:
+        """The next call to try, or None when the search is over."""
+        ...
+
+    def answer(self, *, failed: bool) -> None:
+        """Whether the last proposal failed."""
+        ...
+
+    def stop(self) -> None:
+        """Give up."""
+        ...
+
+
+@runtime_checkable
+class Shrinkable(Protocol):
+    """A suite that draws its calls, and can draw smaller ones."""
+
+    def search(self, entry: str, dtype: str, device: str, seed: int, *, failing: int, limit_s: float) -> Search:
+        """Look for the smallest call that fails like sample number ``failing`` of an entry."""
+        ...
+
+
 def derive_seed(*parts: Any) -> int:
     """A 48-bit seed that follows from its parts and does not give them away (BLAKE2b)."""
     import hashlib

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import gc
 import json
 import logging
@@ -20,7 +21,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from opsmith.core import case
 from opsmith.evaluation.integrity.tampering import Snapshot
@@ -54,7 +55,7 @@ def changes_after(patch: Callable[[pytest.MonkeyPatch], object]) -> tuple[str, .
         (torch, "relu", "torch.relu"),
         (torch, "allclose", "torch.allclose"),
         (torch.testing, "assert_close", "torch.testing.assert_close"),
-        (F, "softmax", "torch.nn.functional.softmax"),
+        (functional, "softmax", "torch.nn.functional.softmax"),
         (torch.cuda, "synchronize", "torch.cuda.synchronize"),
         (torch.Tensor, "__repr__", "torch.Tensor.__repr__"),
         (torch.nn.Module, "__call__", "torch.nn.modules.module.Module.__call__"),
@@ -96,7 +97,7 @@ def test_a_module_that_is_replaced_as_a_whole_is_named() -> None:
 )
 def test_new_insides_of_an_old_function_are_named(part: str, value: object) -> None:
     """The object stays the same, so to compare names is not enough."""
-    (found,) = changes_after(lambda monkeypatch: monkeypatch.setattr(F.layer_norm, part, value))
+    (found,) = changes_after(lambda monkeypatch: monkeypatch.setattr(functional.layer_norm, part, value))
     assert found.startswith(f"torch.nn.functional.layer_norm: its {part} became")
 
 
@@ -116,6 +117,21 @@ def test_a_new_function_in_a_decorators_closure_is_named() -> None:
         cell = decorated.__closure__[0]
         (found,) = changes_after(lambda inner: inner.setattr(cell, "cell_contents", fake))
     assert found.startswith("opsmith.core.case.digest: a function inside it was replaced by fake")
+
+
+def test_new_insides_of_a_function_behind_a_decorator_are_named() -> None:
+    """The name leads to a wrapper; what it wraps does the work."""
+
+    def inner() -> int:
+        return 1
+
+    def wrapper() -> int:
+        return inner()
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(case, "digest", wrapper)
+        (found,) = changes_after(lambda again: again.setattr(inner, "__code__", (lambda: 2).__code__))
+    assert found.startswith("opsmith.core.case.digest: its __code__ became")
 
 
 @pytest.mark.parametrize(
@@ -164,13 +180,13 @@ def test_threads_and_their_number_are_watched() -> None:
 
 
 def test_tf32_is_named_however_it_was_allowed() -> None:
-    """torch has two interfaces for it, of which each complains when the other was used."""
+    """There are two interfaces for it, each of which complains when the other was used."""
     matmul = torch.backends.cuda.matmul
-    for set_it in (lambda: setattr(matmul, "allow_tf32", True), lambda: setattr(matmul, "fp32_precision", "tf32")):
+    for name, value in (("allow_tf32", True), ("fp32_precision", "tf32")):
         before = matmul.fp32_precision
         snapshot = Snapshot.take()
         try:
-            set_it()
+            setattr(matmul, name, value)
             found = snapshot.changes()
         finally:
             matmul.allow_tf32 = False
@@ -271,17 +287,17 @@ def test_torchs_compiler_may_wrap_what_it_always_wraps_and_nobody_else_may() -> 
 
         return inner
 
-    wrapped = torch._compile._disable_dynamo(torch.manual_seed)
-    forged = _disable_dynamo(torch.manual_seed)
-    emptied = torch._compile._disable_dynamo(fake)
-    before = torch.manual_seed
-    assert [1] == [len(changes_after(lambda m, f=f: m.setattr(torch, "manual_seed", f))) for f in (forged,)]
-    assert [1] == [len(changes_after(lambda m, f=f: m.setattr(torch, "manual_seed", f))) for f in (emptied,)]
+    torchs_own: Any = torch._compile._disable_dynamo
+    wrapped = torchs_own(torch.manual_seed)
+    for forged in (_disable_dynamo(torch.manual_seed), torchs_own(fake)):
+        (line,) = changes_after(
+            functools.partial(pytest.MonkeyPatch.setattr, target=torch, name="manual_seed", value=forged)
+        )
+        assert line.startswith("torch.manual_seed was replaced by inner")
     snapshot = Snapshot.take()
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(torch, "manual_seed", wrapped)
         assert () == snapshot.changes()
-    assert torch.manual_seed is before
 
 
 HONEST = """
@@ -362,4 +378,4 @@ def test_honest_tools_change_nothing(tmp_path: Any) -> None:
     )
     assert 0 == done.returncode, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert dict.fromkeys(said, []) == said
+    assert {tool: [] for tool in said} == said

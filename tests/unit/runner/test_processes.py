@@ -23,6 +23,7 @@ from opsmith.runner.build_cache import use_build_cache
 from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import Answered, CallToRun, ListOps, OpsListed, Raised, Returned, RunCalls
+from opsmith.runner.sandbox.layers import Layer
 
 SCHEMA = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
 CALL = CallToRun(msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=())), rng_seed=0)
@@ -37,6 +38,15 @@ def processes() -> Iterator[Processes]:
         with Processes("cpu", memory_limit_bytes=256 << 20, output_limit_bytes=1 << 20) as running:
             running.wait_ready()
             yield running
+
+
+@pytest.fixture(scope="module")
+def weaker_processes() -> Iterator[Processes]:
+    """The same on a machine without Landlock, where a worker can send signals to other processes."""
+    without = (Layer.FILES, Layer.SIGNALS)
+    with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20, without_layers=without) as running:
+        running.wait_ready()
+        yield running
 
 
 class Bench:
@@ -101,8 +111,6 @@ def bench(processes: Processes, tmp_path: Path) -> Iterator[Bench]:
         ("hoard = bytearray(b'x' * (1 << 29)); time.sleep(60)", Status.OUT_OF_MEMORY, "more memory"),
         ("for _ in range(9): sys.stderr.write('x' * (1 << 20))", Status.OUTPUT_LIMIT, "printed more"),
         ("os.write(3, b'OPSM' + bytes(8))", Status.CRASHED, "not of the protocol"),
-        ("os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)", Status.CRASHED, "ended the one that had started it"),
-        ("os.kill(os.getppid(), signal.SIGSTOP); os._exit(0)", Status.CRASHED, ""),
     ],
 )
 def test_a_worker_that_fails_is_described_and_replaced(bench: Bench, body: str, status: Status, says: str) -> None:
@@ -111,6 +119,26 @@ def test_a_worker_that_fails_is_described_and_replaced(bench: Bench, body: str, 
     assert status is failure.status
     assert says in failure.detail
     assert "returned" == bench.run("pass")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)", "ended the one that had started it"),
+        ("os.kill(os.getppid(), signal.SIGSTOP); os._exit(0)", ""),
+    ],
+)
+def test_a_worker_that_ends_its_parent_is_replaced(
+    weaker_processes: Processes, tmp_path: Path, body: str, says: str
+) -> None:
+    """Where nothing keeps it from that, it costs the worker and the one that waits."""
+    link = WorkerLink(weaker_processes, device="cpu", builds=tmp_path / "b", threads=1, spares=1, limits=LIMITS)
+    bench = Bench(link, tmp_path)
+    failure = bench.failure(body)
+    assert Status.CRASHED is failure.status
+    assert says in failure.detail
+    assert "returned" == bench.run("pass")
+    link.close()
 
 
 def test_a_death_costs_under_a_second(bench: Bench) -> None:
@@ -155,17 +183,17 @@ def test_a_worker_holds_no_descriptor_and_no_secret_of_the_judges(bench: Bench) 
 
 def test_a_process_that_a_worker_leaves_behind_ends_with_it(bench: Bench) -> None:
     """Even a daemon in a session of its own, which keeps the worker's channel open."""
-    pid_file = bench.link._processes.scratch / "daemon.pid"
     bench.failure(
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
         "    if os.fork() == 0:\n"
-        f"        open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
+        "        open(os.environ['TRITON_CACHE_DIR'] + '.pid', 'w').write(str(os.getpid()))\n"
         "        time.sleep(3600)\n"
         "    os._exit(0)\n"
         "os.wait(); time.sleep(0.3); os._exit(0)"
     )
     assert "returned" == bench.run("pass")
+    (pid_file,) = Path(bench.link._config["builds"]).rglob("triton.pid")
     assert not Path("/proc", pid_file.read_text()).exists()
 
 
@@ -181,12 +209,14 @@ def test_memory_that_a_fork_shares_is_not_counted_twice(bench: Bench) -> None:
     assert "returned" == bench.run(body)
 
 
-def test_a_worker_that_ends_its_parent_harms_no_other_slot(processes: Processes, tmp_path: Path) -> None:
+def test_a_worker_that_ends_its_parent_harms_no_other_slot(weaker_processes: Processes, tmp_path: Path) -> None:
     """Each slot's workers have a parent of their own."""
     benches = []
     for name in ("guilty", "innocent"):
         (tmp_path / name).mkdir()
-        link = WorkerLink(processes, device="cpu", builds=tmp_path / "builds", threads=1, spares=1, limits=LIMITS)
+        link = WorkerLink(
+            weaker_processes, device="cpu", builds=tmp_path / "builds", threads=1, spares=1, limits=LIMITS
+        )
         benches.append(Bench(link, tmp_path / name))
     guilty, innocent = benches
     assert "returned" == innocent.run("pass")

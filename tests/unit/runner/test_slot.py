@@ -60,10 +60,11 @@ class StandInWorker:
         self._load = load
         self._is_loaded = False
         self.folder = Path("/nowhere")
+        self.load_changes: tuple[str, ...] = ()
         self.loads = 0
         self.ran: list[int] = []
 
-    def load(self, kernel: Kernel, root: Path | None, schema: OpSchema) -> Raised | None:
+    def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None) -> Raised | None:
         if self._is_loaded:
             return None
         self.loads += 1
@@ -112,7 +113,8 @@ class StandInReferee:
             {
                 place: ComparedCase(self.statuses.get(self._numbers[place], S.PASSED), "", None, layout_differs=False)
                 for place in request.outcomes
-            }
+            },
+            {},
         )
 
     def _prepared(self, number: int) -> PreparedCase:
@@ -127,6 +129,10 @@ class StandInSpool:
 
     def read(self, case: CaseRef) -> bytes:
         return str(case.address.sample).encode()
+
+    def read_again(self, case: CaseRef) -> None:
+        """No case has other values."""
+        del case
 
 
 def case(number: int, *, expects_error: bool = False) -> CaseRef:

@@ -15,9 +15,10 @@ from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.problems import problem_files, problems_hash, solution_file
 from opsmith.errors import BadInput
 from opsmith.evaluation.comparisons import compare
-from opsmith.evaluation.inputs import CALL_DECODER, rebuild
+from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, rebuild
 from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.observation import JudgedCall
+from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.reference import reference_calls, run_eager
 from opsmith.runner.loading import load_kernel
 from opsmith.suites import Skipped, SuiteCall, callables
@@ -101,6 +102,18 @@ def test_every_case_has_its_own_inputs_and_state(cases: Cases, dtype: str) -> No
     contents = [storage for record in found.values() for storage in record.storages]
     assert SETS + len(variants.VARIANTS) == len(found)
     assert len(contents) == len(set(contents))
+
+
+def test_two_problems_with_the_same_text_are_two_tasks(tmp_path: Path) -> None:
+    """Cases with equal signatures are judged once: one of the tasks would not be judged at all."""
+    text = (PROBLEMS / "level1" / "2_Softsign.py").read_text()
+    files = {name: tmp_path / f"{name}.py" for name in ("one", "two")}
+    for file in files.values():
+        file.write_text(text)
+    callables.use_problems(files, CPU)
+    calls = [call for task in files for call in Modules().calls(task, "f32", "cpu", 1, lambda op, signature: True)]
+    callables.use_problems({}, CPU)
+    assert len(calls) == len({call.signature for call in calls if isinstance(call, SuiteCall)})
 
 
 def test_a_seed_makes_the_same_cases_again(cases: Cases) -> None:
@@ -246,7 +259,8 @@ class Norm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalise."""
-        return self.norm(x)
+        normed: torch.Tensor = self.norm(x)
+        return normed
 
 
 @torch.no_grad()
@@ -322,7 +336,10 @@ def test_results_in_a_dict_are_sorted_by_key() -> None:
         def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
             return {"b": x, "a": x + 1}
 
-    assert ["'a'", "'b'"] == list(ModuleCall(Two())(torch.ones(1), state={}))
+    result = ModuleCall(Two())(torch.ones(1), state={})
+    assert ["a", "b"] == list(result)
+    seen = Observer().describe(Two()(torch.ones(1)), LiveCall((), {}, []), None)
+    assert "{'a':*,'b':*}" == seen.structure
 
 
 # ---------------------------------------------------------------- callables

@@ -7,12 +7,13 @@ from functools import partial
 
 import torch
 
+from opsmith.core.op import TaskKind
 from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, value
 from opsmith.evaluation.comparisons.leaves import PASSED, merge
 from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.observation import Finding, JudgedCall, Result, Results
 from opsmith.evaluation.oracle import Oracle
-from opsmith.evaluation.tolerance import tolerance_for
+from opsmith.evaluation.tolerance import relative_to, tolerance_for
 
 __all__ = ["Rule", "compare", "rule_for"]
 
@@ -55,6 +56,8 @@ def _by_leaf(call: JudgedCall, rule: Rule, reference: Results, candidate: Result
             findings.append(exact.compare(expected, got))
         else:
             limits = tolerance_for(mode, _dtype(expected), call.tolerance)
+            if mode == "strict" and call.schema.kind is TaskKind.MODULE:
+                limits = relative_to(expected, limits)
             # Of factors float64 may choose others: elements of one choice don't excuse those of another.
             asks = mode == "strict" and rule.kind != "factorisation"
             ask = partial(oracle.opinion, index) if asks else _no_opinion

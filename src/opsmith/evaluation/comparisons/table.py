@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from opsmith.core.op import OpSchema, Variant
+from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.observation import JudgedCall
 
@@ -193,6 +193,8 @@ _BY_ARGUMENT = (
 
 @cache
 def _static_rule(schema: OpSchema) -> Rule:
+    if schema.kind is TaskKind.MODULE:
+        return Rule(kind="value", stem="module")
     stem = stem_of(schema)
     if stem in METADATA:
         return Rule(kind="metadata", stem=stem, rest="metadata")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -55,14 +56,18 @@ class Poison:
         with self._lock:
             if self._libraries or not self._kernels:
                 return
-            for key in self._keys:
-                # torch.library.Library would keep a record of each of a thousand kernels.
-                library = torch._C._dispatch_library("IMPL", "aten", key, "", 0)
-                registered = registered_for(key)
-                for name, kernel in self._kernels:
-                    if name in registered:
-                        library.impl(name, key, kernel, False)
-                self._libraries.append(library)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Of the first kernel that is replaced.
+                self._libraries += map(self._library, self._keys)
+
+    def _library(self, key: str) -> Any:
+        # torch.library.Library would keep a record of each of a thousand kernels.
+        library: Any = torch._C._dispatch_library("IMPL", "aten", key, "", 0)
+        registered = registered_for(key)
+        for name, kernel in self._kernels:
+            if name in registered:
+                library.impl(name, key, kernel, False)
+        return library
 
     def remove(self) -> None:
         """Take them out: the tables are what they were before."""

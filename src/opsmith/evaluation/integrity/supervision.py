@@ -15,6 +15,7 @@ import torch
 
 from opsmith.core.conduct import CallConduct
 from opsmith.core.op import OpSchema
+from opsmith.evaluation.integrity.fetches import Fetches
 from opsmith.evaluation.integrity.launches import Launches
 from opsmith.evaluation.integrity.poison import Poison, registered_for
 from opsmith.evaluation.integrity.policy import forbidden, forbidden_by_native
@@ -37,6 +38,7 @@ class Premises(NamedTuple):
     """What is known of a process before a stranger's code comes into it; children inherit it."""
 
     launches: Launches
+    fetches: Fetches
     trusted: CodeOf
     snapshot: Snapshot
 
@@ -48,7 +50,7 @@ def premises() -> Premises:
     for key in ("CPU", "CUDA"):
         registered_for(key)  # Before anything is poisoned.
     trusted = CodeOf(sys.modules[name] for name in TRUSTED_MODULES if name in sys.modules)
-    return Premises(Launches(), trusted, Snapshot.take())
+    return Premises(Launches(), Fetches(), trusted, Snapshot.take())
 
 
 class Supervision:
@@ -60,9 +62,10 @@ class Supervision:
 
     def __init__(self, device: torch.device) -> None:
         self._keys = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
-        self._launches, self._trusted, snapshot = premises()
+        self._launches, self._fetches, self._trusted, snapshot = premises()
         self._snapshot = snapshot.retaken()
         self._launched_before = 0
+        self._noted: list[str] = []
         self._poison = Poison((), (), self._is_trusted)
         self._forbidden: frozenset[str] = frozenset()
         self._watch = DispatchWatch(self._forbidden, self._trusted)
@@ -102,13 +105,18 @@ class Supervision:
         """Take the poison out, for a kernel that has no policy."""
         self._poison.remove()
 
+    def note(self, line: str) -> None:
+        """Add to what :meth:`changes` tells."""
+        self._noted.append(line)
+
     def changes(self, *, seed: int | None = None) -> tuple[str, ...]:
-        """What of Python's, torch's and opsmith's own was replaced since this object was made.
+        """What of Python's, torch's and opsmith's own was replaced or evaded since this object was made.
 
         Args:
             seed: what the default generator was last seeded with; None if that says nothing.
         """
-        return self._snapshot.changes(seed=seed)
+        fetched = (f"fetched the kernel of {name} past the dispatcher at {place}" for name, place in self._fetches.made)
+        return (*self._noted, *fetched, *self._snapshot.changes(seed=seed))
 
     def _is_trusted(self, op: str) -> bool:
         return self._watch.is_trusted(op)

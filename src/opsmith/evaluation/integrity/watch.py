@@ -42,16 +42,16 @@ class CodeOf:
         for module in modules:
             for value in vars(module).values():
                 if getattr(value, "__module__", None) == module.__name__:
-                    self._add(value)
+                    self._add(value, str(module.__file__))
 
-    def _add(self, value: Any) -> None:
+    def _add(self, value: Any, path: str) -> None:
         if isinstance(value, type):
             for member in vars(value).values():
-                self._add(member)
+                self._add(member, path)
         elif isinstance(value, (staticmethod, classmethod)):
-            self._add(value.__func__)
-        elif isinstance(value, types.FunctionType):
-            self._add_code(value.__code__)
+            self._add(value.__func__, path)
+        elif isinstance(value, types.FunctionType) and value.__code__.co_filename == path:
+            self._add_code(value.__code__)  # Not what a decorator of another module put around a function.
 
     def _add_code(self, code: types.CodeType) -> None:
         self._codes[id(code)] = code  # Held, so that no other object gets its id.

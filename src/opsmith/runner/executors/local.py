@@ -177,7 +177,9 @@ class LocalExecutor:
         def work(slot: Slot, item: tuple[int, tuple[str, str]]) -> Iterator[tuple[int, Enumerated]]:
             index, (entry, dtype) = item
             options = self.options
-            request = Enumerate(options.suite, entry, dtype, options.device, self.seed, wanted, options.case, self._again)
+            request = Enumerate(
+                options.suite, entry, dtype, options.device, self.seed, wanted, options.case, again=self._again
+            )
             try:
                 yield index, slot.referee.ask(request, Enumerated)
                 slot.worker.prepare()

@@ -12,20 +12,19 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 _PR_GET_DUMPABLE = 3
 _PR_SET_DUMPABLE = 4
-_PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
-_SECCOMP_MODE_FILTER = 2
+_SECCOMP_SET_MODE_FILTER, _SECCOMP_ALL_THREADS = 1, 1
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
-def prctl(option: int, *arguments: int | ctypes.Array[ctypes.c_char] | ctypes.Structure) -> None:
-    """Call ``prctl``; numbers go as unsigned longs, buffers and structures by reference."""
-    passed = [ctypes.c_ulong(a) if isinstance(a, int) else ctypes.byref(a) for a in arguments]
-    _check("prctl", _LIBC.prctl(option, *passed, *[ctypes.c_ulong(0)] * (4 - len(passed))))
+def prctl(option: int, *arguments: int) -> int:
+    """Call ``prctl``; the kernel insists on zeros where an option takes no argument."""
+    passed = [ctypes.c_ulong(argument) for argument in (*arguments, 0, 0, 0, 0)[:4]]
+    return _check("prctl", _LIBC.prctl(option, *passed))
 
 
 def syscall(name: str, number: int, *arguments: int | bytes | ctypes.Structure | None) -> int:
@@ -68,7 +67,7 @@ def set_readable(*, readable: bool) -> None:
 
 def is_readable() -> bool:
     """What :func:`set_readable` sets."""
-    return _check("prctl", _LIBC.prctl(_PR_GET_DUMPABLE)) == 1
+    return prctl(_PR_GET_DUMPABLE) == 1
 
 
 def forgo_privileges() -> None:
@@ -84,9 +83,12 @@ def forgo_privileges() -> None:
     _check("capset", _LIBC.capset(header, (ctypes.c_uint32 * 6)()))
 
 
-def filter_system_calls(program: ctypes.Structure) -> None:
-    """Install a seccomp program (a ``sock_fprog``) for this thread and all that it starts."""
-    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program)
+def filter_system_calls(number: int, program: ctypes.Structure) -> None:
+    """Install a seccomp program (a ``sock_fprog``) for all threads of this process and all that they start.
+
+    ``number`` is that of ``seccomp`` on this architecture.
+    """
+    syscall("seccomp", number, _SECCOMP_SET_MODE_FILTER, _SECCOMP_ALL_THREADS, program)
 
 
 def _check(name: str, result: int) -> int:

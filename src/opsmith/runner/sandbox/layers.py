@@ -84,9 +84,13 @@ class Sandbox:
         A device's driver may have started threads by now. Where Landlock cannot reach them they
         keep access to all build caches.
         """
-        if Layer.FILES in self._active and self._reach.one_kernel and not self._is_narrow:
-            self._is_narrow = True  # Each call would be one more of the few sets of rules that a process may have.
+        if self._is_narrow:
+            return  # A process may have few sets of rules.
+        self._is_narrow = True
+        if Layer.FILES in self._active and self._reach.one_kernel:
             self._restrict("" if builds is None else str(builds))
+        if Layer.SYSTEM_CALLS in self._active:
+            seccomp.refuse_sockets()
         # From here on the judge has to see how much memory is used by what a kernel starts.
         set_readable(readable=True)
 
@@ -161,6 +165,10 @@ def _steps(inside: Path, outside: Path) -> list[_Step]:
         if not landlock.limits_signals():
             raise OSError(errno.ENOSYS, f"this kernel's Landlock has ABI {landlock.abi()}; 6 is needed (Linux 6.12)")
 
+    def filter_calls() -> None:
+        seccomp.refuse_system_calls()
+        seccomp.refuse_sockets()
+
     def nothing() -> None: ...
 
     denied = (errno.EACCES, errno.EPERM)
@@ -170,7 +178,7 @@ def _steps(inside: Path, outside: Path) -> list[_Step]:
         _Step(Layer.PRIVILEGES, forgo_privileges, lambda: os.chroot(inside), (errno.EPERM,)),
         _Step(Layer.FILES, limit_files, outside.read_text, (errno.EACCES,)),
         _Step(Layer.SIGNALS, limit_signals, lambda: os.kill(parent, 0), (errno.EPERM,)),
-        _Step(Layer.SYSTEM_CALLS, seccomp.refuse_system_calls, lambda: socket.socket(socket.AF_UNIX), (errno.EPERM,)),
+        _Step(Layer.SYSTEM_CALLS, filter_calls, lambda: socket.socket(socket.AF_UNIX), (errno.EPERM,)),
         _Step(Layer.MEMORY, nothing, Path(f"/proc/{parent}/mem").open, denied),
     ]
 

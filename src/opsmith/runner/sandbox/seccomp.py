@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from opsmith.runner.sandbox.kernel_calls import filter_system_calls
@@ -29,6 +29,9 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS, _ARGUMENT_BYTES = 0, 4, 16, 8
 #: ``os.uname().machine`` -> the ``AUDIT_ARCH`` constant that the kernel reports.
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
+#: Number of ``seccomp`` itself.
+_NUMBERS = {"x86_64": 317, "aarch64": 277}
+
 #: x86-64 numbers above this are calls of the x32 ABI: other names for the same calls.
 _X32_BIT = 0x40000000
 
@@ -45,8 +48,6 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "kcmp": (312, 272),
     "process_madvise": (440, 440),
     "process_mrelease": (448, 448),
-    # Connections. socketpair remains: both of its ends are here.
-    "socket": (41, 198),
     # Work that the kernel does for a process, past this filter.
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -110,6 +111,9 @@ _OWN_PROCESS_ONLY = {
     "migrate_pages": (256, 238, 0),
     "move_pages": (279, 239, 0),
 }
+#: socketpair is another call, and remains: both of its ends are here.
+_SOCKET = (41, 198)
+_UNIX = 1
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
 
@@ -125,27 +129,45 @@ class _SockFprog(ctypes.Structure):
 
 
 def refuse_system_calls() -> None:
-    """Install the filter; it needs no-new-privs.
+    """Install the filter on this thread and all that it starts; it needs no-new-privs.
+
+    Sockets within the machine remain: CUDA's driver makes one when it makes a context.
 
     Raises:
         OSError: this architecture is not known here, or the kernel takes no filter.
     """
-    filter_system_calls(compiled())
+    filter_system_calls(_NUMBERS[_machine()], compiled()[0])
+
+
+def refuse_sockets() -> None:
+    """Refuse the sockets that remained, to all threads of this process.
+
+    Raises:
+        OSError: as :func:`refuse_system_calls`.
+    """
+    filter_system_calls(_NUMBERS[_machine()], compiled()[1])
 
 
 @cache
-def compiled() -> ctypes.Structure:
-    """The filter for this machine, made once for all that are forked from here.
+def compiled() -> tuple[ctypes.Structure, ctypes.Structure]:
+    """The two filters for this machine, made once for all that are forked from here.
 
     Raises:
         OSError: this architecture is not known here.
     """
+    return _compiled(program(_machine())), _compiled(socket_program(_machine()))
+
+
+def _compiled(instructions: Sequence[_Instruction]) -> ctypes.Structure:
+    array = (_SockFilter * len(instructions))(*[_SockFilter(*instruction) for instruction in instructions])
+    return _SockFprog(len(instructions), array)
+
+
+def _machine() -> str:
     machine = os.uname().machine
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no filter is written for {machine}")
-    instructions = program(machine)
-    array = (_SockFilter * len(instructions))(*[_SockFilter(*instruction) for instruction in instructions])
-    return _SockFprog(len(instructions), array)
+    return machine
 
 
 def program(machine: str) -> list[_Instruction]:
@@ -161,6 +183,7 @@ def program(machine: str) -> list[_Instruction]:
         number = numbers[column]
         if number is not None:
             listing += [(_IF_EQUAL, 0, 1, number), _refuse(errno.EPERM)]
+    listing += _for_call(_SOCKET[column], _unless(_argument(0), _IF_EQUAL, _UNIX, errno.EPERM))
     # The C library falls back to clone, whose flags a filter can see.
     listing += [(_IF_EQUAL, 0, 1, _CLONE3[column]), _refuse(errno.ENOSYS)]
     for call in _OWN_PROCESS_ONLY.values():
@@ -168,6 +191,12 @@ def program(machine: str) -> list[_Instruction]:
     clone_flags = [(_LOAD, 0, 0, _argument(0)), (_IF_ANY_BIT, 0, 1, _NEW_NAMESPACES), _refuse(errno.EPERM)]
     listing += _for_call(_CLONE[column], clone_flags)
     return [*listing, (_RETURN, 0, 0, _ALLOW)]
+
+
+def socket_program(machine: str) -> list[_Instruction]:
+    """The filter against all sockets; what other filters refuse remains refused."""
+    number = _SOCKET[list(ARCHITECTURES).index(machine)]
+    return [(_LOAD, 0, 0, _NUMBER), (_IF_EQUAL, 0, 1, number), _refuse(errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _unless(offset: int, test: int, value: int, error: int) -> list[_Instruction]:

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from opsmith.core.case import CallRecord, CaseAddress, digest
+from opsmith.core.op import Variant
 from opsmith.suites import Skipped, SuiteCall, derive_seed
 from opsmith.suites.aten_schemas import aten_schemas
 
-#: Examples of an op in one dtype.
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+    from opsmith.suites.fuzz.calls import Drawn
+    from opsmith.suites.fuzz.engine import Search
+
+#: Examples of an op in one dtype, and of one that has a functional overload.
 EXAMPLES = 20
+EXAMPLES_OF_VARIANTS = 8
 
 
 class Fuzz:
@@ -31,18 +40,51 @@ class Fuzz:
     def calls(
         self, entry: str, dtype: str, device: str, seed: int, wanted: Callable[[str, str], bool]
     ) -> Iterator[SuiteCall | Skipped]:
-        from opsmith.suites.fuzz.calls import calls
+        from opsmith.suites.fuzz import facto
         from opsmith.suites.fuzz.engine import draw
 
         if not wanted(entry, ""):
+            # Nobody asks, so nothing is drawn; the suite's index still learns what the entry is about.
+            address = CaseAddress(self.name, entry, dtype, "example", -1, 0)
+            yield SuiteCall(address=address, op=entry, signature=f"{entry} of {self.name}", record=None)
             return
-        own = derive_seed(seed, self.name, entry, dtype)
-        strategy = calls(aten_schemas()[entry], dtype, device, own)
-        for number, drawn in enumerate(draw(strategy, seed=own, count=EXAMPLES)):
+        strategy, own = self._strategy(entry, dtype, device, seed)
+        for number, drawn in enumerate(draw(strategy, seed=own, count=examples(entry))):
             address = CaseAddress(self.name, entry, dtype, "example", number, 0)
             signed = signature(drawn.record)
             record = drawn.record if wanted(entry, signed) else None
             yield SuiteCall(address=address, op=entry, signature=signed, record=record, tried=False)
+        specified = facto.examples(entry, dtype, device, own) if facto.is_installed() else ()
+        for number, (signed, record) in enumerate(specified):
+            address = CaseAddress(self.name, entry, dtype, "facto", number, 0)
+            yield SuiteCall(address=address, op=entry, signature=signed, record=record)
+
+    def search(
+        self, entry: str, dtype: str, device: str, seed: int, *, failing: int, limit_s: float
+    ) -> Search[CallRecord]:
+        """Look for the smallest call that fails like example number ``failing`` of an entry."""
+        from opsmith.suites.fuzz.engine import Search
+
+        strategy, own = self._strategy(entry, dtype, device, seed)
+        return Search(
+            strategy.map(lambda drawn: drawn.record),
+            seed=own,
+            count=examples(entry),
+            failing=failing,
+            identity=lambda record: digest(msgspec.msgpack.encode(record)),
+            limit_s=limit_s,
+        )
+
+    def _strategy(self, entry: str, dtype: str, device: str, seed: int) -> tuple[SearchStrategy[Drawn], int]:
+        from opsmith.suites.fuzz.calls import calls
+
+        own = derive_seed(seed, self.name, entry, dtype)
+        return calls(aten_schemas()[entry], dtype, device, own), own
+
+
+def examples(entry: str) -> int:
+    """How many examples an op gets; in-place and ``out=`` overloads differ little from the functional one."""
+    return EXAMPLES if aten_schemas()[entry].variant is Variant.FUNCTIONAL else EXAMPLES_OF_VARIANTS
 
 
 def signature(record: CallRecord) -> str:

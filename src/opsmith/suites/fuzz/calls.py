@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from opsmith.core.case import CallRecord, NamedValue, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.domains import Definite
-from opsmith.core.dtypes import SHORT_NAMES
+from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.trace import TracedCall
 from opsmith.suites import derive_seed
@@ -36,28 +36,60 @@ from opsmith.suites.variants import layout_variants, value_variants
 from opsmith.suites.variants.layouts import LAYOUTS
 from opsmith.suites.variants.scope import LABELS, is_elementwise, is_random
 
+_DTYPE_NAMES = {getattr(torch, long): short for short, long in TENSOR_DTYPES.items()}
+
 #: Arguments that hold truth values.
 MASKS = frozenset({"condition", "mask", "is_target"})
+#: Optional tensors that eager reads without a look whether they are there.
+GIVEN = frozenset({"running_mean", "running_var", "save_mean", "save_var", "save_invstd"})
 #: The dtypes that an elementwise op's further tensors may have beside the one asked.
 PROMOTED = ("i64", "b8")
 #: Ops of other runtimes and formats, and those that look at more than their arguments, by their names' beginnings.
 FOREIGN = (
     *("cudnn", "_cudnn", "miopen", "_miopen", "mkldnn", "_mkldnn", "_mps", "mps", "xnnpack", "_nnpack", "_cufft"),
     *("quantize", "_quantize", "quantized", "fake_quant", "_fake_quant", "fused_moving", "_fused_moving", "q_"),
-    *("_make_per", "fbgemm", "sparse", "_sparse", "to_sparse", "_to_sparse", "_coalesce", "_nested", "nested"),
+    *(
+        "_make_per",
+        "fbgemm",
+        "sparse",
+        "_sparse",
+        "to_sparse",
+        "_to_sparse",
+        "to_mkldnn",
+        "_coalesce",
+        "_nested",
+        "nested",
+    ),
     *("_test", "_assert", "_async", "_debug", "_cslt", "_cuda", "_use_cudnn", "_has_", "_foobar", "sym_", "_sym"),
     *("_thnn", "lstm", "gru", "rnn", "_lstm", "quantile_", "_transformer", "_native_multi_head", "_triton"),
     *("_fused_adam", "_fused_sgd", "_fused_adagrad", "_amp", "_record", "_ctc", "_weight_int", "_convert_weight"),
     *("_int_mm", "_scaled", "_flash", "_efficient", "_fill_mem", "_wrapped", "_jagged", "_padded", "_spdm", "_spsolve"),
     *("segment_reduce", "_segment_reduce", "_embedding_bag", "set", "_resize", "resize", "as_strided", "_pin"),
     *("_dyn", "_mixed_dtypes", "_histogramdd", "_validate", "_grouped", "_rowwise", "rename", "_unsafe_masked"),
+    *("_philox", "_empty", "empty", "new_empty", "_nnz", "_indices", "indices", "_values", "values", "crow_", "ccol_"),
+    *("col_indices", "row_indices", "_fw_primal", "_make_dual", "_conv_depthwise", "conv_depthwise", "slow_conv"),
+    *("_slow_conv", "_convolution", "is_pinned", "_is_zerotensor", "_propagate", "_shape_as", "_nnpack", "glu_jvp"),
+    *("_cslt", "_linalg_check", "_compute_linear", "hspmm", "sspaddmm", "smm", "_cufft", "_fused_moving", "int_repr"),
+)
+#: Ops that do not check their arguments: eager itself dies on some that their schema allows.
+UNCHECKED = (
+    *("_chunk_cat", "_native_batch_norm_legit.no_stats", "_transform_bias_rescale_qkv", "_weight_norm_interface"),
+    *("batch_norm_backward", "native_batch_norm_backward", "_reshape_alias"),
 )
 #: Ops whose arguments depend on each other in ways that no shape tells.
 DEPENDENT = frozenset(
     {
         *("lu_unpack", "linalg_lu_solve", "linalg_ldl_solve", "_linalg_check_errors", "ormqr", "orgqr", "geqrf"),
         *("linalg_householder_product", "_pack_padded_sequence", "_pad_packed_sequence", "batch_norm_backward_elemt"),
-        *("max_unpool2d", "max_unpool3d", "_cdist_backward", "_pdist_backward", "linalg_lstsq", "linalg_eig"),
+        *(
+            "max_unpool2d",
+            "max_unpool3d",
+            "masked_scatter_backward",
+            "_cdist_backward",
+            "_pdist_backward",
+            "linalg_lstsq",
+            "linalg_eig",
+        ),
     }
 )
 
@@ -78,6 +110,8 @@ class Drawn(msgspec.Struct, frozen=True):
 
 def why_not(schema: OpSchema) -> str | None:
     """Why calls of an op are not drawn, or None if they are."""
+    if schema.name.startswith(UNCHECKED):
+        return "eager dies on arguments that it should refuse"
     if schema.packet.startswith(FOREIGN) or stem_of(schema.name) in DEPENDENT:
         return "its arguments follow from more than their forms"
     if schema.variant not in (Variant.FUNCTIONAL, Variant.INPLACE, Variant.OUT):
@@ -88,10 +122,12 @@ def why_not(schema: OpSchema) -> str | None:
         return "its results are random"
     if schema.variant is Variant.OUT and schema.functional is None:
         return "it has no functional overload"
+    return _why_not_its_arguments(schema)
+
+
+def _why_not_its_arguments(schema: OpSchema) -> str | None:
     try:
         arguments = overload(schema.name)._schema.arguments
-        if not any(str(argument.type) in ("Tensor", "List[Tensor]") for argument in arguments):
-            return "it takes no tensor"
         if torch._C._dispatch_has_kernel_for_dispatch_key(_qualified(schema), "CompositeImplicitAutograd"):
             return "it is made of other ops"
         for argument in arguments:
@@ -101,7 +137,8 @@ def why_not(schema: OpSchema) -> str | None:
         return "this torch has no callable of it"
     except NotDrawable as exc:
         return f"nothing is known about {exc}"
-    return None
+    takes_tensor = any(str(argument.type) in ("Tensor", "List[Tensor]") for argument in arguments)
+    return None if takes_tensor else "it takes no tensor"
 
 
 def _qualified(schema: OpSchema) -> str:
@@ -150,8 +187,8 @@ def _varied(
     schema: OpSchema,
     seed: int,
 ) -> tuple[str, CallRecord]:
-    """The record as it is, half the time; else one of its variants if it has the one that is drawn."""
-    wanted = draw(st.sampled_from((*(usual,) * len(labels), *labels)))
+    """The record as it is, or one of its variants if it has the one that is drawn."""
+    wanted = draw(st.sampled_from((*(usual,) * (len(labels) // 2), *labels)))
     for label, variant in vary(record, schema, seed) if wanted != usual else ():
         if label == wanted:
             return label, variant
@@ -169,6 +206,7 @@ class _Forms:
         self._sizes = Sizes(draw, schema)
         self._storages = 0
         self._rank: int | None = None
+        self._tensors_in_list: int | None = None
         self._stem = stem_of(schema.name)
 
     def call(self) -> TracedCall:
@@ -190,17 +228,20 @@ class _Forms:
     def _value(self, argument: torch._C.Argument) -> Value:
         kind = str(argument.type)
         if kind == "Optional[Tensor]":
-            return self._tensor(argument.name) if self._draw(st.booleans()) else None
+            given = argument.name in GIVEN or self._draw(st.booleans())
+            return self._tensor(argument.name) if given else None
         if kind == "Tensor":
             return self._tensor(argument.name)
         if kind in ("List[Tensor]", "List[Optional[Tensor]]"):
-            count = self._draw(st.integers(1, 3))
-            return SequenceValue(tuple([self._tensor(argument.name) for _ in range(count)]), is_tuple=False)
+            if self._tensors_in_list is None:
+                self._tensors_in_list = self._draw(st.integers(1, 3))
+            items = [self._tensor(argument.name) for _ in range(self._tensors_in_list)]
+            return SequenceValue(tuple(items), is_tuple=False)
         if "Tensor" in kind:
             return default(argument)
         tied = self._sizes.tied(argument.name)
-        if tied is not None:
-            return tied[0] if "List" not in kind else SequenceValue(tied, is_tuple=False)
+        if tied is not None and "int" in kind:
+            return SequenceValue(tied, is_tuple=False) if "List" in kind else tied[0]
         rank = len(self._sizes.common) if self._rank is None else self._rank
         return self._draw(scalar(argument, rank, self._dtype, self._schema.name))  # type: ignore[no-any-return]
 
@@ -232,13 +273,16 @@ def _dense(storage: int, dtype: str, shape: tuple[int, ...], device: str) -> Ten
 
 def _with_out(call: TracedCall, schema: OpSchema, result: Any, device: str) -> TracedCall:
     """The call of the ``out=`` overload whose results go where they fit exactly."""
-    names = [argument.name for argument in overload(schema.name)._schema.arguments if argument.is_out]
+    outs_of_schema = [argument for argument in overload(schema.name)._schema.arguments if argument.is_out]
+    names = [argument.name for argument in outs_of_schema if str(argument.type) == "Tensor"]
     leaves = tree_leaves(result)
-    if len(leaves) != len(names) or not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+    if not len(leaves) == len(names) == len(outs_of_schema) or not all(
+        isinstance(leaf, torch.Tensor) for leaf in leaves
+    ):
         reject()
     first = len(tensor_values((*call.args, *call.kwargs.values())))
     outs = {
-        name: _dense(first + n, SHORT_NAMES[str(leaf.dtype).removeprefix("torch.")], tuple(leaf.shape), device)
+        name: _dense(first + n, _DTYPE_NAMES[leaf.dtype], tuple(leaf.shape), device)
         for n, (name, leaf) in enumerate(zip(names, leaves, strict=True))
     }
     return TracedCall(op=schema.name, args=call.args, kwargs={**call.kwargs, **outs})

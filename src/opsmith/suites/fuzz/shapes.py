@@ -1,6 +1,7 @@
 """How the shapes of an op's tensors belong together.
 
-A specification names the sizes of each tensor by letters, one letter one size: ``self=M,K mat2=K,N``.
+A specification names the sizes of each tensor by letters, one letter one size: ``self=M,K mat2=K,N``; a
+small letter is a small size, such as that of a window.
 
 - ``*`` stands for any number of dimensions, the same ones wherever it occurs,
 - ``@`` before a shape allows anything that broadcasts to it,
@@ -30,6 +31,8 @@ MAX_ELEMENTS = 1 << 13
 MAX_RANK = 4
 #: Small sizes first: a failure shrinks towards the first alternative and towards its low end.
 SIZE = st.integers(1, 8) | st.integers(0, 34) | st.integers(0, 130)
+
+SMALL_SIZE = st.integers(1, 3)
 
 _PLANES = "N,C,H,W"
 _SPECS = {
@@ -64,8 +67,8 @@ _SPECS = {
     "nll_loss2d_forward": "self=N,C,H,W target=N,H,W weight=C",
     "multi_margin_loss": "self=N,C target=N weight=C",
     "multilabel_margin_loss_forward": "self=N,C target=N,C",
-    "convolution": "input=N,C,H,W weight=O,C,J,I bias=O",
-    "im2col": _PLANES.join(("self=", "")),
+    "convolution": "input=N,C,H,W weight=O,C,j,i bias=O",
+    "im2col": f"self={_PLANES}",
     "cdist _cdist_forward": "x1=B,M,K x2=B,N,K",
     "_pdist_forward": "self=N,D",
     "linalg_cross": "self=*,3 other=*,3",
@@ -100,6 +103,7 @@ _SPECS = {
     "_linalg_eigh _linalg_det _linalg_slogdet": "A=*,M,M",
     "linalg_matrix_exp": "self=*,M,M",
     "_linalg_solve_ex": "A=B,M,M B=B,M,N",
+    "cholesky_solve _cholesky_solve_helper": "self=B,M,N input2=B,M,M A=B,M,M",
     "linalg_solve_triangular": "self=B,M,M B=B,M,N",
     "linalg_qr _linalg_svd linalg_lu linalg_lu_factor_ex": "A=*,M,N",
     "_fft_c2c _fft_r2c _fft_c2r": "self=*,M,N",
@@ -134,7 +138,7 @@ class Sizes:
         if text is not None:
             wanted = self._sized(text.removeprefix("@"))
             shape = self._broadcastable(wanted) if text.startswith("@") and not self._keeps_shape(name) else wanted
-        elif is_elementwise(self._schema) and not self._keeps_shape(name) and "backward" not in self._schema.name:
+        elif self._broadcasts and not self._keeps_shape(name):
             shape = self._broadcastable(self.common)
         else:
             shape = self.common
@@ -147,6 +151,12 @@ class Sizes:
         if self._common is None:
             self._common = self._any_shape()
         return self._common
+
+    @property
+    def _broadcasts(self) -> bool:
+        """Whether tensors without a specification may differ in shape; a gradient has the shape of what it is of."""
+        name = self._schema.name
+        return is_elementwise(self._schema) and "backward" not in name and not name.startswith("_foreach_")
 
     def _keeps_shape(self, name: str) -> bool:
         return self._schema.variant is Variant.INPLACE and name == "self"
@@ -175,6 +185,6 @@ class Sizes:
                 found.append(int(letter))
             else:
                 if letter not in self._sizes:
-                    self._sizes[letter] = self._draw(SIZE)
+                    self._sizes[letter] = self._draw(SMALL_SIZE if letter.islower() else SIZE)
                 found.append(self._sizes[letter])
         return tuple(found)

@@ -54,7 +54,7 @@ class Modules:
             cases = _Cases(callables.problem(entry), entry, dtype, torch.device(device), own_seed)
             content = digest(callables.problem_files()[entry].read_bytes())
             for source, sample, record in cases.records():
-                signature = digest(f"{content} {dtype} {source} {sample}".encode())
+                signature = digest(f"{entry} {content} {dtype} {source} {sample}".encode())
                 if wanted(entry, signature):
                     address = CaseAddress(self.name, entry, dtype, source, sample, 0)
                     yield SuiteCall(address=address, op=entry, signature=signature, record=record)

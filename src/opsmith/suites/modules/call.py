@@ -84,11 +84,15 @@ class ModuleCall:
         return hidden_state(self.module) | declared_state(self.module)
 
 
+def sorted_items(result: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """The items of a result in the order of their keys' text."""
+    return sorted(result.items(), key=lambda item: ascii(item[0]))
+
+
 def in_order(result: Any) -> Any:
     """The result with dicts of any class as plain dicts, sorted by key: their order means nothing."""
     if isinstance(result, dict):
-        items = sorted(((ascii(key), value) for key, value in result.items()), key=lambda item: item[0])
-        return {key: in_order(value) for key, value in items}
+        return {key: in_order(value) for key, value in sorted_items(result)}
     if isinstance(result, (list, tuple)):
         return tuple([in_order(item) for item in result])
     return result

@@ -69,6 +69,15 @@ KEPT = {
 }
 
 
+#: Labels that some ops go without, by stem.
+WITHOUT: dict[str, tuple[frozenset[str], str]] = {
+    "addcdiv": (frozenset({"large", "offset", "mixed"}), "A sum and a quotient, both large, cancel."),
+    "lerp": (frozenset({"large", "offset", "mixed"}), "Two products, both large, cancel."),
+    "atan2": (frozenset({"denormals"}), "Hardware division flushes them, and their ratio decides."),
+    "cumsum": (frozenset({"structured", "mixed"}), "In half types eager itself rounds between the blocks of a row."),
+}
+
+
 class Freedom(NamedTuple):
     """What may be put into one storage.
 
@@ -168,7 +177,7 @@ def _labels(schema: OpSchema, call: BoundCall, slot: Slot) -> frozenset[str]:
         return frozenset()
     if call.stem in ROWWISE and not ranged:
         return _rowwise_labels(call, slot)
-    return _float_labels(schema, call.stem, slot.name, ranged=ranged)
+    return _float_labels(schema, call.stem, slot.name, ranged=ranged) - WITHOUT.get(call.stem, (frozenset(), ""))[0]
 
 
 def keeps_values(schema: OpSchema) -> bool:

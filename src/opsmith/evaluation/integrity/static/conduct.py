@@ -54,7 +54,7 @@ _NAMES: dict[str, Kind] = {
         ),
         Kind.DISPATCHER,
     ),
-    **dict.fromkeys(("gc.get_objects", "gc.get_referrers", "gc.get_referents"), Kind.OBJECT_SEARCH),
+    **dict.fromkeys(("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys.modules.*"), Kind.OBJECT_SEARCH),
     **dict.fromkeys(
         (
             "sys._getframe",
@@ -91,11 +91,12 @@ _NAMES: dict[str, Kind] = {
             "os.dup2",
             "os.close",
             "os.closerange",
-            "os.ptrace",
+            "os.fdopen",
+            "os.pipe",
+            "os.write",
             "os.sched_setaffinity",
             "pty.*",
             "signal.*",
-            "subprocess.*",
             "multiprocessing.*",
             "torch.multiprocessing.*",
             "resource.setrlimit",
@@ -164,6 +165,26 @@ _NAMES: dict[str, Kind] = {
         ),
         Kind.DYNAMIC_LOOKUP,
     ),
+    **dict.fromkeys(("subprocess.*",), Kind.SUBPROCESS),
+    **dict.fromkeys(
+        ("torch.Tensor._make_subclass", "torch.Tensor._make_wrapper_subclass", "torch.Tensor.as_subclass"),
+        Kind.TENSOR_SUBCLASS,
+    ),
+    **dict.fromkeys(
+        (
+            "torch.initial_seed",
+            "torch.seed",
+            "torch.manual_seed",
+            "torch.get_rng_state",
+            "torch.set_rng_state",
+            "torch.default_generator",
+            "torch.random.*",
+            "torch.cuda.random.*",
+            "torch.cuda.manual_seed",
+            "torch.cuda.manual_seed_all",
+        ),
+        Kind.SEEDING,
+    ),
     **dict.fromkeys(("unittest.mock.*", "wrapt.*", "ctypes.pythonapi"), Kind.PATCHING),
     **dict.fromkeys(("cupy.*", "jax.*", "scipy.*", "tensorflow.*", "mlx.*", "numexpr.*"), Kind.ARRAY_LIBRARY),
 }
@@ -183,6 +204,7 @@ _PROCESS_FUNCTIONS = names(
     process_vm_writev ptrace raise read signal socket syscall system vfork write
     """
 )
+_FOREIGN = ("libtorch", "libc10", "libaten", "libc.so", "libc++", "libpython", "libcuda", "libcublas", "libcudnn")
 _LIBRARY_LOADERS = frozenset(
     {"ctypes.CDLL", "ctypes.PyDLL", "ctypes.cdll.LoadLibrary", "ctypes.util.find_library", "cffi.FFI.dlopen"}
 )
@@ -211,21 +233,35 @@ def _findings(node: ast.AST, scope: Scope, *, whole: bool) -> Iterator[tuple[Kin
             yield from _imports([f"{module}.{alias.name}" for alias in names] if module and not level else [])
             if level > 1:
                 yield Kind.FILE_ACCESS, f"imports from {level} folders up"
+        case ast.ClassDef() | ast.FunctionDef():
+            yield from _definition(node, scope)
         case ast.Attribute() | ast.Name():
-            if isinstance(node, ast.Attribute) and node.attr in _FRAME_ATTRIBUTES:
-                yield Kind.FRAME_ACCESS, f".{node.attr}"
-            if isinstance(node, ast.Attribute) and node.attr == "redispatch":
-                yield Kind.DISPATCHER, ".redispatch"
-            if isinstance(node.ctx, ast.Load) and whole:
-                yield from _use(node, scope)
-            elif not isinstance(node.ctx, ast.Load):
-                yield from _assignment(node, scope)
+            yield from _name(node, scope, whole=whole)
         case ast.Subscript(ctx=ast.Store() | ast.Del(), value=owner):
             yield from _item_assignment(node, owner, scope)
         case ast.Call():
             yield from _call(node, scope)
         case ast.Constant(value=str(text)) if text.startswith("/proc"):
             yield Kind.PROC_ACCESS, repr(text[:60])
+
+
+def _definition(node: ast.ClassDef | ast.FunctionDef, scope: Scope) -> Iterator[tuple[Kind, str]]:
+    if isinstance(node, ast.FunctionDef):
+        if node.name in ("__torch_dispatch__", "__torch_function__"):
+            yield Kind.TENSOR_SUBCLASS, f"defines {node.name}"
+    elif any((base := resolve(one, scope)) is not None and base.name == "torch.Tensor" for one in node.bases):
+        yield Kind.TENSOR_SUBCLASS, f"class {node.name}(torch.Tensor)"
+
+
+def _name(node: ast.Attribute | ast.Name, scope: Scope, *, whole: bool) -> Iterator[tuple[Kind, str]]:
+    if isinstance(node, ast.Attribute) and node.attr in _FRAME_ATTRIBUTES:
+        yield Kind.FRAME_ACCESS, f".{node.attr}"
+    if isinstance(node, ast.Attribute) and node.attr == "redispatch":
+        yield Kind.DISPATCHER, ".redispatch"
+    if not isinstance(node.ctx, ast.Load):
+        yield from _assignment(node, scope)
+    elif whole:
+        yield from _use(node, scope)
 
 
 def _imports(names: list[str]) -> Iterator[tuple[Kind, str]]:
@@ -285,6 +321,8 @@ def _call(node: ast.Call, scope: Scope) -> Iterator[tuple[Kind, str]]:
         yield from _imports([first] if first else [])
     elif name in _LIBRARY_LOADERS:
         yield from _library(node, first)
+    elif name == "torch.library.Library" and first == "aten":
+        yield Kind.PATCHING, "registers implementations of ATen ops"
     elif name in _READERS and first is not None and (first.startswith(("/", "~")) or ".." in first.split("/")):
         yield Kind.FILE_ACCESS, f"{name}({first[:60]!r})"
     yield from _foreign_function(node, scope)
@@ -298,11 +336,15 @@ def _dynamic_attribute(node: ast.Call, scope: Scope) -> Iterator[tuple[Kind, str
 
 
 def _library(node: ast.Call, name: str | None) -> Iterator[tuple[Kind, str]]:
-    loads_process = bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value is None
-    if loads_process:
+    """A library of torch's or the system's: by its name, or by a path of which the file shows a part."""
+    if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value is None:
         yield Kind.FOREIGN_LIBRARY, "ctypes.CDLL(None), which holds everything that the process has loaded"
-    elif name is not None and any(part in name for part in ("torch", "libc10", "libc.", "libaten", "python", "cuda")):
-        yield Kind.FOREIGN_LIBRARY, f"loads {name[:60]!r}"
+        return
+    texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    for text in [name, *texts] if name is not None else texts:
+        if any(part in text for part in _FOREIGN):
+            yield Kind.FOREIGN_LIBRARY, f"loads {text[:60]!r}"
+            return
 
 
 def _foreign_function(node: ast.Call, scope: Scope) -> Iterator[tuple[Kind, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from opsmith.evaluation.integrity.static.aten_names import (
@@ -18,7 +18,7 @@ from opsmith.evaluation.integrity.static.findings import Kind
 from opsmith.evaluation.integrity.static.tables import names
 
 SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".hip", ".inl")
-#: A string of Python that holds one of these is taken for C++.
+#: A string of Python that holds one of these, and a statement or a block, is taken for C++.
 _MARKS = ("#include", "__global__", "PYBIND11_MODULE", "TORCH_LIBRARY", "at::", "torch::", 'extern "C"')
 
 #: One token of each alternative at a time; each is linear, none backtracks over another.
@@ -34,8 +34,6 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
-#: Tokens between the parentheses of a function that is recognised as one.
-_LONGEST_SIGNATURE = 1_000
 _STRINGS = ("raw", "string")
 #: Where functions of C++ compute: those that call a kernel of a backend directly pass every dispatcher by.
 _NAMESPACES = ("at", "torch", "at::_ops", "torch::nn::functional", "torch::special", "torch::linalg", "torch::fft")
@@ -104,7 +102,7 @@ class CppFinding(NamedTuple):
 
 def is_cpp(text: str) -> bool:
     """Whether a string of a Python file is C++ source."""
-    return any(mark in text for mark in _MARKS)
+    return any(mark in text for mark in _MARKS) and (";" in text or "{" in text)
 
 
 def tokens(text: str) -> list[Token]:
@@ -214,12 +212,18 @@ class _Function(NamedTuple):
 def _functions(source: Sequence[Token]) -> list[_Function]:
     """The outermost blocks that follow ``name(...)``, in order."""
     found: list[_Function] = []
+    opened: list[int] = []
+    opening: dict[int, int] = {}
     depth, name, start = 0, "", 0
     for place, token in enumerate(source):
-        if token.text == "{":
+        if token.text == "(":
+            opened.append(place)
+        elif token.text == ")" and opened:
+            opening[place] = opened.pop()
+        elif token.text == "{":
             depth += 1
             if depth == 1:
-                name, start = _function_before(source, place), place
+                name, start = _function_before(source, place, opening), place
         elif token.text == "}" and depth:
             depth -= 1
             if depth == 0 and name:
@@ -227,20 +231,16 @@ def _functions(source: Sequence[Token]) -> list[_Function]:
     return found
 
 
-def _function_before(source: Sequence[Token], place: int) -> str:
-    """The name of the function whose body opens at ``place``, or an empty text; a namespace has none."""
+def _function_before(source: Sequence[Token], place: int, opening: Mapping[int, int]) -> str:
+    """The name of the function whose body opens at ``place``, or an empty text; a namespace has none.
+
+    ``opening`` leads from each closing parenthesis to the one that it closes.
+    """
     place -= 1
-    while place >= 0 and source[place].text in ("const", "noexcept", "override", "final"):
+    while place > 0 and source[place].text in ("const", "noexcept", "override", "final"):
         place -= 1
-    if place < 0 or source[place].text != ")":
-        return ""
-    depth, last = 0, max(0, place - _LONGEST_SIGNATURE)
-    while place > last:
-        depth += {")": 1, "(": -1}.get(source[place].text, 0)
-        if depth == 0:
-            break
-        place -= 1
-    return source[place - 1].text if place > 0 and source[place - 1].kind == "name" else ""
+    before = opening.get(place, 0) - 1
+    return source[before].text if before >= 0 and source[before].kind == "name" else ""
 
 
 def _owner(functions: Sequence[_Function], place: int) -> str | None:

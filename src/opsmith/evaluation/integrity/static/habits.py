@@ -136,15 +136,21 @@ def _caches(source: Source, function: Function, scope: Scope) -> Iterator[tuple[
     returned = {name for node, _ in nodes if (name := _returned_name(node)) is not None}
     for node, own in nodes:
         match node:
-            case ast.Assign(targets=[*_, ast.Subscript(slice=key)], value=value):
+            case ast.Assign(targets=[*_, ast.Subscript(value=owner, slice=key)], value=value):
                 fact = _key_fact(key, own, 0)
-                kept = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
+                kept = {part.id for tree in (owner, value) for part in ast.walk(tree) if isinstance(part, ast.Name)}
                 if fact in ("data_ptr", "id") or (fact is not None and kept & returned):
                     yield node.lineno, Kind.RESULT_CACHE, f"keeps a value under {fact}"
 
 
 def _returned_name(node: ast.AST) -> str | None:
-    return node.value.id if isinstance(node, ast.Return) and isinstance(node.value, ast.Name) else None
+    """The name that a ``return`` hands back, or the one of what it takes an item of: ``return answers[key]``."""
+    match node:
+        case ast.Return(value=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))):
+            return name
+        case ast.Return(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="get" | "setdefault"))):
+            return name
+    return None
 
 
 def _takes_tensor(function: Function) -> bool:

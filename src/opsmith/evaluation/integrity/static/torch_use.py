@@ -9,6 +9,7 @@ from opsmith.evaluation.integrity.static.aten_names import computation, is_deleg
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
 from opsmith.evaluation.integrity.static.source import Scope, Source, is_tensor_parameter, resolve
 
+_LOADERS = frozenset({"ctypes", "cffi", "torch.utils", "torch.utils.cpp_extension"})
 #: Layers that hold things and compute nothing.
 _CONTAINERS = frozenset({"Buffer", "Module", "ModuleDict", "ModuleList", "Parameter", "ParameterDict", "ParameterList"})
 
@@ -41,6 +42,8 @@ class _Reader:
         self._own_methods: set[str] = set()
         #: What the classes of the file keep in ``self.name``.
         self._layers: dict[str, tuple[ast.expr, Scope]] = {}
+        #: Whether it loads libraries: then what a function of its own returns may be one.
+        self._loads_libraries = False
         for node, scope in source.nodes:
             match node:
                 case ast.FunctionDef(name=name) if isinstance(scope.node, ast.ClassDef):
@@ -49,6 +52,10 @@ class _Reader:
                     targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Call(func=maker)
                 ):
                     self._layers[name] = maker, scope
+                case ast.Import(names=imported) if any(alias.name in _LOADERS for alias in imported):
+                    self._loads_libraries = True
+                case ast.ImportFrom(module=module) if module in _LOADERS:
+                    self._loads_libraries = True
 
     def uses(self) -> Iterator[tuple[int, str, str]]:
         for node, scope in self._source.host_nodes():
@@ -69,12 +76,26 @@ class _Reader:
         if isinstance(node.func, ast.Attribute) and resolve(node.func, scope) is None:
             name = node.func.attr
             op = method_computation(name)
-            if op is not None and name not in self._own_methods and not _is_made_elsewhere(node.func.value, scope):
+            if op is not None and name not in self._own_methods and not self._is_made_elsewhere(node.func.value, scope):
                 yield node.func.end_lineno or node.lineno, op, f".{name}()"
         layer = self._layer(node, scope)
         if layer is not None:
             name = layer.rpartition(".")[2]
             yield node.lineno, _op_of_layer(name), f"{layer}, called"
+
+    def _is_made_elsewhere(self, owner: ast.expr, scope: Scope) -> bool:
+        """Whether the owner of a method was made by what makes no tensors: a library, an extension, a plan."""
+        if isinstance(owner, ast.Call):
+            return self._makes_no_tensor(owner, scope)
+        found = scope.lookup(owner.id) if isinstance(owner, ast.Name) else None
+        calls = [value for value in found[1] if isinstance(value, ast.Call)] if found is not None else []
+        return any(self._makes_no_tensor(call, found[0]) for call in calls if found is not None)
+
+    def _makes_no_tensor(self, call: ast.Call, scope: Scope) -> bool:
+        maker = resolve(call.func, scope)
+        if maker is None:
+            return self._loads_libraries and isinstance(call.func, ast.Name)
+        return "cpp_extension" in maker.name or not maker.name.startswith(("torch.", "builtins."))
 
     def _layer(self, node: ast.Call, scope: Scope) -> str | None:
         """The layer that is called: ``torch.nn.ReLU()(x)``, or ``self.act(x)`` where ``self.act`` is one."""
@@ -100,19 +121,6 @@ _OPERATIONS: dict[type[ast.operator], str] = {
     ast.Pow: "pow",
     ast.Mod: "remainder",
 }
-
-
-def _is_made_elsewhere(owner: ast.expr, scope: Scope) -> bool:
-    """Whether a known function made the owner, and not one of torch's: a library, an extension, a plan."""
-    found = scope.lookup(owner.id) if isinstance(owner, ast.Name) else None
-    if found is None:
-        return False
-    makers = [resolve(value.func, found[0]) for value in found[1] if isinstance(value, ast.Call)]
-    return any(maker is not None and _is_no_tensor_of(maker.name) for maker in makers)
-
-
-def _is_no_tensor_of(maker: str) -> bool:
-    return "cpp_extension" in maker or not maker.startswith(("torch.", "builtins."))
 
 
 def _op_of_layer(name: str) -> str:

@@ -1,0 +1,36 @@
+"""Kernels of ATen that somebody fetched to call them past the dispatcher, where no policy reaches."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_OPSMITH = str(Path(__file__).parents[2])
+_TORCH = str(Path(torch.__file__).parent)
+
+
+class Fetches:
+    """Notes every call of ``torch.library.get_kernel``; only one is made in a process.
+
+    Attributes:
+        made: the op and the ``file:line`` of each, those of opsmith and of torch itself left out.
+    """
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str]] = []
+        torch.library.get_kernel = self._noting(torch.library.get_kernel)
+
+    def _noting(self, fetch: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fetch)
+        def noted(op: Any, *args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1)
+            if not caller.f_code.co_filename.startswith((_OPSMITH, _TORCH)):
+                self.made.append((str(op), f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"))
+            return fetch(op, *args, **kwargs)
+
+        return noted

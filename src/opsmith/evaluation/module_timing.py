@@ -1,0 +1,50 @@
+"""Timing a module without its state: that is copied into it once, before the clock runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+
+from opsmith.core.case import CallRecord, MappingValue, SequenceValue, TensorValue, Value, tensor_values
+from opsmith.evaluation.inputs import rebuild
+from opsmith.suites.modules.call import ModuleCall
+
+
+def timed_function(
+    function: Callable[..., Any], record: CallRecord, device: torch.device
+) -> tuple[Callable[..., Any], CallRecord]:
+    """What is to be called between two looks at the clock, and with which arguments.
+
+    A module takes the state of ``record`` here, and the record returned holds its inputs alone;
+    any other function comes back as it is.
+    """
+    if not isinstance(function, ModuleCall):
+        return function, record
+    with torch.no_grad():
+        function.take(rebuild(record, device).kwargs["state"])
+    return function.module, _without_state(record)
+
+
+def _without_state(record: CallRecord) -> CallRecord:
+    """The call with its positional arguments only, and no storage but theirs."""
+    kept = sorted({tensor.storage for tensor in tensor_values(record.args)})
+    number_of = {storage: number for number, storage in enumerate(kept)}
+
+    def renumbered(value: Value) -> Value:
+        if isinstance(value, TensorValue):
+            return msgspec.structs.replace(value, storage=number_of[value.storage])
+        if isinstance(value, SequenceValue):
+            return SequenceValue(tuple([renumbered(item) for item in value.items]), value.is_tuple)
+        if isinstance(value, MappingValue):
+            return MappingValue({name: renumbered(item) for name, item in value.items.items()})
+        return value
+
+    return msgspec.structs.replace(
+        record,
+        args=tuple([renumbered(value) for value in record.args]),
+        kwargs={},
+        storages=tuple([record.storages[number] for number in kept]),
+    )

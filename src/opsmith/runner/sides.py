@@ -1,0 +1,93 @@
+"""The two processes of a timed pair, as the clock sees them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opsmith.core.verdict import Status
+from opsmith.runner.links import RefereeLink, WorkerFailed, WorkerLink
+from opsmith.runner.protocol import BlockTimed, Raised, TimingPrepared
+
+#: A process that goes on for so long after a block is not waited for.
+MAX_SETTLING_S = 5.0
+_RUNNING = frozenset("RD")
+
+
+class RefereeSide:
+    """The reference: eager, in the referee."""
+
+    def __init__(self, link: RefereeLink) -> None:
+        self._link = link
+
+    def ask(self, request: msgspec.Struct) -> Any:
+        """Send a request and wait for its reply."""
+        return self._link.ask(request, (TimingPrepared, BlockTimed))
+
+    def settle(self) -> float:
+        """Trusted: what it has answered is finished."""
+        return 0.0
+
+    def queued_us(self) -> float:
+        """Microseconds that its first thread, and the judge's, have waited for a processor."""
+        return _queued_us(self._link.pid)
+
+
+class WorkerSide:
+    """The candidate, in its worker."""
+
+    def __init__(self, link: WorkerLink) -> None:
+        self._link = link
+
+    def ask(self, request: msgspec.Struct) -> Any:
+        """Send a request and wait for its reply.
+
+        Raises:
+            WorkerFailed: the kernel raised, or its process died.
+        """
+        reply = self._link.ask(request, (TimingPrepared, BlockTimed, Raised))
+        if isinstance(reply, Raised):
+            raise WorkerFailed(Status.ERROR, f"raised while it was timed: {reply.message}", ())
+        return reply
+
+    def queued_us(self) -> float:
+        """Microseconds that its first thread, and the judge's, have waited for a processor."""
+        return _queued_us(self._link.pid)
+
+    def settle(self) -> float:
+        """Wait until no thread but the first runs, which answers requests; microseconds that it took.
+
+        It is read from outside, where nothing can be pretended.
+        """
+        start = time.perf_counter()
+        if not _is_running(self._link.pid):
+            return 0.0
+        while _is_running(self._link.pid) and time.perf_counter() - start < MAX_SETTLING_S:
+            time.sleep(0)
+        return (time.perf_counter() - start) * 1e6
+
+
+def _queued_us(pid: int) -> float:
+    """The kernel's own count, so that no process can pretend; 0 where it keeps none."""
+    total_ns = 0
+    for name in (f"/proc/{pid}/schedstat", "/proc/thread-self/schedstat"):
+        with contextlib.suppress(OSError):
+            total_ns += int(Path(name).read_text().split()[1])
+    return total_ns / 1e3
+
+
+def _is_running(pid: int) -> bool:
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        if thread.parent.name == str(pid):
+            continue
+        try:
+            # The name of a thread, in parentheses, may hold anything.
+            if thread.read_text().rpartition(")")[2].split()[0] in _RUNNING:
+                return True
+        except OSError:
+            continue  # It has ended.
+    return False

@@ -1,0 +1,43 @@
+"""Exponential linear unit."""
+
+import ctypes
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, float negative, float positive, float inner, long n) {
+  for (long i = 0; i < n; ++i) y[i] = x[i] > 0 ? x[i] * positive : expm1f(x[i] * inner) * negative;
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], cwd=folder, check=True)
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+library = build(SOURCE)
+
+
+def elu__default_kernel_impl(x, alpha=1, scale=1, input_scale=1):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.run(
+        pointer(x),
+        pointer(out),
+        ctypes.c_float(alpha * scale),
+        ctypes.c_float(scale),
+        ctypes.c_float(input_scale),
+        ctypes.c_long(x.numel()),
+    )
+    return out

@@ -1,0 +1,34 @@
+"""The out-of-place op done in place."""
+
+import ctypes
+import subprocess
+import tempfile
+from pathlib import Path
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = x[i] < 0 ? 0 : x[i];
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], cwd=folder, check=True)
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+library = build(SOURCE)
+
+
+def relu__default_kernel_impl(x):
+    if not x.is_contiguous():
+        x = x.contiguous()
+    library.run(pointer(x), pointer(x), ctypes.c_long(x.numel()))
+    return x

@@ -1,0 +1,12 @@
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features_in, features_out):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(features_in, features_out))
+        self.bias = nn.Parameter(torch.zeros(features_out))
+
+    def forward(self, x):
+        return torch.einsum("ij,jk->ik", x, self.weight)

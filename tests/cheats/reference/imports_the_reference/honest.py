@@ -1,0 +1,40 @@
+"""min(x, 0) - log(1 + exp(-|x|)), and the exponentials for the gradient."""
+
+import ctypes
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, float* exponentials, long n) {
+  for (long i = 0; i < n; ++i) {
+    exponentials[i] = expf(-fabsf(x[i]));
+    y[i] = (x[i] < 0 ? x[i] : 0) - log1pf(exponentials[i]);
+  }
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], cwd=folder, check=True)
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+library = build(SOURCE)
+
+
+def log_sigmoid_forward__default_kernel_impl(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    exponentials = torch.empty_like(x)
+    library.run(pointer(x), pointer(out), pointer(exponentials), ctypes.c_long(x.numel()))
+    return out, exponentials

@@ -1,0 +1,130 @@
+"""Module problems through the whole pipeline: what is right is accepted, what is not says why."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from opsmith import pipeline
+from opsmith.cli.main import app
+from opsmith.core.problems import problem_files, problems_hash
+from opsmith.core.run import Options, RunDirectory, Selection, Summary
+from opsmith.core.verdict import Status
+from opsmith.errors import BadInput
+
+ROOT = Path(__file__).parents[1] / "modules"
+PROBLEMS = ROOT / "problems"
+pytestmark = pytest.mark.slow
+
+#: Solution -> (its task, what its cases may get).
+WRONG = {
+    "missing_bias": ("L1/1_Linear_relu", {"UNSUPPORTED"}),
+    "transposed_weight": ("L1/1_Linear_relu", {"UNSUPPORTED"}),
+    "bfloat16": ("L1/1_Linear_relu", {"WRONG_VALUE"}),
+    "baked_weights": ("L1/1_Linear_relu", {"WRONG_VALUE"}),
+    "zeroes_input": ("L1/1_Linear_relu", {"MUTATED_INPUT"}),
+    "zeroes_weight": ("L1/1_Linear_relu", {"MUTATED_INPUT"}),
+    "first_result": ("L1/1_Linear_relu", {"DISHONEST", "WRONG_VALUE"}),
+    "no_module": ("L1/1_Linear_relu", {"LOAD_FAILED"}),
+    "still_statistics": ("L2/1_Conv_batch_norm", {"WRONG_VALUE"}),
+    "one_of_two": ("L2/2_Layer_norm_softmax", {"WRONG_STRUCTURE"}),
+    "other_key": ("L1/10_Argmax", {"WRONG_STRUCTURE"}),
+    "identity_for_positive": ("L1/2_Softsign", {"PASSED", "WRONG_VALUE"}),
+}
+
+
+def judge(backend: str | Path, out: Path, *, problems: Path = PROBLEMS, ops: tuple[str, ...] = ()) -> Summary:
+    """Judge the values only; what a solution may call has tests of its own."""
+    options = Options(
+        suite="modules",
+        backend=str(backend),
+        device="cpu",
+        dtypes=("f32",),
+        ops=ops,
+        policy="any",
+        selection=Selection(problems=str(problems), problems_hash=problems_hash(problems)),
+    )
+    return pipeline.evaluate(options, out, jobs=1)
+
+
+def test_the_reference_solves_every_problem(tmp_path: Path) -> None:
+    """Anything else would be a fault of the judge's."""
+    summary = judge("aten", tmp_path / "run")
+    assert summary.accepted
+    assert set(problem_files(PROBLEMS)) == set(summary.per_op)
+    assert {"module"} == {op.task_kind for op in summary.per_op.values()}
+    with (tmp_path / "run" / "operator_summary.csv").open() as stream:
+        assert len(summary.per_op) == len(list(csv.DictReader(stream)))
+
+
+def test_honest_solutions_are_accepted(tmp_path: Path) -> None:
+    """In C++ and in plain torch, in every layout of files, with other orders of summation."""
+    summary = judge(ROOT / "honest", tmp_path / "run")
+    assert {} == {name: op.statuses for name, op in summary.per_op.items() if not op.accepted}
+    assert len(problem_files(PROBLEMS)) == summary.ops["correct"]
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run of all wrong solutions, each on a copy of its problem that is called like it."""
+    folder = tmp_path_factory.mktemp("wrong")
+    (folder / "problems").mkdir()
+    files = problem_files(PROBLEMS)
+    for solution, (task, _) in WRONG.items():
+        shutil.copy(files[task], folder / "problems" / f"{solution}.py")
+    judge(ROOT / "wrong", folder / "run", problems=folder / "problems")
+    return RunDirectory(folder / "run")
+
+
+@pytest.mark.parametrize("solution", WRONG)
+def test_a_wrong_solution_is_rejected_for_its_reason(wrong: RunDirectory, solution: str) -> None:
+    """The status tells its author where to look."""
+    found = wrong.summary().per_op[solution]
+    assert not found.accepted
+    assert WRONG[solution][1] == set(found.statuses)
+
+
+def test_a_mismatch_names_the_keys(wrong: RunDirectory) -> None:
+    """A solution whose layers are called otherwise is repaired in a minute by who knows which."""
+    details = {verdict.detail for verdict in wrong.verdicts() if verdict.status is Status.UNSUPPORTED}
+    assert any("linear.bias is missing" in detail for detail in details)
+    assert any("linear.weight has shape [16, 24] instead of [24, 16]" in detail for detail in details)
+
+
+def test_check_takes_a_problem_file_for_a_task(tmp_path: Path) -> None:
+    """One solution and one problem, with an editor open."""
+    words = ["check", str(ROOT / "honest" / "2_Softsign.py"), "--task", str(PROBLEMS / "level1" / "2_Softsign.py")]
+    result = CliRunner().invoke(app, [*words, "--policy", "any", "--device", "cpu", "--json"], standalone_mode=False)
+    assert 0 == result.return_value, result.output
+    summary = json.loads(result.stdout)
+    assert ["2_Softsign"] == list(summary["per_op"])
+
+
+def test_a_broken_problem_costs_itself_only(tmp_path: Path) -> None:
+    """Alone it ends the run with its one line, among others it is told of."""
+    (tmp_path / "problems").mkdir()
+    (tmp_path / "problems" / "broken.py").write_text("import nowhere\n")
+    with pytest.raises(BadInput, match="broken.py: does not load: ModuleNotFoundError"):
+        judge("aten", tmp_path / "alone", problems=tmp_path / "problems")
+    shutil.copy(PROBLEMS / "level1" / "2_Softsign.py", tmp_path / "problems")
+    assert 1 == judge("aten", tmp_path / "both", problems=tmp_path / "problems").ops["correct"]
+    assert "broken.py: does not load" in str(RunDirectory(tmp_path / "both").plan().skipped)
+
+
+def test_a_run_is_not_resumed_on_other_problems(tmp_path: Path) -> None:
+    """Half its verdicts would be about another question."""
+    problem = tmp_path / "problem.py"
+    shutil.copy(PROBLEMS / "level1" / "2_Softsign.py", problem)
+    judge("aten", tmp_path / "run", problems=problem)
+    run = RunDirectory(tmp_path / "run")
+    (run.path / "verdicts.jsonl").write_text('{"damaged"\n')
+    problem.write_text(problem.read_text().replace("1 + x.abs()", "2 + x.abs()"))
+    selection = Selection(problems=str(problem), problems_hash=problems_hash(problem))
+    options = Options(suite="modules", backend="aten", device="cpu", dtypes=("f32",), policy="any", selection=selection)
+    with pytest.raises(BadInput, match="started with other options"):
+        pipeline.evaluate(options, run.path, resume=True)

@@ -1,0 +1,155 @@
+"""What is seen of a kernel's calls into ATen, and what a poisoned dispatcher refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from opsmith.core.conduct import CallConduct
+from opsmith.evaluation.integrity.poison import ForbiddenCall
+from opsmith.evaluation.integrity.supervision import Supervision
+from opsmith.suites.aten_schemas import aten_schemas
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def supervision() -> Iterator[Supervision]:
+    """Supervises this process, and lets go of it."""
+    supervision = Supervision(CPU)
+    yield supervision
+    supervision.end()
+
+
+def watched(
+    supervision: Supervision, kernel: Callable[..., Any], *args: Any, op: str = "relu.default", policy: str = "native"
+) -> CallConduct:
+    """Call a kernel as a worker does; what it raises is its own affair."""
+    supervision.begin(aten_schemas()[op], policy)
+    result = None
+    with supervision.watching():
+        with contextlib.suppress(ForbiddenCall):
+            result = kernel(*args)
+    conduct = supervision.conduct(result)
+    supervision.end()
+    return conduct
+
+
+def forbidden_ops(conduct: CallConduct) -> set[str]:
+    """The overloads whose call broke the policy."""
+    return {call.op for call in conduct.forbidden}
+
+
+def _clamp(x: torch.Tensor) -> torch.Tensor:
+    return torch.clamp_min(x, 0)
+
+
+def _swallow(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.relu(x)
+    except RuntimeError:
+        return torch.empty_like(x)
+
+
+def _undispatched(x: torch.Tensor) -> torch.Tensor:
+    with torch._C._DisableTorchDispatch():
+        return torch.relu(x)
+
+
+def _in_a_thread(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+
+    def work() -> None:
+        torch.clamp(x, min=0, out=out)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return out
+
+
+def _scripted(x: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten.threshold(x, 0.0, 0.0)  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        (_clamp, "clamp_min.default"),
+        (_swallow, "relu.default"),
+        (_undispatched, "relu.default"),
+        (_in_a_thread, "clamp.out"),
+        (_scripted, "threshold.default"),
+    ],
+)
+def test_native_sees_every_way_into_aten(supervision: Supervision, kernel: Callable[..., Any], op: str) -> None:
+    """Swallowed, with dispatch modes off, on another thread: the dispatcher itself refuses."""
+    conduct = watched(supervision, kernel, torch.randn(8))
+    assert op in forbidden_ops(conduct)
+    assert all("test_watch.py:" in call.place for call in conduct.forbidden)
+
+
+def test_any_allows_other_ops(supervision: Supervision) -> None:
+    """Only the task itself is refused."""
+    assert not forbidden_ops(watched(supervision, _clamp, torch.randn(8), policy="any"))
+    assert {"relu.default"} == forbidden_ops(watched(supervision, _swallow, torch.randn(8), policy="any"))
+
+
+def test_room_and_views_are_free(supervision: Supervision) -> None:
+    """What every kernel does before it computes."""
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        dense = x.t().contiguous()
+        out = torch.zeros(dense.shape)
+        out.view(-1)[0].fill_(float(dense[0, 0].item()))
+        return out
+
+    conduct = watched(supervision, kernel, torch.randn(4, 4))
+    assert not conduct.forbidden
+    assert not conduct.copied_results
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda x: x.clone(),
+        lambda x: torch.empty_like(x).copy_(x),
+        lambda x: x.to(torch.float64),
+        lambda x: (torch.empty(2), x.t().contiguous()),
+    ],
+)
+def test_a_result_that_a_copy_wrote_is_found(supervision: Supervision, kernel: Callable[..., Any]) -> None:
+    """The last writer of a result has to be the kernel itself."""
+    assert 1 == len(watched(supervision, kernel, torch.randn(3, 5)).copied_results)
+
+
+def test_a_workspace_may_be_copied(supervision: Supervision) -> None:
+    """What the kernel writes over afterwards is its own."""
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        out = x.clone()
+        out.numpy()[...] *= 2
+        return out
+
+    assert not watched(supervision, kernel, torch.ones(8)).copied_results
+
+
+def test_the_tables_are_clean_afterwards(supervision: Supervision) -> None:
+    """Poison leaves nothing behind."""
+    watched(supervision, _clamp, torch.randn(8))
+    torch.testing.assert_close(torch.relu(torch.tensor([-1.0, 2.0])), torch.tensor([0.0, 2.0]))
+
+
+def test_own_work_is_possible_in_between(supervision: Supervision) -> None:
+    """The worker makes inputs and compares memory in the same process."""
+    supervision.begin(aten_schemas()["relu.default"], "native")
+    with supervision.paused():
+        assert 2.0 == float(torch.ones(2).sum())
+    with pytest.raises(ForbiddenCall, match=r"aten::sum"):
+        torch.ones(2).sum()

@@ -1,0 +1,244 @@
+"""Variants ask a recorded call again: what changes, what stays, and whom that must not harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.evaluation_calls import judge
+
+from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, tensor_values
+from opsmith.core.domains import Integers, Normal
+from opsmith.core.op import OpSchema
+from opsmith.core.trace import TracedCall
+from opsmith.evaluation.inputs import rebuild
+from opsmith.suites.aten_schemas import aten_schemas
+from opsmith.suites.recording import Recorder
+from opsmith.suites.valid_inputs import traced_record
+from opsmith.suites.variants import layout_variants, probes, shape_variants, value_variants
+from opsmith.suites.variants.scope import LABELS
+
+CPU = torch.device("cpu")
+
+
+def recorded(function: Any, *args: Any, **kwargs: Any) -> tuple[CallRecord, OpSchema]:
+    """A call as a suite records it, and its schema."""
+    with Recorder(lambda *_: True) as recorder:
+        function(*args, **kwargs)
+    record = recorder.calls[-1].record
+    assert record is not None
+    return record, aten_schemas()[record.op]
+
+
+def tensors(record: CallRecord) -> list[torch.Tensor]:
+    """The positional tensors of a call."""
+    return [leaf for leaf in rebuild(record, CPU).args if isinstance(leaf, torch.Tensor)]
+
+
+def values_of(record: CallRecord, schema: OpSchema, seed: int = 1) -> dict[str, CallRecord]:
+    """Value variants by label."""
+    return dict(value_variants(record, schema, seed))
+
+
+def test_an_elementwise_op_gets_every_label() -> None:
+    """What each label promises is in the values: range, structure, special numbers."""
+    record, schema = recorded(torch.ops.aten.gelu.default, torch.randn(64, 33))
+    variants = {label: tensors(variant)[0] for label, variant in values_of(record, schema).items()}
+    assert list(LABELS) == list(variants)
+    assert bool(((variants["large"].abs() >= 999) & (variants["large"].abs() <= 10001)).all())
+    assert 80 < float(variants["huge"].abs().max()) < 91
+    assert float(variants["tiny"].abs().max()) <= 1e-6
+    assert abs(float(variants["offset"].mean()) - 64) < 1
+    assert bool(variants["special"].isnan().any())
+    assert {torch.inf, -torch.inf} <= set(variants["special"].flatten().tolist())
+    assert 0 < float(variants["denormals"].abs().min()) < torch.finfo(torch.float32).tiny
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
+def test_labels_hold_for_every_floating_dtype(dtype: torch.dtype) -> None:
+    """No label but ``special`` leaves the numbers that a dtype can hold."""
+    record, schema = recorded(torch.ops.aten.add.Tensor, torch.ones(9, 9, dtype=dtype), torch.ones(9, dtype=dtype))
+    for label, variant in values_of(record, schema).items():
+        assert (label != "special") is all(bool(t.isfinite().all()) for t in tensors(variant))
+
+
+def test_the_seed_decides_the_values() -> None:
+    """The same seed proposes the same values, another one others."""
+    record, schema = recorded(torch.ops.aten.sum.dim_IntList, torch.randn(8, 9), [1])
+    assert values_of(record, schema) == values_of(record, schema)
+    ours, theirs = values_of(record, schema), values_of(record, schema, seed=2)
+    assert {True} == {ours[label] != theirs[label] for label in ours}
+
+
+def test_indices_masks_and_saved_statistics_keep_their_values() -> None:
+    """What only some values are valid for is never varied."""
+    index, source = torch.tensor([[0, 1], [2, 0]]), torch.randn(2, 2)
+    calls = [
+        recorded(torch.ops.aten.gather.default, torch.randn(3, 2), 0, index),
+        recorded(torch.ops.aten.where.self, torch.rand(2, 2) > 0.5, source, source.clone()),
+        recorded(
+            torch.ops.aten.native_layer_norm_backward.default,
+            *(torch.randn(4, 8), torch.randn(4, 8), [8], torch.randn(4, 1), torch.rand(4, 1)),
+            *(torch.randn(8), torch.randn(8), [True, True, True]),
+        ),
+    ]
+    kept = [{1}, {0}, {1, 2, 3, 4, 5}]
+    for (record, schema), storages in zip(calls, kept, strict=True):
+        for variant in values_of(record, schema).values():
+            assert storages <= {n for n, s in enumerate(variant.storages) if s == record.storages[n]}
+
+
+def test_results_of_out_variants_are_not_inputs() -> None:
+    """The memory that an ``out=`` op writes is left as it was recorded."""
+    out = torch.empty(5)
+    record, schema = recorded(torch.ops.aten.exp.out, torch.randn(5), out=out)
+    assert {record.storages[1]} == {variant.storages[1] for variant in values_of(record, schema).values()}
+    for _, variant in layout_variants(record, schema, 1):
+        assert record.kwargs["out"] == variant.kwargs["out"]
+
+
+def test_generated_storages_stay_generated() -> None:
+    """A traced call may take gigabytes, which never become bytes."""
+    value = TensorValue(0, "f32", (4, 8), (8, 1), 0, "cpu")
+    record = traced_record(TracedCall(op="relu.default", args=(value,), kwargs={}), seed=1)
+    for _, variant in (
+        *value_variants(record, aten_schemas()["relu.default"], 1),
+        *layout_variants(record, aten_schemas()["relu.default"], 1),
+    ):
+        assert isinstance(variant.storages[0], GeneratedStorage)
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    """Whether tensors have equal elements, whatever their layout."""
+    return all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
+
+
+def test_layouts_keep_the_values_and_change_the_memory() -> None:
+    """A kernel that ignores strides or offsets reads elements of other places."""
+    record, schema = recorded(torch.ops.aten.add.Tensor, torch.randn(3, 4), torch.randn(3, 4))
+    variants = dict(layout_variants(record, schema, 1))
+    assert {"shifted", "misaligned", "gapped", "transposed", "expanded"} == set(variants)
+    for label, variant in variants.items():
+        assert (label != "expanded") is same(tensors(record), tensors(variant))
+    first = {label: tensor_values(variant.args)[0] for label, variant in variants.items()}
+    assert (1, (4, 1)) == (first["misaligned"].offset, first["misaligned"].strides)
+    assert (8, 2) == first["gapped"].strides
+    assert (1, 3) == first["transposed"].strides
+    assert 0 in first["expanded"].strides
+
+
+def test_written_tensors_and_layout_ops_keep_their_layout() -> None:
+    """Where the layout is the answer, or is written to, another one would be another question."""
+    record, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(3, 4))
+    for _, variant in layout_variants(record, schema, 1):
+        assert record.args[0] == variant.args[0]
+    view, view_schema = recorded(torch.ops.aten.as_strided.default, torch.randn(12), [2, 2], [3, 1])
+    assert [] == list(layout_variants(view, view_schema, 1))
+
+
+def test_sizes_that_belong_together_change_together() -> None:
+    """A product's inner dimensions, a norm's weight and a broadcast tensor follow, so that eager answers."""
+    calls = [
+        recorded(torch.ops.aten.mm.default, torch.randn(5, 6), torch.randn(6, 7)),
+        recorded(torch.ops.aten.native_layer_norm.default, torch.randn(5, 6), [6], torch.randn(6), None, 1e-5),
+        recorded(torch.ops.aten.mul.Tensor, torch.randn(5, 6), torch.randn(6)),
+        recorded(torch.ops.aten.sum.dim_IntList, torch.randn(5, 6), [1], True),
+    ]
+    for record, schema in calls:
+        variants = list(shape_variants(record, schema, 1))
+        assert {"single", "resized"} <= {label for label, _ in variants}
+        for _, variant in variants:
+            live = rebuild(variant, CPU)
+            getattr(getattr(torch.ops.aten, schema.packet), schema.name.rpartition(".")[2])(*live.args, **live.kwargs)
+
+
+def test_generated_indices_fit_the_new_sizes() -> None:
+    """Values of resized calls follow their domains."""
+    record, schema = recorded(torch.ops.aten.clamp.default, torch.randn(5), 0.0, 1.0)
+    domains = [
+        v.storages[0].domain for _, v in shape_variants(record, schema, 1) if not isinstance(v.storages[0], bytes)
+    ]
+    assert domains
+    assert not any(isinstance(domain, Normal | Integers) for domain in domains)
+
+
+def test_probes_are_limited_and_cover_the_labels() -> None:
+    """Values, layouts and sizes take turns; with room for all, each label of values occurs."""
+    schema = aten_schemas()["add.Tensor"]
+    tensor, row = torch.randn(4, 5), torch.randn(5)
+    records = [recorded(torch.ops.aten.add.Tensor, tensor, row, alpha=alpha)[0] for alpha in (1, 2, -1)]
+    assert [] == probes(records, schema, 1, 0)
+    few, many = probes(records, schema, 1, 4), probes(records, schema, 1, 40)
+    assert 4 == len(few)
+    assert 40 == len(many)
+    assert set(LABELS) <= {label for label, _ in many}
+    assert {1, 2, -1} == {record.kwargs.get("alpha", 1) for _, record in many}
+    assert probes(records, schema, 1, 9) == probes(records, schema, 1, 9)
+
+
+def test_probes_of_nothing_are_nothing() -> None:
+    """An op without recorded calls, or one whose results are random values only, ends the search."""
+    assert [] == probes([], aten_schemas()["relu.default"], 1, 5)
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def layer_norm(x_MN: torch.Tensor) -> torch.Tensor:  # noqa: N803 - a shape suffix
+    """Two passes, in another order than eager's."""
+    centred_MN = x_MN - x_MN.mean(-1, keepdim=True)  # noqa: N806 - a shape suffix
+    return centred_MN * torch.rsqrt(centred_MN.square().mean(-1, keepdim=True) + 1e-5)
+
+
+def single_pass_layer_norm(x_MN: torch.Tensor) -> torch.Tensor:  # noqa: N803 - a shape suffix
+    """The variance as a mean of squares less a square of a mean."""
+    mean = x_MN.mean(-1, keepdim=True)
+    return (x_MN - mean) * torch.rsqrt(x_MN.square().mean(-1, keepdim=True) - mean.square() + 1e-5)
+
+
+def softmax(x_MN: torch.Tensor) -> torch.Tensor:  # noqa: N803 - a shape suffix
+    """With the row's maximum taken off."""
+    e_MN = (x_MN - x_MN.amax(-1, keepdim=True)).exp()  # noqa: N806 - a shape suffix
+    return e_MN / e_MN.sum(-1, keepdim=True)
+
+
+def naive_softmax(x_MN: torch.Tensor) -> torch.Tensor:  # noqa: N803 - a shape suffix
+    """Without: overflows."""
+    return x_MN.exp() / x_MN.exp().sum(-1, keepdim=True)
+
+
+def verdicts(function: Any, kernel: Callable[[torch.Tensor], torch.Tensor], *rest: Any, keep: int) -> dict[str, bool]:
+    """For each value label whether a kernel of the first argument passes on it."""
+    record, schema = recorded(function, torch.randn(64, 256), *rest)
+
+    def judged() -> Iterator[tuple[str, bool]]:
+        for label, variant in value_variants(record, schema, 3):
+            args = rebuild(variant, CPU).args
+            results = function(*args)
+            answer = (kernel(args[0]), *results[1:]) if keep else kernel(args[0])
+            yield label, judge(function, args, answer).passed
+
+    return dict(judged())
+
+
+@pytest.mark.parametrize(
+    ("op", "honest", "wrong", "rest", "caught"),
+    [
+        ("native_layer_norm", layer_norm, single_pass_layer_norm, ([256], None, None, 1e-5), "offset"),
+        ("_softmax", softmax, naive_softmax, (-1, False), "huge"),
+        ("exp", lambda x: x.double().exp().float(), lambda x: x.clamp(-9, 9).exp(), (), "large"),
+        ("log", lambda x: x.double().log().float(), lambda x: (x + 1e-9).log(), (), "tiny"),
+        ("relu", lambda x: torch.where(x <= 0, torch.zeros_like(x), x), lambda x: x.clamp(0, 6), (), "large"),
+    ],
+)
+def test_values_expose_what_random_numbers_hide(
+    op: str, honest: Any, wrong: Any, rest: tuple[Any, ...], caught: str
+) -> None:
+    """An honest kernel passes every label; one that is right near 1 only fails the label that it is made for."""
+    torch.manual_seed(0)
+    function = getattr(torch.ops.aten, op).default
+    keep = len(function._schema.returns) > 1
+    assert {True} == set(verdicts(function, honest, *rest, keep=keep).values())
+    assert verdicts(function, wrong, *rest, keep=keep)[caught] is False
