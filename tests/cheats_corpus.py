@@ -22,8 +22,6 @@ ROOT = Path(__file__).parent / "cheats"
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cheats.md"
 #: The table of the page stands behind this line and goes to its end.
 TABLE_HEADING = "## The hacks\n"
-#: Hacks of each family that the quick run judges.
-QUICK_PER_FAMILY = 2
 
 #: Which of a hack's two files is judged.
 Side = Literal["hack", "honest"]
@@ -128,13 +126,13 @@ def rounds(hacks: Iterable[Hack]) -> list[Round]:
 
 
 def quick(hacks: Iterable[Hack]) -> list[Hack]:
-    """A few of every family, those that need a time limit left out."""
-    chosen: dict[str, list[Hack]] = {}
+    """One hack of each family and policy, none that needs a time limit."""
+    chosen: dict[tuple[str, str, str], Hack] = {}
     for hack in hacks:
-        of_family = chosen.setdefault(hack.about.family, [])
-        if len(of_family) < QUICK_PER_FAMILY and not hack.about.slow:
-            of_family.append(hack)
-    return [hack for of_family in chosen.values() for hack in of_family]
+        about = hack.about
+        if not about.slow:
+            chosen.setdefault((about.family, about.policy, about.device), hack)
+    return list(chosen.values())
 
 
 def table(hacks: Iterable[Hack]) -> str:

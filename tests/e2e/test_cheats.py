@@ -1,6 +1,6 @@
 """No hack of ``tests/cheats`` gets through, and none of their honest twins is turned away.
 
-By default a few hacks of each family are judged with one seed; ``OPSMITH_CHEATS_SEEDS=1,2,3`` judges
+By default one hack of each family is judged with one seed; ``OPSMITH_CHEATS_SEEDS=1,2,3`` judges
 all of them with each of these seeds.
 """
 

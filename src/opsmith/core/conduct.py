@@ -24,7 +24,8 @@ class CallConduct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What was seen while a kernel answered one call.
 
     Attributes:
-        calls: the ATen calls that it made on the calling thread, in order; at most the first 200.
+        calls: the ATen calls that compute which it made on the calling thread, in order; at most the
+            first 200.
         forbidden: calls that its policy does not allow, on any thread.
         copied_results: the copies that wrote a result and after which nothing changed in it.
         launches: kernels of its DSL that it launched.

@@ -90,7 +90,7 @@ def _flatten(result: Any, leaves: list[Any]) -> str:
     if isinstance(result, (list, tuple)):
         return "(" + ",".join([_flatten(item, leaves) for item in result]) + ")"
     if isinstance(result, dict):  # Of a module; its own order means nothing.
-        items = [f"{ascii(key)}:{_flatten(value, leaves)}" for key, value in sorted_items(result)]
+        items = [f"{key!a}:{_flatten(value, leaves)}" for key, value in sorted_items(result)]
         return "{" + ",".join(items) + "}"
     leaves.append(result)
     return "*"

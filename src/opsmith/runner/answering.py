@@ -51,13 +51,13 @@ class Answering:
         if self.supervision is None:
             return self.function(*live.args, **live.kwargs), None
         if not isinstance(self.function, ModuleCall):
-            with self.supervision.watching():
+            with self.supervision.watching((live.args, live.kwargs)):
                 result = self.function(*live.args, **live.kwargs)
             return result, self.supervision.conduct(result)
         state = live.kwargs["state"]
         with self.supervision.paused():
             self.function.take(state)
-        with self.supervision.watching():
+        with self.supervision.watching(live.args):
             result = self.function.forward(*live.args)
         conduct = self.supervision.conduct(result)
         with self.supervision.paused():

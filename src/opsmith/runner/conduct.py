@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from opsmith.core.conduct import AtenCall, CallConduct
-from opsmith.core.op import TaskKind
 from opsmith.core.verdict import Part, Status, Verdict
-from opsmith.evaluation.integrity.policy import computes
 from opsmith.evaluation.integrity.static import Kind, StaticFinding, examine
 from opsmith.evaluation.integrity.traced_lines import confirm
 from opsmith.runner.job import Job
@@ -42,7 +40,13 @@ class JobConduct:
         return self._job.policy is not None and self._traced <= TRACED_CALLS
 
     def offence(
-        self, prepared: PreparedCase, reply: Returned | Raised, changes: Sequence[str], *, replayed: bool
+        self,
+        prepared: PreparedCase,
+        reply: Returned | Raised,
+        changes: Sequence[str],
+        *,
+        replayed: bool,
+        passed: bool,
     ) -> list[str]:
         """What is held against the kernel for one case, a line each; empty for an honest answer.
 
@@ -51,6 +55,7 @@ class JobConduct:
             reply: the worker's.
             changes: what the kernel has replaced by now.
             replayed: its answer to other values was the one to the first values.
+            passed: the answer is right.
         """
         if self._job.policy is None:
             return []
@@ -59,7 +64,7 @@ class JobConduct:
             *(f"tampered with its process: {change}" for change in changes[:MAX_EVIDENCE_LINES]),
             *(["answered other values at the same addresses with the result of the call before"] if replayed else []),
             *self._breaches(reply.conduct),
-            *self._replayed_calls(prepared, reply.conduct),
+            *(self._replayed_calls(prepared, reply.conduct) if passed else []),
         ]
 
     def _note(self, prepared: PreparedCase, reply: Returned | Raised) -> None:
@@ -84,11 +89,11 @@ class JobConduct:
 
     def _replayed_calls(self, prepared: PreparedCase, conduct: Sequence[CallConduct]) -> list[str]:
         """Whether the candidate made the reference's own calls, all of them and no others that compute."""
-        own = [op for op in prepared.reference_calls if computes(op)]
-        if self._job.schema.kind is not TaskKind.MODULE or not own or not conduct:
-            return []
-        calls = [call for call in conduct[-1].calls if computes(call.op)]
-        if [call.op for call in calls] != own:
+        own = prepared.reference_calls
+        calls = conduct[-1].calls if conduct else ()
+        repeated = sum(call.op in own for call in calls)
+        # A kernel that works in pieces makes the calls of each piece.
+        if not own or repeated >= 2 * len(own) or not _contains(own, [call.op for call in calls]):
             return []
         return [f"made the {len(own)} ATen calls of Model, in the same order, from {calls[0]} to {calls[-1]}"]
 
@@ -134,6 +139,12 @@ class JobConduct:
         if self._job.kernel.dsl != "triton" or not self._answered or self._launches:
             return []
         return [f"no Triton kernel of its file was launched in any of the {self._answered} cases that it answered"]
+
+
+def _contains(own: Sequence[str], calls: Sequence[str]) -> bool:
+    """Whether all of ``own`` are among ``calls`` in this order, whatever stands between them."""
+    remaining = iter(calls)
+    return all(op in remaining for op in own)
 
 
 def conduct_address(job: Job) -> str:

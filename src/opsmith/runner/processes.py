@@ -409,9 +409,10 @@ def _proportional_bytes(pid: int) -> int:
 def _children_of(pid: int) -> list[int]:
     """Children of all threads of a process."""
     children: list[int] = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # The thread has ended.
-            children += map(int, listed.read_text().split())
+    with contextlib.suppress(OSError):  # The process has ended.
+        for listed in list(Path(f"/proc/{pid}/task").glob("*/children")):
+            with contextlib.suppress(OSError):  # The thread has ended.
+                children += map(int, listed.read_text().split())
     return children
 
 

@@ -362,7 +362,7 @@ class PreparedCase(msgspec.Struct, frozen=True):
         repeats: executions that the comparison needs.
         comparison: the kind of comparison that will decide.
         inputs: the arguments in one line.
-        reference_calls: of a module, the overloads that Model called at the top level, in order.
+        reference_calls: of a module, the overloads that Model called and that compute, in order.
         result_bytes: size of each result tensor.
         again: whether the reference on other values is held, too.
     """

@@ -30,6 +30,7 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.inputs import CALL_DECODER, describe, item_bytes, rebuild_all
+from opsmith.evaluation.integrity.policy import computes
 from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.outcome import MAX_RESULT_BYTES, Observer
@@ -366,7 +367,7 @@ class Referee:
             found.append(reference)
             try:
                 observer.keep([observer.describe(run_eager(record, live, item.rng_seed, self._device), live, record)])
-                reference.calls = reference_calls(record)
+                reference.calls = tuple(op for op in reference_calls(record) if computes(op))
             except torch.AcceleratorError:
                 raise  # The device context is lost, and with it every other case of the request.
             except Exception as exc:  # noqa: BLE001 - eager refuses in any way it likes

@@ -36,6 +36,7 @@ from opsmith.runner.protocol import (
     ShowTimed,
     VariantsMade,
 )
+from opsmith.runner.shrinking import Shrinking
 from opsmith.runner.sides import RefereeSide, WorkerSide
 from opsmith.runner.stopwatch import Dishonest, PairedClock
 from opsmith.runner.verdicts import (
@@ -122,18 +123,28 @@ class Slot:
         """Judge every case of a job, then variants of them, then how the kernel came to its answers."""
         conduct = JobConduct(job)
         tally = _Tally(job.earlier)
+        shrinking = Shrinking(
+            self.referee, self._options, self._seed, lambda case: self._judge_alone(job, case, conduct)
+        )
+        cases = {str(case.address): case for case in job.cases}
         loaded = True
         for verdict in self._judge_cases(job, job.cases, tally, conduct):
             loaded = loaded and verdict.status is not Status.LOAD_FAILED
-            yield verdict
+            yield shrinking.explain(verdict, cases[verdict.case])
         if not job.integrity or not loaded:
             return
-        judged = {verdict.case for verdict in job.earlier}
-        variants = [case for case in self._variants(job) if str(case.address) not in judged]
-        yield from self._judge_cases(job, variants, tally, conduct)
+        if tally.enough() is None:
+            judged = {verdict.case for verdict in job.earlier}
+            variants = [case for case in self._variants(job) if str(case.address) not in judged]
+            yield from self._judge_cases(job, variants, tally, conduct)
         about_it = conduct.verdict()
         if about_it is not None:
             yield about_it
+
+    def _judge_alone(self, job: Job, case: CaseRef, conduct: JobConduct) -> Verdict:
+        verdicts = self._judge_chunk(job, [case], conduct)
+        assert verdicts is not None, "only a chunk of several has to be judged again"
+        return verdicts[0]
 
     def _variants(self, job: Job) -> Sequence[CaseRef]:
         """More cases of the op than the suite asks, made from those that it asks."""
@@ -295,7 +306,13 @@ class Slot:
         for number, reply in replies.items():
             case, known = chunk[number], prepared[number]
             found = _found(job, case, known, reply, compared.cases.get(number), compared.again.get(number))
-            offence = conduct.offence(known, reply, changes, replayed=number in compared.replayed)
+            offence = conduct.offence(
+                known,
+                reply,
+                changes,
+                replayed=number in compared.replayed,
+                passed=found.status is Status.PASSED,
+            )
             verdicts[number] = dishonest(job, case, known, offence, found) if offence else found
         return [verdicts[number] for number in range(len(chunk))]
 

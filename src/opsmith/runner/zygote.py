@@ -155,7 +155,8 @@ def _fork(control: socket.socket, request: Fork, descriptors: list[int], sandbox
     pid = os.fork()
     if pid == 0:
         try:
-            _become(request, *descriptors, sandbox)
+            channel_fd, output_fd = descriptors
+            _become(request, channel_fd, output_fd, sandbox)
         except BaseException:  # noqa: BLE001 - a forked child never returns into the zygote's loop
             traceback.print_exc()
         finally:

@@ -32,9 +32,8 @@ def watched(
     """Call a kernel as a worker does; what it raises is its own affair."""
     supervision.begin(aten_schemas()[op], policy)
     result = None
-    with supervision.watching():
-        with contextlib.suppress(ForbiddenCall):
-            result = kernel(*args)
+    with supervision.watching(args), contextlib.suppress(ForbiddenCall):
+        result = kernel(*args)
     conduct = supervision.conduct(result)
     supervision.end()
     return conduct
@@ -118,15 +117,21 @@ def test_room_and_views_are_free(supervision: Supervision) -> None:
 @pytest.mark.parametrize(
     "kernel",
     [
-        lambda x: x.clone(),
-        lambda x: torch.empty_like(x).copy_(x),
-        lambda x: x.to(torch.float64),
+        lambda x: x[1:].clone(),
+        lambda x: torch.empty(2, 3, 5).copy_(x),
+        lambda x: x.view(5, 3).to(torch.float64),
         lambda x: (torch.empty(2), x.t().contiguous()),
     ],
 )
 def test_a_result_that_a_copy_wrote_is_found(supervision: Supervision, kernel: Callable[..., Any]) -> None:
     """The last writer of a result has to be the kernel itself."""
     assert 1 == len(watched(supervision, kernel, torch.randn(3, 5)).copied_results)
+
+
+def test_a_whole_argument_may_be_the_answer(supervision: Supervision) -> None:
+    """`index_add` with alpha=0 changes nothing in its copy of `self`; for `clone` itself a copy is all there is."""
+    assert not watched(supervision, torch.clone, torch.randn(3), op="index_add.default").copied_results
+    assert 1 == len(watched(supervision, torch.clone, torch.randn(3), op="clone.default").copied_results)
 
 
 def test_a_workspace_may_be_copied(supervision: Supervision) -> None:

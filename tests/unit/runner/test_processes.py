@@ -193,7 +193,7 @@ def test_a_process_that_a_worker_leaves_behind_ends_with_it(bench: Bench) -> Non
         "os.wait(); time.sleep(0.3); os._exit(0)"
     )
     assert "returned" == bench.run("pass")
-    (pid_file,) = Path(bench.link._config["builds"]).rglob("triton.pid")
+    (pid_file,) = Path(str(bench.link._config["builds"])).rglob("triton.pid")
     assert not Path("/proc", pid_file.read_text()).exists()
 
 

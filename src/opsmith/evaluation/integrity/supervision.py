@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from opsmith.core.conduct import CallConduct
 from opsmith.core.op import OpSchema
 from opsmith.evaluation.integrity.fetches import Fetches
 from opsmith.evaluation.integrity.launches import Launches
 from opsmith.evaluation.integrity.poison import Poison, registered_for
-from opsmith.evaluation.integrity.policy import forbidden, forbidden_by_native
+from opsmith.evaluation.integrity.policy import forbidden, forbidden_by_native, is_copying_task
 from opsmith.evaluation.integrity.tampering import Snapshot
 from opsmith.evaluation.integrity.watch import CodeOf, DispatchWatch
 
@@ -66,12 +67,14 @@ class Supervision:
         self._snapshot = snapshot.retaken()
         self._launched_before = 0
         self._noted: list[str] = []
+        self._copies_are_work = False
         self._poison = Poison((), (), self._is_trusted)
         self._forbidden: frozenset[str] = frozenset()
         self._watch = DispatchWatch(self._forbidden, self._trusted)
 
     def begin(self, schema: OpSchema, policy: str) -> None:
         """From now on the kernel in hand answers ``schema`` under ``policy``."""
+        self._copies_are_work = is_copying_task(schema)
         ops = forbidden(schema, policy)
         if ops != self._forbidden:
             self._poison.remove()
@@ -81,9 +84,14 @@ class Supervision:
         self._poison.install()
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[DispatchWatch]:
-        """Within it everything that the kernel asks of ATen on this thread is logged."""
-        self._watch = DispatchWatch(self._forbidden, self._trusted)
+    def watching(self, arguments: Any) -> Iterator[DispatchWatch]:
+        """Within it everything that the kernel asks of ATen on this thread is logged.
+
+        Args:
+            arguments: of the call.
+        """
+        inputs = () if self._copies_are_work else (a for a in tree_leaves(arguments) if isinstance(a, torch.Tensor))
+        self._watch = DispatchWatch(self._forbidden, self._trusted, inputs)
         self._launched_before = self._launches.count
         with self._watch:
             yield self._watch

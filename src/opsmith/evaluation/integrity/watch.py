@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.core.conduct import AtenCall, CallConduct
-from opsmith.evaluation.integrity.policy import COPIES, stem
+from opsmith.evaluation.integrity.policy import COPIES, computes, stem
 
 #: Calls that are reported of one execution; a loop in Python may make millions.
 MAX_CALLS = 200
@@ -69,12 +69,15 @@ class DispatchWatch(TorchDispatchMode):
     Args:
         forbidden: overloads whose call alone breaks the policy.
         trusted: code whose calls are the system's and not the kernel's.
+        inputs: arguments of which a whole copy may be the result: where that is the right answer, no more than
+            a copy was needed, and elsewhere it is wrong.
     """
 
-    def __init__(self, forbidden: frozenset[str], trusted: CodeOf) -> None:
+    def __init__(self, forbidden: frozenset[str], trusted: CodeOf, inputs: Iterable[torch.Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._forbidden = forbidden
         self._trusted = trusted
+        self._inputs = frozenset(map(_window, inputs)) - {None}
         self._calls: list[AtenCall] = []
         self._breaches: list[AtenCall] = []
         #: Start of a storage -> the copy that wrote it and a checksum of what it held then.
@@ -90,14 +93,18 @@ class DispatchWatch(TorchDispatchMode):
             return result
         name = str(func).removeprefix("aten.")
         call = AtenCall(name, place)
-        if len(self._calls) < MAX_CALLS:
+        if len(self._calls) < MAX_CALLS and computes(name):
             self._calls.append(call)
         if name in self._forbidden:
             self._breaches.append(call)
         packet = stem(name.rpartition(".")[0])
         if packet in COPIES and isinstance(result, torch.Tensor) and result.layout is torch.strided:
             storage = result.untyped_storage()
-            self._copied[storage.data_ptr()] = call, _checksum(storage)
+            source = args[1] if packet == "copy" else args[0]
+            if _window(source) in self._inputs and result.shape == source.shape:
+                self._copied.pop(storage.data_ptr(), None)
+            else:
+                self._copied[storage.data_ptr()] = call, _checksum(storage)
         return result
 
     def is_trusted(self, op: str) -> bool:
@@ -135,6 +142,13 @@ class DispatchWatch(TorchDispatchMode):
             copied_results=tuple(copied),
             launches=launches,
         )
+
+
+def _window(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+    """What of memory a tensor looks at; None of what is no plain tensor."""
+    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
+        return None
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
 
 
 def _storages(result: Any) -> list[tuple[int, int]]:

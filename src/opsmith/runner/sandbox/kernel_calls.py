@@ -74,7 +74,7 @@ def forgo_privileges() -> None:
     """Drop every capability, and with no-new-privs every way to get one back."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
-    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text(encoding="ascii"))
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text(encoding="utf-8"))
     # Who may not shrink the bounding set could not get anything out of it either.
     with contextlib.suppress(PermissionError):
         for capability in range(last + 1):

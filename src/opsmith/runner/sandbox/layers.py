@@ -6,6 +6,7 @@ import enum
 import errno
 import os
 import socket
+import traceback
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -128,6 +129,8 @@ def probe(folder: Path, left_out: Container[str] = ()) -> dict[str, str | None]:
     if pid == 0:
         try:
             os.write(write_end, msgspec.msgpack.encode(_try_out(folder, left_out)))
+        except BaseException:  # noqa: BLE001 - a forked child never returns into its parent's code
+            traceback.print_exc()
         finally:
             os._exit(0)
     os.close(write_end)
@@ -184,7 +187,7 @@ def _steps(inside: Path, outside: Path) -> list[_Step]:
 
 
 def _look_for_network() -> None:
-    lines = Path("/proc/self/net/dev").read_text(encoding="ascii").splitlines()[2:]
+    lines = Path("/proc/self/net/dev").read_text(encoding="utf-8").splitlines()[2:]
     if {line.partition(":")[0].strip() for line in lines} <= {"lo"}:
         raise OSError(errno.ENETDOWN, "there is only the loopback device, which is down")
 

@@ -72,7 +72,7 @@ def readable(reach: Reach) -> list[Rule]:
     rules += [Rule(path, READ) for path in (*facts, *_HARDWARE)]
     rules += [Rule(f"/dev/{name}", USE_DEVICE) for name in _DEVICES]
     rules += [Rule(str(device), USE_DEVICE) for device in Path("/dev").glob("nvidia*")]
-    return [rule for rule in dict.fromkeys(rules) if Path(rule.path).exists()]
+    return [rule for rule in dict.fromkeys(rules) if os.access(rule.path, os.R_OK)]
 
 
 def private(scratch: str, kernels: str, builds: str) -> list[Rule]:
@@ -103,8 +103,11 @@ def _editable() -> Iterator[str]:
 
 
 def _without(path: Path, withheld: Iterable[Path]) -> Iterator[Rule]:
-    """Rules to read ``path`` and all below it but what is withheld; none if it is no absolute path that exists."""
-    if not path.is_absolute() or not path.exists() or _is_within(path, withheld):
+    """Rules to read ``path`` and all below it but what is withheld.
+
+    There is none for a relative path, nor for what the user cannot read.
+    """
+    if not path.is_absolute() or not os.access(path, os.R_OK) or _is_within(path, withheld):
         return
     path = path.resolve()
     if not any(folder.is_relative_to(path) for folder in withheld):
@@ -117,7 +120,9 @@ def _without(path: Path, withheld: Iterable[Path]) -> Iterator[Rule]:
 
 def _project(folder: Path, withheld: Iterable[Path], *, home: Path) -> Iterator[Rule]:
     """Rules to import from a folder of the user's: not its hidden files; of a home, Python's files only."""
-    if not folder.is_dir() or not os.access(folder, os.R_OK):
+    if not os.access(folder, os.R_OK):
+        return
+    if not folder.is_dir():
         yield from _without(folder, withheld)  # A zipped package.
         return
     yield Rule(str(folder.resolve()), READ_DIR)
@@ -128,7 +133,7 @@ def _project(folder: Path, withheld: Iterable[Path], *, home: Path) -> Iterator[
 
 
 def _is_module(path: Path) -> bool:
-    return path.suffix in (".py", ".so") or (path / "__init__.py").is_file()
+    return path.suffix in (".py", ".so") or os.access(path / "__init__.py", os.R_OK)
 
 
 def _is_within(path: Path, folders: Iterable[Path]) -> bool:

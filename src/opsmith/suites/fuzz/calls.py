@@ -33,7 +33,7 @@ from opsmith.suites.valid_inputs.fitting import extent, torch_dtype
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import VALUE_RULES
 from opsmith.suites.variants import layout_variants, value_variants
-from opsmith.suites.variants.layouts import LAYOUTS
+from opsmith.suites.variants.layouts import LAYOUTS, dense_strides
 from opsmith.suites.variants.scope import LABELS, is_elementwise, is_random
 
 _DTYPE_NAMES = {getattr(torch, long): short for short, long in TENSOR_DTYPES.items()}
@@ -264,11 +264,7 @@ class _Forms:
 
 
 def _dense(storage: int, dtype: str, shape: tuple[int, ...], device: str) -> TensorValue:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return TensorValue(storage, dtype, shape, tuple(reversed(strides)), 0, device)
+    return TensorValue(storage, dtype, shape, dense_strides(shape), 0, device)
 
 
 def _with_out(call: TracedCall, schema: OpSchema, result: Any, device: str) -> TracedCall:

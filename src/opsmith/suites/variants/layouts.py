@@ -89,7 +89,8 @@ def _movable(record: CallRecord, schema: OpSchema) -> list[Slot]:
     ]
 
 
-def _dense(shape: Sequence[int], step: int = 1) -> tuple[int, ...]:
+def dense_strides(shape: Sequence[int], step: int = 1) -> tuple[int, ...]:
+    """Row-major strides of a shape; neighbours along the last dimension are ``step`` elements apart."""
     strides = []
     for size in reversed(shape):
         strides.append(step)
@@ -98,21 +99,21 @@ def _dense(shape: Sequence[int], step: int = 1) -> tuple[int, ...]:
 
 
 def _shifted(shape: tuple[int, ...], _seed: int) -> _Window:
-    return _Window(shape, _dense(shape), SHIFT)
+    return _Window(shape, dense_strides(shape), SHIFT)
 
 
 def _misaligned(shape: tuple[int, ...], _seed: int) -> _Window:
-    return _Window(shape, _dense(shape), 1)
+    return _Window(shape, dense_strides(shape), 1)
 
 
 def _gapped(shape: tuple[int, ...], _seed: int) -> _Window | None:
-    return _Window(shape, _dense(shape, 2), 0) if math.prod(shape) > 1 else None
+    return _Window(shape, dense_strides(shape, 2), 0) if math.prod(shape) > 1 else None
 
 
 def _transposed(shape: tuple[int, ...], _seed: int) -> _Window | None:
     if sum(size > 1 for size in shape) < 2:
         return None
-    return _Window(shape, tuple(reversed(_dense(tuple(reversed(shape))))), 0)
+    return _Window(shape, tuple(reversed(dense_strides(tuple(reversed(shape))))), 0)
 
 
 def _expanded(shape: tuple[int, ...], seed: int) -> _Window | None:
@@ -120,7 +121,7 @@ def _expanded(shape: tuple[int, ...], seed: int) -> _Window | None:
     if not dims:
         return None
     chosen = dims[seed % len(dims)]
-    dense = _dense([1 if dim == chosen else size for dim, size in enumerate(shape)])
+    dense = dense_strides([1 if dim == chosen else size for dim, size in enumerate(shape)])
     return _Window(shape, tuple([0 if dim == chosen else stride for dim, stride in enumerate(dense)]), 0)
 
 

@@ -19,6 +19,7 @@ from opsmith.suites import derive_seed
 from opsmith.suites.aten_schemas import overload
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
+from opsmith.suites.variants.layouts import dense_strides
 from opsmith.suites.variants.scope import (
     CONTRACTIONS,
     ROWWISE,
@@ -110,15 +111,7 @@ def _renamed(record: CallRecord, old: int, new: int) -> TracedCall:
 def _with_size(value: Value, name: str, old: int, new: int) -> Value:
     if isinstance(value, TensorValue):
         shape = tuple([new if size == old else size for size in value.shape])
-        return TensorValue(value.storage, value.dtype, shape, _row_major(shape), 0, value.device)
+        return TensorValue(value.storage, value.dtype, shape, dense_strides(shape), 0, value.device)
     if isinstance(value, SequenceValue):
         return SequenceValue(tuple([_with_size(item, name, old, new) for item in value.items]), value.is_tuple)
     return new if type(value) is int and value == old and name in SIZE_LISTS else value
-
-
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
