@@ -28,8 +28,8 @@ COMMANDS = commands(typer.main.get_command(app))
 #: Verb -> its arguments in order, then its flags, sorted. A change here is a change for users.
 SURFACE = {
     "check": (
-        "KERNEL --case --dataset --device --dtype --jobs --json --layout --models --out --overhead-dominated --seed"
-        " --suite --task --timing --tolerance --top-inputs -o"
+        "KERNEL --case --dataset --device --dtype --integrity --jobs --json --layout --models --out"
+        " --overhead-dominated --policy --seed --suite --task --timing --tolerance --top-inputs -o"
     ),
     "compare": "RUNS --json",
     "dataset build": "FILES --device --measure --most-per-op --out --subset -o",
@@ -43,8 +43,8 @@ SURFACE = {
     ),
     "report": "RUN --html --json",
     "run": (
-        "--backend --case --dataset --device --dtype --isolation --jobs --json --layout --models --ops --out"
-        " --overhead-dominated --problems --resume --seed --suite --timing --tolerance --top-inputs -o"
+        "--backend --case --dataset --device --dtype --integrity --isolation --jobs --json --layout --models --ops"
+        " --out --overhead-dominated --policy --problems --resume --seed --suite --timing --tolerance --top-inputs -o"
     ),
     "scaffold": "DIRECTORY --json --ops",
     "trace": (
