@@ -8,6 +8,7 @@ any timed call again. What holds no floating-point number (indices, masks, sizes
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -34,7 +35,7 @@ class TimedInputs:
     """
 
     def __init__(self, record: CallRecord, device: torch.device, count: int, *, varied: bool) -> None:
-        self.record = record
+        self.record = record = _without_gaps(record)
         self._device = device
         self._varied = varied
         self._steps = _element_bytes(record)
@@ -112,6 +113,37 @@ class TimedInputs:
         return sum(map(storage_size, self.record.storages))
 
 
+def _without_gaps(record: CallRecord) -> CallRecord:
+    """The call with values between its elements, too: rotating would bring whatever lies there under them."""
+    covering: dict[int, TensorValue] = {}
+    for tensor in tensor_values((*record.args, *record.kwargs.values())):
+        covering.setdefault(tensor.storage, tensor)
+    storages = [
+        _filled(storage, covering[number]) if isinstance(storage, bytes) and number in covering else storage
+        for number, storage in enumerate(record.storages)
+    ]
+    return msgspec.structs.replace(record, storages=tuple(storages))
+
+
+def _filled(storage: bytes, tensor: TensorValue) -> bytes:
+    import numpy as np  # Slow to import; only timing needs it.
+
+    size = item_bytes(tensor.dtype)
+    elements = math.prod(tensor.shape)
+    if tensor.dtype not in _FLOATING or elements * size >= len(storage) or not elements or len(storage) % size:
+        return storage
+    content = np.frombuffer(storage, dtype=np.dtype((np.void, size))).copy()
+    window = np.lib.stride_tricks.as_strided(
+        content[tensor.offset :], tensor.shape, [stride * size for stride in tensor.strides]
+    )
+    values = window.reshape(-1).copy()
+    inside = np.zeros(len(content), dtype=bool)
+    np.lib.stride_tricks.as_strided(inside[tensor.offset :], tensor.shape, tensor.strides)[...] = True
+    outside = np.flatnonzero(~inside)
+    content[outside] = np.resize(values, len(outside))
+    return content.tobytes()
+
+
 def _element_bytes(record: CallRecord) -> list[int | None]:
     """For each storage the size of an element by which it may be rotated, or None if it may not."""
     tensors: dict[int, list[TensorValue]] = {}
@@ -125,4 +157,9 @@ def _rotatable(storage: bytes | GeneratedStorage, tensors: Sequence[TensorValue]
         return None
     if isinstance(storage, GeneratedStorage) and not isinstance(storage.domain, IndependentDomain):
         return None  # Its elements depend on each other: a positive definite matrix, probabilities.
+    if (
+        isinstance(storage, GeneratedStorage)
+        and math.prod(storage.shape) * item_bytes(storage.dtype) < storage.size_bytes
+    ):
+        return None  # What lies between its elements is no value.
     return max(item_bytes(tensor.dtype) for tensor in tensors)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import torch
 
-from opsmith.core.case import CallRecord
+from opsmith.core.case import CallRecord, MappingValue, SequenceValue, TensorValue
 from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel
 from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, content_of, live_call
@@ -99,6 +99,8 @@ class CallRun:
         self._executions = 0
         self._conduct: list[CallConduct] = []
         self._executed: dict[str, tuple[int, ...]] = {}
+        #: Of the execution before: its result, which is still alive when the next one runs.
+        self._last: Any = None
 
     def run(self, lives: Sequence[LiveCall], observer: Observer) -> None:
         """Run the call on each of its copies, and again; what raises is observed as that alone.
@@ -135,17 +137,29 @@ class CallRun:
                 result, conduct = self._answering.call(live)
         if conduct is not None:
             self._conduct.append(conduct)
+            self._compare_memory(result, live)
         if any(not isinstance(storage, bytes) for storage in record.storages):
             with self._paused():  # To see what changed, generated values are generated again.
                 return observer.describe(result, live, record)
         return observer.describe(result, live, record)
+
+    def _compare_memory(self, result: Any, live: LiveCall) -> None:
+        """Note a result that lies in the memory of the one before: that one is no longer what it was."""
+        inputs = {storage.data_ptr() for storage in live.storages}
+        memory = {start for start in _starts(result) if start not in inputs}
+        supervision = self._answering.supervision
+        if supervision is not None and memory & _starts(self._last):
+            supervision.note("returned the memory of its earlier result, which somebody still holds")
+        self._last = result
 
     def _execute_again(self, live: LiveCall, again: CallRecord, observer: Observer) -> Any:
         """The same call with other values in the same memory."""
         with self._paused():
             for storage, content in zip(live.storages, again.storages, strict=True):
                 _overwrite(storage, content_of(content, self._device))
-        return self._execute(live_call(again, live.storages, self._device), again, observer, traced=self._item.traced)
+        # The same tensors, unless the kernel has changed what they look at.
+        arguments = live if _as_recorded(live, again) else live_call(again, live.storages, self._device)
+        return self._execute(arguments, again, observer, traced=self._item.traced)
 
     def _paused(self) -> Any:
         supervision = self._answering.supervision
@@ -161,6 +175,28 @@ class CallRun:
             return msgspec.structs.replace(self._raised, conduct=tuple(self._conduct))
         own = tuple([next(outcomes) for _ in range(self._executions)])
         return Returned(own, tuple(self._conduct), self._executed)
+
+
+def _starts(result: Any) -> set[int]:
+    """Where the memory of each result with elements starts."""
+    leaves = result if isinstance(result, (list, tuple)) else [result]
+    plain = (leaf for leaf in leaves if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.numel())
+    return {tensor.untyped_storage().data_ptr() for tensor in plain}
+
+
+def _as_recorded(live: LiveCall, record: CallRecord) -> bool:
+    """Whether the tensors of a call still look at what its record says; nested arguments count as changed."""
+    values = (*record.args, *record.kwargs.values())
+    arguments = (*live.args, *live.kwargs.values())
+    return all(
+        not isinstance(value, (SequenceValue, MappingValue))
+        and (
+            not isinstance(value, TensorValue)
+            or (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+            == (tuple(value.shape), tuple(value.strides), value.offset)
+        )
+        for value, tensor in zip(values, arguments, strict=True)
+    )
 
 
 def _overwrite(storage: torch.UntypedStorage, content: bytes) -> None:

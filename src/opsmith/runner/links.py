@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import shutil
 import signal
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from opsmith.runner.protocol import (
     MAX_REPLY_BYTES,
     Loaded,
     LoadKernel,
+    Noticed,
     Raised,
     RefereeError,
     RefereeReply,
@@ -37,6 +39,9 @@ START_TIMEOUT_S = 120.0
 #: How long a killed process may take to be reaped before its status is given up on.
 REAP_TIMEOUT_S = 2.0
 MAX_EVIDENCE_LINES = 12
+#: Notices of one request, and bytes of one of them.
+MAX_NOTICES = 100
+MAX_NOTICE_BYTES = 64 << 10
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,13 +69,15 @@ class WorkerFailed(Exception):
         status: TIMEOUT, CRASHED, OUT_OF_MEMORY or OUTPUT_LIMIT.
         detail: one line that says what was observed.
         evidence: the end of what it printed.
+        notices: what is held against the kernel, told before that.
     """
 
-    def __init__(self, status: Status, detail: str, evidence: tuple[str, ...]) -> None:
+    def __init__(self, status: Status, detail: str, evidence: tuple[str, ...], notices: tuple[str, ...] = ()) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.evidence = evidence
+        self.notices = notices
 
 
 class RefereeLink:
@@ -207,6 +214,7 @@ class WorkerLink:
         self.wanted_spares = spares
         self._loaded: Kernel | None = None
         self.load_changes: tuple[str, ...] = ()
+        self.notices: tuple[Noticed, ...] = ()
 
     def prepare(self) -> None:
         """Fork workers that are kept ready, as many as there is room for now; end those that are too many."""
@@ -257,7 +265,7 @@ class WorkerLink:
         if isinstance(reply, Raised):
             return reply
         self._loaded = kernel
-        self.load_changes = reply.changes
+        self.load_changes = (*reply.changes, *(notice.line for notice in self.notices))
         return None
 
     def ask(
@@ -274,11 +282,17 @@ class WorkerLink:
         assert child is not None
         child.output_bytes = 0
         limit_s = timeout_s or self._limits.call_s
+        self.notices = ()
+        deadline = time.monotonic() + limit_s
         try:
-            if child.channel.has_unread():
-                raise ProtocolError("it spoke before it was asked")
+            while child.channel.has_unread():
+                self._take_notice(child.channel.receive(Noticed, limit_s, most_bytes=MAX_NOTICE_BYTES))
             child.channel.send(request, limit_s)
             reply = child.channel.receive(WorkerReply, limit_s, most_bytes=MAX_REPLY_BYTES)
+            while isinstance(reply, Noticed):
+                self._take_notice(reply)
+                left_s = max(deadline - time.monotonic(), 0.0)
+                reply = child.channel.receive(WorkerReply, left_s, most_bytes=MAX_REPLY_BYTES)
             if not isinstance(reply, reply_types):
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")
         except TimeoutError as exc:
@@ -290,6 +304,11 @@ class WorkerLink:
         if isinstance(reply, Raised) and reply.kind == "device":
             self.retire()
         return reply
+
+    def _take_notice(self, notice: Noticed) -> None:
+        if len(self.notices) >= MAX_NOTICES:
+            raise ProtocolError("it has more to tell than anybody reads")
+        self.notices = (*self.notices, notice)
 
     def _start(self) -> None:
         if any(not spare.usable for spare in self._spares):
@@ -312,7 +331,7 @@ class WorkerLink:
             detail = _LIMIT_DETAILS[status]
         evidence = tuple(child.last_output().strip().splitlines()[-MAX_EVIDENCE_LINES:])
         self.retire()
-        return WorkerFailed(status, detail, evidence)
+        return WorkerFailed(status, detail, evidence, tuple([notice.line for notice in self.notices]))
 
     def retire(self) -> None:
         """End the current worker; the next request goes to a fresh one, which this one cannot harm."""

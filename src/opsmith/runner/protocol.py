@@ -116,6 +116,16 @@ class Started(msgspec.Struct, frozen=True, tag=True):
     """The first message of a worker, unasked: it has its device context."""
 
 
+class Noticed(msgspec.Struct, frozen=True, tag=True):
+    """Something that is held against the kernel, told at once: what comes later may be beyond telling.
+
+    ``breach`` says that it broke its policy, which a reply says as well, call by call.
+    """
+
+    line: str
+    breach: bool
+
+
 WorkerRequest = LoadKernel | RunCalls | PrepareTiming | RenewInputs | TimeBlock | ShowTimed | Discover
 
 
@@ -189,7 +199,7 @@ class Discovered(msgspec.Struct, frozen=True, tag=True):
     kernel_directory: str | None = None
 
 
-WorkerReply = Started | Loaded | Answered | Raised | TimingPrepared | BlockTimed | Discovered
+WorkerReply = Started | Noticed | Loaded | Answered | Raised | TimingPrepared | BlockTimed | Discovered
 
 
 # ---------------------------------------------------------------- judge <-> referee

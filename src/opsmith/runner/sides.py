@@ -12,6 +12,7 @@ import msgspec
 from opsmith.core.verdict import Status
 from opsmith.runner.links import RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import BlockTimed, Raised, TimingPrepared
+from opsmith.runner.stopwatch import Dishonest
 
 #: A process that goes on for so long after a block is not waited for.
 MAX_SETTLING_S = 5.0
@@ -48,8 +49,16 @@ class WorkerSide:
 
         Raises:
             WorkerFailed: the kernel raised, or its process died.
+            Dishonest: it was seen to break its policy meanwhile.
         """
-        reply = self._link.ask(request, (TimingPrepared, BlockTimed, Raised))
+        try:
+            reply = self._link.ask(request, (TimingPrepared, BlockTimed, Raised))
+        except WorkerFailed as failure:
+            if failure.notices:
+                raise Dishonest(f"while it was timed: {failure.notices[0]}") from failure
+            raise
+        if self._link.notices:
+            raise Dishonest(f"while it was timed: {self._link.notices[0].line}")
         if isinstance(reply, Raised):
             raise WorkerFailed(Status.ERROR, f"raised while it was timed: {reply.message}", ())
         return reply

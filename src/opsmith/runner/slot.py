@@ -237,6 +237,8 @@ class Slot:
             raise WorkerFailed(Status.ERROR, f"raised when a timed result was looked at: {shown.message}", ())
         if job.policy is not None and shown.changes:
             raise Dishonest(f"tampered with its process while it was timed: {shown.changes[0]}")
+        if len(shown.replies) != 1 or isinstance(shown.replies[0], Raised) or len(shown.replies[0].outcomes) != 1:
+            raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
         [reply] = shown.replies
         # The oracle needs a module's state, which is no argument of the timed call.
         tolerance = self._options.tolerance if job.schema.kind is TaskKind.OP else "kernelbench"
@@ -302,7 +304,8 @@ class Slot:
             if isinstance(reply, Returned) and not chunk[number].expects_error
         }
         compared = self._compare(prepared, returned)
-        changes = (*self.worker.load_changes, *answer.changes)
+        noticed = (notice.line for notice in self.worker.notices if not notice.breach)
+        changes = tuple(dict.fromkeys((*self.worker.load_changes, *noticed, *answer.changes)))
         for number, reply in replies.items():
             case, known = chunk[number], prepared[number]
             found = _found(job, case, known, reply, compared.cases.get(number), compared.again.get(number))

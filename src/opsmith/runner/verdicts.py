@@ -35,7 +35,10 @@ def make_verdict(job: Job, case: CaseRef, status: Status, detail: str = "", **fi
 
 
 def failed(job: Job, case: CaseRef, failure: WorkerFailed, while_doing: str = "") -> Verdict:
-    """The worker died, hung or broke a limit."""
+    """The worker died, hung or broke a limit; what it was seen to do before that counts more."""
+    if failure.notices:
+        evidence = (*failure.notices, f"policy: {job.policy}", f"then: {failure.status}, {failure.detail}")
+        return make_verdict(job, case, Status.DISHONEST, failure.notices[0], evidence=evidence)
     return make_verdict(job, case, failure.status, while_doing + failure.detail, evidence=failure.evidence)
 
 

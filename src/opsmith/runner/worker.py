@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -40,6 +41,7 @@ from opsmith.runner.protocol import (
     Discovered,
     Loaded,
     LoadKernel,
+    Noticed,
     PrepareTiming,
     Raised,
     RenewInputs,
@@ -73,7 +75,13 @@ def serve(
     _confine(scratch)
     sandbox.confine(scratch, kernels)
     torch.set_num_threads(threads)
-    worker = Worker(torch.device(device), Path(builds), OutcomeWriter(Path(scratch)), sandbox)
+    telling = threading.Lock()
+
+    def tell(line: str, breach: bool) -> None:  # noqa: FBT001 - one of two, in order
+        with telling:  # Any thread of the kernel's may be the one.
+            channel.send(Noticed(line, breach))
+
+    worker = Worker(torch.device(device), Path(builds), OutcomeWriter(Path(scratch)), sandbox, tell)
     channel.send(Started())
     original = os.getpid()
     while True:
@@ -84,7 +92,8 @@ def serve(
         reply = worker.answer(request)
         if os.getpid() != original:
             os._exit(0)  # The candidate forked, and this is the copy: only the original answers.
-        channel.send(reply)
+        with telling:
+            channel.send(reply)
         if isinstance(reply, Raised) and reply.kind == "device":
             return
 
@@ -103,7 +112,14 @@ def _confine(scratch: str) -> None:
 class Worker:
     """Holds the loaded kernel and runs it."""
 
-    def __init__(self, device: torch.device, builds: Path, outcomes: OutcomeWriter, sandbox: Sandbox) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        builds: Path,
+        outcomes: OutcomeWriter,
+        sandbox: Sandbox,
+        tell: Callable[[str, bool], None],
+    ) -> None:
         self._sandbox = sandbox
         self._outcomes = outcomes
         self._device = device
@@ -111,7 +127,7 @@ class Worker:
         self._answering: Answering | None = None
         self._timed: TimedCall | None = None
         make_waiting_context(device)
-        self._supervision = Supervision(device)
+        self._supervision = Supervision(device, tell)
 
     def answer(self, request: WorkerRequest) -> WorkerReply:
         """Carry out one request; whatever the candidate raises becomes a :class:`Raised`."""
@@ -144,6 +160,8 @@ class Worker:
         self._timed = None
         root = Path(request.root) if request.root else None
         self._supervision.end()
+        if request.policy is not None and root is not None:
+            self._supervision.guard(root)
         function = load_kernel(request.kernel, root, request.schema, self._device)
         load_s = time.perf_counter() - start
         if request.policy is None:

@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def supervision() -> Iterator[Supervision]:
     """Supervises this process, and lets go of it."""
-    supervision = Supervision(CPU)
+    supervision = Supervision(CPU, lambda _line, _breach: None)
     yield supervision
     supervision.end()
 

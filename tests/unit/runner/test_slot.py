@@ -22,6 +22,7 @@ from opsmith.runner.protocol import (
     Compare,
     Compared,
     ComparedCase,
+    Noticed,
     Prepare,
     Prepared,
     PreparedCase,
@@ -61,6 +62,7 @@ class StandInWorker:
         self._is_loaded = False
         self.folder = Path("/nowhere")
         self.load_changes: tuple[str, ...] = ()
+        self.notices: tuple[Noticed, ...] = ()
         self.loads = 0
         self.ran: list[int] = []
 

@@ -18,19 +18,21 @@ class Fetches:
     """Notes every call of ``torch.library.get_kernel``; only one is made in a process.
 
     Attributes:
-        made: the op and the ``file:line`` of each, those of opsmith and of torch itself left out.
+        tell: takes a line with the op and the ``file:line`` of each; those of opsmith and of torch itself
+            are left out.
     """
 
     def __init__(self) -> None:
-        self.made: list[tuple[str, str]] = []
+        self.tell: Callable[[str], None] | None = None
         torch.library.get_kernel = self._noting(torch.library.get_kernel)
 
     def _noting(self, fetch: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fetch)
         def noted(op: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
-            if not caller.f_code.co_filename.startswith((_OPSMITH, _TORCH)):
-                self.made.append((str(op), f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"))
+            if self.tell is not None and not caller.f_code.co_filename.startswith((_OPSMITH, _TORCH)):
+                place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+                self.tell(f"fetched the kernel of {op} past the dispatcher at {place}")
             return fetch(op, *args, **kwargs)
 
         return noted

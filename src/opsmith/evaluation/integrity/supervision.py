@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from opsmith.core.conduct import CallConduct
 from opsmith.core.op import OpSchema
+from opsmith.evaluation.integrity.curiosity import listen
 from opsmith.evaluation.integrity.fetches import Fetches
 from opsmith.evaluation.integrity.launches import Launches
 from opsmith.evaluation.integrity.poison import Poison, registered_for
@@ -59,14 +61,18 @@ class Supervision:
 
     Args:
         device: where the kernels run.
+        tell: takes a line that is held against the kernel, and whether it breaks the policy, to where no
+            kernel can take it back.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, tell: Callable[[str, bool], None]) -> None:
+        self._tell = tell
+        self._told: set[str] = set()
         self._keys = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
-        self._launches, self._fetches, self._trusted, snapshot = premises()
+        self._launches, fetches, self._trusted, snapshot = premises()
+        fetches.tell = self.note
         self._snapshot = snapshot.retaken()
         self._launched_before = 0
-        self._noted: list[str] = []
         self._copies_are_work = False
         self._poison = Poison((), (), self._is_trusted)
         self._forbidden: frozenset[str] = frozenset()
@@ -113,18 +119,26 @@ class Supervision:
         """Take the poison out, for a kernel that has no policy."""
         self._poison.remove()
 
-    def note(self, line: str) -> None:
-        """Add to what :meth:`changes` tells."""
-        self._noted.append(line)
+    def note(self, line: str, *, breach: bool = False) -> None:
+        """Tell something that is held against the kernel, once."""
+        if line not in self._told:
+            self._told.add(line)
+            self._tell(line, breach)
 
     def changes(self, *, seed: int | None = None) -> tuple[str, ...]:
-        """What of Python's, torch's and opsmith's own was replaced or evaded since this object was made.
+        """What of Python's, torch's and opsmith's own was replaced since this object was made.
 
         Args:
             seed: what the default generator was last seeded with; None if that says nothing.
         """
-        fetched = (f"fetched the kernel of {name} past the dispatcher at {place}" for name, place in self._fetches.made)
-        return (*self._noted, *fetched, *self._snapshot.changes(seed=seed))
+        return self._snapshot.changes(seed=seed)
+
+    def guard(self, root: Path) -> None:
+        """From now on a kernel of that folder is seen to look through its callers' frames or through all objects."""
+        listen(root, self.note)
 
     def _is_trusted(self, op: str) -> bool:
-        return self._watch.is_trusted(op)
+        call = self._watch.forbidden_call(op)
+        if call is not None:
+            self.note(f"called {call}", breach=True)
+        return call is None

@@ -107,12 +107,14 @@ class DispatchWatch(TorchDispatchMode):
                 self._copied[storage.data_ptr()] = call, _checksum(storage)
         return result
 
-    def is_trusted(self, op: str) -> bool:
-        """Whether trusted code made the forbidden call that the poisoned dispatcher got; else it is noted."""
+    def forbidden_call(self, op: str) -> AtenCall | None:
+        """Note the forbidden call that the poisoned dispatcher got; None if trusted code made it."""
         place = self.place(sys._getframe(1))
-        if place is not None:
-            self._breaches.append(AtenCall(op, place))
-        return place is None
+        if place is None:
+            return None
+        call = AtenCall(op, place)
+        self._breaches.append(call)
+        return call
 
     def place(self, frame: types.FrameType | None) -> str | None:
         """``file:line`` of the kernel's own code that made a call; None if trusted code made it."""
