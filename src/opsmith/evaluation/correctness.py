@@ -65,6 +65,7 @@ class CaseUnderJudgement:
         reference: eager's outcomes, one per repeat.
         device: where the oracle may run the op again.
         tolerance: (rtol, atol) declared by the suite, or None.
+        small_results: see :class:`~opsmith.evaluation.observation.JudgedCall`.
         run_again: runs eager once more on the same arguments and random state, given the number of
             the repetition, with other garbage in the memory that is not its to read.
     """
@@ -79,7 +80,9 @@ class CaseUnderJudgement:
         device: torch.device,
         tolerance: tuple[float, float] | None,
         run_again: Callable[[int], Outcome],
+        small_results: bool = False,
     ) -> None:
+        self._small_results = small_results
         self.repeats = len(reference)
         self._run_again = run_again
         self._record = record
@@ -192,7 +195,13 @@ class CaseUnderJudgement:
 
     def _compare_values(self, candidate: Sequence[Outcome], tolerance: str) -> Finding:
         live = rebuild(self._record, self._device)
-        call = JudgedCall(schema=self._schema, args=live.args, kwargs=live.kwargs, tolerance=self._tolerance)
+        call = JudgedCall(
+            schema=self._schema,
+            args=live.args,
+            kwargs=live.kwargs,
+            tolerance=self._tolerance,
+            small_results=self._small_results,
+        )
         return comparisons.compare(
             call,
             [self._results(outcome) for outcome in self._reference],

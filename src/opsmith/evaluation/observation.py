@@ -24,12 +24,14 @@ class JudgedCall:
         args: positional arguments with their values from before the call.
         kwargs: keyword arguments likewise.
         tolerance: (rtol, atol) that the suite's author declared for this op, or None.
+        small_results: results far below 1 are asked on purpose, so the absolute tolerance follows their size.
     """
 
     schema: OpSchema
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     tolerance: tuple[float, float] | None = None
+    small_results: bool = False
 
 
 #: The results of one execution: the leaves of the return value in order, then every input tensor

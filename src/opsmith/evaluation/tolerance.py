@@ -35,7 +35,7 @@ _EXACT = Tolerance(0.0, 0.0)
 
 
 def relative_to(expected: object, tolerance: Tolerance) -> Tolerance:
-    """The tolerance of a module's result, whose absolute part shrinks with small results.
+    """A tolerance whose absolute part shrinks with small results.
 
     The probabilities of a softmax over a vocabulary are about as large as ``atol``, and zeros would pass
     for them. A result whose root mean square is 1 or more keeps its tolerance.

@@ -409,6 +409,7 @@ class Referee:
             [reference.outcome, *observe_eager(record, more, item.rng_seed + 1, self._device)],
             device=self._device,
             tolerance=item.case.tolerance,
+            small_results=item.case.variant == "tiny",
             run_again=partial(
                 repeat_on_garbage, record, reference.outcome, item.rng_seed, self._device, surround=surround
             ),

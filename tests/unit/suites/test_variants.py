@@ -174,7 +174,7 @@ def test_probes_are_limited_and_cover_the_labels() -> None:
     assert 4 == len(few)
     assert 40 == len(many)
     assert set(LABELS) <= {label for label, _ in many}
-    assert {1, 2, -1} == {record.kwargs.get("alpha", 1) for _, record in many}
+    assert {1, 2, -1} < {record.kwargs.get("alpha", 1) for _, record in many}
     assert probes(records, schema, 1, 9) == probes(records, schema, 1, 9)
 
 

@@ -56,7 +56,7 @@ def _by_leaf(call: JudgedCall, rule: Rule, reference: Results, candidate: Result
             findings.append(exact.compare(expected, got))
         else:
             limits = tolerance_for(mode, _dtype(expected), call.tolerance)
-            if mode == "strict" and call.schema.kind is TaskKind.MODULE:
+            if mode == "strict" and (call.small_results or call.schema.kind is TaskKind.MODULE):
                 limits = relative_to(expected, limits)
             # Of factors float64 may choose others: elements of one choice don't excuse those of another.
             asks = mode == "strict" and rule.kind != "factorisation"

@@ -29,18 +29,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, storage_size, tensor_values
 from opsmith.core.op import OpSchema
 from opsmith.suites import derive_seed
+from opsmith.suites.variants.arguments import argument_variants
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
 
-__all__ = ["layout_variants", "probes", "shape_variants", "value_variants"]
+__all__ = ["argument_variants", "layout_variants", "probes", "shape_variants", "value_variants"]
 
 #: A call this large or smaller shows what a larger one would.
 ENOUGH_BYTES = 1 << 20
 
 _Variants = Callable[[CallRecord, OpSchema, int], Iterator[tuple[str, CallRecord]]]
 #: In which turn the kinds of variants are chosen: half of them have other values.
-_TURNS: tuple[_Variants, ...] = (value_variants, shape_variants, value_variants, layout_variants)
+_TURNS: tuple[_Variants, ...] = (
+    value_variants,
+    shape_variants,
+    value_variants,
+    argument_variants,
+    value_variants,
+    layout_variants,
+)
 
 
 def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:

@@ -35,6 +35,8 @@ from opsmith.suites.variants.scope import (
 #: Around what blocks are made of, primes, and the edges.
 SIZES = (1, 0, 7, 31, 127, 129, 257, 1023, 1025)
 MAX_ELEMENTS = 1 << 16
+#: More than the sample inputs of any scan or reduction have.
+LONG = 1000
 #: Lists of integers that are sizes; others are dimensions, strides and the like.
 SIZE_LISTS = frozenset({"normalized_shape", "size", "output_size", "shape", "input_size", "input_sizes", "sizes"})
 #: Reductions of one tensor along a dimension that torch does not tag as such.
@@ -47,7 +49,9 @@ ALONG_A_DIMENSION = frozenset(
 
 
 def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[tuple[str, CallRecord]]:
-    """The call with one of its sizes changed: to 0 (``empty``), 1 (``single``) or another (``resized``).
+    """The call with one of its sizes changed.
+
+    To 0 (``empty``), to 1 (``single``), to more than 1,000 (``long``) or to another one (``resized``).
 
     Args:
         record: a recorded call.
@@ -59,8 +63,9 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     values = (*record.args, *record.kwargs.values())
     sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
-    # The mean of no element is nothing that honest kernels agree on.
-    smallest = 1 if stem_of(schema.name) in ROWWISE else 0
+    # The mean of no element is nothing that honest kernels agree on, nor is the shape of an empty product.
+    stem = stem_of(schema.name)
+    smallest = 1 if stem in ROWWISE or stem in CONTRACTIONS else 0
     renamings = [(old, new) for old in sizes for new in SIZES if new != old and new >= smallest]
     chance.shuffle(renamings)
     for old, new in renamings:
@@ -73,7 +78,7 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
 
 
 def _label(size: int) -> str:
-    return {0: "empty", 1: "single"}.get(size, "resized")
+    return "long" if size >= LONG else {0: "empty", 1: "single"}.get(size, "resized")
 
 
 def _may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
