@@ -3,7 +3,8 @@
 #     make run     judge the shipped kernels on this machine, print the table, write report.html
 #     make test    lint, check types and layers, run the tests
 #
-# Both set up .venv first, with the interpreter that PYTHON names: `PYTHON=python3.12 make test`.
+# `make corpus` judges hundreds of kernels that cheat, and of honest ones, for another ten minutes.
+# All of them set up .venv first, with the interpreter that PYTHON names: `PYTHON=python3.12 make test`.
 # A .venv that is there already is kept; `make clean` removes it.
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers unit format hooks clean
+.PHONY: help run test lint types layers unit corpus format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
@@ -63,7 +64,12 @@ layers: $(STAMP)  ## import-linter: who may import whom
 unit: export OMP_NUM_THREADS ?= 1
 unit: $(STAMP)  ## pytest
 	@echo "== pytest"
-	@$(BIN)/python -m pytest -q $(PYTEST_OPTIONS)
+	@$(BIN)/python -m pytest -q -m "not corpus" $(PYTEST_OPTIONS)
+
+corpus: export OMP_NUM_THREADS ?= 1
+corpus: $(STAMP)  ## Judge the corpus of reward hacks and of honest kernels
+	@echo "== corpus"
+	@$(BIN)/python -m pytest -q -m corpus $(PYTEST_OPTIONS)
 
 format: $(STAMP)  ## Rewrite the tree as ruff wants it
 	@$(BIN)/ruff check --quiet --fix-only

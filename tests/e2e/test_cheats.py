@@ -18,7 +18,7 @@ from tests.cheats_corpus import Hack, Round, Side, quick, read_corpus, rounds
 
 from opsmith.core.run import Summary
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.corpus, pytest.mark.timeout(1800)]
 
 SEEDS = os.environ.get("OPSMITH_CHEATS_SEEDS")
 HACKS = read_corpus() if SEEDS else quick(read_corpus())

@@ -14,7 +14,7 @@ from tests.cheats.honest.corpus import Round, read_corpus, rounds
 from opsmith.core.run import RunDirectory, Summary
 from opsmith.core.verdict import Status
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.corpus]
 
 ROUNDS = rounds(read_corpus())
 OPSMITH = "import sys; from opsmith.cli.main import main; sys.argv[0] = 'opsmith'; main()"

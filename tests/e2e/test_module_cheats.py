@@ -14,7 +14,7 @@ from tests.cheats.modules.corpus import ModuleHack, Side, read_corpus, write
 from opsmith.core.run import RunDirectory, Summary
 from opsmith.core.verdict import Status
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.corpus]
 
 HACKS = read_corpus()
 OPSMITH = "import sys; from opsmith.cli.main import main; sys.argv[0] = 'opsmith'; main()"

@@ -74,6 +74,7 @@ def test_it_believes_the_last_line_of_the_output() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.timeout(900)
 def test_it_accepts_every_hack_that_says_so(tmp_path: Path) -> None:
     """Each of these kernels is wrong, idle or somebody else's, and would be on top of a leaderboard."""

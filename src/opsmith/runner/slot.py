@@ -42,7 +42,6 @@ from opsmith.runner.stopwatch import Dishonest, PairedClock
 from opsmith.runner.verdicts import (
     bad_call_verdict,
     compared_verdict,
-    dishonest,
     end_of,
     failed,
     identity,
@@ -50,6 +49,7 @@ from opsmith.runner.verdicts import (
     not_run,
     one_line,
     raised_verdict,
+    with_offence,
 )
 from opsmith.suites import derive_seed
 
@@ -309,14 +309,11 @@ class Slot:
         for number, reply in replies.items():
             case, known = chunk[number], prepared[number]
             found = _found(job, case, known, reply, compared.cases.get(number), compared.again.get(number))
-            offence = conduct.offence(
-                known,
-                reply,
-                changes,
-                replayed=number in compared.replayed,
-                passed=found.status is Status.PASSED,
-            )
-            verdicts[number] = dishonest(job, case, known, offence, found) if offence else found
+            passed = found.status is Status.PASSED
+            replayed = number in compared.replayed
+            offence = conduct.offence(known, reply, changes, replayed=replayed, passed=passed)
+            # The first answer was right, and the second one is the first: that is no mistake.
+            verdicts[number] = with_offence(found, offence, job.policy, though_wrong=replayed)
         return [verdicts[number] for number in range(len(chunk))]
 
     def _prepare_request(self, chunk: Sequence[CaseRef], calls: Sequence[bytes]) -> Prepare:

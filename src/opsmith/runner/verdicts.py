@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from opsmith.core.case import CaseRef
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.runner.job import Job
@@ -96,24 +98,20 @@ def one_line(text: str) -> str:
     return " ".join(text.split())[:MAX_DETAIL_CHARS]
 
 
-def dishonest(
-    job: Job, case: CaseRef, prepared: PreparedCase, offence: Sequence[str], found: Verdict | None
-) -> Verdict:
-    """A verdict about how the kernel came to its answer.
+def with_offence(found: Verdict, offence: Sequence[str], policy: str | None, *, though_wrong: bool = False) -> Verdict:
+    """A verdict with what is held against how the kernel came to its answer.
+
+    A right answer becomes DISHONEST; a wrong one stays what it is, which is worse.
 
     Args:
+        found: what the answer itself is worth.
         offence: what was observed, a line each.
-        found: the verdict that the answer itself would have got, or None if it was not compared.
+        policy: the kernel's.
+        though_wrong: the offence explains the wrong answer.
     """
-    evidence = [*offence, f"policy: {job.policy}"]
-    if found is not None:
-        evidence.append(f"the answer itself: {found.status}{f', {found.detail}' if found.detail else ''}")
-    return make_verdict(
-        job,
-        case,
-        Status.DISHONEST,
-        offence[0],
-        inputs=prepared.inputs,
-        comparison=prepared.comparison,
-        evidence=tuple(evidence),
-    )
+    if not offence:
+        return found
+    evidence = (*offence, f"policy: {policy}", *found.evidence)
+    if found.status is not Status.PASSED and not though_wrong:
+        return msgspec.structs.replace(found, evidence=evidence)
+    return msgspec.structs.replace(found, status=Status.DISHONEST, detail=one_line(offence[0]), evidence=evidence)

@@ -218,6 +218,7 @@ class Worker:
 
     def _time(self, request: TimeBlock) -> BlockTimed:
         assert self._timed is not None
+        self._supervision.arm()
         return BlockTimed(self._timed.block(request.calls, request.quantity, request.replays))
 
     def _show(self, request: ShowTimed) -> Answered:

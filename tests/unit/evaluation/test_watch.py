@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 from opsmith.core.conduct import CallConduct
-from opsmith.evaluation.integrity.poison import ForbiddenCall
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.suites.aten_schemas import aten_schemas
 
@@ -32,7 +30,7 @@ def watched(
     """Call a kernel as a worker does; what it raises is its own affair."""
     supervision.begin(aten_schemas()[op], policy)
     result = None
-    with supervision.watching(args), contextlib.suppress(ForbiddenCall):
+    with supervision.watching(args):
         result = kernel(*args)
     conduct = supervision.conduct(result)
     supervision.end()
@@ -156,5 +154,5 @@ def test_own_work_is_possible_in_between(supervision: Supervision) -> None:
     supervision.begin(aten_schemas()["relu.default"], "native")
     with supervision.paused():
         assert 2.0 == float(torch.ones(2).sum())
-    with pytest.raises(ForbiddenCall, match=r"aten::sum"):
-        torch.ones(2).sum()
+    assert 2.0 == float(torch.ones(2).sum())
+    assert "sum.default" in forbidden_ops(supervision.conduct(None))

@@ -1,4 +1,4 @@
-"""A poisoned dispatcher: kernels that raise in the place of those that a policy forbids.
+"""A poisoned dispatcher: kernels that tell in the place of those that a policy forbids.
 
 It works below everything that a kernel can switch off: dispatch modes, threads, jit, C++ that goes
 through the dispatcher, redispatch. It misses what never asks the dispatcher: kernels fetched before
@@ -18,12 +18,11 @@ import torch
 from opsmith.suites.aten_schemas import overload
 
 
-class ForbiddenCall(RuntimeError):
-    """What a kernel gets instead of a result."""
-
-
 class Poison:
-    """Raising kernels for some overloads, for all threads of the process.
+    """Telling kernels for some overloads, for all threads of the process.
+
+    A forbidden call is answered all the same: whether the kernel's answer is right is one question, how
+    it came to it another. The first one takes the poison out until it is installed again.
 
     Args:
         ops: ``packet.overload`` of what is forbidden; those without a kernel for the key are no concern.
@@ -41,18 +40,18 @@ class Poison:
 
     def _kernel(self, op: str) -> Callable[..., Any]:
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            if not self._report(op):
-                raise ForbiddenCall(f"this kernel may not call aten::{op}")
+            trusted = self._report(op)
             self.remove()
             try:
                 return overload(op)(*args, **kwargs)
             finally:
-                self.install()
+                if trusted:
+                    self.install()
 
         return kernel
 
     def install(self) -> None:
-        """Put the raising kernels in; does nothing where they are in."""
+        """Put the telling kernels in; does nothing where they are in."""
         with self._lock:
             if self._libraries or not self._kernels:
                 return

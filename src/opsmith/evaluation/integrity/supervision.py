@@ -89,6 +89,10 @@ class Supervision:
         self._watch = DispatchWatch(ops, self._trusted)
         self._poison.install()
 
+    def arm(self) -> None:
+        """Poison the dispatcher again, should it have been taken out; for calls that nobody watches."""
+        self._poison.install()
+
     @contextlib.contextmanager
     def watching(self, arguments: Any) -> Iterator[DispatchWatch]:
         """Within it everything that the kernel asks of ATen on this thread is logged.
@@ -98,6 +102,7 @@ class Supervision:
         """
         inputs = () if self._copies_are_work else (a for a in tree_leaves(arguments) if isinstance(a, torch.Tensor))
         self._watch = DispatchWatch(self._forbidden, self._trusted, inputs)
+        self._poison.install()
         self._launched_before = self._launches.count
         with self._watch:
             yield self._watch
