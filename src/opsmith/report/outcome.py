@@ -7,6 +7,7 @@ show the one word that matters most about it.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 from opsmith.core.run import OpSummary
 from opsmith.core.verdict import Status
@@ -73,7 +74,7 @@ def outcome(summary: OpSummary) -> str:
 
     In this order: ``NO_KERNEL``; ``DISHONEST`` if a single verdict is (a bad call's included);
     the most frequent status that is not PASSED, where NOT_RUN, which follows from others, counts
-    last; ``INCOMPLETE``; ``PASSED``.
+    last; the same of the variants; ``INCOMPLETE``; ``PASSED``.
     """
     if not summary.answered:
         return NO_KERNEL
@@ -81,9 +82,14 @@ def outcome(summary: OpSummary) -> str:
         return Status.PASSED
     if summary.dishonest:
         return Status.DISHONEST
-    failing = {status: count for status, count in summary.statuses.items() if status != Status.PASSED}
+    failing = failing_statuses(summary.statuses) or failing_statuses(summary.variants)
     # `statuses` is in the order of the enum, and max keeps the first of equals: no tie is left to chance.
     return max(failing, key=lambda s: (s != Status.NOT_RUN, failing[s])) if failing else INCOMPLETE
+
+
+def failing_statuses(statuses: Mapping[str, int]) -> dict[str, int]:
+    """Those that are not PASSED; of variants a kernel may decline some."""
+    return {status: count for status, count in statuses.items() if status != Status.PASSED}
 
 
 def urgency(summary: OpSummary) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.core.run import Plan, RunDirectory, RunManifest, Summary
-from opsmith.core.verdict import ErrorFigures, Status, Verdict
+from opsmith.core.verdict import ErrorFigures, Part, Status, Verdict
 from opsmith.report.repro import repro_command
 from opsmith.report.scores import summarise
 from opsmith.report.strangers import one_line, printable
@@ -30,7 +30,7 @@ class FailingCase(msgspec.Struct, frozen=True, kw_only=True):
         inputs: the arguments in one line.
         evidence: further lines, joined.
         figures: distance from the reference, where values were compared.
-        bad_call: the call must raise; it is outside the scores.
+        remark: what sets it apart from the suite's cases; empty for one of them.
         repro: the command that judges the case again.
     """
 
@@ -42,7 +42,7 @@ class FailingCase(msgspec.Struct, frozen=True, kw_only=True):
     inputs: str
     evidence: str
     figures: ErrorFigures | None
-    bad_call: bool
+    remark: str
     repro: str
 
 
@@ -105,8 +105,16 @@ class Results:
                 inputs=one_line(verdict.inputs),
                 evidence=printable("\n".join(verdict.evidence), EVIDENCE_CHARACTERS),
                 figures=verdict.figures,
-                bad_call=verdict.expects_error,
+                remark=_remark(verdict),
                 repro=repro_command(self.path, self.manifest, planned[verdict.op], verdict),
             )
             for _, verdict in kept
         ]
+
+
+def _remark(verdict: Verdict) -> str:
+    if verdict.part is Part.CONDUCT:
+        return "about the kernel as a whole"
+    if verdict.part is Part.VARIANT:
+        return f"a variant: {verdict.variant}; not among the cases"
+    return "a bad call; not among the cases" if verdict.expects_error else ""

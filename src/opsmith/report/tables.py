@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opsmith.core.run import OpSummary, Summary
-from opsmith.core.verdict import Status
-from opsmith.report.outcome import NO_KERNEL, Group, group, outcome, urgency
+from opsmith.report.outcome import NO_KERNEL, Group, failing_statuses, group, outcome, urgency
 from opsmith.report.results import FailingCase, Results
 from opsmith.report.strangers import one_line
 
@@ -131,8 +130,8 @@ def speedup(value: float | None) -> str:
 def failing_case(case: FailingCase) -> Text:
     """A failing case in three lines: status and op, what is wrong, the command that shows it again."""
     text = Text.assemble(_coloured(case.status), " ", (case.op, "bold"), f" {case.inputs}")
-    if case.bad_call:
-        text.append(" (a bad call; not among the cases)", style="bright_black")
+    if case.remark:
+        text.append(f" ({case.remark})", style="bright_black")
     if case.detail:
         text.append(f"\n  {case.detail}")
     return text.append(f"\n  {case.repro}", style="cyan")
@@ -145,7 +144,10 @@ def _statuses(statuses: Mapping[str, int]) -> Text:
 
 
 def _failures(op: OpSummary) -> Text:
-    return _statuses({status: count for status, count in op.statuses.items() if status != Status.PASSED})
+    failing, variants = failing_statuses(op.statuses), failing_statuses(op.variants)
+    if failing or op.accepted or not variants:
+        return _statuses(failing)
+    return _statuses(variants).append(" of variants")
 
 
 def _coloured(word: str) -> Text:

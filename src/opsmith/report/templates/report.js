@@ -168,7 +168,7 @@
     const code = element("code", {}, ...words);
     const card = element("article", {class: "case"},
       chip(failing.status), element("h3", {class: "mono"}, failing.op), element("span", {class: "hint"}, failing.dtype));
-    if (failing.bad_call) card.append(element("span", {class: "hint"}, " · a bad call, outside the scores"));
+    if (failing.remark) card.append(element("span", {class: "hint"}, ` · ${failing.remark}`));
     if (failing.inputs) card.append(element("p", {class: "inputs mono"}, failing.inputs));
     if (failing.detail) card.append(element("p", {class: "detail"}, failing.detail));
     card.append(element("div", {class: "repro"}, code, copyButton(failing.repro, code)));

@@ -64,8 +64,7 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
     # The mean of no element is nothing that honest kernels agree on, nor is the shape of an empty product.
-    stem = stem_of(schema.name)
-    smallest = 1 if stem in ROWWISE or stem in CONTRACTIONS else 0
+    smallest = 0 if is_elementwise(schema) else 1
     renamings = [(old, new) for old in sizes for new in SIZES if new != old and new >= smallest]
     chance.shuffle(renamings)
     for old, new in renamings:
@@ -85,7 +84,10 @@ def _may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
     call = bound_call(record)
     if call is None or is_random(schema) or not reads_values(schema) or schema.variant is Variant.OUT:
         return False
-    if keeps_values(schema) or _rounds_midway(call.stem, [slot.tensor.dtype for slot in call.slots]):
+    # Generated factors are close enough to 1 for a product of any length.
+    if (keeps_values(schema) and call.stem not in ALONG_A_DIMENSION) or _rounds_midway(
+        call.stem, [slot.tensor.dtype for slot in call.slots]
+    ):
         return False
     numbers = [slot.tensor.storage for slot in call.slots]
     if sorted(numbers) != list(range(len(record.storages))) or written_arguments(schema) - {"self"}:
