@@ -286,7 +286,10 @@ class WorkerLink:
         deadline = time.monotonic() + limit_s
         try:
             while child.channel.has_unread():
-                self._take_notice(child.channel.receive(Noticed, limit_s, most_bytes=MAX_NOTICE_BYTES))
+                unasked = child.channel.receive(WorkerReply, limit_s, most_bytes=MAX_NOTICE_BYTES)
+                if not isinstance(unasked, Noticed):
+                    raise ProtocolError("it spoke before it was asked")
+                self._take_notice(unasked)
             child.channel.send(request, limit_s)
             reply = child.channel.receive(WorkerReply, limit_s, most_bytes=MAX_REPLY_BYTES)
             while isinstance(reply, Noticed):

@@ -17,9 +17,10 @@ from opsmith.suites.modules.state import is_mask, perturbed
 
 #: Inputs are moved by this many roundings to see whether the results stay where they are.
 NUDGE_ROUNDINGS = 2.0
-#: So many roundings of a result's root mean square may they move, and this much in any case.
-MOST_ROUNDINGS = 64.0
-MOST_ABSOLUTE = 1e-5
+#: So many roundings of a result's root mean square may they move, and this much in any case: a good deal less than
+#: the tolerance, since a solution's own roundings add up on the way.
+MOST_ROUNDINGS = 8.0
+MOST_ABSOLUTE = 1e-6
 
 #: Ops that end the process on a device, or refuse, where a float is out of range: such inputs stay.
 BOUNDED = frozenset(
