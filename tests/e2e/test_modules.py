@@ -19,7 +19,7 @@ from opsmith.errors import BadInput
 
 ROOT = Path(__file__).parents[1] / "modules"
 PROBLEMS = ROOT / "problems"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.corpus]
 
 #: Solution -> (its task, what its cases may get).
 WRONG = {
