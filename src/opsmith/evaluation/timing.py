@@ -24,9 +24,9 @@ from opsmith.evaluation.timed_inputs import TimedInputs
 #: Written before each block, so that neither inputs nor results are in the device's cache: several
 #: times an H200's 50 MB.
 FLUSH_BYTES = 160 << 20
-#: Cycles that the gate waits at first, about 0.5 ms, and at most.
+#: Cycles that the gate waits at first, about 0.5 ms, and at most, about 30 ms.
 GATE_CYCLES = 1_000_000
-MAX_GATE_CYCLES = 1_000_000_000
+MAX_GATE_CYCLES = 64_000_000
 
 
 class TimedCall:
@@ -139,6 +139,10 @@ class TimedCall:
             if in_time or self._gate_cycles >= MAX_GATE_CYCLES:
                 return float(start.elapsed_time(end)) / calls * 1e3
             self._gate_cycles *= 4  # A call that waits for the device itself is never in time.
+
+    def is_captured(self, calls: int) -> bool:
+        """Whether blocks of so many calls run as a CUDA graph; asked after such a block of K."""
+        return self._graphs.get(calls) is not None
 
     def observe(self, slot: int, observer: Observer) -> Observed:
         """What the last block's call on one set of inputs returned and changed."""

@@ -186,9 +186,11 @@ class BlockTimed(msgspec.Struct, frozen=True, tag=True):
     """A block has finished, or inputs are renewed.
 
     ``device_us`` is K in microseconds a call, where K was asked for; E is read from the judge's own clock.
+    ``captured`` says whether K is that of a CUDA graph.
     """
 
     device_us: float | None
+    captured: bool = False
 
 
 class Discovered(msgspec.Struct, frozen=True, tag=True):

@@ -485,7 +485,8 @@ class Referee:
 
     def _time(self, request: TimeBlock) -> BlockTimed:
         assert self._timed is not None
-        return BlockTimed(self._timed.block(request.calls, request.quantity, request.replays))
+        device_us = self._timed.block(request.calls, request.quantity, request.replays)
+        return BlockTimed(device_us, self._timed.is_captured(request.calls))
 
     def _compare_timed(self, request: CompareTimed) -> Compared:
         """Judge a timed call by eager's answer to the values that it had."""

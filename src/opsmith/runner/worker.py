@@ -219,7 +219,8 @@ class Worker:
     def _time(self, request: TimeBlock) -> BlockTimed:
         assert self._timed is not None
         self._supervision.arm()
-        return BlockTimed(self._timed.block(request.calls, request.quantity, request.replays))
+        device_us = self._timed.block(request.calls, request.quantity, request.replays)
+        return BlockTimed(device_us, self._timed.is_captured(request.calls))
 
     def _show(self, request: ShowTimed) -> Answered:
         assert self._timed is not None
