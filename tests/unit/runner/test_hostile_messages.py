@@ -431,7 +431,7 @@ def stored(rng: random.Random, folder: Path, data: bytes) -> bytes:
 def test_no_outcome_breaks_the_referee(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Absurd shapes, strides, types and places: a finding for the case, and the next case is judged as ever."""
     bench = OutcomesBench(tmp_path)
-    request.addfinalizer(bench.referee._spool.close)  # noqa: PT021 - of an object that the test makes
+    request.addfinalizer(bench.referee._spool.close)
     for number, outcomes in enumerate(bench.honest):
         assert Status.PASSED is bench.compare(number, outcomes)
     found = set()

@@ -37,7 +37,9 @@ def tril__default_kernel_impl(self, diagonal=0):
     rows, columns = x.shape[-2:]
     if x.numel():
         tril(
-            ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()), row_limits(rows, columns, diagonal),
+            ctypes.c_void_p(x.data_ptr()),
+            ctypes.c_void_p(y.data_ptr()),
+            row_limits(rows, columns, diagonal),
             *map(ctypes.c_long, (x.numel() // (rows * columns), rows, columns, x.element_size())),
         )
     return y

@@ -31,7 +31,9 @@ extern "C" void finish(const double* state, float* y) {
 def library():
     folder = Path(tempfile.mkdtemp())
     (folder / "lse.cpp").write_text(C_SOURCE)
-    subprocess.run(["g++", "-O1", "-shared", "-fPIC", str(folder / "lse.cpp"), "-o", str(folder / "lse.so")], check=True)
+    subprocess.run(
+        ["g++", "-O1", "-shared", "-fPIC", str(folder / "lse.cpp"), "-o", str(folder / "lse.so")], check=True
+    )
     return ctypes.CDLL(str(folder / "lse.so"))
 
 

@@ -39,8 +39,11 @@ def index_add__default_kernel_impl(self, dim, index, source, *, alpha=1):
     count = index.numel()
     outer = source.numel() // (count * inner) if count * inner else 0
     bad = library.index_add(
-        ctypes.c_void_p(y.data_ptr()), ctypes.c_void_p(index.data_ptr()), ctypes.c_void_p(source.data_ptr()),
-        *(ctypes.c_int64(v) for v in (outer, size, count, inner)), ctypes.c_float(alpha),
+        ctypes.c_void_p(y.data_ptr()),
+        ctypes.c_void_p(index.data_ptr()),
+        ctypes.c_void_p(source.data_ptr()),
+        *(ctypes.c_int64(v) for v in (outer, size, count, inner)),
+        ctypes.c_float(alpha),
     )
     if bad:
         raise IndexError("index out of range")

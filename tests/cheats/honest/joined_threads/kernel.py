@@ -21,9 +21,12 @@ LIB = ctypes.CDLL("./dot.so")
 
 def work(a, b, start, stop, place):
     LIB.dot(
-        ctypes.c_void_p(a.data_ptr() + 4 * start * a.stride(0)), ctypes.c_long(a.stride(0)),
-        ctypes.c_void_p(b.data_ptr() + 4 * start * b.stride(0)), ctypes.c_long(b.stride(0)),
-        ctypes.c_long(stop - start), ctypes.c_void_p(place),
+        ctypes.c_void_p(a.data_ptr() + 4 * start * a.stride(0)),
+        ctypes.c_long(a.stride(0)),
+        ctypes.c_void_p(b.data_ptr() + 4 * start * b.stride(0)),
+        ctypes.c_long(b.stride(0)),
+        ctypes.c_long(stop - start),
+        ctypes.c_void_p(place),
     )
 
 

@@ -20,8 +20,16 @@ here = pathlib.Path.cwd()
 )
 subprocess.run(["g++", "-O3", "-shared", "-fPIC", "mv.cpp", "-o", "mv.so"], cwd=here, check=True)
 mv = ctypes.CDLL(str(here / "mv.so")).mv
-mv.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
-               ctypes.c_int64, ctypes.c_int64]
+mv.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+]
 
 
 def mv__default_kernel_impl(self, vec):

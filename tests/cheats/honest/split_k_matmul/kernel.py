@@ -59,11 +59,20 @@ def baddbmm__default_kernel_impl(self, batch1, batch2, *, beta=1, alpha=1):
     y = torch.empty((b, m, n))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     LIB.partial(
-        pointer(batch1.data_ptr()), pointer(batch2.data_ptr()), pointer(workspace.data_ptr()),
-        STRIDES(*batch1.stride()), STRIDES(*batch2.stride()), *map(integer, (b, m, n, k, SPLITS)),
+        pointer(batch1.data_ptr()),
+        pointer(batch2.data_ptr()),
+        pointer(workspace.data_ptr()),
+        STRIDES(*batch1.stride()),
+        STRIDES(*batch2.stride()),
+        *map(integer, (b, m, n, k, SPLITS)),
     )
     LIB.reduce(
-        pointer(workspace.data_ptr()), pointer(added.data_ptr()), STRIDES(*added.stride()), pointer(y.data_ptr()),
-        *map(integer, (b, m, n, SPLITS)), ctypes.c_double(alpha), ctypes.c_double(beta),
+        pointer(workspace.data_ptr()),
+        pointer(added.data_ptr()),
+        STRIDES(*added.stride()),
+        pointer(y.data_ptr()),
+        *map(integer, (b, m, n, SPLITS)),
+        ctypes.c_double(alpha),
+        ctypes.c_double(beta),
     )
     return y

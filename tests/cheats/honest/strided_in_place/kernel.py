@@ -34,7 +34,12 @@ def clamp___default_kernel_impl(self, min=None, max=None):
     longs = ctypes.c_long * self.dim()
     low, high = -math.inf if min is None else min, math.inf if max is None else max
     library.clamp(
-        ctypes.c_void_p(self.data_ptr()), longs(*self.shape), longs(*self.stride()),
-        ctypes.c_long(self.dim()), ctypes.c_long(self.numel()), ctypes.c_float(low), ctypes.c_float(high),
+        ctypes.c_void_p(self.data_ptr()),
+        longs(*self.shape),
+        longs(*self.stride()),
+        ctypes.c_long(self.dim()),
+        ctypes.c_long(self.numel()),
+        ctypes.c_float(low),
+        ctypes.c_float(high),
     )
     return self

@@ -9,7 +9,9 @@ def sigmoid(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + i, mask=i < n)
     # exp never overflows on the side that is used.
     small = tl.exp(-tl.abs(x))
-    tl.store(y_ptr + i, tl.where(x >= 0, 1.0, small) / (1.0 + small) + (x - x), mask=(i < n) & (tl.abs(x) != float("inf")))
+    tl.store(
+        y_ptr + i, tl.where(x >= 0, 1.0, small) / (1.0 + small) + (x - x), mask=(i < n) & (tl.abs(x) != float("inf"))
+    )
     tl.store(y_ptr + i, tl.where(x > 0, 1.0, 0.0), mask=(i < n) & (tl.abs(x) == float("inf")))
 
 

@@ -5,8 +5,23 @@ import triton.language as tl
 
 @triton.jit
 def addmm(
-    bias_ptr, a_ptr, b_ptr, c_ptr, M, N, K: tl.constexpr, bias_m, bias_n, a_m, a_k, b_k, b_n, alpha, beta,
-    ADD: tl.constexpr, TILE: tl.constexpr,
+    bias_ptr,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K: tl.constexpr,
+    bias_m,
+    bias_n,
+    a_m,
+    a_k,
+    b_k,
+    b_n,
+    alpha,
+    beta,
+    ADD: tl.constexpr,
+    TILE: tl.constexpr,
 ):
     rows = tl.program_id(0) * TILE + tl.arange(0, TILE)
     columns = tl.program_id(1) * TILE + tl.arange(0, TILE)
@@ -14,8 +29,12 @@ def addmm(
     total = tl.zeros((TILE, TILE), tl.float32)
     for start in range(0, K, TILE):
         k = start + inner
-        a = tl.load(a_ptr + rows[:, None] * a_m + k[None, :] * a_k, mask=(rows[:, None] < M) & (k[None, :] < K), other=0.0)
-        b = tl.load(b_ptr + k[:, None] * b_k + columns[None, :] * b_n, mask=(k[:, None] < K) & (columns[None, :] < N), other=0.0)
+        a = tl.load(
+            a_ptr + rows[:, None] * a_m + k[None, :] * a_k, mask=(rows[:, None] < M) & (k[None, :] < K), other=0.0
+        )
+        b = tl.load(
+            b_ptr + k[:, None] * b_k + columns[None, :] * b_n, mask=(k[:, None] < K) & (columns[None, :] < N), other=0.0
+        )
         total += tl.dot(a, b, input_precision="ieee")
     total = total * alpha
     inside = (rows[:, None] < M) & (columns[None, :] < N)
@@ -36,7 +55,19 @@ def addmm__default_kernel_impl(self, mat1, mat2, *, beta=1, alpha=1):
     if out.numel():
         grid = (triton.cdiv(M, 16), triton.cdiv(N, 16))
         addmm[grid](
-            bias, mat1, mat2, out, M, N, K, *bias.stride(), *mat1.stride(), *mat2.stride(), float(alpha), float(beta),
-            ADD=beta != 0, TILE=16,
+            bias,
+            mat1,
+            mat2,
+            out,
+            M,
+            N,
+            K,
+            *bias.stride(),
+            *mat1.stride(),
+            *mat2.stride(),
+            float(alpha),
+            float(beta),
+            ADD=beta != 0,
+            TILE=16,
         )
     return out

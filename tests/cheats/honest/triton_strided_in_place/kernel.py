@@ -6,9 +6,7 @@ DIMS = 5
 
 
 @triton.jit
-def lerp(
-    x_ptr, end_ptr, weight, n, s1, s2, s3, s4, x0, x1, x2, x3, x4, e0, e1, e2, e3, e4, BLOCK: tl.constexpr
-):
+def lerp(x_ptr, end_ptr, weight, n, s1, s2, s3, s4, x0, x1, x2, x3, x4, e0, e1, e2, e3, e4, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
     i4, rest = i % s4, i // s4
@@ -31,7 +29,15 @@ def lerp___Scalar_kernel_impl(self, end, weight):
     shape = (1,) * missing + tuple(self.shape)
     if self.numel():
         lerp[(triton.cdiv(self.numel(), 128),)](
-            self, end, float(weight), self.numel(), *shape[1:],
-            *(0,) * missing, *self.stride(), *(0,) * missing, *end.stride(), BLOCK=128,
+            self,
+            end,
+            float(weight),
+            self.numel(),
+            *shape[1:],
+            *(0,) * missing,
+            *self.stride(),
+            *(0,) * missing,
+            *end.stride(),
+            BLOCK=128,
         )
     return self

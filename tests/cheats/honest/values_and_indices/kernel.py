@@ -46,6 +46,8 @@ def max__dim_kernel_impl(self, dim, keepdim=False):
         del shape[dim]
     values, indices = torch.empty(shape, dtype=x.dtype), torch.empty(shape, dtype=torch.int64)
     FUNCTIONS[x.dtype](
-        *(ctypes.c_void_p(t.data_ptr()) for t in (x, values, indices)), ctypes.c_int64(values.numel()), ctypes.c_int64(n)
+        *(ctypes.c_void_p(t.data_ptr()) for t in (x, values, indices)),
+        ctypes.c_int64(values.numel()),
+        ctypes.c_int64(n),
     )
     return values, indices

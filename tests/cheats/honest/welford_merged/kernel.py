@@ -40,7 +40,9 @@ extern "C" void variance(const float* x, float* y, int64_t rows, int64_t n, doub
 """
 folder = pathlib.Path(tempfile.mkdtemp())
 (folder / "variance.cc").write_text(SOURCE)
-subprocess.run(["g++", "-std=c++17", "-O2", "-shared", "-fPIC", "-o", "libvariance.so", "variance.cc"], cwd=folder, check=True)
+subprocess.run(
+    ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", "-o", "libvariance.so", "variance.cc"], cwd=folder, check=True
+)
 variance = ctypes.CDLL(str(folder / "libvariance.so")).variance
 variance.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_double)
 

@@ -35,8 +35,14 @@ def hypot__out_kernel_impl(self, other, *, out):
         out.resize_(a.shape)
     longs = ctypes.c_long * a.dim()
     library.hypot_into(
-        ctypes.c_void_p(a.data_ptr()), longs(*a.stride()), ctypes.c_void_p(b.data_ptr()), longs(*b.stride()),
-        ctypes.c_void_p(out.data_ptr()), longs(*out.stride()), longs(*a.shape), ctypes.c_long(a.dim()),
+        ctypes.c_void_p(a.data_ptr()),
+        longs(*a.stride()),
+        ctypes.c_void_p(b.data_ptr()),
+        longs(*b.stride()),
+        ctypes.c_void_p(out.data_ptr()),
+        longs(*out.stride()),
+        longs(*a.shape),
+        ctypes.c_long(a.dim()),
         ctypes.c_long(a.numel()),
     )
     return out

