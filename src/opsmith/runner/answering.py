@@ -18,6 +18,7 @@ from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, content_of, live_c
 from opsmith.evaluation.integrity.garbage import leave_garbage
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.integrity.traced_lines import TracedLines
+from opsmith.evaluation.integrity.watch import plain_results
 from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.reference import seed_generators
 from opsmith.runner.protocol import CallToRun, Raised, Returned
@@ -179,9 +180,7 @@ class CallRun:
 
 def _starts(result: Any) -> set[int]:
     """Where the memory of each result with elements starts."""
-    leaves = result if isinstance(result, (list, tuple)) else [result]
-    plain = (leaf for leaf in leaves if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.numel())
-    return {tensor.untyped_storage().data_ptr() for tensor in plain}
+    return {tensor.untyped_storage().data_ptr() for tensor in plain_results(result)}
 
 
 def _as_recorded(live: LiveCall, record: CallRecord) -> bool:

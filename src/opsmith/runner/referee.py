@@ -168,7 +168,6 @@ class Referee:
         self._held: dict[int, CaseUnderJudgement] = {}
         self._held_again: dict[int, CaseUnderJudgement] = {}
         self._timed: TimedCall | None = None
-        self._timed_op = ""
         self._search: Search | None = None
 
     def answer(self, request: RefereeRequest) -> RefereeReply:
@@ -454,7 +453,6 @@ class Referee:
         self._held.clear()
         self._release_memory()
         record = CALL_DECODER.decode(request.call)
-        self._timed_op = record.op
         function, record = timed_function(callables.reference(record.op), record, self._device)
         slots = self._slots(function, record, request.slots)
         for varied in (request.varied, False):
@@ -495,7 +493,7 @@ class Referee:
             return Compared({}, {})
         record = self._timed.inputs.record_of(request.slot, request.round)
         live = rebuild_all([record], self._device)[0]
-        schema = callables.schema_of(self._timed_op)
+        schema = callables.schema_of(record.op)
         rule = rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs))
         if rule.repeats(0) != 1:
             return Compared({}, {})  # One random result says nothing.

@@ -122,7 +122,8 @@ class PairedClock:
         reply, wall_us = _clocked(side, TimeBlock(calls, quantity))
         assert isinstance(reply, BlockTimed)
         if quantity == "K":
-            self._captured = reply.captured
+            if number == 1:
+                self._captured = reply.captured
             assert reply.device_us is not None
             return max(reply.device_us, 1e-3)
         settling_us = side.settle()
@@ -138,7 +139,7 @@ class PairedClock:
         Raises:
             Dishonest: its own time is far below.
         """
-        if not self._is_captured(calls):
+        if not self._captured:
             return
         slopes = []
         for _ in range(CROSS_CHECKS):
@@ -150,10 +151,6 @@ class PairedClock:
                 f"its own clock says {own_us:.2f} us a call, the judge's {judged_us:.2f} us "
                 f"(difference between {1 + MORE_REPLAYS} replays and one, median of {CROSS_CHECKS})"
             )
-
-    def _is_captured(self, calls: int) -> bool:
-        self._block_us(1, calls, "K")
-        return self._captured
 
     def _wall_us(self, request: TimeBlock) -> float:
         return _clocked(self._sides[1], request)[1]

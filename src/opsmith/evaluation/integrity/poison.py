@@ -28,7 +28,7 @@ class Poison:
         ops: ``packet.overload`` of what is forbidden; those without a kernel for the key are no concern.
         keys: dispatch keys of the backends that could compute, ``CPU`` and ``CUDA``.
         report: told the overload of every call, on the thread that makes it; says whether trusted
-            code made it, which is answered.
+            code made it, after which the poison goes back in.
     """
 
     def __init__(self, ops: Iterable[str], keys: Iterable[str], report: Callable[[str], bool]) -> None:

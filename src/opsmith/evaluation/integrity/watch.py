@@ -153,11 +153,16 @@ def _window(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
     return tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
 
 
+def plain_results(result: Any) -> list[torch.Tensor]:
+    """The results of a call that are strided tensors with elements."""
+    leaves = result if isinstance(result, (list, tuple)) else [result]
+    return [leaf for leaf in leaves if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.numel()]
+
+
 def _storages(result: Any) -> list[tuple[int, int]]:
     """Start and checksum of the memory of every result that has elements."""
-    leaves = result if isinstance(result, (list, tuple)) else [result]
-    tensors = [leaf for leaf in leaves if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.numel()]
-    return [(t.untyped_storage().data_ptr(), _checksum(t.untyped_storage())) for t in tensors]
+    storages = [tensor.untyped_storage() for tensor in plain_results(result)]
+    return [(storage.data_ptr(), _checksum(storage)) for storage in storages]
 
 
 def _checksum(storage: torch.UntypedStorage) -> int:
