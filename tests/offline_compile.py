@@ -34,9 +34,8 @@ from triton.runtime.jit import MockTensor
 
 import opsmith.kernels
 from opsmith.core.case import CallRecord, NamedValue, SequenceValue, TensorValue, Value
-from opsmith.core.dtypes import TORCH_NAMES
+from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.run import Selection
-from opsmith.evaluation.inputs import dtype_name
 from opsmith.kernels import launch
 from opsmith.runner.suite_index import SuiteIndex
 from opsmith.suites.opinfo import OpInfoSuite
@@ -47,7 +46,7 @@ FOLDER = Path(opsmith.kernels.__file__).parent
 MULTIPROCESSORS = 132
 #: What a block may have on a Hopper GPU.
 SHARED_MEMORY_BYTES = 227 << 10
-_DTYPES = {dtype_name(getattr(torch, name)): getattr(torch, name) for name in set(TORCH_NAMES.values())}
+_DTYPES = {short: getattr(torch, long) for short, long in TENSOR_DTYPES.items()}
 
 
 class AbsentGPU:

@@ -97,12 +97,7 @@ def evaluate(
     """
     progress = progress or Silent()
     started = time.monotonic()
-    if options.suite not in plugins.names(plugins.SUITES):
-        raise UnknownName("suite", options.suite, plugins.names(plugins.SUITES))
-    if options.baseline == "cudagraphs" and not options.device.startswith("cuda"):
-        raise BadInput(
-            f"--baseline cudagraphs needs a CUDA device, not {options.device}; eager and compile run anywhere"
-        )
+    check_options(options)
     asked = resolve(options.backend)
     run, before, earlier = _open_run(out, options, resume=resume)
     seed = _seed(run, before, seed)
@@ -144,6 +139,20 @@ def evaluate(
     run.write("run.json", msgspec.structs.replace(manifest, finished_utc=_now(), seed=seed, wall_s=wall_s))
     run.forget_seed()
     return publish(run)
+
+
+def check_options(options: Options) -> None:
+    """What can be said against a request before anything is started.
+
+    Raises:
+        UsageError: it cannot be carried out as written.
+    """
+    if options.suite not in plugins.names(plugins.SUITES):
+        raise UnknownName("suite", options.suite, plugins.names(plugins.SUITES))
+    if options.baseline == "cudagraphs" and not options.device.startswith("cuda"):
+        raise BadInput(
+            f"--baseline cudagraphs needs a CUDA device, not {options.device}; eager and compile run anywhere"
+        )
 
 
 def survey(options: Options, *, progress: Progress | None = None) -> Plan:

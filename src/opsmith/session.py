@@ -24,7 +24,6 @@ from typing import Self
 
 import msgspec
 
-from opsmith import plugins
 from opsmith.backends.file import KernelFile
 from opsmith.core.cache import build_folder
 from opsmith.core.call_text import describe
@@ -37,7 +36,7 @@ from opsmith.core.task import Task
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, UnknownName
-from opsmith.pipeline import Progress, Silent, start_processes
+from opsmith.pipeline import Progress, Silent, check_options, start_processes
 from opsmith.report.scores import summarise_op
 from opsmith.runner.environment import describe_environment
 from opsmith.runner.executors.local import LocalExecutor
@@ -125,8 +124,7 @@ class Session:
         limits: Limits | None = None,
         progress: Progress | None = None,
     ) -> None:
-        if options.suite not in plugins.names(plugins.SUITES):
-            raise UnknownName("suite", options.suite, plugins.names(plugins.SUITES))
+        check_options(options)
         self.options = options
         self._folder = folder
         self._withheld = [folder.resolve(), *(path.resolve() for path in withheld)]
@@ -189,7 +187,10 @@ class Session:
             UnknownName: the session has no such task.
         """
         self._asked(task)
-        return [_CALL.decode(self._executor.read(case)) for case in self._cases[task] if not case.expects_error]
+        return [self._call(case) for case in self._cases[task] if not case.expects_error]
+
+    def _call(self, case: CaseRef) -> CallRecord:
+        return _CALL.decode(self._executor.read(case))
 
     def judge(self, task: str, source: Path) -> Judged:
         """Judge the kernel in one file; waits until one of the session's processes is free.
@@ -295,7 +296,7 @@ class Session:
         asked = sorted((case for case in cases if not case.expects_error), key=lambda case: case.size_bytes)
         step = max(1, -(-len(asked) // (MOST_EXAMPLES - 1)))
         chosen = {case.address: case for case in (*asked[::step], *asked[-1:])}
-        texts = [describe(_CALL.decode(self._executor.read(case))) for case in chosen.values()]
+        texts = [describe(self._call(case)) for case in chosen.values()]
         return AskedTask(
             name=schema.name,
             op=schema,

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.backends.signature import Signature, signature_of
-from opsmith.core.op import OpSchema, folder_name
+from opsmith.core.op import OpSchema, folder_name, version_file
 from opsmith.errors import BadInput
 
 _STUB = '''"""A kernel for {op}."""
@@ -80,8 +80,7 @@ def scaffold(directory: Path, schemas: Iterable[OpSchema], *, derived: Iterable[
         answers.setdefault(variant.functional, []).append(variant.name)
     files = {}
     for schema in chosen:
-        folder = folder_name(schema.name)
-        files[f"{folder}/{folder}_implementation_v1.py"] = stub(schema, sorted(answers.get(schema.name, ())))
+        files[version_file(schema.name, 1)] = stub(schema, sorted(answers.get(schema.name, ())))
     if chosen:
         files["README.md"] = _README.format(first=folder_name(chosen[0].name), first_op=chosen[0].name)
     written = [name for name, text in files.items() if _write_new(directory / name, text)]

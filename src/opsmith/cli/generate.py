@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -167,7 +168,7 @@ def _carry_out(
                 asked = [name for name, task in session.tasks.items() if task.op.kind is not TaskKind.MODULE]
                 facts = op_facts(asked) if {"documentation", "decomposition"} & set(options.contexts) else {}
                 progress.stage("writing and judging", 0)
-                done = iter(range(1, 1 << 62))
+                done = itertools.count(1)
                 campaign = Campaign(
                     options,
                     models,

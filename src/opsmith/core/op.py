@@ -63,6 +63,12 @@ def folder_name(op_name: str) -> str:
     return f"{packet}__{overload}"
 
 
+def version_file(op_name: str, version: int) -> str:
+    """Where a kernel directory has a version of an overload's kernel: ``F/F_implementation_v2.py``."""
+    folder = folder_name(op_name)
+    return f"{folder}/{folder}_implementation_v{version}.py"
+
+
 def op_name(folder: str) -> str | None:
     """The overload that a folder name encodes, decoded from the right, or None for a bare packet.
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from opsmith.backends.file import KernelFile
 from opsmith.core.case import digest
-from opsmith.core.op import TaskKind, folder_name
+from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
 from opsmith.generate.attempt import Attempt, Move, Outcome
@@ -30,7 +29,7 @@ from opsmith.generate.reply import NoCode, kernel_source
 from opsmith.generate.strategies import strategy_named
 from opsmith.session import AskedTask, Judged, Session
 
-#: Tells, for each kernel that is judged, how many attempts are done.
+#: Is told of each attempt once it is made.
 Told = Callable[[Attempt, AskedTask], None]
 
 
@@ -149,11 +148,8 @@ class Campaign:
     def _pursue(self, task: AskedTask, asking: ThreadPoolExecutor) -> TaskHistory:
         attempts: list[Attempt] = []
         stopped = None
-        for round_number in count():
-            moves = self._strategy.moves(attempts)
-            if not moves or stopped is not None:
-                return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
-            first = len(attempts)
+        while stopped is None and (moves := self._strategy.moves(attempts)):
+            first, round_number = len(attempts), attempts[-1].round + 1 if attempts else 0
             made = [
                 asking.submit(self._attempt, task, move, tuple(attempts), index, round_number)
                 for index, move in enumerate(moves, start=first)
@@ -163,9 +159,7 @@ class Campaign:
                     attempts.append(future.result())
                 except Exhausted as exc:
                     stopped = str(exc)
-            if stopped is not None:
-                return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
-        raise AssertionError  # count() does not end
+        return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
 
     def _attempt(
         self, task: AskedTask, move: Move, earlier: Sequence[Attempt], index: int, round_number: int
@@ -291,5 +285,4 @@ def attempt_file(task: AskedTask, index: int) -> Path:
     """Where an attempt's kernel lies in a campaign's directory, named as the public layouts name versions."""
     if task.op.kind is TaskKind.MODULE:
         return Path("attempts") / task.name / f"sample_{index}" / f"{task.name.rpartition('/')[2]}.py"
-    folder = folder_name(task.name)
-    return Path("attempts") / folder / f"{folder}_implementation_v{index + 1}.py"
+    return Path("attempts") / version_file(task.name, index + 1)

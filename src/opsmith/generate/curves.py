@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -10,10 +9,7 @@ import msgspec
 from opsmith.generate.attempt import Attempt, best
 from opsmith.generate.campaign import TaskHistory
 from opsmith.generate.journal import Exchange
-
-#: Thresholds of fast_p: the share of tasks solved by a kernel that is right and more than p times as fast.
-#: Source: Ouyang et al., "KernelBench: Can LLMs Write Efficient GPU Kernels?", 2025.
-FAST_P = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+from opsmith.report.conventions import THRESHOLDS, geometric_mean
 
 
 class AuthorFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +49,7 @@ def author_figures(histories: Sequence[TaskHistory], model: str | None) -> Autho
         solved=sum(any(attempt.accepted for attempt in attempts) for attempts in own),
         wins=sum(top is not None and top.accepted and model in (None, top.model) for top in tops),
         solved_after=tuple(_solved_after(own)),
-        fast_p={f"{p:g}": _share(_is_faster(attempts, p) for attempts in own) for p in FAST_P},
+        fast_p={f"{p:g}": _share(_is_faster(attempts, p) for attempts in own) for p in THRESHOLDS},
     )
 
 
@@ -69,7 +65,7 @@ def spending(histories: Sequence[TaskHistory], exchanges: Iterable[Exchange]) ->
             seen.setdefault(found[0], []).append(found[1])
         tops = [top for top in map(best, seen.values()) if top is not None and top.accepted]
         speedups = [top.judged.speedup for top in tops if top.judged is not None and top.judged.speedup is not None]
-        points.append(SpendPoint(usd, tokens, len(tops), _geomean(speedups)))
+        points.append(SpendPoint(usd, tokens, len(tops), geometric_mean(speedups) if speedups else None))
     return tuple(points)
 
 
@@ -86,7 +82,3 @@ def _is_faster(attempts: Sequence[Attempt], threshold: float) -> bool:
 def _share(flags: Iterable[bool]) -> float:
     values = list(flags)
     return sum(values) / len(values) if values else 0.0
-
-
-def _geomean(values: Sequence[float]) -> float | None:
-    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None

@@ -10,8 +10,9 @@ import msgspec
 
 from opsmith.core.case import digest
 from opsmith.generate.campaign import TaskHistory
-from opsmith.generate.curves import FAST_P, AuthorFigures
+from opsmith.generate.curves import AuthorFigures
 from opsmith.generate.results import CampaignSummary, attempt_kind
+from opsmith.report.conventions import THRESHOLDS
 from opsmith.report.page_parts import packed, packed_plotly, templates
 from opsmith.report.strangers import one_line
 
@@ -31,7 +32,7 @@ def campaign_page(summary: CampaignSummary, histories: Sequence[TaskHistory]) ->
             tiles=list(_tiles(summary)),
             priced=_is_priced(summary),
             models=[(one_line(name), figures) for name, figures in summary.by_model.items()],
-            thresholds=[f"{p:g}" for p in FAST_P],
+            thresholds=[f"{p:g}" for p in THRESHOLDS],
             tasks=[(name, task, outcomes[name]) for name, task in summary.tasks.items()],
             facts=list(_facts(summary)),
             nonce=digest(payload),
@@ -90,7 +91,7 @@ def _model(name: str, figures: AuthorFigures) -> dict[str, Any]:
         "name": name,
         "wins": figures.wins,
         "solvedAfter": _numbered(figures.solved_after),
-        "fast": [(p, figures.fast_p[f"{p:g}"]) for p in FAST_P],
+        "fast": [(p, figures.fast_p[f"{p:g}"]) for p in THRESHOLDS],
     }
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from opsmith.backends.manifest import FORMAT, KernelEntry, Manifest
 from opsmith.core.kernel import Provenance
-from opsmith.core.op import TaskKind, folder_name
+from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Summary, write_atomically
 from opsmith.generate.attempt import Attempt, Outcome, best
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
@@ -110,8 +110,7 @@ def kernel_file(task: AskedTask, index: int) -> Path:
     """The place of a task's kernel in a directory of them."""
     if task.op.kind is TaskKind.MODULE:
         return Path(f"{task.name}.py")
-    folder = folder_name(task.name)
-    return Path(folder) / f"{folder}_implementation_v{index + 1}.py"
+    return Path(version_file(task.name, index + 1))
 
 
 def summarise_campaign(

@@ -120,29 +120,6 @@ def stack(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
     return cat([tensor.unsqueeze(axis) for tensor in tensors], axis)
 
 
-def hstack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Join along the second dimension, or the only one."""
-    grown = [_grown(tensor, 1) for tensor in tensors]
-    return cat(grown, 0 if grown and grown[0].ndim == 1 else 1)
-
-
-def vstack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Join along the first dimension; vectors become rows."""
-    return cat([_grown(tensor, 2) for tensor in tensors], 0)
-
-
-def dstack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Join along the third dimension; matrices get one."""
-    return cat([grown if grown.ndim > 2 else grown.unsqueeze(-1) for grown in (_grown(t, 2) for t in tensors)], 2)
-
-
-def _grown(tensor: torch.Tensor, ndim: int) -> torch.Tensor:
-    """With dimensions of size 1 in front, up to ``ndim`` of them."""
-    for _ in range(ndim - tensor.ndim):
-        tensor = tensor.unsqueeze(0)
-    return tensor
-
-
 def chunk_cat(tensors: Sequence[torch.Tensor], dim: int, num_chunks: int) -> torch.Tensor:
     """Cut each tensor into ``num_chunks`` along ``dim``, flatten the chunks and join those of one number in a row.
 
@@ -180,6 +157,13 @@ def _fill_chunks(out: torch.Tensor, tensors: Sequence[torch.Tensor], widths: Seq
         copy_into(columns.narrow(-2, 0, whole), flat.narrow(-1, 0, whole * width).unflatten(-1, (whole, width)))
         if rest := flat.shape[-1] - whole * width:
             copy_into(columns.select(-2, whole).narrow(-1, 0, rest), flat.narrow(-1, whole * width, rest))
+
+
+def _grown(tensor: torch.Tensor, ndim: int) -> torch.Tensor:
+    """With dimensions of size 1 in front, up to ``ndim`` of them."""
+    for _ in range(ndim - tensor.ndim):
+        tensor = tensor.unsqueeze(0)
+    return tensor
 
 
 def block_diag(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -295,18 +295,8 @@ def log_softmax(self: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tens
     return _softmax(self, dim, _result_dtype(self, half_to_float), log=True)
 
 
-def softmax_as(self: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Softmax along ``dim`` of ``self`` converted to ``dtype``, if one is given."""
-    return _softmax(self, dim, dtype or self.dtype, read=dtype)
-
-
-def log_softmax_as(self: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """The logarithm of :func:`softmax_as`."""
-    return _softmax(self, dim, dtype or self.dtype, read=dtype, log=True)
-
-
 def safe_softmax(self: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """As :func:`softmax_as`, with 0 for rows of ``-inf`` alone."""
+    """Softmax along ``dim`` of ``self`` converted to ``dtype``, if one is given; 0 for rows of ``-inf`` alone."""
     return _softmax(self, dim, dtype or self.dtype, read=dtype, safe=True)
 
 

@@ -445,16 +445,6 @@ def _sorted(self: torch.Tensor, dim: int, descending: bool) -> tuple[torch.Tenso
     return values, indices
 
 
-def argsort(self: torch.Tensor, dim: int = -1, descending: bool = False) -> torch.Tensor:
-    """The indices that put the elements along ``dim`` in order."""
-    return _sorted(self, dim, descending)[1]
-
-
-def argsort_stable(self: torch.Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> torch.Tensor:  # noqa: ARG001 - It always is.
-    """As :func:`argsort`."""
-    return _sorted(self, dim, descending)[1]
-
-
 def topk(
     self: torch.Tensor,
     k: int,

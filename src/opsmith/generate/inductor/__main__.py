@@ -18,7 +18,7 @@ from opsmith.backends import manifest
 from opsmith.core.case import CallRecord
 from opsmith.core.dtypes import parse_dtypes
 from opsmith.core.kernel import Provenance
-from opsmith.core.op import Variant, folder_name
+from opsmith.core.op import Variant, version_file
 from opsmith.core.run import write_atomically
 from opsmith.errors import UsageError
 from opsmith.generate.inductor import Compiler, Language, NothingWritten, write_kernel
@@ -48,9 +48,9 @@ def main() -> int:
             except NothingWritten as exc:
                 sys.stderr.write(f"{exc}\n")
                 continue
-            folder = folder_name(op)
-            (options.out / folder).mkdir(parents=True, exist_ok=True)
-            (options.out / folder / f"{folder}_implementation_v1.py").write_text(written.source, encoding="utf-8")
+            file = options.out / version_file(op, 1)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(written.source, encoding="utf-8")
             author = f"Inductor of torch {compiler.facts.torch}"
             entries[op] = manifest.KernelEntry(best=1, dsl="cpp", provenance=Provenance(author=author))
             left_out = "".join(f"; {left.calls} calls without one: {left.reason}" for left in written.left_out)
