@@ -2,7 +2,7 @@
 
 ``write`` makes a file with the kernel of ``mul.Scalar``. On a GPU every block of threads waits, before it
 begins, for so many cycles of its multiprocessor as the scalar says; the host waits before it launches.
-All blocks of the grid run at the same time, so that the whole kernel takes that much longer.
+All blocks of the grid run at the same time, so that the whole kernel takes longer by about as much.
 """
 
 from __future__ import annotations

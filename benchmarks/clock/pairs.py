@@ -5,7 +5,8 @@
 
 Both sides of a pair are the same kernel in two processes that are made anew every few pairs, over sizes
 from 8 elements to 1 GB. With ``--plant P`` the second side takes P percent longer: on a GPU K because
-each of its blocks of threads waits, E because the host waits as well.
+each of its blocks of threads waits, E because the host waits as well. How long a kernel has to wait for
+that is tried out beforehand, without the clock's pairs: by replaying its graph many times on end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import datetime as dt
 import math
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -38,7 +40,7 @@ from opsmith.runner.device_lock import DeviceLock, default_folder
 from opsmith.runner.environment import describe_environment
 from opsmith.runner.links import Limits, RefereeLink, WorkerLink
 from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import DeviceOpened, OpenDevice, PrepareTiming
+from opsmith.runner.protocol import DeviceOpened, OpenDevice, PrepareTiming, TimeBlock
 from opsmith.runner.sides import WorkerSide
 from opsmith.runner.stopwatch import ClockSettings, PairedClock, never_held_back
 from opsmith.runner.throttling import ThrottleWatch
@@ -55,6 +57,9 @@ MOST_BYTES, MOST_BYTES_CPU = 8 << 30, 512 << 20
 PAIRS_A_PROCESS = 15
 #: Cycles a microsecond of an H200's multiprocessor under load.
 CYCLES_A_US = 1980
+#: What is planted is tried so often at most, each time with so many replays, and is to be met within this share.
+PLANTINGS, PLANTED_REPLAYS, PLANTED_BLOCKS, PLANTED_WITHIN = 6, 20, 9, 0.03
+PLANTED_CALLS = 16
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,20 +239,38 @@ class Bench:
         """The scalar that makes a call of this size so much longer as is planted."""
         base_us = self._time(sides, elements, 0, quantity, elements, full=False).reference_us
         longer_us = base_us * self._options.plant / 100
-        if quantity == "K":
-            return kernels.delay(cycles=round(longer_us * CYCLES_A_US))
-        return kernels.delay(host_ns=max(1, round(longer_us * 1e3)))
+        if quantity == "E":
+            return kernels.delay(host_ns=max(1, round(longer_us * 1e3)))
+        without_us = self._kernel_us(sides.other, elements, 0)
+        cycles = longer_us * CYCLES_A_US
+        for _ in range(PLANTINGS):
+            added_us = self._kernel_us(sides.other, elements, kernels.delay(cycles=round(cycles))) - without_us
+            if abs(added_us - longer_us) <= PLANTED_WITHIN * longer_us:
+                break
+            cycles = max(1.0, cycles + (longer_us - added_us) * CYCLES_A_US)
+        return kernels.delay(cycles=round(cycles))
+
+    def _kernel_us(self, link: WorkerLink, elements: int, scalar: int) -> float:
+        """What a kernel takes over many replays of its graph on end, in microseconds."""
+        call = ControlCall(SCHEMA.name, ((elements,),), (scalar,)).serialized()
+        side = BenchSide(link, call, self._slots(elements))
+        slots = min(PLANTED_CALLS, side.ask(PrepareTiming(call, PLANTED_CALLS, varied=True)).slots)
+        blocks = [side.ask(TimeBlock(slots, "K", replays=PLANTED_REPLAYS)).own_us for _ in range(PLANTED_BLOCKS)]
+        return float(statistics.median(blocks))
+
+    def _slots(self, elements: int) -> int:
+        """Sets of a call's input and result that there is room for."""
+        return max(1, (MOST_BYTES_CPU if self._on_cpu else MOST_BYTES) // (2 * 4 * elements))
 
     def _time(
         self, sides: Sides, elements: int, scalar: int, quantity: str, number: int, *, full: bool = True
     ) -> Timing:
         """Time the kernel on so many elements without a delay against the one with the delay of ``scalar``."""
         one, other = (ControlCall(SCHEMA.name, ((elements,),), (delay,)).serialized() for delay in (0, scalar))
-        item = 4 * elements
         settings = self._settings
         if not full:
             settings = msgspec.structs.replace(settings, precision=PRECISIONS["quick"])
-        slots = max(1, (MOST_BYTES_CPU if self._on_cpu else MOST_BYTES) // (2 * item))
+        slots = self._slots(elements)
         with self._lock.exclusive():
             clock = PairedClock(
                 BenchSide(sides.one, one, slots),

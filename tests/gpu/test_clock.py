@@ -101,7 +101,7 @@ def test_k_of_a_large_add_is_what_the_profiler_says() -> None:
     kernels_us = [
         event.time_range.elapsed_us()
         for event in profile.events()
-        if event.device_type is DeviceType.CUDA and "elementwise" in event.name
+        if event.device_type == DeviceType.CUDA and "elementwise" in event.name
     ]
     assert 10 * CALLS == len(kernels_us)
     assert sum(kernels_us) / len(kernels_us) == pytest.approx(ours_us, rel=0.03)

@@ -97,7 +97,8 @@ def test_a_plan_gives_what_the_kernel_gives(name: str, choice: Choice, monkeypat
 
 def test_a_plan_serves_other_values_at_other_addresses(choice: Choice) -> None:
     """What was recorded is not what is computed."""
-    by_plan(lambda: torch.add(X, X.flip(0)))
+    flipped = X.flip(0)
+    by_plan(lambda: torch.add(X, flipped))
     for factor in range(5):
         x, y = X * factor, X.flip(1) - factor
         before = planned()
@@ -128,7 +129,7 @@ def test_addresses_that_are_not_aligned_have_plans_of_their_own(choice: Choice) 
 
 def test_kernels_with_much_shared_memory_are_launched(choice: Choice) -> None:
     """More than 48 KiB has to be asked for; Triton does when it loads a kernel, and a plan launches the same one."""
-    a, b = matrix(1024, 512, torch.bfloat16), matrix(512, 1024, torch.bfloat16)
+    a, b = matrix(4096, 512, torch.bfloat16), matrix(512, 4096, torch.bfloat16)
     found = by_plan(lambda: torch.mm(a, b))
     serving = install._installed.registry.overrides["mm.default", "cuda"].serving
     assert serving is not None

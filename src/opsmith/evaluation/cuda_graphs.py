@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import statistics
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,7 @@ def capture(calls: Sequence[Callable[[], Any]]) -> CapturedCalls | None:
         torch.cuda.synchronize()  # Raises if it is the device that is lost, not the capture.
         _runtime().cudaGetLastError()  # Torch would take what is left there for an error of its next launch.
         end_failed_capture(pool)
+        _kept_pool.cache_clear()  # Torch takes it for one that is still being captured to.
         return None
     captured = CapturedCalls(graph, results, _count_nodes(graph))
     captured.replay()
@@ -73,7 +75,9 @@ def _record(graph: torch.cuda.CUDAGraph, pool: Any, calls: Sequence[Callable[[],
         try:
             return [call() for call in calls]
         finally:
-            graph.capture_end()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # A graph may be empty: that of a view, for example.
+                graph.capture_end()
 
 
 @cache
@@ -176,8 +180,8 @@ class Gate:
         return None
 
 
-def empty_node_us(device: torch.device) -> float:
-    """What an empty kernel costs as a node of a CUDA graph, in microseconds."""
+def empty_nodes(device: torch.device) -> CapturedCalls:
+    """A CUDA graph of ``EMPTY_NODES`` kernels that do nothing."""
     import triton  # Slow to import; only a run on CUDA that times needs it.
 
     @triton.jit
@@ -188,6 +192,11 @@ def empty_node_us(device: torch.device) -> float:
     empty[(1,)](anything)
     captured = capture([lambda: empty[(1,)](anything)] * EMPTY_NODES)
     assert captured is not None
-    gate = Gate()
+    return captured
+
+
+def empty_node_us(device: torch.device) -> float:
+    """What an empty kernel costs as a node of a CUDA graph, in microseconds."""
+    captured, gate = empty_nodes(device), Gate()
     times = [gate.time_us(captured.replay) for _ in range(EMPTY_REPLAYS)]
     return statistics.median([time_us for time_us in times if time_us is not None]) / EMPTY_NODES

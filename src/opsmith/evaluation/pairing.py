@@ -47,12 +47,14 @@ CLAIMING_PROCESSES = 2
 
 #: By ``--timing``.
 PRECISIONS = {
-    "quick": Precision(effect=0.02, half_width=0.03, bound=0.05, least_pairs=10, most_pairs=240, budget_s=0.05),
+    "quick": Precision(effect=0.02, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05),
     "full": Precision(effect=0.01, half_width=0.01, bound=0.02, least_pairs=24, most_pairs=1_000, budget_s=5.0),
 }
 #: The same on a CPU, where memory's place alone makes equal processes differ by a few percent.
 PRECISIONS_CPU = {
-    "quick": msgspec.structs.replace(PRECISIONS["quick"], effect=0.1, half_width=0.05, bound=0.1, budget_s=0.7),
+    "quick": msgspec.structs.replace(
+        PRECISIONS["quick"], effect=0.1, half_width=0.05, bound=0.1, least_pairs=10, budget_s=0.7
+    ),
     "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.05),
 }
 

@@ -30,6 +30,7 @@ from opsmith.runner.protocol import (
     RefereeReply,
     Started,
     WorkerReply,
+    answer_spin_s,
 )
 from opsmith.runner.sandbox.reach import Reach
 from opsmith.runner.zygote_link import ZygoteLink
@@ -130,6 +131,7 @@ class RefereeLink:
         if self._child is None:
             self._start()
         assert self._child is not None
+        self._child.channel.spin_s = answer_spin_s(request)
         with self._watching(self._child):
             self._child.channel.send(request, self._limits.referee_s)
 
@@ -289,6 +291,7 @@ class WorkerLink:
         child = self._child
         assert child is not None
         child.output_bytes = 0
+        child.channel.spin_s = answer_spin_s(request)
         limit_s = timeout_s or self._limits.call_s
         self.notices = ()
         deadline = time.monotonic() + limit_s

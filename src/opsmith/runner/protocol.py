@@ -52,6 +52,14 @@ def spin_s(request: msgspec.Struct) -> float:
     return SPIN_S if isinstance(request, RenewInputs) else 0.0
 
 
+def answer_spin_s(request: msgspec.Struct) -> float:
+    """How long the judge looks for the reply to a request before it sleeps until it comes.
+
+    A block is timed by the judge's clock, and waking up takes it up to 0.1 ms, which is a tenth of a block.
+    """
+    return SPIN_S if isinstance(request, TimeBlock) else 0.0
+
+
 # ---------------------------------------------------------------- judge <-> worker
 
 

@@ -24,11 +24,11 @@ from opsmith.runner.protocol import BlockTimed, PrepareTiming, RenewInputs, Time
 
 #: Microseconds that a block should take: of K several hundred ticks of an event, of E far more than
 #: the jitter of a round trip between processes, which is larger on a CPU that others use as well.
-BLOCK_US = {"K": 400.0, "E": 1_000.0}
+BLOCK_US = {"K": 250.0, "E": 1_000.0}
 BLOCK_US_CPU = 1_500.0
 #: Calls that are tried at first to find out how many make a block, and how often that is found out.
 TRIED_CALLS = 8
-CALIBRATIONS = 3
+CALIBRATIONS = 2
 #: How many times more pairs there are at each look at the interval than at the one before.
 LOOKS_APART = 1.25
 #: Between two questions whether the device's clock is held back.
