@@ -4,7 +4,7 @@
 
 Every op runs eagerly on one input of the shipped dataset. K comes from two events around a CUDA graph;
 the profiler's time is what CUPTI reports for the nodes of that graph, kernels, copies and fills added
-up, in blocks like those of K, which take turns with them. CUPTI counts a part of what an empty node
+up, in blocks like those of K. CUPTI counts a part of what an empty node
 costs, too: what it says of empty nodes is taken off its time as theirs is taken off K. E comes from the
 judge's clock across the process boundary; a plain loop's time is what the other process itself sees of
 the same calls, by ``time.perf_counter``.
@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import math
 import statistics
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,7 @@ from torch.profiler import ProfilerActivity, profile
 from opsmith.core.case import CallRecord
 from opsmith.core.environment import Environment
 from opsmith.core.run import Selection, write_atomically
-from opsmith.evaluation.cuda_graphs import EMPTY_NODES, empty_node_us, empty_nodes
+from opsmith.evaluation.cuda_graphs import EMPTY_NODES, Gate, empty_node_us, empty_nodes
 from opsmith.evaluation.inputs import rebuild
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
@@ -48,8 +46,10 @@ from opsmith.suites import SuiteCall
 from opsmith.suites.aten_schemas import overload
 from opsmith.suites.traces import Traces
 
-BLOCKS = 9
-PROFILED_BLOCKS = 3
+BLOCKS = 15
+#: The profiler sees blocks for so long, of which the last ones count.
+PROFILED_S = 0.04
+PROFILED_BLOCKS = 5
 #: The kernel that holds a block back until all of it is queued.
 GATE = "spin_kernel"
 #: Calls of a block, and bytes of all their inputs.
@@ -111,7 +111,8 @@ def main() -> None:
         link = RefereeLink(processes, processes.scratch, device="cuda", builds=Path(folder), threads=1, limits=Limits())
         side = RefereeSide(link)
         node_us = empty_node_us(device)
-        profiled_node_us = _profiled_us(lambda: empty_nodes(device).replay()) / EMPTY_NODES
+        nodes, gate = empty_nodes(device), Gate()
+        profiled_node_us = _profiled_us(lambda: gate.time_us(nodes.replay)) / EMPTY_NODES
         rows: list[Row] = []
         for op, text, record in _calls(2 * options.ops):
             row = _row(op, text, record, device, (node_us, profiled_node_us), lambda call: _e_us(side, call))
@@ -175,17 +176,13 @@ def _row(
     inputs = TimedInputs(record, device, _sets(function, record, device), varied=False)
     timed = TimedCall(function, inputs, device)
     calls = len(inputs.lives)
-    blocks, profiled = [], []
-    for number in range(BLOCKS):
-        blocks.append(timed.device_block(calls, round_number=number))
-        if number >= BLOCKS - PROFILED_BLOCKS:
-            block = partial(timed.device_block, calls, round_number=number)
-            profiled.append(_profiled_us(block) / calls)
+    blocks = [timed.device_block(calls, round_number=number) for number in range(BLOCKS)]
     times = [time_us for time_us, nodes in blocks if time_us is not None and nodes is not None]
     nodes = blocks[-1][1]
     if not times or nodes is None:
         return None
-    k_raw, profiler_raw = statistics.median(times), statistics.median(profiled)
+    k_raw = statistics.median(times)
+    profiler_raw = _profiled_us(lambda: timed.device_block(calls, round_number=1)) / calls
     e, loop = e_us(msgspec.msgpack.encode(record))
     return Row(
         op=op,
@@ -211,14 +208,26 @@ def _sets(function: Callable[..., Any], record: CallRecord, device: torch.device
 
 
 def _profiled_us(block: Callable[[], object]) -> float:
-    """Device time of what a block does once the gate is open."""
-    torch.cuda.synchronize()
+    """Device time of what a block does once the gate is open, in the median of the last blocks.
+
+    Several are run, because a device that has idled, as it does while the profiler gets ready, is slow at first.
+    """
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
-        block()
+        end = time.perf_counter() + PROFILED_S
+        while time.perf_counter() < end:
+            block()
         torch.cuda.synchronize()
-    on_device = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
-    gate_us = max((event.time_range.end for event in on_device if GATE in event.name), default=-math.inf)
-    return float(sum(event.device_time_total for event in on_device if event.time_range.start >= gate_us))
+    events = sorted(
+        (event for event in profiler.events() if event.device_type == DeviceType.CUDA),
+        key=lambda event: event.time_range.start,
+    )
+    gates = [number for number, event in enumerate(events) if GATE in event.name]
+    # What follows on a block are the next one's inputs: the last block is the only one that ends the list.
+    lengths = [len(events) - gates[-1] - 1] * PROFILED_BLOCKS
+    return statistics.median(
+        sum(event.device_time_total for event in events[gate + 1 : gate + 1 + length])
+        for gate, length in zip(gates[-PROFILED_BLOCKS:], lengths, strict=False)
+    )
 
 
 def _e_us(side: RefereeSide, call: bytes) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The judge's clock: paired blocks of reference and candidate, in random order, one at a time.
+"""The judge's clock: paired blocks of reference and candidate, their turns in random order, one at a time.
 
 Each side prepares its own copies of the inputs; while one runs a block the other is idle. E is the
 judge's wall clock around a block, less an empty round trip to that process, so nothing that a
@@ -26,6 +26,8 @@ from opsmith.runner.protocol import BlockTimed, PrepareTiming, RenewInputs, Time
 #: the jitter of a round trip between processes, which is larger on a CPU that others use as well.
 BLOCK_US = {"K": 250.0, "E": 1_000.0}
 BLOCK_US_CPU = 1_500.0
+#: Blocks of one side before the other one's turn: a device takes time to change from one process to another.
+BLOCKS_A_TURN = 2
 #: Calls that are tried at first to find out how many make a block, and how often that is found out.
 TRIED_CALLS = 8
 CALIBRATIONS = 2
@@ -119,7 +121,7 @@ class PairedClock:
         candidate: the worker.
         call: the serialized call.
         settings: of the run.
-        seed: of the order of the blocks, of what is verified and of the bootstrap.
+        seed: of the order of the blocks and of what is verified.
         verify: judges the result of one set of inputs (its number, and the round of its values) of the
             candidate's last block; raises :class:`Dishonest` if it is not the answer.
     """
@@ -135,7 +137,6 @@ class PairedClock:
         verify: Callable[[int, int], None],
     ) -> None:
         self._order = random.Random(seed)  # noqa: S311 - an order, and what is looked at, of a secret seed
-        self._seed = seed
         self._sides = (reference, candidate)
         self.settings = settings
         self._verify = verify
@@ -181,14 +182,13 @@ class PairedClock:
         discarded = 0
         found: Estimate | None = None
         while found is None:
-            pair = self._pair_us(calls, quantity)
+            begun = len(measured[0])
+            times = self._turns_us(calls, quantity, precision.most_pairs - begun, verified=looked_at - begun)
             if self._was_held_back() and discarded < precision.least_pairs:
-                discarded += 1  # A device that never runs freely is timed as it is.
+                discarded += len(times[0])  # A device that never runs freely is timed as it is.
                 continue
-            for side, time_us in zip(measured, pair, strict=True):
-                side.append(time_us)
-            if len(measured[0]) == looked_at + 1:
-                self._verify(self._order.randrange(calls), self._round)
+            for side, time_us in zip(measured, times, strict=True):
+                side.extend(time_us)
             found = self._final_estimate(measured, deadline)
         self._verify(self._order.randrange(calls), self._round)  # The last, by when it has seen all that it will see.
         timing = timing_of(
@@ -217,8 +217,8 @@ class PairedClock:
         precision, pairs = self.settings.precision, len(measured[0])
         if pairs < self._next_look:
             return None
-        self._next_look = math.ceil(pairs * LOOKS_APART)
-        found = estimate(*measured, seed=self._seed)
+        self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
+        found = estimate(*measured)
         narrow = found.half_width <= math.log1p(precision.half_width)
         return found if narrow or pairs >= precision.most_pairs or time.monotonic() > deadline else None
 
@@ -244,7 +244,7 @@ class PairedClock:
         calls = min(TRIED_CALLS, self._slots)
         for _ in range(times):
             self._round += 1
-            self._block_us(1, calls, "K")
+            self._block_us(1, calls, "K", self._round)
             self._verify(self._order.randrange(calls), self._round)
 
     def _calibrate(self, quantity: str) -> int:
@@ -253,23 +253,35 @@ class PairedClock:
         block_us = BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
         for _ in range(CALIBRATIONS):  # The first one is of calls on cold caches.
             self._round += 1
-            times = [self._block_us(number, calls, quantity, captured=False) for number in range(2)]
+            times = [self._block_us(number, calls, quantity, self._round, captured=False) for number in range(2)]
             calls = max(1, min(math.ceil(block_us / min(times)), self._slots))
         return calls
 
-    def _pair_us(self, calls: int, quantity: str) -> list[float]:
-        """Microseconds a call of one block of each side, on values that no call of theirs has met."""
-        self._round += 1
-        pair = [0.0, 0.0]
-        for number in self._order.sample((0, 1), 2):
-            pair[number] = self._block_us(number, calls, quantity)
-        return pair
+    def _turns_us(self, calls: int, quantity: str, most: int, *, verified: int) -> tuple[list[float], list[float]]:
+        """Microseconds a call of some blocks of each side, on values that no call of theirs has met.
 
-    def _block_us(self, number: int, calls: int, quantity: str, *, captured: bool = True) -> float:
-        """Microseconds a call of one block on this round's values."""
+        Args:
+            calls: of a block.
+            quantity: what is measured.
+            most: blocks of each side.
+            verified: the candidate's block of which a result is looked at, if it is one of these.
+        """
+        blocks = min(BLOCKS_A_TURN, most)
+        rounds = range(self._round + 1, self._round + 1 + blocks)
+        self._round += blocks
+        times: tuple[list[float], list[float]] = ([], [])
+        for number in self._order.sample((0, 1), 2):
+            for block, round_number in enumerate(rounds):
+                times[number].append(self._block_us(number, calls, quantity, round_number))
+                if (number, block) == (1, verified):
+                    self._verify(self._order.randrange(calls), round_number)
+        return times
+
+    def _block_us(self, number: int, calls: int, quantity: str, round_number: int, *, captured: bool = True) -> float:
+        """Microseconds a call of one block on a round's values."""
         side = self._sides[number]
         if quantity == "K":
-            reply = side.ask(TimeBlock(calls, "K", round=self._round, captured=captured))
+            reply = side.ask(TimeBlock(calls, "K", round=round_number, captured=captured))
             assert isinstance(reply, BlockTimed)
             if reply.own_us is None:
                 raise NotMeasured("K: a call waits for the device, so that its time cannot be told from the host's")
@@ -277,7 +289,7 @@ class PairedClock:
                 raise NotMeasured("K: the reference launches nothing")
             self._nodes[number] = reply.nodes
             return max(reply.own_us, 1e-3)
-        side.ask(RenewInputs(self._round, calls))
+        side.ask(RenewInputs(round_number, calls))
         _, wall_us = _clocked(side, TimeBlock(calls, "E"))
         settling_us = side.settle()
         if settling_us > SETTLING_US:
