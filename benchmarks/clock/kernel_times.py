@@ -223,10 +223,10 @@ def _profiled_us(block: Callable[[], object]) -> float:
     )
     gates = [number for number, event in enumerate(events) if GATE in event.name]
     # What follows on a block are the next one's inputs: the last block is the only one that ends the list.
-    lengths = [len(events) - gates[-1] - 1] * PROFILED_BLOCKS
+    length = len(events) - gates[-1]
     return statistics.median(
-        sum(event.device_time_total for event in events[gate + 1 : gate + 1 + length])
-        for gate, length in zip(gates[-PROFILED_BLOCKS:], lengths, strict=False)
+        float(sum(event.device_time_total for event in events[gate + 1 : gate + length]))
+        for gate in gates[-PROFILED_BLOCKS:]
     )
 
 

@@ -82,7 +82,7 @@ def test_the_interval_holds_the_true_speedup_as_often_as_it_says(pairs: int, spe
     """At least 97 times of 100, with jitter, drift and outliers; what it says is 99."""
     generator = random.Random(pairs)
     covered = 0
-    for seed in range(SIMULATIONS):
+    for _ in range(SIMULATIONS):
         estimated = estimate(*simulated(generator, pairs, speedup=speedup))
         covered += estimated.low <= math.log(speedup) <= estimated.high
     assert CONFIDENCE == 0.99
@@ -92,7 +92,7 @@ def test_the_interval_holds_the_true_speedup_as_often_as_it_says(pairs: int, spe
 def test_an_interval_is_no_wider_than_the_noise_makes_it() -> None:
     """One that covers everything would say nothing: 24 pairs of 4 % noise give a median within 4 %."""
     generator = random.Random(1)
-    widths = [estimate(*simulated(generator, 24, speedup=1.0)).half_width for seed in range(50)]
+    widths = [estimate(*simulated(generator, 24, speedup=1.0)).half_width for _ in range(50)]
     assert 0.01 < sorted(widths)[25] < 0.04
 
 

@@ -57,7 +57,7 @@ class Machine:
         ]
 
     def pairs(self) -> list[tuple[tuple[StandInSide, TimeBlock], tuple[StandInSide, TimeBlock]]]:
-        """The pairs of blocks of K that were captured, which calibration's are not; each in the order that it ran in."""
+        """The pairs of captured blocks of K, which calibration's are not; each in the order that it ran in."""
         rounds: dict[int | None, list[tuple[StandInSide, TimeBlock]]] = {}
         for block in self.blocks("K"):
             if block[1].captured and block[1].round is not None:
