@@ -78,7 +78,8 @@ class Compiled:
         """Stands in for :func:`opsmith.kernels.launch.launch`."""
         if not all(0 < size < limit for size, limit in zip(grid, (2**31, 2**16, 2**16), strict=False)):
             raise ValueError(f"a grid of {grid} cannot be launched")
-        binary = kernel.warmup(*map(_mocked, args), grid=grid, **{name: _mocked(value) for name, value in meta.items()})
+        mocked = map(_mocked, map(launch.settled, args))
+        binary = kernel.warmup(*mocked, grid=grid, **{name: _mocked(value) for name, value in meta.items()})
         if binary.metadata.shared > SHARED_MEMORY_BYTES:
             raise ValueError(f"{kernel.__name__} takes {binary.metadata.shared} bytes of shared memory")
         self.count += 1
@@ -104,12 +105,16 @@ def calls_of(op: str, dtype: str, most: int, suites: Sequence[str]) -> Iterator[
         return name == op
 
     for name in suites:
-        suite, entries = (OpInfoSuite(), _entries(op, dtype)) if name == "opinfo" else (_traces(), [op])
+        suite: OpInfoSuite | Traces
+        # Calls of the traces are made for a GPU, which gets larger ones; OpInfo's hold tensors and have none.
+        suite, entries, device = (
+            (OpInfoSuite(), _entries(op, dtype), "cpu") if name == "opinfo" else (_traces(), [op], "cuda")
+        )
         found = 0
         for entry in entries:
-            if entry not in suite.entries(dtype, "cpu"):
+            if entry not in suite.entries(dtype, device):
                 continue
-            for call in suite.calls(entry, dtype, "cpu", 0, wanted):
+            for call in suite.calls(entry, dtype, device, 0, wanted):
                 record = getattr(call, "record", None)
                 if record is None or record.op != op or getattr(call, "expects_error", False):
                     continue
@@ -141,20 +146,21 @@ def _entries(op: str, dtype: str) -> list[str]:
 
 
 def fake(record: CallRecord) -> tuple[list[Any], dict[str, Any]]:
-    """A call's arguments with fake CUDA tensors."""
-    args = [_fake(value) for value in record.args]
-    return args, {name: _fake(value) for name, value in record.kwargs.items()}
+    """A call's arguments with fake CUDA tensors. Of a call for a GPU, 0-dim tensors on the CPU stay there."""
+    values = [*record.args, *record.kwargs.values()]
+    has_device = any(isinstance(value, TensorValue) and value.device != "cpu" for value in values)
+    args = [_fake(value, has_device=has_device) for value in record.args]
+    return args, {name: _fake(value, has_device=has_device) for name, value in record.kwargs.items()}
 
 
-def _fake(value: Value) -> Any:
+def _fake(value: Value, *, has_device: bool) -> Any:
     if isinstance(value, TensorValue):
         span = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.strides, strict=True) if size)
-        # A 0-dim tensor that the call keeps on the CPU stays there.
-        device = "cpu" if value.device == "cpu" and not value.shape else "cuda"
+        device = "cpu" if has_device and value.device == "cpu" and not value.shape else "cuda"
         whole = torch.empty(value.offset + span, dtype=_DTYPES[value.dtype], device=device)
         return whole.as_strided(value.shape, value.strides, value.offset)
     if isinstance(value, SequenceValue):
-        items = [_fake(item) for item in value.items]
+        items = [_fake(item, has_device=has_device) for item in value.items]
         return tuple(items) if value.is_tuple else items
     if isinstance(value, NamedValue):
         return torch.device("cuda") if value.kind == "device" else getattr(torch, value.name)
@@ -167,6 +173,8 @@ def prepare(architecture: int) -> Compiled:
     triton.runtime.driver.set_active(AbsentGPU(architecture))
     launch.launch = compiled.launch  # type: ignore[assignment]
     launch.multiprocessors = lambda _device: MULTIPROCESSORS  # type: ignore[assignment]
+    # Nothing is counted without a GPU; one element broadcasts with whatever comes along in the call.
+    importlib.import_module("opsmith.kernels.masking").read_count = lambda _sums: 1  # type: ignore[attr-defined]
     return compiled
 
 
@@ -196,7 +204,9 @@ def compile_calls(function: Callable[..., Any], calls: Iterable[CallRecord], com
 def _story(exc: Exception, record: CallRecord) -> str:
     shapes = [(value.dtype, value.shape, value.strides) for value in record.args if isinstance(value, TensorValue)]
     lines = "".join(traceback.format_exception(exc)).strip().splitlines()
-    return "\n    ".join([f"on {shapes}", *lines[-14:]])
+    # What the compiler objects to comes first, who called it last.
+    told = lines if len(lines) <= 32 else [*lines[:18], "...", *lines[-14:]]
+    return "\n    ".join([f"on {shapes}", *told])
 
 
 def main() -> None:

@@ -66,7 +66,7 @@ def converted(x: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
             nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
             result = tl.where(result == result, nearest.to(tl.float32, bitcast=True), result)  # noqa: PLR0124 - NaN keeps its bits
         result = result.to(TYPE)
-    elif x.dtype.is_floating() and TYPE.is_int() and TYPE.primitive_bitwidth in (8, 16):
+    elif x.dtype.is_floating() and TYPE.is_int() and TYPE.primitive_bitwidth > 1 and TYPE.primitive_bitwidth <= 16:
         # A number outside a short type wraps, as it does in C++ by way of int.
         result = x.to(tl.int32).to(TYPE)
     else:

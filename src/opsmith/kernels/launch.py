@@ -100,7 +100,18 @@ def multiprocessors(device: torch.device) -> int:
 def launch(kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **meta: Any) -> None:
     """Run ``kernel`` over ``grid`` on the tensors' own device, which need not be the current one."""
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        kernel[grid](*args, **meta)
+        kernel[grid](*map(settled, args), **meta)
+
+
+def settled(argument: Any) -> Any:
+    """An argument as a kernel gets it: a tuple of tuples has a 1 behind its entries.
+
+    Triton compiles an argument of 1 into the kernel. For a tuple inside a tuple, Triton 3.6 remembers the number beyond
+    the end of a loop or a branch only if the outer one has such an entry of its own after it.
+    """
+    if not isinstance(argument, tuple) or not any(isinstance(entry, tuple) for entry in argument):
+        return argument
+    return (*map(settled, argument), 1)
 
 
 def layout_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:

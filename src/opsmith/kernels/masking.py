@@ -136,9 +136,9 @@ def repeat_kernel(
 # ---------------------------------------------------------------- counting
 
 
-def read_count(counted: torch.Tensor) -> int:
-    """Wait for a number that a kernel has counted. A call that needs one has no plan that could be replayed."""
-    return int(counted.item())
+def read_count(sums: torch.Tensor) -> int:
+    """Wait for the last of the sums that a kernel has made. A call that needs it has no plan that could be replayed."""
+    return int(sums.select(0, -1).item())
 
 
 def row_major(shape: Ints, *strides: Ints) -> Geometry:
@@ -214,7 +214,7 @@ def nonzero(self: torch.Tensor) -> torch.Tensor:
         return _nonzero_of_few(self)
     geometry = row_major(*layout_of(self))
     firsts = first_places(self, geometry)
-    count = read_count(firsts[-1])
+    count = read_count(firsts)
     out = torch.empty((self.ndim, count), dtype=torch.int64, device=self.device)
     if count:
         _place(out, self, self, geometry, firsts, tuple(self.shape))
@@ -224,7 +224,7 @@ def nonzero(self: torch.Tensor) -> torch.Tensor:
 def _nonzero_of_few(self: torch.Tensor) -> torch.Tensor:
     count = 0
     if self.numel():
-        count = read_count(first_places(self, row_major((), ()))[-1])
+        count = read_count(first_places(self, row_major((), ())))
     return torch.empty((self.ndim, count), dtype=torch.int64, device=self.device).t()
 
 
@@ -257,7 +257,7 @@ def masked_select(self: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.empty(0, dtype=self.dtype, device=self.device)
     geometry = row_major(shape, expanded_strides(layout_of(mask), shape), expanded_strides(layout_of(x), shape))
     firsts = first_places(mask, geometry)
-    out = torch.empty(read_count(firsts[-1]), dtype=self.dtype, device=self.device)
+    out = torch.empty(read_count(firsts), dtype=self.dtype, device=self.device)
     if out.numel():
         _place(out.view(x.dtype), mask, x, geometry, firsts, ())
     return out
@@ -334,11 +334,21 @@ def repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) 
     if repeats.numel() == 0:
         return torch.empty(0, dtype=repeats.dtype, device=repeats.device)
     ends = running_sum(repeats, torch.int64)
-    size = read_count(ends[-1]) if output_size is None else output_size
+    size = read_count(ends) if output_size is None else output_size
     out = torch.empty(size, dtype=repeats.dtype, device=repeats.device)
     if size:
         n = repeats.numel()
         block = INTERPRETED_TILE if INTERPRETED else 1024
         steps = loop_bound(n.bit_length() + 1)
-        launch(repeat_kernel, (triton.cdiv(size, block),), out.device, out, ends[1:], n, size, steps, BLOCK=block)
+        launch(
+            repeat_kernel,
+            (triton.cdiv(size, block),),
+            out.device,
+            out,
+            ends.narrow(0, 1, n),
+            n,
+            size,
+            steps,
+            BLOCK=block,
+        )
     return out

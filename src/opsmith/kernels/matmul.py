@@ -359,7 +359,8 @@ def _require_term(
 
     Raises:
         ValueError: it does not expand to the product's shape.
-        TypeError: another type, or factors that are no numbers of it.
+        TypeError: another type.
+        NotImplementedError: factors of integers that are not integers.
     """
     require_served(self)
     missing = len(shape) - self.ndim
@@ -368,7 +369,7 @@ def _require_term(
     if self.dtype != dtype:
         raise TypeError(f"{name} is not defined for {self.dtype} and {dtype}")
     if not dtype.is_floating_point and any(isinstance(factor, float) for factor in factors):
-        raise TypeError(f"{name}: integers need integer factors, not {list(factors)}")
+        raise NotImplementedError(f"{name} of integers with the factors {list(factors)} is not served")
 
 
 def mm(self: torch.Tensor, mat2: torch.Tensor) -> torch.Tensor:

@@ -59,7 +59,7 @@ def tile_offsets(
     column = (tile % tiles_C) * BLOCK_C + tl.arange(0, BLOCK_C)
     inside = (row < R)[:, None] & (column < C)[None, :]
     offsets_L = ()
-    for n in tl.static_range(len(row_strides_LD)):
+    for n in tl.static_range(len(DENSE_L)):
         if DENSE_L[n]:
             offset_C = column
         else:

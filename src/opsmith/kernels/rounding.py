@@ -5,11 +5,14 @@ See :mod:`.pointwise` for the traffic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 import triton
 import triton.language as tl
 
 from .arithmetic import div, quotient_of
+from .indexing import converted
 from .launch import require_served
 from .pointwise import Operand, map_elements, served_promotion
 from .type_rules import SINGLE, only_floating, refuse_bool, require_type, rounding
@@ -103,25 +106,48 @@ def remainder_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def floor_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
-    """``floor(x / y)``.
+def rounded(x: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """The nearest number of ``TYPE``."""
+    return converted(x, TYPE).to(x.dtype)
 
-    Of floats as Python has it: from the exact remainder, so that a quotient that rounds up to a whole number
-    is not taken for it.
+
+@triton.jit
+def floor_quotient_in(x: tl.tensor, y: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """``floor(x / y)`` of floats with every step rounded to ``TYPE``.
+
+    As Python has it: from the exact remainder, so that a quotient that rounds up to a whole number is not taken for it.
     """
+    quotient = quotient_of(x, y)
+    rest = fmod_of(x, y)
+    exact = rounded(quotient_of(rounded(x - rest, TYPE), y), TYPE)
+    exact = tl.where((rest != 0.0) & ((rest < 0.0) != (y < 0.0)), rounded(exact - 1.0, TYPE), exact)
+    down = floor_of(exact)
+    down = tl.where(exact - down > 0.5, down + 1.0, down)
+    signed_zero = quotient * 0.0
+    return tl.where(y == 0.0, quotient, tl.where(exact == 0.0, signed_zero, down))
+
+
+@triton.jit
+def floor_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """``floor(x / y)``."""
     if x.dtype.is_floating():
-        quotient = quotient_of(x, y)
-        rest = fmod_of(x, y)
-        exact = quotient_of(x - rest, y)
-        exact = tl.where((rest != 0.0) & ((rest < 0.0) != (y < 0.0)), exact - 1.0, exact)
-        down = floor_of(exact)
-        down = tl.where(exact - down > 0.5, down + 1.0, down)
-        signed_zero = quotient * 0.0
-        result = tl.where(y == 0.0, quotient, tl.where(exact == 0.0, signed_zero, down))
+        result = floor_quotient_in(x, y, x.dtype)
     else:
         quotient = x // y
         result = tl.where((quotient * y != x) & ((x < 0) != (y < 0)), quotient - 1, quotient)
     return result
+
+
+@triton.jit
+def floor_bfloat16_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """``floor(x / y)`` in bfloat16."""
+    return floor_quotient_in(x, y, tl.bfloat16)
+
+
+@triton.jit
+def floor_float16_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """``floor(x / y)`` in float16."""
+    return floor_quotient_in(x, y, tl.float16)
 
 
 @triton.jit
@@ -132,6 +158,18 @@ def whole_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
     else:
         result = x // y
     return result
+
+
+@triton.jit
+def whole_bfloat16_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """``trunc(x / y)`` of the quotient in bfloat16."""
+    return trunc_of(rounded(quotient_of(x, y), tl.bfloat16))
+
+
+@triton.jit
+def whole_float16_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """``trunc(x / y)`` of the quotient in float16."""
+    return trunc_of(rounded(quotient_of(x, y), tl.float16))
 
 
 # ---------------------------------------------------------------- the ops
@@ -166,7 +204,7 @@ def remainder(self: Operand, other: Operand) -> torch.Tensor:
 
 def floor_divide(self: Operand, other: Operand) -> torch.Tensor:
     """``floor(self / other)``."""
-    return _divided(floor_quotient_of, self, other)
+    return _divided(floor_quotient_of, self, other, _FLOOR_QUOTIENTS)
 
 
 def div_mode(self: Operand, other: Operand, *, rounding_mode: str | None) -> torch.Tensor:
@@ -175,13 +213,24 @@ def div_mode(self: Operand, other: Operand, *, rounding_mode: str | None) -> tor
         return div(self, other)
     if rounding_mode not in ("floor", "trunc"):
         raise ValueError(f"rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
-    return _divided(floor_quotient_of if rounding_mode == "floor" else whole_quotient_of, self, other)
+    if rounding_mode == "floor":
+        return floor_divide(self, other)
+    return _divided(whole_quotient_of, self, other, _WHOLE_QUOTIENTS)
 
 
-def _divided(function: object, self: Operand, other: Operand) -> torch.Tensor:
+#: In half types eager rounds every step of a division of tensors; by a number it divides in float32.
+_FLOOR_QUOTIENTS = {torch.bfloat16: floor_bfloat16_quotient_of, torch.float16: floor_float16_quotient_of}
+_WHOLE_QUOTIENTS = {torch.bfloat16: whole_bfloat16_quotient_of, torch.float16: whole_float16_quotient_of}
+
+
+def _divided(
+    function: object, self: Operand, other: Operand, between_tensors: Mapping[torch.dtype, object] | None = None
+) -> torch.Tensor:
     """Apply a whole division in the promoted type; float64 would need more than float64 inside."""
     result = served_promotion([self, other])
     refuse_bool("a whole quotient or remainder", result)
     if result.is_floating_point and function is not whole_quotient_of:
         require_type(result, of=SINGLE)
+    if between_tensors and isinstance(other, torch.Tensor) and (other.ndim or other.is_cuda):
+        function = between_tensors.get(result, function)
     return map_elements(function, [self, other], [result] * 2, result)

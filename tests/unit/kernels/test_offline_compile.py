@@ -8,7 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 #: One op of each way of launching, small to compile.
-OPS = "relu.default,add.Tensor,sum.dim_IntList,_softmax.default,native_layer_norm.default,mm.default,cat.default"
+OPS = (
+    "relu.default,add.Tensor,sum.dim_IntList,_softmax.default,native_layer_norm.default,mm.default,cat.default,"
+    "nonzero.default,_to_copy.default"
+)
 
 
 def test_one_op_of_each_family_compiles_for_hopper() -> None:

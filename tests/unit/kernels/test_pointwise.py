@@ -189,3 +189,12 @@ def test_a_call_that_eager_refuses_is_refused(op: str, args: tuple[Any, ...], op
     with pytest.raises((RuntimeError, ValueError, TypeError, OverflowError)) as refused:
         kernel(op)(*args, **options)
     assert not isinstance(refused.value, NotImplementedError)
+
+
+@pytest.mark.parametrize("mode", ["trunc", "floor"])
+@pytest.mark.parametrize("dtype", HALF)
+def test_whole_quotients_of_half_types_are_those_of_rounded_quotients(mode: str, dtype: torch.dtype) -> None:
+    """A quotient that a half type rounds up to a whole number counts as it, as in eager; by a number it does not."""
+    x, y = values(200, 100, dtype=dtype) * 8, values(100, 200, dtype=dtype).t()
+    assert_as_eager("div.Tensor_mode", x, y, rounding_mode=mode)
+    assert_as_eager("div.Tensor_mode", x, torch.tensor(0.3, dtype=dtype), rounding_mode=mode)
