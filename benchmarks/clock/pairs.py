@@ -58,7 +58,7 @@ PAIRS_A_PROCESS = 15
 #: Cycles a microsecond of an H200's multiprocessor under load.
 CYCLES_A_US = 1980
 #: How often it is tried out what is to be planted, each time with twice so many blocks.
-PLANTINGS, PLANTED_BLOCKS = 2, 20
+PLANTINGS, PLANTED_BLOCKS = 4, 25
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,12 +253,13 @@ class Bench:
         if size not in self._lost:
             lost_us = 0.0
             calls = max(1, min(round(BLOCK_US["K"] / base_us), self._slots(elements)))
-            for _ in range(PLANTINGS):
+            for number in range(1, PLANTINGS + 1):
                 delay = kernels.delay(cycles=max(0, round((longer_us + lost_us) * CYCLES_A_US)))
                 times: dict[int, list[float]] = {0: [], delay: []}
                 for scalar in (0, delay, delay, 0):
                     times[scalar] += self._blocks_us(link, elements, scalar, calls)
-                lost_us += longer_us - (statistics.median(times[delay]) - statistics.median(times[0]))
+                missing_us = longer_us - (statistics.median(times[delay]) - statistics.median(times[0]))
+                lost_us += missing_us / number  # Robbins and Monro, 1951: the noise of each try counts less and less.
             self._lost[size] = lost_us
         return self._lost[size]
 

@@ -27,10 +27,9 @@ from opsmith.runner.protocol import BlockTimed, PrepareTiming, RenewInputs, Time
 BLOCK_US = {"K": 250.0, "E": 1_000.0}
 BLOCK_US_CPU = 1_500.0
 #: Blocks of one side before the other one's turn: a device takes time to change from one process to another.
-BLOCKS_A_TURN = 2
-#: Calls that are tried at first to find out how many make a block, and how often that is found out.
+BLOCKS_A_TURN = 4
+#: Calls that are tried at first to find out how many make a block.
 TRIED_CALLS = 8
-CALIBRATIONS = 2
 #: How many times more pairs there are at each look at the interval than at the one before.
 LOOKS_APART = 1.25
 #: Between two questions whether the device's clock is held back.
@@ -144,6 +143,7 @@ class PairedClock:
         self._next_look = 0
         self._next_question = 0.0
         self._is_held_back = False
+        self._mirrored: list[int] | None = None
         self._nodes: list[float | None] = [None, None]
         warm, baseline = settings.warm, settings.baseline
         self.reference_prepared = _prepared(
@@ -251,11 +251,9 @@ class PairedClock:
         """Calls a block, from the faster side: its blocks must be long enough too. Also warms up."""
         calls = min(TRIED_CALLS, self._slots)
         block_us = BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
-        for _ in range(CALIBRATIONS):  # The first one is of calls on cold caches.
-            self._round += 1
-            times = [self._block_us(number, calls, quantity, self._round, captured=False) for number in range(2)]
-            calls = max(1, min(math.ceil(block_us / min(times)), self._slots))
-        return calls
+        self._round += 1
+        times = [self._block_us(number, calls, quantity, self._round, captured=False) for number in range(2)]
+        return max(1, min(math.ceil(block_us / min(times)), self._slots))
 
     def _turns_us(self, calls: int, quantity: str, most: int, *, verified: int) -> tuple[list[float], list[float]]:
         """Microseconds a call of some blocks of each side, on values that no call of theirs has met.
@@ -270,7 +268,12 @@ class PairedClock:
         rounds = range(self._round + 1, self._round + 1 + blocks)
         self._round += blocks
         times: tuple[list[float], list[float]] = ([], [])
-        for number in self._order.sample((0, 1), 2):
+        # Every second time in the other order than the time before, so that what drifts hits both.
+        mirrored, self._mirrored = self._mirrored, None
+        order = mirrored or self._order.sample((0, 1), 2)
+        if mirrored is None:
+            self._mirrored = order[::-1]
+        for number in order:
             for block, round_number in enumerate(rounds):
                 times[number].append(self._block_us(number, calls, quantity, round_number))
                 if (number, block) == (1, verified):

@@ -43,7 +43,7 @@ class Machine:
         self.now_us = 0.0
         self.asked: list[tuple[StandInSide, msgspec.Struct]] = []
         self.pinned: set[int] = set()
-        self.jitter = random.Random(7)
+        self.jitter = random.Random(11)
 
     def now_s(self) -> float:
         return self.now_us / 1e6
