@@ -41,11 +41,11 @@ SHORTEST_US = 0.1
 #: Sets of inputs that are asked for, so calls of a block at most.
 MOST_SLOTS = 1_024
 #: A replayed graph is held against the wall clock by so many replays more than one, so many times.
-MORE_REPLAYS = 4
+MORE_REPLAYS = 8
 CROSS_CHECKS = 5
 #: A worker's own clock may lie this much below the judge's; it is read beside other work.
 CLOCK_SLACK = 0.85
-CLOCK_SLACK_US = 20.0
+CLOCK_SLACK_US = 10.0
 #: A pool of threads may look for work for so long before it sleeps, microseconds.
 SETTLING_US = 5_000.0
 
