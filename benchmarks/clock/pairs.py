@@ -33,7 +33,7 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import write_atomically
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock, Label, Timing
-from opsmith.evaluation.pairing import PRECISIONS, combined, is_settled, precision_of
+from opsmith.evaluation.pairing import PRECISIONS, combined, is_settled, precisions_of
 from opsmith.pipeline import start_processes
 from opsmith.runner.clock_setup import ControlCall, set_up_clock
 from opsmith.runner.device_lock import DeviceLock, default_folder
@@ -154,7 +154,7 @@ class Bench:
         self.environment = describe_environment(processes.facts, device=options.device, device_name=opened.name)
         watch = None if self._on_cpu else ThrottleWatch.open(opened.identity)
         settings = ClockSettings(
-            precision=precision_of(options.timing, all_quantities),
+            precisions=precisions_of(options.timing, all_quantities),
             quantities=all_quantities,
             cores=tuple(sorted(os.sched_getaffinity(0))),
             held_back=never_held_back if watch is None else watch.held_back,
@@ -232,7 +232,7 @@ class Bench:
             fresh = self._sides()
             runs.append(self._time(fresh, elements, scalar, quantity, number))
             fresh.close()
-        timing = combined(runs, self._settings.precision)
+        timing = combined(runs, self._settings.precisions[quantity])
         return Pair(elements=elements, quantity=quantity, planted_percent=planted, timing=timing)
 
     def _delay(self, sides: Sides, elements: int, quantity: str) -> int:
@@ -281,7 +281,7 @@ class Bench:
         one, other = (ControlCall(SCHEMA.name, ((elements,),), (delay,)).serialized() for delay in (0, scalar))
         settings = self._settings
         if not full:
-            settings = msgspec.structs.replace(settings, precision=PRECISIONS["quick"])
+            settings = msgspec.structs.replace(settings, precisions=precisions_of("quick", settings.quantities))
         slots = self._slots(elements)
         with self._lock.exclusive():
             clock = PairedClock(

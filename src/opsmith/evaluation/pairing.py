@@ -48,12 +48,17 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
 MOST_PROCESSES = 3
 CLAIMING_PROCESSES = 2
 
-#: By ``--timing``.
+#: By ``--timing``: K.
 PRECISIONS = {
     "quick": Precision(effect=0.02, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05),
     "full": Precision(effect=0.01, half_width=0.01, bound=0.02, least_pairs=24, most_pairs=1_000, budget_s=5.0),
 }
-#: The same on a CPU, where memory's place alone makes equal processes differ by a few percent.
+#: E of a device: what a host takes for a call varies from block to block by ten times as much.
+PRECISIONS_HOST = {
+    "quick": msgspec.structs.replace(PRECISIONS["quick"], effect=0.05, half_width=0.05, bound=0.1, least_pairs=10),
+    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.02, half_width=0.02, bound=0.05),
+}
+#: E of a CPU, where memory's place alone makes equal processes differ by a few percent.
 PRECISIONS_CPU = {
     "quick": msgspec.structs.replace(
         PRECISIONS["quick"], effect=0.1, half_width=0.05, bound=0.1, least_pairs=10, budget_s=0.7
@@ -62,16 +67,21 @@ PRECISIONS_CPU = {
 }
 
 
-def precision_of(mode: str, quantities: str, *, pairs: int | None = None) -> Precision:
-    """How long a pair is timed under ``--timing MODE``; without K it is a CPU's.
+def precisions_of(mode: str, quantities: str, *, pairs: int | None = None) -> dict[str, Precision]:
+    """How long each quantity of a pair is timed under ``--timing MODE``; without K it is a CPU's.
 
     Args:
+        quantities: ``KE`` or ``E``.
         pairs: so many pairs of blocks, however wide the interval is then; by default until it is narrow.
     """
-    precision = (PRECISIONS if "K" in quantities else PRECISIONS_CPU)[mode]
+    host = PRECISIONS_HOST if "K" in quantities else PRECISIONS_CPU
+    precisions = {quantity: (PRECISIONS if quantity == "K" else host)[mode] for quantity in quantities}
     if pairs is None:
-        return precision
-    return msgspec.structs.replace(precision, least_pairs=pairs, most_pairs=pairs)
+        return precisions
+    return {
+        quantity: msgspec.structs.replace(precision, least_pairs=pairs, most_pairs=pairs)
+        for quantity, precision in precisions.items()
+    }
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,8 +26,9 @@ from opsmith.runner.protocol import BlockTimed, PrepareTiming, RenewInputs, Time
 #: the jitter of a round trip between processes, which is larger on a CPU that others use as well.
 BLOCK_US = {"K": 250.0, "E": 1_000.0}
 BLOCK_US_CPU = 1_500.0
-#: Blocks of one side before the other one's turn: a device takes time to change from one process to another.
-BLOCKS_A_TURN = 4
+#: Blocks of one side before the other one's turn. A device takes time to change from one process to another; a host
+#: is faster or slower for milliseconds, and blocks that follow each other would be so together.
+BLOCKS_A_TURN = {"K": 4, "E": 1}
 #: Calls that are tried at first to find out how many make a block.
 TRIED_CALLS = 8
 #: How many times more pairs there are at each look at the interval than at the one before.
@@ -87,7 +88,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all pairs of a run.
 
     Attributes:
-        precision: how long a pair is timed.
+        precisions: by quantity, how long a pair is timed.
         quantities: what is measured; ``KE``, and ``E`` on a CPU.
         cores: each pair gets one of them, and the judge the others.
         noise: by quantity, what two equal sides differ by at most, as a share.
@@ -97,7 +98,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         baseline: what the reference runs.
     """
 
-    precision: Precision
+    precisions: dict[str, Precision]
     quantities: str
     cores: tuple[int, ...]
     noise: dict[str, float] = {}
@@ -173,7 +174,7 @@ class PairedClock:
             Dishonest: a result that was chosen when its block was over is wrong, or the candidate's
                 own clock does not agree with the judge's.
         """
-        precision = self.settings.precision
+        precision = self.settings.precisions[quantity]
         calls = self._calibrate(quantity)
         measured: tuple[list[float], list[float]] = ([], [])
         deadline = time.monotonic() + precision.budget_s
@@ -189,7 +190,7 @@ class PairedClock:
                 continue
             for side, time_us in zip(measured, times, strict=True):
                 side.extend(time_us)
-            found = self._final_estimate(measured, deadline)
+            found = self._final_estimate(measured, precision, deadline)
         self._verify(self._order.randrange(calls), self._round)  # The last, by when it has seen all that it will see.
         timing = timing_of(
             *measured,
@@ -212,9 +213,11 @@ class PairedClock:
             self._is_held_back = self.settings.held_back() is not None
         return self._is_held_back
 
-    def _final_estimate(self, measured: tuple[list[float], list[float]], deadline: float) -> Estimate | None:
+    def _final_estimate(
+        self, measured: tuple[list[float], list[float]], precision: Precision, deadline: float
+    ) -> Estimate | None:
         """The estimate if no more pairs are needed."""
-        precision, pairs = self.settings.precision, len(measured[0])
+        pairs = len(measured[0])
         if pairs < self._next_look:
             return None
         self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
@@ -264,7 +267,7 @@ class PairedClock:
             most: blocks of each side.
             verified: the candidate's block of which a result is looked at, if it is one of these.
         """
-        blocks = min(BLOCKS_A_TURN, most)
+        blocks = min(BLOCKS_A_TURN[quantity], most)
         rounds = range(self._round + 1, self._round + 1 + blocks)
         self._round += blocks
         times: tuple[list[float], list[float]] = ([], [])

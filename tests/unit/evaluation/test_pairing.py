@@ -16,6 +16,7 @@ from opsmith.evaluation.pairing import (
     MOST_PROCESSES,
     PRECISIONS,
     PRECISIONS_CPU,
+    PRECISIONS_HOST,
     Estimate,
     Precision,
     combined,
@@ -149,7 +150,7 @@ def test_noise_widens_no_claim_of_equality() -> None:
     assert L.UNDECIDED is label(0.93, 1.07, noise=0.5)
 
 
-@pytest.mark.parametrize("precisions", [PRECISIONS, PRECISIONS_CPU], ids=["device", "cpu"])
+@pytest.mark.parametrize("precisions", [PRECISIONS, PRECISIONS_HOST, PRECISIONS_CPU], ids=["device", "host", "cpu"])
 def test_full_timing_is_stricter_in_everything_than_quick(precisions: dict[str, Precision]) -> None:
     """It claims less, is narrower, and takes longer."""
     quick, full = (msgspec.structs.asdict(precisions[mode]) for mode in ("quick", "full"))
@@ -158,7 +159,7 @@ def test_full_timing_is_stricter_in_everything_than_quick(precisions: dict[str, 
     assert all(full[name] > quick[name] for name in ("least_pairs", "most_pairs", "budget_s"))
 
 
-@pytest.mark.parametrize("precision", [*PRECISIONS.values(), *PRECISIONS_CPU.values()])
+@pytest.mark.parametrize("precision", [*PRECISIONS.values(), *PRECISIONS_HOST.values(), *PRECISIONS_CPU.values()])
 def test_an_interval_that_is_narrow_enough_fits_into_what_is_called_the_same(precision: Precision) -> None:
     """Blocks end when it is narrow, so equal sides would stay undecided otherwise."""
     assert precision.half_width < precision.bound

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from opsmith.core.timing import Label, Timing
-from opsmith.evaluation.pairing import PRECISIONS, PRECISIONS_CPU
+from opsmith.evaluation.pairing import PRECISIONS, precisions_of
 from opsmith.runner import stopwatch
 from opsmith.runner.protocol import BlockTimed, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
 from opsmith.runner.stopwatch import (
@@ -163,9 +163,8 @@ def settings(
     *, mode: str = "quick", quantities: str = "KE", held_back: Callable[[], str | None] | None = None
 ) -> ClockSettings:
     """Those of a run on a device, or on the CPU."""
-    precisions = PRECISIONS if "K" in quantities else PRECISIONS_CPU
     return ClockSettings(
-        precision=precisions[mode],
+        precisions=precisions_of(mode, quantities),
         quantities=quantities,
         cores=(0, 1, 2),
         noise={},
@@ -206,20 +205,25 @@ def test_equal_sides_are_the_same(machine: Machine, quantity: str, mode: str) ->
     assert 20.0 == pytest.approx(timing.candidate_us, rel=0.01)
 
 
-@pytest.mark.parametrize("quantity", ["K", "E"])
 @pytest.mark.parametrize(
-    ("share", "mode", "label"),
+    ("quantity", "share", "mode", "label"),
     [
-        (1.05, "quick", Label.SLOWER),
-        (0.95, "quick", Label.FASTER),
-        (1.02, "full", Label.SLOWER),
-        (0.98, "full", Label.FASTER),
-        (1.005, "full", Label.SAME),
-        (1.01, "quick", Label.SAME),
+        ("K", 1.05, "quick", Label.SLOWER),
+        ("K", 0.95, "quick", Label.FASTER),
+        ("K", 1.02, "full", Label.SLOWER),
+        ("K", 0.98, "full", Label.FASTER),
+        ("K", 1.005, "full", Label.SAME),
+        ("K", 1.01, "quick", Label.SAME),
+        ("E", 1.1, "quick", Label.SLOWER),
+        ("E", 0.9, "quick", Label.FASTER),
+        ("E", 1.04, "full", Label.SLOWER),
+        ("E", 0.96, "full", Label.FASTER),
+        ("E", 1.01, "full", Label.SAME),
+        ("E", 1.03, "quick", Label.SAME),
     ],
 )
 def test_a_planted_difference_is_found(machine: Machine, quantity: str, share: float, mode: str, label: Label) -> None:
-    """5 % at once, 2 % by full timing; half a percent is nobody's claim."""
+    """Of K 5 % at once and 2 % by full timing, of E twice as much; a fifth of it is nobody's claim."""
     timing = timed(machine, 20.0, 20.0 * share, quantity, mode)
     assert label is timing.label
     assert timing.low <= 1 / share <= timing.high
@@ -350,7 +354,7 @@ def test_pairs_while_the_clock_is_held_back_do_not_count(machine: Machine) -> No
 
     run = settings(mode="full", held_back=held_back)
     timing = clock_of(reference, candidate, run=run).time("K")
-    full = run.precision.least_pairs
+    full = run.precisions["K"].least_pairs
     assert full == timing.blocks
     assert full + timing.discarded == len(machine.pairs())
     # All pairs between the answer and the next one, not only the one before which it was given.
@@ -433,7 +437,7 @@ def test_a_side_that_is_faster_is_checked_and_found_so(machine: Machine) -> None
     sides = StandInSide(machine, 200.0), StandInSide(machine, 100.0)
     assert Label.FASTER is clock_of(*sides).time("K").label
     assert {sides[1]} == {side for side, _ in replays(machine)}
-    assert {1, 5} == {request.replays for _, request in replays(machine)}
+    assert {1, 9} == {request.replays for _, request in replays(machine)}
 
 
 def test_a_little_below_is_no_lie(machine: Machine) -> None:
@@ -572,7 +576,7 @@ def test_no_more_pairs_are_timed_than_the_most(machine: Machine) -> None:
     sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
     for side in sides:
         side.noise = 0.5
-    timing = clock_of(*sides, run=msgspec.structs.replace(settings(), precision=precision)).time("K")
+    timing = clock_of(*sides, run=msgspec.structs.replace(settings(), precisions={"K": precision})).time("K")
     assert 40 == timing.blocks
 
 
