@@ -119,7 +119,7 @@ class Sorted(NamedTuple):
     values: torch.Tensor
     order: torch.Tensor
     value: torch.Tensor
-    index: torch.Tensor
+    where: torch.Tensor
 
 
 def _sorted_rows(x: torch.Tensor, axis: int, keepdim: bool, keep: int | None = None) -> Sorted:
@@ -144,11 +144,11 @@ def _pick(rows: Sorted, pick: Pick, place: int) -> tuple[torch.Tensor, torch.Ten
         block = min(triton.next_power_of_2(count), INTERPRETED_TILE if INTERPRETED else 128)
         steps = loop_bound(length.bit_length() + 1)
         floating = rows.values.dtype.is_floating_point
-        arguments = (rows.value, rows.index, rows.values, rows.order, count, length, place, steps)
+        arguments = (rows.value, rows.where, rows.values, rows.order, count, length, place, steps)
         chosen = int(pick) if floating else int(Pick.PLACE)
         grid = (triton.cdiv(count, block),)
         launch(pick_kernel, grid, rows.value.device, *arguments, PICK=chosen, BLOCK=block)
-    return rows.value, rows.index
+    return rows.value, rows.where
 
 
 def _axis(x: torch.Tensor, dim: int, *, bools: bool = False) -> int:
@@ -227,6 +227,6 @@ def mode(self: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torc
     if count:
         length = rows.values.shape[-1]
         block = min(triton.next_power_of_2(length), INTERPRETED_TILE if INTERPRETED else 1024)
-        arguments = (rows.value, rows.index, rows.values, rows.order, length, loop_bound(triton.cdiv(length, block)))
+        arguments = (rows.value, rows.where, rows.values, rows.order, length, loop_bound(triton.cdiv(length, block)))
         launch(longest_run_kernel, (count,), self.device, *arguments, BLOCK=block)
-    return rows.value, rows.index
+    return rows.value, rows.where
