@@ -419,7 +419,9 @@ def _grid_sample_backward(
     if not output_mask[0]:
         _launch_backward(None, grad_grid, grad, x, grid, places)
         return None, grad_grid
-    sums = torch.empty(x.shape, dtype=compute_dtype(x.dtype), device=x.device)
+    # At the border of a volume hundreds of places outside add up, which float32 rounds too often.
+    gathers = x.ndim == 5 and places.constants["PADDING"] == BORDER.value
+    sums = torch.empty(x.shape, dtype=torch.float64 if gathers else compute_dtype(x.dtype), device=x.device)
     map_into(sums, same, [0], [sums.dtype])
     _launch_backward(sums, grad_grid, grad, x, grid, places)
     if sums.dtype == x.dtype:

@@ -440,17 +440,17 @@ def limited(self: torch.Tensor, low: Operand | None, high: Operand | None) -> to
 
     Raises:
         ValueError: no limit is given.
-        TypeError: the result type is bool, for which clamp is not defined.
+        TypeError: the result type is bool, for which only one limit is defined, which is a tensor.
         OverflowError: a number is no value of the result type.
     """
     limits = [limit for limit in (low, high) if limit is not None]
     if not limits:
         raise ValueError("clamp needs a minimum or a maximum")
     result = served_promotion([self, *limits])
-    if result == torch.bool:
-        raise TypeError("clamp is not defined for bool")
     tensors = [self, *(limit for limit in limits if isinstance(limit, torch.Tensor))]
     numbers = [limit for limit in limits if not isinstance(limit, torch.Tensor)]
+    if result == torch.bool and (numbers or len(limits) == 2):
+        raise TypeError("clamp is not defined for bool")
     for value in numbers:
         require_holds(result, value)
     function = clamp_of if len(limits) == 2 else minimum_of if low is None else maximum_of

@@ -148,6 +148,15 @@ def test_nan_passes_through_clamp_from_every_side() -> None:
     assert_as_eager("clamp.Tensor", x, torch.tensor([nan, 0.0, 0.0]), torch.tensor([2.0, 2.0, nan]))
 
 
+def test_bools_have_one_limit() -> None:
+    """It is "and" or "or"; two limits are refused, as in eager."""
+    x, limit = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
+    assert_as_eager("clamp_min.Tensor", x, limit)
+    assert_as_eager("clamp.Tensor", x, None, limit)
+    with pytest.raises(TypeError, match="clamp is not defined"):
+        kernel("clamp.Tensor")(x, limit, limit)
+
+
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn, torch.uint16])
 def test_where_moves_types_that_it_cannot_compute_with(dtype: torch.dtype) -> None:
     """It moves bits, so that any type of 1 to 8 bytes is served."""
