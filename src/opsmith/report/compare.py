@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from opsmith.core.run import OpSummary, Options
+from opsmith.core.run import Options
 from opsmith.core.verdict import Status
 from opsmith.report.outcome import Direction, direction, outcome
 from opsmith.report.results import Results
@@ -135,9 +135,8 @@ def _changed_cases(before: Results, after: Results) -> tuple[ChangedCase, ...]:
 def _changed_speeds(before: Results, after: Results) -> Iterable[ChangedSpeed]:
     for name in before.summary.per_op.keys() & after.summary.per_op.keys():
         for quantity in ("K", "E"):
-            (old, labels_before), (new, labels_after) = (
-                _speed(run.summary.per_op[name], quantity) for run in (before, after)
-            )
+            one, other = (run.summary.per_op[name] for run in (before, after))
+            old, new = one.speedup(quantity), other.speedup(quantity)
             if old is not None and new is not None:
                 yield ChangedSpeed(
                     op=name,
@@ -145,10 +144,6 @@ def _changed_speeds(before: Results, after: Results) -> Iterable[ChangedSpeed]:
                     before=old,
                     after=new,
                     ratio=new / old,
-                    direction_before=direction(labels_before),
-                    direction_after=direction(labels_after),
+                    direction_before=direction(one.labels(quantity)),
+                    direction_after=direction(other.labels(quantity)),
                 )
-
-
-def _speed(op: OpSummary, quantity: str) -> tuple[float | None, dict[str, int]]:
-    return (op.speedup_k, op.labels_k) if quantity == "K" else (op.speedup_e, op.labels_e)
