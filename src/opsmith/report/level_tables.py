@@ -51,7 +51,7 @@ def _speeds(levels: Sequence[LevelScores]) -> LevelTable:
         for scores in levels
         for speeds in scores.speeds
     ]
-    fast = [f"fast_{p}" for p in thresholds]
+    fast = ["fast_0", *(f"_{p}" for p in thresholds[1:])]
     means = ("geomean", "median", "floored", "floored median")
     return LevelTable("Speed by level", ("level", "", *fast, "timed", *means), tuple(rows))
 
