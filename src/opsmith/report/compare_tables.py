@@ -131,7 +131,7 @@ def _print_speeds(console: Console, comparison: Comparison) -> None:
         changed = [speed for speed in speeds if abs(speed.ratio - 1) > SHOWN_CHANGE]
         for speed in changed if len(changed) <= ROWS else changed[: ROWS // 2] + changed[-ROWS // 2 :]:
             interval = f"[{speed.low:.3f}, {speed.high:.3f}]"
-            line = f"  {speed.ratio:6.3f}x {interval}  {one_line(speed.op)}  {speed.before:.2f}x -> {speed.after:.2f}x"
+            line = f"  {speed.ratio:6.3f}x  {one_line(speed.op)}  {speed.before:.2f}x -> {speed.after:.2f}x  {interval}"
             console.print(Text(line), soft_wrap=True)
 
 
