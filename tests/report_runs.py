@@ -11,7 +11,7 @@ import msgspec
 
 from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import folder_name
+from opsmith.core.op import TaskKind, folder_name
 from opsmith.core.run import Options, Plan, PlannedOp, RunDirectory, RunManifest, TimedCase
 from opsmith.core.timing import Ceilings, Clock, ControlPair, Label, Timing, Work
 from opsmith.core.verdict import ErrorFigures, Status, Verdict
@@ -68,6 +68,11 @@ def planned(
         kernel=kernel if answered else None,
         kernel_hash=kernel.content_hash if answered else None,
     )
+
+
+def planned_module(task: str = "L1/1_Softmax", *, answered: bool = True) -> PlannedOp:
+    """A module problem of the plan, or one sample of it, with one case."""
+    return msgspec.structs.replace(planned(task, 1, answered=answered, schema="problem.py"), kind=TaskKind.MODULE)
 
 
 def verdict(op: str = "relu.default", number: int = 0, status: Status = Status.PASSED, **changes: object) -> Verdict:

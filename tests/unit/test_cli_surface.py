@@ -32,7 +32,7 @@ SURFACE = {
         " --overhead-dominated --policy --sample --seed --sizes --suite --task --timing --timing-pairs --tolerance"
         " --top-inputs --trials --warm -o"
     ),
-    "compare": "RUNS --json",
+    "compare": "RUNS --csv --json",
     "dataset audit": "PROBLEMS --device --jobs --json --ops --sizes --timeout",
     "dataset build": "FILES --device --measure --most-per-op --out --subset -o",
     "dataset convert": "SOURCE --out -o",

@@ -49,6 +49,8 @@ def test_every_status_is_explained_in_the_order_of_the_enum() -> None:
         (timing.Ceilings, "run-directory.md", "Ceilings"),
         (run.Summary, "run-directory.md", "summary.json"),
         (run.OpSummary, "run-directory.md", "One op of the summary"),
+        (run.LevelScores, "run-directory.md", "Levels"),
+        (run.SpeedScores, "run-directory.md", "Speed of a level"),
         (Environment, "environment.md", "What a run records"),
         (Active, "dispatch.md", "Active"),
         (ServedOp, "dispatch.md", "One op"),

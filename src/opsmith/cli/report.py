@@ -36,7 +36,8 @@ def report(
     """Print a run's table and write its page, its summary and the public exports.
 
     Works on a run that is not finished as well. RUN gets summary.json, report.html,
-    full_results.json, failed_tests.json and operator_summary.csv.
+    full_results.json, failed_tests.json and operator_summary.csv; of module problems also
+    eval_results.json and pass_at_k_results.json.
     """
     directory = RunDirectory.open(run)
     results = Results.read(directory)

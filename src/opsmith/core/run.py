@@ -22,7 +22,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -209,6 +209,14 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     labels_e: dict[str, int] = {}
     first_call_s: float | None = None
 
+    def speedup(self, quantity: str) -> float | None:
+        """Of ``K`` or ``E``."""
+        return self.speedup_k if quantity == "K" else self.speedup_e
+
+    def labels(self, quantity: str) -> dict[str, int]:
+        """Of ``K`` or ``E``."""
+        return self.labels_k if quantity == "K" else self.labels_e
+
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """One score, with what it is a share or a mean of.
@@ -224,6 +232,58 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     convention: str
 
 
+class SpeedScores(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the solutions of a level are in one quantity.
+
+    Of a problem with several samples every share and mean is taken over its samples first, so that each problem
+    counts once. A problem without a solution counts as one whose solution is wrong.
+
+    Attributes:
+        baseline: what times are compared with.
+        quantity: ``K`` or ``E``.
+        fast: p as text -> share of the problems that are correct with a speedup above p.
+        timed: problems of which a correct sample was timed.
+        geomean: geometric mean over those, of their correct timed samples; None without any.
+        median: the same, median.
+        geomean_floored_at_one: over all problems, where a sample that is wrong, slower or not timed counts 1.
+        median_floored_at_one: the same, median.
+    """
+
+    baseline: str
+    quantity: str
+    fast: dict[str, float]
+    timed: int
+    geomean: float | None
+    median: float | None
+    geomean_floored_at_one: float
+    median_floored_at_one: float
+
+
+class LevelScores(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run found about the module problems of one level, or of all.
+
+    Attributes:
+        level: ``L1``, the name of another folder, empty for problems outside of folders, or ``all``.
+        problems: problems asked.
+        answered: those with a solution.
+        samples: solutions judged.
+        correct: solutions that are accepted.
+        solved: problems with such a solution.
+        pass_at: k as text -> mean over the problems of the chance that one of k samples is accepted, for those k that
+            every answered problem has samples for.
+        speeds: in each quantity that was timed.
+    """
+
+    level: str
+    problems: int
+    answered: int
+    samples: int
+    correct: int
+    solved: int
+    pass_at: dict[str, float]
+    speeds: tuple[SpeedScores, ...] = ()
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """``summary.json``.
 
@@ -234,6 +294,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         accepted: at least one op answered, every answered op passes all its cases, none dishonest.
         scores: by name; a score that cannot be computed from this run is not among them.
         statuses: how many cases got each status; bad-call cases are not among them.
+        levels: of module problems, level by level, then ``all``; empty for a run of ops.
     """
 
     suite: str
@@ -248,6 +309,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     scores: dict[str, Score]
     statuses: dict[str, int]
     notes: tuple[str, ...] = ()
+    levels: tuple[LevelScores, ...] = ()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -263,6 +325,11 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as json, indented for people, atomically."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def new_seed(given: int | None = None) -> int:
@@ -344,8 +411,8 @@ class RunDirectory:
         return self._read("summary.json", Summary)
 
     def write(self, name: str, record: msgspec.Struct) -> None:
-        """Write one of the run's json documents, indented for people, atomically."""
-        write_atomically(self.path / name, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+        """Write one of the run's json documents."""
+        write_json(self.path / name, record)
 
     def _read(self, name: str, record_type: type[Record]) -> Record:
         path = self.path / name

@@ -9,7 +9,7 @@ import msgspec
 from opsmith.generate.attempt import Attempt, best
 from opsmith.generate.campaign import TaskHistory
 from opsmith.generate.journal import Exchange
-from opsmith.report.conventions import THRESHOLDS, geometric_mean
+from opsmith.report.conventions import THRESHOLDS, geometric_mean, is_faster
 
 
 class AuthorFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +75,12 @@ def _solved_after(own: Sequence[Sequence[Attempt]]) -> Iterable[float]:
 
 
 def _is_faster(attempts: Sequence[Attempt], threshold: float) -> bool:
-    right = [attempt.judged.speedup or 0.0 for attempt in attempts if attempt.accepted and attempt.judged is not None]
-    return bool(right) and (threshold == 0 or max(right) > threshold)
+    """Whether one of them is right with a speedup above the threshold."""
+    return any(
+        is_faster(attempt.judged.speedup, threshold, correct=attempt.accepted)
+        for attempt in attempts
+        if attempt.judged is not None
+    )
 
 
 def _share(flags: Iterable[bool]) -> float:

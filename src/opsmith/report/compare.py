@@ -1,20 +1,23 @@
 """Run against run: what got right, what broke, and what got faster.
 
 Cases are matched by op and address, so two runs of one suite compare even when their seeds
-differ. Speedups are each run's own, against the eager of the same run: their ratio is a change
-of the kernel only where device, torch and suite are the same, and ``differences`` says where not.
+differ. Module problems are compared by level as well. Where device, torch, suite or the way of timing are not the
+same, ``differences`` says so: a change of speed is then not one of the kernel alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from opsmith.core.run import OpSummary, Options
+from opsmith.core.problems import counting_order
+from opsmith.core.run import LevelScores, Options
 from opsmith.core.verdict import Status
-from opsmith.report.outcome import Direction, direction, outcome
+from opsmith.report.levels import ALL
+from opsmith.report.outcome import outcome
 from opsmith.report.results import Results
+from opsmith.report.speed_changes import ChangedSpeed, changed_speeds
 
 
 class ChangedCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,21 +37,6 @@ class ChangedOp(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None
 
 
-class ChangedSpeed(msgspec.Struct, frozen=True, kw_only=True):
-    """An op that both runs timed. ``ratio`` is after over before: more than 1 got faster.
-
-    The directions are what the cases of each run show with certainty, against the reference of that run.
-    """
-
-    op: str
-    quantity: str
-    before: float
-    after: float
-    ratio: float
-    direction_before: Direction
-    direction_after: Direction
-
-
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What changed from one run to another.
 
@@ -62,7 +50,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         lost: ops that were correct and are not any more.
         changed: other ops whose outcome changed, still not correct.
         changed_cases: every case whose status changed.
-        speeds: every op that both runs timed, by quantity, slowest change first.
+        speeds: every op of which both runs timed a case, by quantity, slowest change first.
+        levels: of module problems, the scores of each level as [before, after]; None where a run does not ask it.
     """
 
     before: str
@@ -75,6 +64,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[ChangedOp, ...]
     changed_cases: tuple[ChangedCase, ...]
     speeds: tuple[ChangedSpeed, ...]
+    levels: dict[str, tuple[LevelScores | None, LevelScores | None]] = {}
 
 
 def compare(before: Results, after: Results) -> Comparison:
@@ -90,8 +80,16 @@ def compare(before: Results, after: Results) -> Comparison:
         lost=tuple(op for op in changed if op.before == Status.PASSED),
         changed=tuple(op for op in changed if Status.PASSED not in {op.before, op.after}),
         changed_cases=_changed_cases(before, after),
-        speeds=tuple(sorted(_changed_speeds(before, after), key=lambda speed: (speed.quantity, speed.ratio, speed.op))),
+        speeds=tuple(sorted(changed_speeds(before, after), key=lambda speed: (speed.quantity, speed.ratio, speed.op))),
+        levels={level: (old, new) for level, (old, new) in scores_by_level([before, after]).items()},
     )
+
+
+def scores_by_level(runs: Sequence[Results]) -> dict[str, list[LevelScores | None]]:
+    """Level -> its scores in each run; None where a run does not ask it. What all runs found together comes last."""
+    found = [{scores.level: scores for scores in run.summary.levels} for run in runs]
+    names = sorted({name for levels in found for name in levels}, key=lambda name: (name == ALL, counting_order(name)))
+    return {name: [levels.get(name) for levels in found] for name in names}
 
 
 def _differences(before: Results, after: Results) -> Iterable[str]:
@@ -130,25 +128,3 @@ def _changed_cases(before: Results, after: Results) -> tuple[ChangedCase, ...]:
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key)
     )
-
-
-def _changed_speeds(before: Results, after: Results) -> Iterable[ChangedSpeed]:
-    for name in before.summary.per_op.keys() & after.summary.per_op.keys():
-        for quantity in ("K", "E"):
-            (old, labels_before), (new, labels_after) = (
-                _speed(run.summary.per_op[name], quantity) for run in (before, after)
-            )
-            if old is not None and new is not None:
-                yield ChangedSpeed(
-                    op=name,
-                    quantity=quantity,
-                    before=old,
-                    after=new,
-                    ratio=new / old,
-                    direction_before=direction(labels_before),
-                    direction_after=direction(labels_after),
-                )
-
-
-def _speed(op: OpSummary, quantity: str) -> tuple[float | None, dict[str, int]]:
-    return (op.speedup_k, op.labels_k) if quantity == "K" else (op.speedup_e, op.labels_e)

@@ -136,7 +136,7 @@ def _thresholds(ops: Sequence[TimedOp]) -> dict[str, Score]:
     answered = sum(op.answered for op in ops)
     scores: dict[str, Score] = {}
     for p in THRESHOLDS:
-        faster = sum(_is_faster(op, p) for op in ops)
+        faster = sum(is_faster(op.speedup, p, correct=op.correct) for op in ops)
         scores[f"perf@{p:g}"] = Score(
             value=faster / answered,
             denominator=answered,
@@ -150,18 +150,23 @@ def _thresholds(ops: Sequence[TimedOp]) -> dict[str, Score]:
     return scores
 
 
-def _is_faster(op: TimedOp, p: float) -> bool:
-    """Whether the op is correct with a speedup above ``p``.
+def is_faster(speedup: float | None, p: float, *, correct: bool) -> bool:
+    """Whether something is correct with a speedup above ``p``: what ``perf@p`` and ``fast_p`` count.
 
-    Any speedup exceeds 0, so a correct op that could not be timed counts there and nowhere else.
+    Any speedup exceeds 0, so what is correct and could not be timed (None) counts there and nowhere else.
     """
-    return op.correct and (p == 0 if op.speedup is None else op.speedup > p)
+    return correct and (p == 0 if speedup is None else speedup > p)
+
+
+def floored_at_one(speedup: float | None, *, correct: bool) -> float:
+    """What somebody gets who uses a kernel only where it is correct and faster."""
+    return max(1.0, speedup) if correct and speedup is not None else 1.0
 
 
 def _failures_counted(ops: Sequence[TimedOp]) -> dict[str, Score]:
     as_one = [op.speedup_failures_as_one for op in ops if op.answered]
     known = [speedup for speedup in as_one if speedup is not None]
-    floored = [max(1.0, op.speedup) if op.correct and op.speedup is not None else 1.0 for op in ops]
+    floored = [floored_at_one(op.speedup, correct=op.correct) for op in ops]
     return {
         "geomean_failures_as_one": Score(
             value=geometric_mean(known),

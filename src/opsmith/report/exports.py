@@ -26,9 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
-from opsmith.core.run import write_atomically
+from opsmith.core.run import write_atomically, write_json
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.report.conventions import geometric_mean
@@ -55,15 +53,20 @@ COLUMNS = (
 def write_exports(results: Results) -> None:
     """Write the three public files into the run directory."""
     tests = [verdict for verdict in results.verdicts if verdict.part is Part.CASE and not verdict.expects_error]
-    quantity = "K" if any(timing.quantity == "K" for test in tests for timing in test.timings) else "E"
+    quantity = quantity_of(tests)
     correctness = [_correctness_test(test) for test in tests]
     performance = [
         _performance_test(test, timing) for test in tests for timing in test.timings if timing.quantity == quantity
     ]
     failed = [test for test in correctness if not test["is_correct"]]
-    write_atomically(results.path / "full_results.json", _json(correctness + performance))
-    write_atomically(results.path / "failed_tests.json", _json(failed))
+    write_json(results.path / "full_results.json", _ordered(correctness + performance))
+    write_json(results.path / "failed_tests.json", _ordered(failed))
     write_atomically(results.path / "operator_summary.csv", _csv(results, correctness, performance))
+
+
+def quantity_of(verdicts: Iterable[Verdict]) -> str:
+    """What the exported times are of: K where it was measured of any case, else E."""
+    return "K" if any(timing.quantity == "K" for verdict in verdicts for timing in verdict.timings) else "E"
 
 
 def _correctness_test(verdict: Verdict) -> dict[str, Any]:
@@ -94,9 +97,8 @@ def _performance_test(verdict: Verdict, timing: Timing) -> dict[str, Any]:
     }
 
 
-def _json(tests: Iterable[dict[str, Any]]) -> bytes:
-    ordered = sorted(tests, key=lambda test: (test["op_name"], test["args"]))
-    return msgspec.json.format(msgspec.json.encode(ordered), indent=2) + b"\n"
+def _ordered(tests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(tests, key=lambda test: (test["op_name"], test["args"]))
 
 
 def _csv(results: Results, correctness: Sequence[dict[str, Any]], performance: Sequence[dict[str, Any]]) -> bytes:

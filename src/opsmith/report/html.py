@@ -25,6 +25,7 @@ from opsmith.core.verdict import ErrorFigures, Status, Verdict
 from opsmith.errors import BadInput
 from opsmith.report.conventions import BASELINES
 from opsmith.report.facts import Fact, clock_facts, environment_facts
+from opsmith.report.level_tables import level_tables
 from opsmith.report.outcome import INCOMPLETE, NO_KERNEL, Group, group, outcome, urgency
 from opsmith.report.page_parts import packed, packed_plotly, templates
 from opsmith.report.points import POINTS, points, speedup_logs
@@ -70,6 +71,7 @@ def render(results: Results) -> str:
             manifest=results.manifest,
             tiles=list(_tiles(results)),
             bar=list(_bar(results)),
+            level_tables=level_tables(results.summary.levels),
             notes=[one_line(note) for note in results.summary.notes],
             facts=_shown(environment_facts(results)),
             clock=results.manifest.clock,

@@ -7,6 +7,7 @@ from pathlib import Path
 from opsmith.core.run import RunDirectory, Summary
 from opsmith.report.exports import write_exports
 from opsmith.report.html import write_page
+from opsmith.report.module_exports import write_module_exports
 from opsmith.report.results import Results
 
 
@@ -39,6 +40,7 @@ def publish_results(run: RunDirectory, results: Results, html: Path | None = Non
     """
     run.write("summary.json", results.summary)
     write_exports(results)
+    write_module_exports(results)
     page = html or run.path / "report.html"
     write_page(results, page)
     return page

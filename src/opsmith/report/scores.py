@@ -20,6 +20,7 @@ from opsmith.core.timing import Timing
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import DamagedRun
 from opsmith.report.conventions import TimedOp, count_labels, geometric_mean, speed_scores
+from opsmith.report.levels import level_scores
 
 
 @dataclass
@@ -122,6 +123,7 @@ def summarise(
         scores=_scores(per_op, tallies, manifest.options.baseline),
         statuses=_ordered(statuses),
         notes=(*manifest.notes, *_notes(manifest, plan)),
+        levels=level_scores(per_op, manifest.options.baseline),
     )
 
 

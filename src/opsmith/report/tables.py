@@ -15,6 +15,7 @@ from opsmith.core.run import OpSummary, Summary
 from opsmith.core.timing import Label
 from opsmith.report.conventions import BASELINES
 from opsmith.report.costs import costs
+from opsmith.report.level_tables import LevelTable, level_tables
 from opsmith.report.outcome import NO_KERNEL, Direction, Group, direction, failing_statuses, group, outcome, urgency
 from opsmith.report.results import FailingCase, Results
 from opsmith.report.strangers import one_line
@@ -37,6 +38,8 @@ _STYLES = {
 def print_results(results: Results, console: Console) -> None:
     """Print the whole report of a run."""
     console.print(headline(results))
+    for table in level_tables(results.summary.levels):
+        console.print(_level_table(table))
     console.print(op_table(results.summary))
     for remark in (left_out(results.summary), footnote(results.summary)):
         if remark is not None:
@@ -124,6 +127,15 @@ def share(part: int, whole: int) -> str:
     if part not in {0, whole}:
         percent = min(max(percent, 0.1), 99.9)
     return f"{percent:.1f} %"
+
+
+def _level_table(content: LevelTable) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, title=content.title, title_justify="left")
+    for number, column in enumerate(content.columns):
+        table.add_column(column, justify="right" if number else "left")
+    for row in content.rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def op_table(summary: Summary, rows: int = OP_ROWS) -> Table:
