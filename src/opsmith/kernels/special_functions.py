@@ -77,7 +77,7 @@ def erfcx_of(x: tl.tensor) -> tl.tensor:
 def inverse_erf(x: tl.tensor, q: tl.tensor) -> tl.tensor:
     """The y with ``erf(y) = x``, where ``q = 1 - |x|`` in all its digits.
 
-    Two steps of Halley's method, on erf near 0 and on erfc elsewhere. They begin at the Taylor series of degree 5, or
+    Three steps of Halley's method, on erf near 0 and on erfc elsewhere. They begin at the Taylor series of degree 5, or
     at S. Winitzki's ``sqrt(sqrt(b^2 - L/a) - b)``, ``L = ln(1 - x^2)``, ``b = 2/(pi a) + L/2``, ``a = 0.147``.
     """
     a = tl.abs(x)
@@ -86,7 +86,7 @@ def inverse_erf(x: tl.tensor, q: tl.tensor) -> tl.tensor:
     b = 4.330746750799873 + 0.5 * log_q
     tail = tl.sqrt(tl.sqrt(b * b - log_q * 6.802721088435375) - b)
     y = tl.where(central, a * (0.5 * _ROOT_PI) * (1.0 + a * a * (0.2617993877991494 + a * a * 0.143931731)), tail)
-    for _ in tl.static_range(2):
+    for _ in tl.static_range(3):
         gap = tl.where(central, tl.erf(y) - a, q - erfc_of(y)) * (0.5 * _ROOT_PI) * tl.exp(y * y)
         y = y - gap / (1.0 + y * gap)
     y = tl.where(q == 0.0, float("inf"), tl.where(q < 0.0, float("nan"), y))
@@ -245,7 +245,8 @@ def zeta_of(s: tl.tensor, q: tl.tensor) -> tl.tensor:
     # Eager's formula overflows for an exponent like this, and has the first term alone, if that is not zero.
     limit = tl.where(q < 1.0, float("inf"), tl.where(q == 1.0, 1.0, float("nan")))
     total = tl.where(s > 1e13, limit, total)
-    pole = (s == 1.0) | ((s > 1.0) & (q <= 0.0) & (tl.floor(q) == q))
+    # Also for an exponent that is NaN, as in eager.
+    pole = (s == 1.0) | ((s < 1.0) == 0) & (q <= 0.0) & (tl.floor(q) == q)
     defined = (s > 1.0) & ((q > 0.0) | whole) & (q != float("inf"))
     return tl.where(pole, float("inf"), tl.where(defined, total, float("nan")))
 
