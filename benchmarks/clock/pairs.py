@@ -6,7 +6,7 @@
 Both sides of a pair are the same kernel in two processes that are made anew every few pairs, over sizes
 from 8 elements to 1 GB. With ``--plant P`` the second side takes P percent longer: on a GPU K because
 each of its blocks of threads waits, E because the host waits as well. How long a kernel has to wait for
-that is tried out beforehand, without the clock's pairs: by replaying its graph many times on end.
+that is tried out beforehand, for each order of magnitude, in one process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import write_atomically
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock, Label, Timing
-from opsmith.evaluation.pairing import PRECISIONS, combined, is_settled, precision_of
+from opsmith.evaluation.pairing import PRECISIONS, combined, is_settled, precisions_of
 from opsmith.pipeline import start_processes
 from opsmith.runner.clock_setup import ControlCall, set_up_clock
 from opsmith.runner.device_lock import DeviceLock, default_folder
@@ -42,7 +42,7 @@ from opsmith.runner.links import Limits, RefereeLink, WorkerLink
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import DeviceOpened, OpenDevice, PrepareTiming, TimeBlock
 from opsmith.runner.sides import WorkerSide
-from opsmith.runner.stopwatch import ClockSettings, PairedClock, never_held_back
+from opsmith.runner.stopwatch import BLOCK_US, ClockSettings, PairedClock, never_held_back
 from opsmith.runner.throttling import ThrottleWatch
 from opsmith.suites import derive_seed
 
@@ -57,9 +57,8 @@ MOST_BYTES, MOST_BYTES_CPU = 8 << 30, 512 << 20
 PAIRS_A_PROCESS = 15
 #: Cycles a microsecond of an H200's multiprocessor under load.
 CYCLES_A_US = 1980
-#: What is planted is tried so often at most, each time with so many replays, and is to be met within this share.
-PLANTINGS, PLANTED_REPLAYS, PLANTED_BLOCKS, PLANTED_WITHIN = 6, 20, 9, 0.03
-PLANTED_CALLS = 16
+#: How often it is tried out what is to be planted, each time with twice so many blocks.
+PLANTINGS, PLANTED_BLOCKS = 4, 25
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,11 +154,12 @@ class Bench:
         self.environment = describe_environment(processes.facts, device=options.device, device_name=opened.name)
         watch = None if self._on_cpu else ThrottleWatch.open(opened.identity)
         settings = ClockSettings(
-            precision=precision_of(options.timing, all_quantities),
+            precisions=precisions_of(options.timing, all_quantities),
             quantities=all_quantities,
             cores=tuple(sorted(os.sched_getaffinity(0))),
             held_back=never_held_back if watch is None else watch.held_back,
         )
+        self._lost: dict[int, float] = {}
         self._lock = DeviceLock(default_folder(), opened.identity)
         with self._lock.exclusive():
             self.clock = set_up_clock(
@@ -232,7 +232,7 @@ class Bench:
             fresh = self._sides()
             runs.append(self._time(fresh, elements, scalar, quantity, number))
             fresh.close()
-        timing = combined(runs, self._settings.precision)
+        timing = combined(runs, self._settings.precisions[quantity])
         return Pair(elements=elements, quantity=quantity, planted_percent=planted, timing=timing)
 
     def _delay(self, sides: Sides, elements: int, quantity: str) -> int:
@@ -241,22 +241,34 @@ class Bench:
         longer_us = base_us * self._options.plant / 100
         if quantity == "E":
             return kernels.delay(host_ns=max(1, round(longer_us * 1e3)))
-        without_us = self._kernel_us(sides.other, elements, 0)
-        cycles = longer_us * CYCLES_A_US
-        for _ in range(PLANTINGS):
-            added_us = self._kernel_us(sides.other, elements, kernels.delay(cycles=round(cycles))) - without_us
-            if abs(added_us - longer_us) <= PLANTED_WITHIN * longer_us:
-                break
-            cycles = max(1.0, cycles + (longer_us - added_us) * CYCLES_A_US)
-        return kernels.delay(cycles=round(cycles))
+        lost_us = self._lost_us(sides.other, elements, base_us, longer_us)
+        return kernels.delay(cycles=max(0, round((longer_us + lost_us) * CYCLES_A_US)))
 
-    def _kernel_us(self, link: WorkerLink, elements: int, scalar: int) -> float:
-        """What a kernel takes over many replays of its graph on end, in microseconds."""
+    def _lost_us(self, link: WorkerLink, elements: int, base_us: float, longer_us: float) -> float:
+        """What a kernel of about this size has to wait in addition, so that it takes so much longer.
+
+        Some of its wait it would have waited anyway, for its turn to be launched and for memory.
+        """
+        size = round(math.log2(elements))
+        if size not in self._lost:
+            lost_us = 0.0
+            calls = max(1, min(round(BLOCK_US["K"] / base_us), self._slots(elements)))
+            for number in range(1, PLANTINGS + 1):
+                delay = kernels.delay(cycles=max(0, round((longer_us + lost_us) * CYCLES_A_US)))
+                times: dict[int, list[float]] = {0: [], delay: []}
+                for scalar in (0, delay, delay, 0):
+                    times[scalar] += self._blocks_us(link, elements, scalar, calls)
+                missing_us = longer_us - (statistics.median(times[delay]) - statistics.median(times[0]))
+                lost_us += missing_us / number  # Robbins and Monro, 1951: the noise of each try counts less and less.
+            self._lost[size] = lost_us
+        return self._lost[size]
+
+    def _blocks_us(self, link: WorkerLink, elements: int, scalar: int, calls: int) -> list[float]:
+        """K of the kernel in one process alone, in microseconds a call, by block."""
         call = ControlCall(SCHEMA.name, ((elements,),), (scalar,)).serialized()
         side = BenchSide(link, call, self._slots(elements))
-        slots = min(PLANTED_CALLS, side.ask(PrepareTiming(call, PLANTED_CALLS, varied=True)).slots)
-        blocks = [side.ask(TimeBlock(slots, "K", replays=PLANTED_REPLAYS)).own_us for _ in range(PLANTED_BLOCKS)]
-        return float(statistics.median(blocks))
+        side.ask(PrepareTiming(call, calls, varied=True))
+        return [side.ask(TimeBlock(calls, "K", round=number)).own_us for number in range(PLANTED_BLOCKS)]
 
     def _slots(self, elements: int) -> int:
         """Sets of a call's input and result that there is room for."""
@@ -269,7 +281,7 @@ class Bench:
         one, other = (ControlCall(SCHEMA.name, ((elements,),), (delay,)).serialized() for delay in (0, scalar))
         settings = self._settings
         if not full:
-            settings = msgspec.structs.replace(settings, precision=PRECISIONS["quick"])
+            settings = msgspec.structs.replace(settings, precisions=precisions_of("quick", settings.quantities))
         slots = self._slots(elements)
         with self._lock.exclusive():
             clock = PairedClock(

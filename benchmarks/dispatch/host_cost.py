@@ -25,7 +25,7 @@ import sys
 import tempfile
 import timeit
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ from opsmith.core.run import write_atomically
 from opsmith.dispatch.launcher import VARIABLE, Choice
 from opsmith.runner.environment import describe_environment
 
-PROCESSES, ROUNDS, CALLS = 5, 15, 2000
+PROCESSES, ROUNDS, CALLS = 5, 9, 1000
 #: Calls in a state before it is timed: kernels compile, plans are recorded.
 WARM_UP = 20
 EAGER, OFF = "eager", "installed, switched off"
@@ -98,19 +98,27 @@ class Measured(NamedTuple):
 # ---------------------------------------------------------------- one process
 
 
-def measure(device: str) -> Measured:
-    """Time every form in every state; the states take turns."""
+def measure(device: str) -> Iterator[Measured]:
+    """Time every form in every state; the states take turns.
+
+    Nothing first, when everything is ready to be timed.
+    """
     torch.set_num_threads(1)
     calls = forms(device)
     found: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         entered = cpu_states(Path(folder)) if device == "cpu" else cuda_states()
+        for enter in entered.values():  # What is compiled once is compiled before the first round.
+            with enter():
+                for call in calls.values():
+                    timed_us(call, device)
+        yield Measured(torch.cuda.get_device_name() if device == "cuda" else "", {})
         for _ in range(ROUNDS):
             for state, enter in entered.items():
                 with enter():
                     for form, call in calls.items():
                         found.setdefault(state, {}).setdefault(form, []).append(timed_us(call, device))
-    return Measured(torch.cuda.get_device_name() if device == "cuda" else "", found)
+        yield Measured(torch.cuda.get_device_name() if device == "cuda" else "", found)
 
 
 def forms(device: str) -> dict[str, Form]:
@@ -227,9 +235,11 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measure(options.device)))
+        for measured in measure(options.device):
+            print(json.dumps(measured), flush=True)
+            sys.stdin.readline()
         return
-    runs = [_measured_apart(options.device) for _ in range(PROCESSES)]
+    runs = _measured_apart(options.device)
     record = Record(
         command=("python", "-m", "benchmarks.dispatch.host_cost", *sys.argv[1:]),
         environment=_environment(options.device, runs[0].device_name),
@@ -244,11 +254,39 @@ def main() -> None:
         write_atomically(options.out, msgspec.json.format(msgspec.json.encode(record), indent=1))
 
 
-def _measured_apart(device: str) -> Measured:
+def _measured_apart(device: str) -> list[Measured]:
+    """What each process finds; all of them get ready before the first one is timed, then one at a time is."""
     command = [sys.executable, "-m", "benchmarks.dispatch.host_cost", "--one", "--device", device]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment)  # noqa: S603 - this file
-    return Measured(*json.loads(done.stdout.splitlines()[-1]))
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603 - this file
+            )
+            for _ in range(PROCESSES)
+        ]
+        for process in processes:
+            _next_line(process)
+        found = []
+        for process in processes:
+            _go_on(process)
+            found.append(Measured(*json.loads(_next_line(process))))
+            _go_on(process)
+    return found
+
+
+def _next_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        sys.exit(f"a process that measures has ended with status {process.wait()}")
+    return line
+
+
+def _go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def _environment(device: str, device_name: str) -> Environment:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -18,7 +20,8 @@ from opsmith.core.timing import Label, Timing
 
 #: Coverage of the interval on a speedup.
 CONFIDENCE = 0.99
-BOOTSTRAP_SAMPLES = 2_000
+#: Samples of the bootstrap at least, and all the ranks that they draw, if they are more.
+BOOTSTRAP_SAMPLES, BOOTSTRAP_RANKS = 2_000, 200_000
 
 
 class Precision(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +48,17 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
 MOST_PROCESSES = 3
 CLAIMING_PROCESSES = 2
 
-#: By ``--timing``.
+#: By ``--timing``: K.
 PRECISIONS = {
     "quick": Precision(effect=0.02, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05),
     "full": Precision(effect=0.01, half_width=0.01, bound=0.02, least_pairs=24, most_pairs=1_000, budget_s=5.0),
 }
-#: The same on a CPU, where memory's place alone makes equal processes differ by a few percent.
+#: E of a device: what a host takes for a call varies from block to block by ten times as much.
+PRECISIONS_HOST = {
+    "quick": msgspec.structs.replace(PRECISIONS["quick"], effect=0.05, half_width=0.05, bound=0.1, least_pairs=10),
+    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.02, half_width=0.02, bound=0.05),
+}
+#: E of a CPU, where memory's place alone makes equal processes differ by a few percent.
 PRECISIONS_CPU = {
     "quick": msgspec.structs.replace(
         PRECISIONS["quick"], effect=0.1, half_width=0.05, bound=0.1, least_pairs=10, budget_s=0.7
@@ -59,16 +67,21 @@ PRECISIONS_CPU = {
 }
 
 
-def precision_of(mode: str, quantities: str, *, pairs: int | None = None) -> Precision:
-    """How long a pair is timed under ``--timing MODE``; without K it is a CPU's.
+def precisions_of(mode: str, quantities: str, *, pairs: int | None = None) -> dict[str, Precision]:
+    """How long each quantity of a pair is timed under ``--timing MODE``; without K it is a CPU's.
 
     Args:
+        quantities: ``KE`` or ``E``.
         pairs: so many pairs of blocks, however wide the interval is then; by default until it is narrow.
     """
-    precision = (PRECISIONS if "K" in quantities else PRECISIONS_CPU)[mode]
+    host = PRECISIONS_HOST if "K" in quantities else PRECISIONS_CPU
+    precisions = {quantity: (PRECISIONS if quantity == "K" else host)[mode] for quantity in quantities}
     if pairs is None:
-        return precision
-    return msgspec.structs.replace(precision, least_pairs=pairs, most_pairs=pairs)
+        return precisions
+    return {
+        quantity: msgspec.structs.replace(precision, least_pairs=pairs, most_pairs=pairs)
+        for quantity, precision in precisions.items()
+    }
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,22 +96,34 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return (self.high - self.low) / 2
 
 
-def estimate(reference_us: Sequence[float], candidate_us: Sequence[float], *, seed: int) -> Estimate:
+def estimate(reference_us: Sequence[float], candidate_us: Sequence[float]) -> Estimate:
     """Estimate the log ratio of paired blocks.
 
     Args:
         reference_us: microseconds a call of the reference, one per block.
         candidate_us: the same for the candidate, block by block in the same order.
-        seed: of the bootstrap's resampling.
     """
     import numpy as np  # At use: the judge starts without it.
 
     ratios = np.log(np.asarray(reference_us)) - np.log(np.asarray(candidate_us))
-    generator = np.random.default_rng(seed)
-    resampled = generator.choice(ratios, size=(BOOTSTRAP_SAMPLES, len(ratios)))
+    medians = np.sort(ratios)[_resampled_ranks(len(ratios))].mean(axis=0)
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(np.median(resampled, axis=1), [tail, 1 - tail])
+    low, high = np.quantile(medians, [tail, 1 - tail])
     return Estimate(centre=float(np.median(ratios)), low=float(low), high=float(high))
+
+
+@cache
+def _resampled_ranks(count: int) -> Any:
+    """Ranks of the two middle ones (or twice the middle one) of ``count`` that are drawn with repetition, by sample.
+
+    The median of a sample is that of its ranks, and which ranks are drawn does not depend on what is measured.
+    """
+    import numpy as np
+
+    samples = max(BOOTSTRAP_SAMPLES, BOOTSTRAP_RANKS // count)
+    drawn = np.random.default_rng(count).integers(0, count, size=(samples, count), dtype=np.int16)
+    drawn.sort(axis=1)
+    return drawn[:, [(count - 1) // 2, count // 2]].T
 
 
 def label_of(found: Estimate, precision: Precision, noise: float) -> Label:

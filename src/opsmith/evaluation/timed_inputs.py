@@ -35,13 +35,22 @@ class TimedInputs:
         device: where it runs.
         count: how many sets.
         varied: rotate the values; False where the op refuses rotated ones.
+        storages: the values of :func:`without_gaps` of the record, if they were made before.
     """
 
-    def __init__(self, record: CallRecord, device: torch.device, count: int, *, varied: bool) -> None:
-        self.record = record = _without_gaps(record)
+    def __init__(
+        self,
+        record: CallRecord,
+        device: torch.device,
+        count: int,
+        *,
+        varied: bool,
+        storages: Sequence[torch.UntypedStorage] | None = None,
+    ) -> None:
+        self.record = record = without_gaps(record)
         self._device = device
         steps = _element_bytes(record)
-        storages = make_storages([record], device)[0]
+        storages = storages or make_storages([record], device)[0]
         self._values = [
             _Values(storage, step if varied else None, count) for storage, step in zip(storages, steps, strict=True)
         ]
@@ -154,7 +163,7 @@ def _widest(size_bytes: int) -> int:
     return next(width for width in (8, 4, 2, 1) if size_bytes % width == 0)
 
 
-def _without_gaps(record: CallRecord) -> CallRecord:
+def without_gaps(record: CallRecord) -> CallRecord:
     """The call with values between its elements, too: rotating would bring whatever lies there under them."""
     covering: dict[int, TensorValue] = {}
     for tensor in tensor_values((*record.args, *record.kwargs.values())):

@@ -202,13 +202,13 @@ def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> 
         raise NotImplementedError("copies between devices are not served")
     if any(size > 1 and stride == 0 for size, stride in zip(self.shape, self.stride(), strict=True)):
         raise RuntimeError("elements of self share memory: clone it before writing to it")
-    if _is_dense(self) and _is_dense(src) and torch._C._overlaps(self, src) and not _is_itself(self, src):
+    if is_dense(self) and is_dense(src) and torch._C._overlaps(self, src) and not _is_itself(self, src):
         raise RuntimeError("self and src overlap in part: clone one of them before the copy")
     copy_into(self, src)
     return self
 
 
-def _is_dense(tensor: torch.Tensor) -> bool:
+def is_dense(tensor: torch.Tensor) -> bool:
     """Whether its elements fill a piece of memory without gaps."""
     shape, strides = layout_of(tensor)
     order = sorted((dim for dim in range(tensor.ndim) if shape[dim] > 1), key=lambda dim: strides[dim])

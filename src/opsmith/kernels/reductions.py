@@ -275,7 +275,7 @@ def sum_dim(
 ) -> torch.Tensor:
     """The sum over ``dim`` (None or empty: all); integers and bools add up as int64 unless ``dtype`` says else."""
     require_served(self)
-    return fold(self, normalized_dims(dim, self.ndim), keepdim, SUM, result=_sum_dtype(self, dtype))
+    return fold(self, normalized_dims(dim, self.ndim), keepdim, SUM, result=sum_dtype(self, dtype))
 
 
 def nansum(
@@ -287,7 +287,7 @@ def nansum(
 ) -> torch.Tensor:
     """As :func:`sum_dim`, with NaN as zero."""
     require_served(self)
-    return fold(self, normalized_dims(dim, self.ndim), keepdim, NANSUM, result=_sum_dtype(self, dtype))
+    return fold(self, normalized_dims(dim, self.ndim), keepdim, NANSUM, result=sum_dtype(self, dtype))
 
 
 def mean_default(self: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -319,13 +319,13 @@ def mean_dim(
 def prod_default(self: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
     """The product of all elements."""
     require_served(self)
-    return fold(self, normalized_dims(None, self.ndim), False, PRODUCT, result=_sum_dtype(self, dtype))
+    return fold(self, normalized_dims(None, self.ndim), False, PRODUCT, result=sum_dtype(self, dtype))
 
 
 def prod_dim(self: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
     """The product along ``dim``."""
     require_served(self)
-    return fold(self, normalized_dims(dim, self.ndim), keepdim, PRODUCT, result=_sum_dtype(self, dtype))
+    return fold(self, normalized_dims(dim, self.ndim), keepdim, PRODUCT, result=sum_dtype(self, dtype))
 
 
 def count_nonzero(self: torch.Tensor, dim: int | None = None) -> torch.Tensor:
@@ -381,7 +381,7 @@ def _some_dims(dim: Sequence[int] | None, ndim: int) -> set[int]:
     return set() if dim is not None and not dim else normalized_dims(dim, ndim)
 
 
-def _sum_dtype(x: torch.Tensor, asked: torch.dtype | None) -> torch.dtype:
+def sum_dtype(x: torch.Tensor, asked: torch.dtype | None) -> torch.dtype:
     """The dtype of a sum or product: int64 for integers and bools unless asked for another.
 
     Raises:

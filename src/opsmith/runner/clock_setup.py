@@ -17,7 +17,7 @@ import msgspec
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Normal
 from opsmith.core.timing import Clock, ControlPair
-from opsmith.evaluation.pairing import precision_of
+from opsmith.evaluation.pairing import precisions_of
 from opsmith.runner.links import RefereeLink
 from opsmith.runner.protocol import ClockSetUp, SetUpClock
 from opsmith.runner.sides import RefereeSide
@@ -77,7 +77,7 @@ def set_up_clock(
     measured = referee.ask(SetUpClock(folder), ClockSetUp)
     assert isinstance(measured, ClockSetUp)
     quick = msgspec.structs.replace(
-        settings, precision=precision_of("quick", settings.quantities), noise={}, baseline="eager"
+        settings, precisions=precisions_of("quick", settings.quantities), noise={}, baseline="eager"
     )
     pairs = tuple(_control_pairs(referee, control, quick, seed))
     return Clock(

@@ -99,8 +99,9 @@ def _queued_us(pid: int) -> float:
     """The kernel's own count, so that no process can pretend; 0 where it keeps none."""
     total_ns = 0
     for name in (f"/proc/{pid}/schedstat", "/proc/thread-self/schedstat"):
-        with contextlib.suppress(OSError):
-            total_ns += int(Path(name).read_text().split()[1])
+        # Done around every block, so without pathlib, which takes ten times as long.
+        with contextlib.suppress(OSError), open(name, "rb", buffering=0) as file:  # noqa: PTH123
+            total_ns += int(file.read().split()[1])
     return total_ns / 1e3
 
 

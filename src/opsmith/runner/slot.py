@@ -305,7 +305,7 @@ class Slot:
         while not is_settled(runs):
             self.close()
             runs.append(self._clock(job, case, settings).time(first.quantity))
-        return combined(runs, settings.precision)
+        return combined(runs, settings.precisions[first.quantity])
 
     def _against_limits(self, clock: PairedClock, timing: Timing, work: Work, limits: DeviceLimits) -> Timing:
         """Hold a time against what the device can reach.

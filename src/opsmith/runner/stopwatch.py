@@ -1,4 +1,4 @@
-"""The judge's clock: paired blocks of reference and candidate, in random order, one at a time.
+"""The judge's clock: paired blocks of reference and candidate, their turns in random order, one at a time.
 
 Each side prepares its own copies of the inputs; while one runs a block the other is idle. E is the
 judge's wall clock around a block, less an empty round trip to that process, so nothing that a
@@ -26,9 +26,11 @@ from opsmith.runner.protocol import BlockTimed, PrepareTiming, RenewInputs, Time
 #: the jitter of a round trip between processes, which is larger on a CPU that others use as well.
 BLOCK_US = {"K": 250.0, "E": 1_000.0}
 BLOCK_US_CPU = 1_500.0
-#: Calls that are tried at first to find out how many make a block, and how often that is found out.
+#: Blocks of one side before the other one's turn. A device takes time to change from one process to another; a host
+#: is faster or slower for milliseconds, and blocks that follow each other would be so together.
+BLOCKS_A_TURN = {"K": 4, "E": 1}
+#: Calls that are tried at first to find out how many make a block.
 TRIED_CALLS = 8
-CALIBRATIONS = 2
 #: How many times more pairs there are at each look at the interval than at the one before.
 LOOKS_APART = 1.25
 #: Between two questions whether the device's clock is held back.
@@ -40,11 +42,11 @@ SHORTEST_US = 0.1
 #: Sets of inputs that are asked for, so calls of a block at most.
 MOST_SLOTS = 1_024
 #: A replayed graph is held against the wall clock by so many replays more than one, so many times.
-MORE_REPLAYS = 4
+MORE_REPLAYS = 8
 CROSS_CHECKS = 5
 #: A worker's own clock may lie this much below the judge's; it is read beside other work.
 CLOCK_SLACK = 0.85
-CLOCK_SLACK_US = 20.0
+CLOCK_SLACK_US = 10.0
 #: A pool of threads may look for work for so long before it sleeps, microseconds.
 SETTLING_US = 5_000.0
 
@@ -86,7 +88,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all pairs of a run.
 
     Attributes:
-        precision: how long a pair is timed.
+        precisions: by quantity, how long a pair is timed.
         quantities: what is measured; ``KE``, and ``E`` on a CPU.
         cores: each pair gets one of them, and the judge the others.
         noise: by quantity, what two equal sides differ by at most, as a share.
@@ -96,7 +98,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         baseline: what the reference runs.
     """
 
-    precision: Precision
+    precisions: dict[str, Precision]
     quantities: str
     cores: tuple[int, ...]
     noise: dict[str, float] = {}
@@ -119,7 +121,7 @@ class PairedClock:
         candidate: the worker.
         call: the serialized call.
         settings: of the run.
-        seed: of the order of the blocks, of what is verified and of the bootstrap.
+        seed: of the order of the blocks and of what is verified.
         verify: judges the result of one set of inputs (its number, and the round of its values) of the
             candidate's last block; raises :class:`Dishonest` if it is not the answer.
     """
@@ -135,7 +137,6 @@ class PairedClock:
         verify: Callable[[int, int], None],
     ) -> None:
         self._order = random.Random(seed)  # noqa: S311 - an order, and what is looked at, of a secret seed
-        self._seed = seed
         self._sides = (reference, candidate)
         self.settings = settings
         self._verify = verify
@@ -143,6 +144,7 @@ class PairedClock:
         self._next_look = 0
         self._next_question = 0.0
         self._is_held_back = False
+        self._mirrored: list[int] | None = None
         self._nodes: list[float | None] = [None, None]
         warm, baseline = settings.warm, settings.baseline
         self.reference_prepared = _prepared(
@@ -172,7 +174,7 @@ class PairedClock:
             Dishonest: a result that was chosen when its block was over is wrong, or the candidate's
                 own clock does not agree with the judge's.
         """
-        precision = self.settings.precision
+        precision = self.settings.precisions[quantity]
         calls = self._calibrate(quantity)
         measured: tuple[list[float], list[float]] = ([], [])
         deadline = time.monotonic() + precision.budget_s
@@ -181,15 +183,14 @@ class PairedClock:
         discarded = 0
         found: Estimate | None = None
         while found is None:
-            pair = self._pair_us(calls, quantity)
+            begun = len(measured[0])
+            times = self._turns_us(calls, quantity, precision.most_pairs - begun, verified=looked_at - begun)
             if self._was_held_back() and discarded < precision.least_pairs:
-                discarded += 1  # A device that never runs freely is timed as it is.
+                discarded += len(times[0])  # A device that never runs freely is timed as it is.
                 continue
-            for side, time_us in zip(measured, pair, strict=True):
-                side.append(time_us)
-            if len(measured[0]) == looked_at + 1:
-                self._verify(self._order.randrange(calls), self._round)
-            found = self._final_estimate(measured, deadline)
+            for side, time_us in zip(measured, times, strict=True):
+                side.extend(time_us)
+            found = self._final_estimate(measured, precision, deadline)
         self._verify(self._order.randrange(calls), self._round)  # The last, by when it has seen all that it will see.
         timing = timing_of(
             *measured,
@@ -212,13 +213,15 @@ class PairedClock:
             self._is_held_back = self.settings.held_back() is not None
         return self._is_held_back
 
-    def _final_estimate(self, measured: tuple[list[float], list[float]], deadline: float) -> Estimate | None:
+    def _final_estimate(
+        self, measured: tuple[list[float], list[float]], precision: Precision, deadline: float
+    ) -> Estimate | None:
         """The estimate if no more pairs are needed."""
-        precision, pairs = self.settings.precision, len(measured[0])
+        pairs = len(measured[0])
         if pairs < self._next_look:
             return None
-        self._next_look = math.ceil(pairs * LOOKS_APART)
-        found = estimate(*measured, seed=self._seed)
+        self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
+        found = estimate(*measured)
         narrow = found.half_width <= math.log1p(precision.half_width)
         return found if narrow or pairs >= precision.most_pairs or time.monotonic() > deadline else None
 
@@ -244,32 +247,47 @@ class PairedClock:
         calls = min(TRIED_CALLS, self._slots)
         for _ in range(times):
             self._round += 1
-            self._block_us(1, calls, "K")
+            self._block_us(1, calls, "K", self._round)
             self._verify(self._order.randrange(calls), self._round)
 
     def _calibrate(self, quantity: str) -> int:
         """Calls a block, from the faster side: its blocks must be long enough too. Also warms up."""
         calls = min(TRIED_CALLS, self._slots)
         block_us = BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
-        for _ in range(CALIBRATIONS):  # The first one is of calls on cold caches.
-            self._round += 1
-            times = [self._block_us(number, calls, quantity, captured=False) for number in range(2)]
-            calls = max(1, min(math.ceil(block_us / min(times)), self._slots))
-        return calls
-
-    def _pair_us(self, calls: int, quantity: str) -> list[float]:
-        """Microseconds a call of one block of each side, on values that no call of theirs has met."""
         self._round += 1
-        pair = [0.0, 0.0]
-        for number in self._order.sample((0, 1), 2):
-            pair[number] = self._block_us(number, calls, quantity)
-        return pair
+        times = [self._block_us(number, calls, quantity, self._round, captured=False) for number in range(2)]
+        return max(1, min(math.ceil(block_us / min(times)), self._slots))
 
-    def _block_us(self, number: int, calls: int, quantity: str, *, captured: bool = True) -> float:
-        """Microseconds a call of one block on this round's values."""
+    def _turns_us(self, calls: int, quantity: str, most: int, *, verified: int) -> tuple[list[float], list[float]]:
+        """Microseconds a call of some blocks of each side, on values that no call of theirs has met.
+
+        Args:
+            calls: of a block.
+            quantity: what is measured.
+            most: blocks of each side.
+            verified: the candidate's block of which a result is looked at, if it is one of these.
+        """
+        blocks = min(BLOCKS_A_TURN[quantity], most)
+        rounds = range(self._round + 1, self._round + 1 + blocks)
+        self._round += blocks
+        times: tuple[list[float], list[float]] = ([], [])
+        # Every second time in the other order than the time before, so that what drifts hits both.
+        mirrored, self._mirrored = self._mirrored, None
+        order = mirrored or self._order.sample((0, 1), 2)
+        if mirrored is None:
+            self._mirrored = order[::-1]
+        for number in order:
+            for block, round_number in enumerate(rounds):
+                times[number].append(self._block_us(number, calls, quantity, round_number))
+                if (number, block) == (1, verified):
+                    self._verify(self._order.randrange(calls), round_number)
+        return times
+
+    def _block_us(self, number: int, calls: int, quantity: str, round_number: int, *, captured: bool = True) -> float:
+        """Microseconds a call of one block on a round's values."""
         side = self._sides[number]
         if quantity == "K":
-            reply = side.ask(TimeBlock(calls, "K", round=self._round, captured=captured))
+            reply = side.ask(TimeBlock(calls, "K", round=round_number, captured=captured))
             assert isinstance(reply, BlockTimed)
             if reply.own_us is None:
                 raise NotMeasured("K: a call waits for the device, so that its time cannot be told from the host's")
@@ -277,7 +295,7 @@ class PairedClock:
                 raise NotMeasured("K: the reference launches nothing")
             self._nodes[number] = reply.nodes
             return max(reply.own_us, 1e-3)
-        side.ask(RenewInputs(self._round, calls))
+        side.ask(RenewInputs(round_number, calls))
         _, wall_us = _clocked(side, TimeBlock(calls, "E"))
         settling_us = side.settle()
         if settling_us > SETTLING_US:

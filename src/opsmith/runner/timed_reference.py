@@ -16,12 +16,12 @@ from opsmith.evaluation.baselines import Preparable, baseline_function
 from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.floors.work import work_of
-from opsmith.evaluation.inputs import CALL_DECODER, live_call, rebuild
+from opsmith.evaluation.inputs import CALL_DECODER, live_call, make_storages
 from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.reference import repeat_on_garbage
-from opsmith.evaluation.timed_inputs import TimedInputs
+from opsmith.evaluation.timed_inputs import TimedInputs, without_gaps
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.candidate_outcomes import compared, tensor_bytes
 from opsmith.runner.protocol import (
@@ -67,6 +67,8 @@ class TimedReference:
         self._verified: tuple[tuple[int, int], CaseUnderJudgement | None] | None = None
         record = CALL_DECODER.decode(request.call)
         self._eager, record = timed_function(callables.reference(record.op), record, device)
+        record = without_gaps(record)
+        self._storages = make_storages([record], device)[0]
         slots, work = self._size_up(record, request)
         try:
             varied, prepared_s = request.varied, self._prepare(record, request, slots, varied=request.varied)
@@ -83,7 +85,7 @@ class TimedReference:
     def _prepare(self, record: CallRecord, request: PrepareTiming, slots: int, *, varied: bool) -> float:
         """Make the inputs and the call; seconds that compiling or capturing the baseline took."""
         function = baseline_function(request.baseline, self._eager, self._device)
-        inputs = TimedInputs(record, self._device, slots, varied=varied)
+        inputs = TimedInputs(record, self._device, slots, varied=varied, storages=self._storages)
         start = time.perf_counter()
         if isinstance(function, Preparable):
             # A graph serves one set of inputs, compiled code serves all of them.
@@ -97,7 +99,7 @@ class TimedReference:
 
     def _size_up(self, record: CallRecord, request: PrepareTiming) -> tuple[int, Work | None]:
         """How many sets of a call's inputs there is room for, and what the call has to do."""
-        live = rebuild(record, self._device)
+        live = live_call(record, [storage.clone() for storage in self._storages], self._device)
         with torch.no_grad():
             observed = Observer().describe(self._eager(*live.args, **live.kwargs), live, ())
             if self._device.type != "cpu":

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from opsmith.core.timing import Label, Timing
-from opsmith.evaluation.pairing import PRECISIONS, PRECISIONS_CPU
+from opsmith.evaluation.pairing import PRECISIONS, precisions_of
 from opsmith.runner import stopwatch
 from opsmith.runner.protocol import BlockTimed, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
 from opsmith.runner.stopwatch import (
@@ -43,7 +43,7 @@ class Machine:
         self.now_us = 0.0
         self.asked: list[tuple[StandInSide, msgspec.Struct]] = []
         self.pinned: set[int] = set()
-        self.jitter = random.Random(7)
+        self.jitter = random.Random(11)
 
     def now_s(self) -> float:
         return self.now_us / 1e6
@@ -57,9 +57,12 @@ class Machine:
         ]
 
     def pairs(self) -> list[tuple[tuple[StandInSide, TimeBlock], tuple[StandInSide, TimeBlock]]]:
-        """The pairs of blocks of K that were captured, which calibration's are not."""
-        blocks = [block for block in self.blocks("K") if block[1].captured and block[1].round is not None]
-        return list(zip(blocks[::2], blocks[1::2], strict=True))
+        """The pairs of captured blocks of K, which calibration's are not; each in the order that it ran in."""
+        rounds: dict[int | None, list[tuple[StandInSide, TimeBlock]]] = {}
+        for block in self.blocks("K"):
+            if block[1].captured and block[1].round is not None:
+                rounds.setdefault(block[1].round, []).append(block)
+        return [(first, second) for first, second in rounds.values()]
 
 
 class StandInSide:
@@ -139,18 +142,18 @@ class Looker:
 
     Attributes:
         looks: sets of inputs and rounds.
-        pairs: pairs of blocks that had been measured by then.
+        blocks: blocks of the candidate's that had been measured by then.
     """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.looks: list[tuple[int, int]] = []
-        self.pairs: list[int] = []
+        self.blocks: list[int] = []
 
     def __call__(self, slot: int, round_number: int) -> None:
         self.looks.append((slot, round_number))
-        self.pairs.append(len(self._machine.pairs()))
-        _, last = self._machine.asked[-1]
+        side, last = self._machine.asked[-1]
+        self.blocks.append(sum(block[0] is side and block[1].captured for block in self._machine.blocks("K")))
         assert isinstance(last, TimeBlock)
         assert last.round == round_number
         assert 0 <= slot < last.calls
@@ -160,9 +163,8 @@ def settings(
     *, mode: str = "quick", quantities: str = "KE", held_back: Callable[[], str | None] | None = None
 ) -> ClockSettings:
     """Those of a run on a device, or on the CPU."""
-    precisions = PRECISIONS if "K" in quantities else PRECISIONS_CPU
     return ClockSettings(
-        precision=precisions[mode],
+        precisions=precisions_of(mode, quantities),
         quantities=quantities,
         cores=(0, 1, 2),
         noise={},
@@ -203,20 +205,25 @@ def test_equal_sides_are_the_same(machine: Machine, quantity: str, mode: str) ->
     assert 20.0 == pytest.approx(timing.candidate_us, rel=0.01)
 
 
-@pytest.mark.parametrize("quantity", ["K", "E"])
 @pytest.mark.parametrize(
-    ("share", "mode", "label"),
+    ("quantity", "share", "mode", "label"),
     [
-        (1.05, "quick", Label.SLOWER),
-        (0.95, "quick", Label.FASTER),
-        (1.02, "full", Label.SLOWER),
-        (0.98, "full", Label.FASTER),
-        (1.005, "full", Label.SAME),
-        (1.01, "quick", Label.SAME),
+        ("K", 1.05, "quick", Label.SLOWER),
+        ("K", 0.95, "quick", Label.FASTER),
+        ("K", 1.02, "full", Label.SLOWER),
+        ("K", 0.98, "full", Label.FASTER),
+        ("K", 1.005, "full", Label.SAME),
+        ("K", 1.01, "quick", Label.SAME),
+        ("E", 1.1, "quick", Label.SLOWER),
+        ("E", 0.9, "quick", Label.FASTER),
+        ("E", 1.04, "full", Label.SLOWER),
+        ("E", 0.96, "full", Label.FASTER),
+        ("E", 1.01, "full", Label.SAME),
+        ("E", 1.03, "quick", Label.SAME),
     ],
 )
 def test_a_planted_difference_is_found(machine: Machine, quantity: str, share: float, mode: str, label: Label) -> None:
-    """5 % at once, 2 % by full timing; half a percent is nobody's claim."""
+    """Of K 5 % at once and 2 % by full timing, of E twice as much; a fifth of it is nobody's claim."""
     timing = timed(machine, 20.0, 20.0 * share, quantity, mode)
     assert label is timing.label
     assert timing.low <= 1 / share <= timing.high
@@ -235,7 +242,7 @@ def test_both_sides_of_a_pair_get_the_same_values_and_every_pair_its_own(machine
     """What a side has computed in an earlier block is of no use in this one."""
     timed(machine, 20.0, 20.0)
     pairs = machine.pairs()
-    assert all(one[0] is not other[0] for one, other in pairs)
+    assert 2 * len(pairs) == len([block for block in machine.blocks("K") if block[1].captured])
     rounds = [{request.round for _, request in pair} for pair in pairs]
     assert all(len(numbers) == 1 for numbers in rounds)
     assert len(pairs) == len(set.union(*rounds)) >= QUICK.least_pairs
@@ -336,7 +343,7 @@ def test_a_call_never_takes_nothing(machine: Machine) -> None:
 
 def test_pairs_while_the_clock_is_held_back_do_not_count(machine: Machine) -> None:
     """They are counted, and others take their place, until it is known to run freely again."""
-    reference, candidate = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
+    reference, candidate = StandInSide(machine, 20.0, trip_us=1e3), StandInSide(machine, 20.0, trip_us=1e3)
     asked_at_us: list[float] = []
 
     def held_back() -> str | None:
@@ -347,7 +354,7 @@ def test_pairs_while_the_clock_is_held_back_do_not_count(machine: Machine) -> No
 
     run = settings(mode="full", held_back=held_back)
     timing = clock_of(reference, candidate, run=run).time("K")
-    full = run.precision.least_pairs
+    full = run.precisions["K"].least_pairs
     assert full == timing.blocks
     assert full + timing.discarded == len(machine.pairs())
     # All pairs between the answer and the next one, not only the one before which it was given.
@@ -364,7 +371,9 @@ def test_whether_the_clock_is_held_back_is_asked_now_and_then(machine: Machine) 
         asked_at_s.append(machine.now_s())
 
     timing = clock_of(
-        StandInSide(machine, 20.0), StandInSide(machine, 20.0), run=settings(mode="full", held_back=held_back)
+        StandInSide(machine, 20.0, trip_us=1e3),
+        StandInSide(machine, 20.0, trip_us=1e3),
+        run=settings(mode="full", held_back=held_back),
     ).time("K")
     assert 1 < len(asked_at_s) < timing.blocks / 3
     assert all(later - earlier >= LOOK_INTERVAL_S for earlier, later in itertools.pairwise(asked_at_s))
@@ -385,7 +394,7 @@ def test_a_secret_pair_and_the_last_one_are_verified(machine: Machine) -> None:
         machine.asked.clear()
         look = Looker(machine)
         clock_of(StandInSide(machine, 20.0), StandInSide(machine, 20.0), seed=seed, verify=look).time("K")
-        early, last = look.pairs
+        early, last = look.blocks
         assert 1 <= early <= QUICK.least_pairs
         assert len(machine.pairs()) == last
         secret.add(early)
@@ -428,7 +437,7 @@ def test_a_side_that_is_faster_is_checked_and_found_so(machine: Machine) -> None
     sides = StandInSide(machine, 200.0), StandInSide(machine, 100.0)
     assert Label.FASTER is clock_of(*sides).time("K").label
     assert {sides[1]} == {side for side, _ in replays(machine)}
-    assert {1, 5} == {request.replays for _, request in replays(machine)}
+    assert {1, 9} == {request.replays for _, request in replays(machine)}
 
 
 def test_a_little_below_is_no_lie(machine: Machine) -> None:
@@ -567,8 +576,8 @@ def test_no_more_pairs_are_timed_than_the_most(machine: Machine) -> None:
     sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
     for side in sides:
         side.noise = 0.5
-    timing = clock_of(*sides, run=msgspec.structs.replace(settings(), precision=precision)).time("K")
-    assert 40 <= timing.blocks <= 40 * stopwatch.LOOKS_APART
+    timing = clock_of(*sides, run=msgspec.structs.replace(settings(), precisions={"K": precision})).time("K")
+    assert 40 == timing.blocks
 
 
 def test_both_sides_share_a_core_that_the_judge_leaves_to_them(machine: Machine) -> None:

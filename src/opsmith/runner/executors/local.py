@@ -20,7 +20,7 @@ from opsmith.core.run import Options, TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, RefereeFailed
-from opsmith.evaluation.pairing import precision_of
+from opsmith.evaluation.pairing import precisions_of
 from opsmith.runner.clock_setup import set_up_clock
 from opsmith.runner.device_limits import DeviceLimits
 from opsmith.runner.device_lock import DeviceLock, Waiting, default_folder
@@ -310,7 +310,7 @@ class LocalExecutor:
     def _clock_settings(self, clock: Clock | None, watch: ThrottleWatch | None) -> ClockSettings:
         quantities = "E" if self.options.device.startswith("cpu") else "KE"
         return ClockSettings(
-            precision=precision_of(self.options.timing, quantities, pairs=self.options.timing_pairs),
+            precisions=precisions_of(self.options.timing, quantities, pairs=self.options.timing_pairs),
             quantities=quantities,
             cores=self._cores,
             noise={} if clock is None else clock.noise,

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.unit.kernels.against_eager import assert_as_eager, kernel, values
+
+NAN = float("nan")
+BOUNDARIES = torch.tensor([1.0, 2.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_equals_nan_and_the_ends(*, right: bool) -> None:
+    """NaN comes after everything."""
+    x = torch.tensor([NAN, 2.0, 0.0, 9.0, 3.0, 1.0])
+    assert_as_eager("searchsorted.Tensor", BOUNDARIES, x, right=right, out_int32=right)
+    assert_as_eager("bucketize.Tensor", x.view(2, 3).t(), BOUNDARIES, right=right)
+    assert_as_eager("searchsorted.Tensor", torch.tensor([1.0, NAN, NAN]), x, right=right)
+    assert_as_eager("searchsorted.Scalar", BOUNDARIES, 2.0, right=right)
+    assert_as_eager("bucketize.Scalar", 2, BOUNDARIES, right=right)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float64, torch.uint8])
+def test_types_are_promoted_before_they_are_compared(dtype: torch.dtype) -> None:
+    """Integers among floats, and the other way round."""
+    x = torch.tensor([2, 1, 7, 0]).to(dtype)
+    assert_as_eager("searchsorted.Tensor", BOUNDARIES, x)
+    assert_as_eager("searchsorted.Tensor", BOUNDARIES.to(dtype), torch.tensor([1.5, 2.5]))
+
+
+def test_rows_of_sequences_in_any_layout() -> None:
+    """Each row of elements has its own sequence; a sorter tells its order."""
+    raw = values(2, 3, 8)
+    rows, order = raw.sort(-1)
+    x = values(2, 3, 5)
+    assert_as_eager("searchsorted.Tensor", rows, x)
+    assert_as_eager("searchsorted.Tensor", rows.transpose(0, 2).contiguous().transpose(0, 2), x)
+    assert_as_eager("searchsorted.Tensor", raw, x, sorter=order)
+
+
+def test_nothing_to_search_or_to_be_searched() -> None:
+    """No boundaries: everything comes first."""
+    assert_as_eager("searchsorted.Tensor", values(0), values(3))
+    assert_as_eager("searchsorted.Tensor", BOUNDARIES, values(0))
+
+
+def test_contradictions_are_refused() -> None:
+    """As in eager."""
+    with pytest.raises(ValueError, match="side"):
+        kernel("searchsorted.Tensor")(BOUNDARIES, values(3), right=True, side="left")
+    with pytest.raises(ValueError, match="sequences"):
+        kernel("searchsorted.Tensor")(values(2, 3), values(3, 3))
+
+
+def test_histograms_hold_both_ends() -> None:
+    """NaN and what lies outside are not counted; without a range, the data's own."""
+    x = torch.tensor([0.0, 1.0, 2.0, 1.0, 4.0, 5.0, NAN])
+    assert_as_eager("histc.default", x, 4, 0, 4)
+    assert_as_eager("histc.default", x[:-1], 5)
+    assert_as_eager("histc.default", torch.ones(3), 4)
+    assert_as_eager("histc.default", values(0), 4)
+    with pytest.raises(ValueError, match="bins"):
+        kernel("histc.default")(x, 0)
