@@ -75,22 +75,25 @@ def map_block(
     COMPUTE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """A block from element ``first`` on, up to ``numel`` if that is given."""
+    """A block from element ``first`` on, up to ``numel`` if that is given.
+
+    Behind the entries of a tuple of tuples there is one more, see :func:`~.launch.settled`.
+    """
     i = first + tl.arange(0, BLOCK)
     inside = None if numel is None else i < numel
     values = ()
-    for k in tl.static_range(len(lists_LN)):
+    for k in tl.static_range(len(lists_LN) - 1):
         values += (tl.load(entry(lists_LN[k], firsts_N) + i, mask=inside).to(COMPUTE),)  # type: ignore[assignment]
-    for k in tl.static_range(len(singles_LN)):
+    for k in tl.static_range(len(singles_LN) - 1):
         values += (tl.load(entry(singles_LN[k], firsts_N) + tl.arange(0, 1)).to(COMPUTE),)  # type: ignore[assignment]
-    for k in tl.static_range(len(numbers_PN)):
+    for k in tl.static_range(len(numbers_PN) - 1):
         values += (number(entry(numbers_PN[k], firsts_N), COMPUTE),)  # type: ignore[assignment]
     for k in tl.static_range(len(shared)):
         values += (number(shared[k], COMPUTE),)  # type: ignore[assignment]
     results = function(*values)
-    if len(outs_ON) == 1:
+    if len(outs_ON) == 2:
         results = (results,)
-    for k in tl.static_range(len(outs_ON)):
+    for k in tl.static_range(len(outs_ON) - 1):
         out = entry(outs_ON[k], firsts_N)
         tl.store(out + i, converted(results[k], out.dtype.element_ty), mask=inside)
 
