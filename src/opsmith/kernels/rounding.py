@@ -13,9 +13,14 @@ import triton.language as tl
 
 from .arithmetic import div, quotient_of
 from .indexing import converted
-from .launch import require_served
+from .launch import ELEMENT_TYPE, INTERPRETED, require_served
 from .pointwise import Operand, map_elements, served_promotion
 from .type_rules import SINGLE, only_floating, refuse_bool, require_type, rounding
+
+#: The half types, to which eager rounds quotients. The compiler takes constants only, the interpreter plain types.
+BFLOAT16, FLOAT16 = (
+    kind if INTERPRETED else tl.constexpr(kind) for kind in (ELEMENT_TYPE[torch.bfloat16], ELEMENT_TYPE[torch.float16])
+)
 
 # ---------------------------------------------------------------- to whole numbers
 
@@ -141,13 +146,13 @@ def floor_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
 @triton.jit
 def floor_bfloat16_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
     """``floor(x / y)`` in bfloat16."""
-    return floor_quotient_in(x, y, tl.bfloat16)
+    return floor_quotient_in(x, y, BFLOAT16)
 
 
 @triton.jit
 def floor_float16_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
     """``floor(x / y)`` in float16."""
-    return floor_quotient_in(x, y, tl.float16)
+    return floor_quotient_in(x, y, FLOAT16)
 
 
 @triton.jit
@@ -163,13 +168,13 @@ def whole_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
 @triton.jit
 def whole_bfloat16_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
     """``trunc(x / y)`` of the quotient in bfloat16."""
-    return trunc_of(rounded(quotient_of(x, y), tl.bfloat16))
+    return trunc_of(rounded(quotient_of(x, y), BFLOAT16))
 
 
 @triton.jit
 def whole_float16_quotient_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
     """``trunc(x / y)`` of the quotient in float16."""
-    return trunc_of(rounded(quotient_of(x, y), tl.float16))
+    return trunc_of(rounded(quotient_of(x, y), FLOAT16))
 
 
 # ---------------------------------------------------------------- the ops
