@@ -176,6 +176,10 @@ class Referee:
         self._held_again: dict[int, CaseUnderJudgement] = {}
         self._timed: TimedReference | None = None
         self._search: Search | None = None
+        if selection.problems is not None:
+            # At once: a referee that takes the place of another one is not asked to load the suite.
+            files = problem_files(Path(selection.problems))
+            callables.use_problems(files, device, small=selection.sizes == "small")
 
     def answer(self, request: RefereeRequest) -> RefereeReply:
         """Carry out one request; an error of opsmith's own becomes a :class:`RefereeError`."""
@@ -211,9 +215,6 @@ class Referee:
     def load_suite(self, name: str) -> Suite:
         """The suite of that name, ready to list its entries."""
         if name not in self._suites:
-            if self._selection.problems is not None:
-                files = problem_files(Path(self._selection.problems))
-                callables.use_problems(files, self._device, small=self._selection.sizes == "small")
             suite = self._suites[name] = plugins.load("opsmith.suites", name)()
             if isinstance(suite, Selective):
                 suite.select(self._selection)
