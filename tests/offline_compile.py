@@ -182,9 +182,11 @@ def compile_calls(function: Callable[..., Any], calls: Iterable[CallRecord], com
     """Compile what calls of an op launch.
 
     Returns:
-        ``compiled``, ``declined`` (every call), ``no calls`` or ``failed``; and how many, or the error.
+        ``compiled``, ``declined`` (every call), ``no calls`` or ``failed``; and how many, or the first error, which
+        may be that of a call that eager refuses as well.
     """
     compiled.count = served = declined = 0
+    errors = []
     for record in calls:
         try:
             with FakeTensorMode(allow_non_fake_inputs=True):
@@ -193,9 +195,11 @@ def compile_calls(function: Callable[..., Any], calls: Iterable[CallRecord], com
         except NotImplementedError:
             declined += 1
         except Exception as exc:  # noqa: BLE001 - whatever the kernel raises is what is looked for
-            return "failed", _story(exc, record)
+            errors.append(_story(exc, record))
         else:
             served += 1
+    if errors:
+        return "failed", f"{len(errors)} of {served + declined + len(errors)} calls, {errors[0]}"
     if not served:
         return ("declined", f"{declined} calls") if declined else ("no calls", "")
     return "compiled", f"{compiled.count} launches, {served} calls, {declined} declined"

@@ -12,8 +12,8 @@ every loss of theirs has to lie in the band.
 
 **Drift.** The band is wide, because the order of the data matters. So a second figure compares runs of one seed: how
 far the loss with kernels is from eager's at most. Rounding alone makes such a distance grow from step to step. How
-much is measured as well: by eager runs of that seed whose initial weights are moved by one rounding each, up or
-down. With kernels it may be :data:`DRIFT_FACTOR` times that.
+much is measured as well: by eager runs of that seed whose weights are moved by one rounding each, up or down, before
+every step, since kernels round differently in every step. With kernels it may be :data:`DRIFT_FACTOR` times that.
 
 The record holds every loss; beside it goes a plot with the same name. The exit
 status is 1 if a loss is outside or the drift too large.
@@ -130,21 +130,23 @@ class Trainer:
 
         Args:
             seed: of the data's order.
-            moved_by: the seed of the directions in which each weight is moved by one rounding; None for no move.
+            moved_by: the seed of the directions in which each weight is moved by one rounding before each step; None
+                for no move.
         """
         torch.manual_seed(0)
         recipe = self._recipe
         model = GPT(
             vocabulary=VOCABULARY, length=recipe.length, layers=recipe.layers, heads=recipe.heads, width=recipe.width
         )
-        if moved_by is not None:
-            _move(model, moved_by)
         model.to(self._device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1 / recipe.warm_up, total_iters=recipe.warm_up)
         order = torch.Generator().manual_seed(seed)
+        directions = None if moved_by is None else torch.Generator(self._device).manual_seed(moved_by)
         losses = []
         for _ in range(recipe.steps):
+            if directions is not None:
+                _move(model, directions)
             ids, targets = self._batch(order)
             loss = nn.functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
             optimizer.zero_grad()
@@ -164,10 +166,9 @@ class Trainer:
 
 
 @torch.no_grad()
-def _move(model: nn.Module, seed: int) -> None:
-    directions = torch.Generator().manual_seed(seed)
+def _move(model: nn.Module, directions: torch.Generator) -> None:
     for parameter in model.parameters():
-        up = torch.randint(2, parameter.shape, generator=directions, dtype=torch.bool)
+        up = torch.rand(parameter.shape, generator=directions, device=parameter.device) < 0.5
         parameter.copy_(torch.nextafter(parameter, torch.where(up, torch.inf, -torch.inf)))
 
 

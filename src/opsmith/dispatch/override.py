@@ -194,7 +194,7 @@ def backend_function(override: Override, original: Call) -> Call:
             known = last.addresses_of(args)
             if known is not None:
                 plans.replayed += 1
-                return last.replay([*args], known)
+                return last.answer(args, known)
         tensors: list[torch.Tensor] = []
         addresses: list[int] = []
         signature = signature_of(args, kwargs, tensors, addresses)
@@ -203,7 +203,7 @@ def backend_function(override: Override, original: Call) -> Call:
             plans.replayed += 1
             if plans.table is None and not kwargs:
                 plans.last = replay.last_call(args, addresses)
-            return replay(tensors, addresses)
+            return replay.answer(tensors, addresses)
         if signature is None or not plans.wants(signature) or not _recording.acquire(blocking=False):
             return answer(serving, serving.kernel, args, kwargs)
         try:

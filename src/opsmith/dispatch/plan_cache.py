@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from torch.nn import Parameter
 
 from opsmith.dispatch.drivers import Driver
 from opsmith.dispatch.launcher import Table, Words
-from opsmith.dispatch.plans import Copy, Launch, Plan, Refusal
+from opsmith.dispatch.plans import Copy, Launch, Memory, Plan, Refusal
 
 #: The tensors of a call and their first bytes; then what a replay allocates, and that.
 Tensors = list[Tensor]
@@ -89,9 +89,10 @@ class Replay:
     Attributes:
         plan: as given.
         words: the plan as C++ reads it, once C++ has been told of it.
+        answer: answers a call with the plan's signature, which it fits, given its tensors and their addresses.
     """
 
-    __slots__ = ("_current_device", "_driver", "_last_call", "_result", "_steps", "plan", "words")
+    __slots__ = ("_current_device", "_driver", "_last_call", "_result", "_steps", "answer", "plan", "words")
 
     def __init__(self, plan: Plan, driver: Driver) -> None:
         self.plan = plan
@@ -104,6 +105,11 @@ class Replay:
             _launching(step, driver, count) if isinstance(step, Launch) else _copying(step) for step in plan.steps
         ]
         self._result = _returning(plan)
+        self.answer: Callable[[Sequence[Tensor], Sequence[int]], Any] = self._in_steps
+        if _is_one_launch(plan):
+            [memory], [launch] = plan.allocations, plan.steps
+            assert isinstance(launch, Launch)
+            self.answer = _answering_at_once(memory, launch, driver, count)
 
     def fits(self, tensors: Tensors, addresses: Addresses) -> bool:
         """What a signature does not say: which device is the current one, and whether arguments overlap."""
@@ -127,9 +133,8 @@ class Replay:
             self._last_call = LastCall(args, self)
         return self._last_call
 
-    def __call__(self, tensors: Tensors, addresses: Addresses) -> Any:
-        """Answer a call with the plan's signature, which it fits."""
-        driver = self._driver
+    def _in_steps(self, arguments: Sequence[Tensor], their_addresses: Sequence[int]) -> Any:
+        tensors, addresses, driver = [*arguments], [*their_addresses], self._driver
         allocate, stream = driver.allocate, driver.stream(tensors[0].get_device())
         for memory in self.plan.allocations:
             made = allocate(*memory)
@@ -145,17 +150,20 @@ class LastCall:
 
     A guard of torch's compiler looks at type, dtype, device, shape and strides, and that all are distinct, in a
     tenth of the time that the signature takes.
+
+    Attributes:
+        answer: that of the plan.
     """
 
-    __slots__ = ("_deterministic", "_dtype", "_same", "replay")
+    __slots__ = ("_deterministic", "_dtype", "_same", "answer")
 
     def __init__(self, tensors: tuple[Tensor, ...], replay: Replay) -> None:
         guards = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         self._same = guards.check
         self._dtype, self._deterministic = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
-        self.replay = replay
+        self.answer = replay.answer
 
-    def addresses_of(self, args: tuple[Any, ...]) -> Addresses | None:
+    def addresses_of(self, args: tuple[Any, ...]) -> tuple[int, ...] | None:
         """The addresses of the arguments if they are like those of that call, and divisible by 16 as those were."""
         if (
             not self._same(*args)
@@ -163,15 +171,39 @@ class LastCall:
             or torch.are_deterministic_algorithms_enabled() is not self._deterministic
         ):
             return None
-        addresses, bits = [], 0
-        for tensor in args:
-            address = tensor.data_ptr()
-            addresses.append(address)
-            bits |= address
-        return None if bits & 15 else addresses
+        if len(args) == 2:  # By far the most.
+            one, other = args[0].data_ptr(), args[1].data_ptr()
+            return None if (one | other) & 15 else (one, other)
+        addresses = tuple([tensor.data_ptr() for tensor in args])
+        return None if any(address & 15 for address in addresses) else addresses
 
 
-Step = Callable[[Tensors, Addresses, int], None]
+Step = Callable[[Sequence[Tensor], Sequence[int], int], None]
+
+
+def _is_one_launch(plan: Plan) -> bool:
+    """Whether one kernel writes the one result into the only memory that is allocated, as most do."""
+    return (
+        len(plan.allocations) == len(plan.steps) == 1
+        and isinstance(plan.steps[0], Launch)
+        and plan.single
+        and plan.results == (plan.tensors,)
+    )
+
+
+def _answering_at_once(
+    memory: Memory, launch: Launch, driver: Driver, count: int
+) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
+    """The same as the steps one by one, in two thirds of the time."""
+    allocate, stream = functools.partial(driver.allocate, *memory), driver.stream
+    step = _launching(launch, driver, count)
+
+    def answer(tensors: Sequence[Tensor], addresses: Sequence[int]) -> Tensor:
+        made = allocate()
+        step(tensors, (*addresses, made.data_ptr()), stream(tensors[0].get_device()))
+        return made
+
+    return answer
 
 
 def _launching(launch: Launch, driver: Driver, count: int) -> Step:
@@ -188,23 +220,23 @@ def _launching(launch: Launch, driver: Driver, count: int) -> Step:
         driver.launch, launch.function, *launch.grid, launch.warps, launch.shared_bytes, "K" * len(numbers)
     )
 
-    def plainly(_: Tensors, addresses: Addresses, stream: int) -> None:
-        run(pick([*addresses, *numbers]), stream)
+    def plainly(_: Sequence[Tensor], addresses: Sequence[int], stream: int) -> None:
+        run(pick((*addresses, *numbers)), stream)
 
-    def with_offsets(_: Tensors, addresses: Addresses, stream: int) -> None:
-        run(pick([*addresses, *[addresses[number] + offset for number, offset in moved], *numbers]), stream)
+    def with_offsets(_: Sequence[Tensor], addresses: Sequence[int], stream: int) -> None:
+        run(pick((*addresses, *[addresses[number] + offset for number, offset in moved], *numbers)), stream)
 
     return with_offsets if moved else plainly
 
 
 def _copying(copy: Copy) -> Step:
-    def step(tensors: Tensors, _: Addresses, __: int) -> None:
+    def step(tensors: Sequence[Tensor], _: Sequence[int], __: int) -> None:
         tensors[copy.to].copy_(tensors[copy.source])
 
     return step
 
 
-def _returning(plan: Plan) -> Callable[[Tensors], Any]:
+def _returning(plan: Plan) -> Callable[[Sequence[Tensor]], Any]:
     if plan.single and plan.results[0] is not None:
         return operator.itemgetter(plan.results[0])
     return lambda tensors: tuple(None if number is None else tensors[number] for number in plan.results)

@@ -17,11 +17,11 @@ from opsmith.core.op import OpSchema
 from opsmith.core.task import Task
 from opsmith.dispatch.choice import Choice, answers, runs_on
 from opsmith.dispatch.exclusions import REASONS, why_excluded
+from opsmith.dispatch.kept_schemas import kept_schemas
 from opsmith.dispatch.loading import function_of, import_target, kernel_directory, lookup
 from opsmith.dispatch.override import Serving
 from opsmith.dispatch.variants import dispatched_overloads
 from opsmith.errors import BadInput, UnknownName
-from opsmith.suites.aten_schemas import aten_schemas
 
 
 def choose(
@@ -79,7 +79,7 @@ def offered(backend: Backend, ops: Sequence[str] | None, exclude: Sequence[str])
     Raises:
         UnknownName: a pattern matches no overload.
     """
-    schemas = aten_schemas()
+    schemas = kept_schemas()
     for pattern in (*(ops or ()), *exclude):
         if not any(_matches(name, pattern) for name in schemas):
             raise UnknownName("op", pattern, [*schemas, *{schema.packet for schema in schemas.values()}])

@@ -145,8 +145,8 @@ class Scan(NamedTuple):
 
 
 #: With what joins with any value to that value.
-SUM = Scan(plus, total, running_sum), 0.0
-PRODUCT = Scan(times, product, running_product), 1.0
+SUM = Scan(plus, total, running_sum), 0
+PRODUCT = Scan(times, product, running_product), 1
 LOGADDEXP = Scan(logaddexp_of, total_logaddexp, running_logaddexp), float("-inf")
 
 

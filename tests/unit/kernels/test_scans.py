@@ -4,6 +4,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, layouts, small_tiles, tiles_of_a_device, values
 
+from opsmith.kernels.scans import PRODUCT, SUM, Scan
+
 NAN, INFINITE = float("nan"), float("inf")
 SUMS = ["cumsum.default", "cumprod.default", "logcumsumexp.default"]
 PLACES = ["cummax.default", "cummin.default"]
@@ -79,3 +81,9 @@ def test_the_cut_of_a_device(monkeypatch: pytest.MonkeyPatch, dim: int) -> None:
     tiles_of_a_device(monkeypatch)
     for shape in ((2, 40000), (40000, 2), (300, 70)):
         assert_as_eager("cumsum.default", values(*shape, dtype=torch.int32), dim)
+
+
+@pytest.mark.parametrize("scan", [SUM, PRODUCT])
+def test_what_a_scan_of_numbers_begins_with_is_an_integer(scan: tuple[Scan, float]) -> None:
+    """Triton makes no integer tile of a float."""
+    assert isinstance(scan[1], int)

@@ -1,0 +1,168 @@
+"""Elementwise ops over lists of tensors, and the steps of optimisers, in one launch for up to 32 tensors.
+
+The blocks of all tensors are numbered one after another; a program finds by comparisons which tensor its block belongs
+to, and takes that one's pointers. All tensors of a call have one floating type, and those that belong together
+one dense layout, so that every block is a stretch of memory. Traffic: as if each tensor had an op of its own.
+
+Suffixes: ``_N`` one entry per tensor of a list, ``_LN`` per list and tensor, ``_ON`` per written list and tensor,
+``_PN`` per number and tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from .indexing import converted, number
+from .launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, number_bits, require_served
+from .pointwise import FLOATS
+from .rearrangements import is_dense
+
+#: Tensors of a launch: as many pointers and sizes as are compared in the time that a first load takes.
+TENSORS = 32
+BLOCK = INTERPRETED_TILE if INTERPRETED else 2048
+
+# ---------------------------------------------------------------- the kernel
+
+
+@triton.jit
+def entry(values_N: tl.tuple, firsts_N: tl.tuple) -> tl.tensor:
+    """The entry of the tensor that this program's block belongs to."""
+    value = values_N[0]
+    for n in tl.static_range(1, len(firsts_N)):
+        value = tl.where(tl.program_id(0) >= firsts_N[n], values_N[n], value)
+    return value
+
+
+@triton.jit
+def list_kernel(
+    outs_ON: tl.tuple,
+    lists_LN: tl.tuple,
+    singles_LN: tl.tuple,
+    numbers_PN: tl.tuple,
+    shared: tl.tuple,
+    firsts_N: tl.tuple,
+    numels_N: tl.tuple,
+    function: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """``outs[n][i] = function(lists[n][i], .., singles[n], .., numbers[n], .., shared)`` for a block of one tensor."""
+    first = (tl.program_id(0) - entry(firsts_N, firsts_N)).to(tl.int64) * BLOCK
+    numel = entry(numels_N, firsts_N)
+    # Without a mask, accesses are of 16 bytes whatever the number of elements.
+    if first + BLOCK <= numel:
+        map_block(outs_ON, lists_LN, singles_LN, numbers_PN, shared, firsts_N, first, None, function, COMPUTE, BLOCK)
+    else:
+        map_block(outs_ON, lists_LN, singles_LN, numbers_PN, shared, firsts_N, first, numel, function, COMPUTE, BLOCK)
+
+
+@triton.jit
+def map_block(
+    outs_ON: tl.tuple,
+    lists_LN: tl.tuple,
+    singles_LN: tl.tuple,
+    numbers_PN: tl.tuple,
+    shared: tl.tuple,
+    firsts_N: tl.tuple,
+    first: tl.tensor,
+    numel: tl.tensor,
+    function: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """A block from element ``first`` on, up to ``numel`` if that is given.
+
+    Behind the entries of a tuple of tuples there is one more, see :func:`~.launch.settled`.
+    """
+    i = first + tl.arange(0, BLOCK)
+    inside = None if numel is None else i < numel
+    values = ()
+    for k in tl.static_range(len(lists_LN) - 1):
+        values += (tl.load(entry(lists_LN[k], firsts_N) + i, mask=inside).to(COMPUTE),)  # type: ignore[assignment]
+    for k in tl.static_range(len(singles_LN) - 1):
+        values += (tl.load(entry(singles_LN[k], firsts_N) + tl.arange(0, 1)).to(COMPUTE),)  # type: ignore[assignment]
+    for k in tl.static_range(len(numbers_PN) - 1):
+        values += (number(entry(numbers_PN[k], firsts_N), COMPUTE),)  # type: ignore[assignment]
+    for k in tl.static_range(len(shared)):
+        values += (number(shared[k], COMPUTE),)  # type: ignore[assignment]
+    results = function(*values)
+    if len(outs_ON) == 2:
+        results = (results,)
+    for k in tl.static_range(len(outs_ON) - 1):
+        out = entry(outs_ON[k], firsts_N)
+        tl.store(out + i, converted(results[k], out.dtype.element_ty), mask=inside)
+
+
+# ---------------------------------------------------------------- the host side
+
+
+def map_lists(
+    function: Any,
+    outs: Sequence[Sequence[torch.Tensor]],
+    lists: Sequence[Sequence[torch.Tensor]],
+    *,
+    singles: Sequence[Sequence[torch.Tensor]] = (),
+    numbers: Sequence[Sequence[float]] = (),
+    shared: Sequence[float] = (),
+) -> None:
+    """Apply ``function`` to the elements of tensors that lie alike.
+
+    Args:
+        function: of one element of each of ``lists``, then of ``singles``, ``numbers`` and ``shared``.
+        outs: what is written, one list for each result.
+        lists: what is read.
+        singles: tensors of one element, one for each tensor of a list.
+        numbers: numbers, one for each tensor of a list.
+        shared: numbers for all tensors.
+    """
+    of = lists[0] if lists else outs[0]
+    kept = [n for n, tensor in enumerate(of) if tensor.numel()]
+    compute = compute_type(of[0].dtype)
+    for start in range(0, len(kept), TENSORS):
+        chosen = kept[start : start + TENSORS]
+        firsts, programs = [], 0
+        for n in chosen:
+            firsts.append(programs)
+            programs += triton.cdiv(of[n].numel(), BLOCK)
+        launch(
+            list_kernel,
+            (programs,),
+            of[0].device,
+            *(tuple(tuple(tensors[n] for n in chosen) for tensors in group) for group in (outs, lists, singles)),
+            tuple(tuple(number_bits(values[n], compute) for n in chosen) for values in numbers),
+            tuple(number_bits(value, compute) for value in shared),
+            tuple(firsts),
+            tuple(of[n].numel() for n in chosen),
+            function=function,
+            COMPUTE=compute,
+            BLOCK=BLOCK,
+        )
+
+
+def require_lists(*lists: Sequence[torch.Tensor]) -> None:
+    """Decline lists whose tensors do not lie alike; refuse lists of different lengths.
+
+    Raises:
+        ValueError: no tensors, or lists of different lengths.
+        NotImplementedError: more than one type or device, or layouts with gaps or of different order.
+    """
+    first = lists[0]
+    if not first or any(len(other) != len(first) for other in lists):
+        raise ValueError(f"the lists have {[len(each) for each in lists]} tensors")
+    for tensors in zip(*lists, strict=True):
+        require_served(*tensors, dtypes=FLOATS)
+        lead = tensors[0]
+        alike = all(tensor.shape == lead.shape and tensor.stride() == lead.stride() for tensor in tensors)
+        same = all(tensor.dtype == first[0].dtype and tensor.device == first[0].device for tensor in tensors)
+        if not alike or not same or not is_dense(lead):
+            raise NotImplementedError("tensors of several types, devices or layouts are not served in one list")
+
+
+def empty_lists_like(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """New tensors that lie as the given ones."""
+    return [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in tensors]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.kernels.against_eager import MANIFEST, eager, kernel
+
+INFINITE, NAN = float("inf"), float("nan")
+ENDS = torch.tensor([0.0, -0.0, INFINITE, -INFINITE, NAN, 1e-40, 1e30], dtype=torch.float64)
+GRID = torch.cat([torch.linspace(-12, 12, 97).double() + 0.013, torch.logspace(-8, 3, 40).double(), ENDS])
+OPS = [op for op, entry in MANIFEST.items() if entry["entry"].startswith("special_functions.py")]
+UNARY = [op for op in OPS if op not in ("polygamma.default", "mvlgamma.default") and "zeta" not in op]
+#: Eager's own fits of these are no better.
+ROUGH = {"special_airy_ai.default", *(f"special_bessel_{kind}.default" for kind in ("j0", "j1", "y0", "y1"))}
+POLYNOMIALS = [op for op in MANIFEST if "polynomial" in op and op.endswith(".default")]
+
+
+def assert_close_to_eager(op: str, *args: object, rtol: float) -> None:
+    """In relative terms, however small the values."""
+    with np.errstate(all="ignore"):
+        actual = kernel(op)(*args)
+    torch.testing.assert_close(actual, eager(op)(*args), rtol=rtol, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_values_in_float64(op: str) -> None:
+    """Poles, zeros, ends and all pieces between them."""
+    x = GRID[GRID.abs() <= 100] if op in ROUGH else GRID
+    x = x / 12.3 if op in ("erfinv.default", "special_ndtri.default") else x
+    if op in ROUGH:
+        x = x[(x.abs() < 1.7) | (x.abs() > 60)]
+    assert_close_to_eager(op, x, rtol=1e-4 if op in ROUGH else 1e-12)
+
+
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool])
+def test_integers_become_floats(op: str, dtype: torch.dtype) -> None:
+    """Of the default type."""
+    with np.errstate(all="ignore"):
+        assert kernel(op)(torch.ones(3, dtype=dtype)).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "expected"),
+    [
+        ("special_bessel_j0.default", 5.513, -0.0024099571291748077),
+        ("special_bessel_y0.default", 5.013, -0.31041125065437192),
+        ("special_airy_ai.default", -2.237, 0.070621610002431681),
+    ],
+)
+def test_values_that_eager_has_wrong(op: str, x: float, expected: float) -> None:
+    """By mpmath, at 17 digits."""
+    with np.errstate(all="ignore"):
+        actual = kernel(op)(torch.tensor([x], dtype=torch.float64))
+    torch.testing.assert_close(actual, torch.tensor([expected], dtype=torch.float64), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 6])
+def test_polygamma_on_both_sides_of_zero(n: int) -> None:
+    """Far below zero as well, where a sum term by term would not end."""
+    x = torch.cat([torch.linspace(-20, 20, 77).double() + 0.013, torch.tensor([1e6]).double()])
+    assert_close_to_eager("polygamma.default", n, x, rtol=1e-9)
+    with np.errstate(all="ignore"):
+        far = kernel("polygamma.default")(n, torch.tensor([-4988429.25], dtype=torch.float64))
+    assert far.isfinite().all()
+
+
+def test_zeta_at_its_ends() -> None:
+    """Poles, infinite exponents, NaN."""
+    v = torch.tensor([0.0, 1, -1, 0.5, -0.5, 2, 3, -2.5, 1e10, 1e15, INFINITE, NAN, 9.5], dtype=torch.float64)
+    assert_close_to_eager("special_zeta.default", v.unsqueeze(1), v, rtol=1e-10)
+
+
+def test_mvlgamma_adds_up() -> None:
+    """Infinite where lgamma is."""
+    x = torch.cat([torch.linspace(2.1, 40, 30).double(), torch.tensor([INFINITE]).double()])
+    for p in (1, 3, 5):
+        assert_close_to_eager("mvlgamma.default", x, p, rtol=1e-12)
+
+
+@pytest.mark.parametrize("op", POLYNOMIALS)
+def test_polynomials_of_every_order(op: str) -> None:
+    """Below zero, cut to integers, at both ends of the interval, beyond it and of high order."""
+    x = torch.tensor([-3.5, -1.0, -0.9, 0.0, 0.3, 1.0, 1.2, 7.0], dtype=torch.float64)
+    n = torch.tensor([-2.0, -0.5, 0.0, 1.0, 2.9, 5.0, 9.0, 20.0, INFINITE], dtype=torch.float64)
+    assert_close_to_eager(op, x, n.unsqueeze(1), rtol=1e-9)
