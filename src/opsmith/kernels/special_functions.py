@@ -19,7 +19,7 @@ from . import fitted_series as fits
 from .exponentials import log1p_of
 from .launch import require_served
 from .pointwise import Operand, map_elements, served_promotion
-from .type_rules import float_result, floating
+from .type_rules import HALF, float_result, floating
 
 _PI = tl.constexpr(math.pi)
 _ROOT_PI = tl.constexpr(math.sqrt(math.pi))
@@ -482,11 +482,14 @@ def mvlgamma(self: torch.Tensor, p: int) -> torch.Tensor:
     """The logarithm of the gamma function of dimension ``p``.
 
     Raises:
+        NotImplementedError: several terms of a half type, each of which eager rounds.
         ValueError: ``p`` is not positive.
     """
     require_served(self)
     if p < 1:
         raise ValueError(f"p is 1 or more, not {p}")
+    if p > 1 and self.dtype in HALF:
+        raise NotImplementedError(f"{p} terms of {self.dtype} are not served")
     return map_elements(mvlgamma_of, [self], [torch.float64], float_result(self.dtype), [p])
 
 

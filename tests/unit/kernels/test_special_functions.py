@@ -84,3 +84,13 @@ def test_polynomials_of_every_order(op: str) -> None:
     x = torch.tensor([-3.5, -1.0, -0.9, 0.0, 0.3, 1.0, 1.2, 7.0], dtype=torch.float64)
     n = torch.tensor([-2.0, -0.5, 0.0, 1.0, 2.9, 5.0, 9.0, 20.0, INFINITE], dtype=torch.float64)
     assert_close_to_eager(op, x, n.unsqueeze(1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("op", ["igamma.default", "igammac.default"])
+def test_incomplete_gamma_functions(op: str) -> None:
+    """On both sides of a + 1, at their ends, and where only one of both numbers is one."""
+    v = [0.0, -1.0, 0.01, 0.5, 1.0, 3.7, 25.0, 200.0, 1000.0, 1e6, 1.001e6, 1e20, INFINITE, NAN]
+    a, x = (grid.contiguous() for grid in torch.meshgrid(*[torch.tensor(v, dtype=torch.float64)] * 2, indexing="ij"))
+    with np.errstate(all="ignore"):
+        actual = kernel(op)(a, x)
+    torch.testing.assert_close(actual, eager(op)(a, x), rtol=1e-9, atol=1e-12, equal_nan=True)
