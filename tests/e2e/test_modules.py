@@ -38,7 +38,9 @@ WRONG = {
 }
 
 
-def judge(backend: str | Path, out: Path, *, problems: Path = PROBLEMS, integrity: str = "auto") -> Summary:
+def judge(
+    backend: str | Path, out: Path, *, problems: Path = PROBLEMS, integrity: str = "auto", timing: str = "off"
+) -> Summary:
     """Judge a backend whose solutions may compose ops."""
     options = Options(
         suite="modules",
@@ -47,6 +49,7 @@ def judge(backend: str | Path, out: Path, *, problems: Path = PROBLEMS, integrit
         dtypes=("f32",),
         policy="any",
         integrity=integrity,
+        timing=timing,
         selection=Selection(problems=str(problems), problems_hash=problems_hash(problems)),
     )
     return pipeline.evaluate(options, out, jobs=1)
@@ -60,6 +63,10 @@ def test_the_reference_solves_every_problem(tmp_path: Path) -> None:
     assert {"module"} == {op.task_kind for op in summary.per_op.values()}
     with (tmp_path / "run" / "operator_summary.csv").open() as stream:
         assert len(summary.per_op) == len(list(csv.DictReader(stream)))
+    assert ["L1", "L2", "L3", "all"] == [scores.level for scores in summary.levels]
+    assert {"1": 1.0} == summary.levels[-1].pass_at
+    exported = json.loads((tmp_path / "run" / "eval_results.json").read_text())
+    assert set(problem_files(PROBLEMS)) == set(exported)
 
 
 def test_honest_solutions_are_accepted(tmp_path: Path) -> None:
@@ -97,6 +104,15 @@ def test_a_mismatch_names_the_keys(wrong: RunDirectory) -> None:
     details = {verdict.detail for verdict in wrong.verdicts() if verdict.status is Status.UNSUPPORTED}
     assert any("linear.bias is missing" in detail for detail in details)
     assert any("linear.weight has shape [16, 24] instead of [24, 16]" in detail for detail in details)
+
+
+def test_solutions_are_timed(tmp_path: Path) -> None:
+    """By referees of the pairs' own, which have enumerated nothing; the level has its shares of them."""
+    problem = PROBLEMS / "level1" / "2_Softsign.py"
+    summary = judge(ROOT / "honest", tmp_path / "run", problems=problem, timing="quick")
+    assert [] == [timed.problem for timed in RunDirectory(tmp_path / "run").timed_cases() if timed.problem]
+    (speeds,) = summary.levels[-1].speeds
+    assert ("E", 1, 1.0) == (speeds.quantity, speeds.timed, speeds.fast["0"])
 
 
 def test_check_takes_a_problem_file_for_a_task(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 import msgspec
@@ -17,8 +16,7 @@ from rich.text import Text
 from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
 from opsmith.core.audit import AuditFigures, ProblemAudit
-from opsmith.core.problems import counting_order, problem_files
-from opsmith.errors import UnknownName
+from opsmith.core.problems import counting_order
 from opsmith.report.strangers import one_line
 from opsmith.runner.auditing import audit_all
 
@@ -36,15 +34,8 @@ Examples:
 
 
 def audit(
-    problems: Annotated[
-        str | None,
-        typer.Argument(
-            help="A problem file, a folder of problems and levels, or hf:OWNER/NAME.", show_default="opsmith's own set"
-        ),
-    ] = None,
-    ops: Annotated[
-        str, typer.Option(help="Problems, comma-separated wildcards: L1/*,L2/3_*.", show_default="all")
-    ] = "",
+    problems: selection.ProblemSet = None,
+    ops: selection.ProblemPatterns = "",
     device: Annotated[str, typer.Option(help="Where values are looked at: cpu or cuda.")] = "cpu",
     sizes: selection.Sizes = "small",
     jobs: Annotated[int | None, typer.Option(min=1, help="Problems at a time.", show_default="one per CPU")] = None,
@@ -57,8 +48,7 @@ def audit(
     does nothing, waits for its launches on a large GPU, does not fit 24 GB, or passes in float16. The files are
     run. Exit status: 0 nothing is wrong, 1 something is, 2 there are no such problems.
     """
-    files = problem_files(selection.problems_path(problems))
-    files = {task: files[task] for task in _chosen(selection.parse_ops(ops), list(files))}
+    files = selection.chosen_problems(problems, ops)
     found = []
     with StageProgress() as progress:
         progress.stage("audit", len(files))
@@ -73,13 +63,6 @@ def audit(
     else:
         _print(found)
     return 1 if any(each.findings for each in found) else 0
-
-
-def _chosen(patterns: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-    for pattern in patterns:
-        if not any(fnmatchcase(task, pattern) for task in known):
-            raise UnknownName("problem", pattern, known)
-    return [task for task in known if not patterns or any(fnmatchcase(task, pattern) for pattern in patterns)]
 
 
 def _print(found: Sequence[ProblemAudit]) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import opsmith
-from opsmith.cli import check, compare, dataset, doctor, generate, ops, package, report, run, scaffold, trace
+from opsmith.cli import baseline, check, compare, dataset, doctor, generate, ops, package, report, run, scaffold, trace
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.errors import OpsmithError, UsageError
 
@@ -53,7 +53,7 @@ def _complain(message: str, status: int) -> int:
     return status
 
 
-for _verb in (run, check, generate, ops, scaffold, package, trace, report, compare, doctor):
+for _verb in (run, check, generate, ops, scaffold, package, trace, report, compare, baseline, doctor):
     _name = _verb.__name__.rpartition(".")[2]
     app.command(_name, epilog=_verb.EPILOG)(_guarded(getattr(_verb, _name)))
 

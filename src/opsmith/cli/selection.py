@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,9 +11,9 @@ import typer
 
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
-from opsmith.core.problems import SHIPPED_PROBLEMS, problems_hash
+from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash
 from opsmith.core.run import SUITES_WITHOUT_DATASET, Selection
-from opsmith.errors import BadInput
+from opsmith.errors import BadInput, UnknownName
 from opsmith.traces.hub import PREFIX, local_path
 from opsmith.traces.hub_problems import hub_problems
 from opsmith.traces.schema import read_dataset
@@ -67,6 +68,15 @@ Problems = Annotated[
         help="Suite modules: a problem file, a folder of problems and levels, or hf:OWNER/NAME.",
         show_default="opsmith's own set",
     ),
+]
+ProblemSet = Annotated[
+    str | None,
+    typer.Argument(
+        help="A problem file, a folder of problems and levels, or hf:OWNER/NAME.", show_default="opsmith's own set"
+    ),
+]
+ProblemPatterns = Annotated[
+    str, typer.Option("--ops", help="Problems, comma-separated wildcards: L1/*,L2/3_*.", show_default="all")
 ]
 Sizes = Annotated[
     Literal["full", "small"],
@@ -159,6 +169,25 @@ def problems_path(name: str | None) -> Path:
     if name is None:
         return SHIPPED_PROBLEMS
     return hub_problems(name) if name.startswith(PREFIX) else Path(name)
+
+
+def chosen_problems(name: str | None, patterns: str) -> dict[str, Path]:
+    """Task -> file of the problems that a verb of its own takes, all of them or those that ``--ops`` names.
+
+    Raises:
+        BadInput: they cannot be had.
+        UnknownName: a pattern names none of them.
+    """
+    files = problem_files(problems_path(name))
+    wanted = parse_ops(patterns)
+    for pattern in wanted:
+        if not any(fnmatchcase(task, pattern) for task in files):
+            raise UnknownName("problem", pattern, list(files))
+    return {
+        task: file
+        for task, file in files.items()
+        if not wanted or any(fnmatchcase(task, pattern) for pattern in wanted)
+    }
 
 
 def parse_device(text: str) -> str:

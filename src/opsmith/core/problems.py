@@ -28,6 +28,7 @@ from opsmith.errors import BadInput
 SHIPPED_PROBLEMS = Path(__file__).parents[1] / "problems"
 
 _LEVEL_FOLDER = re.compile(r"level_?(\w+)")
+_LEVEL = re.compile(r"L(\w+)")
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -98,6 +99,13 @@ def split_sample(name: str) -> tuple[str, int]:
     """The problem that a task belongs to, and its sample."""
     task, separator, sample = name.rpartition("@")
     return (task, int(sample)) if separator and sample.isdecimal() else (name, 0)
+
+
+def public_place(task: str) -> tuple[str, str]:
+    """The level and the file name under which public files know a problem: ``level1``, ``23_Softmax.py``."""
+    level, _, stem = task.rpartition("/")
+    found = _LEVEL.fullmatch(level)
+    return f"level{found[1]}" if found else level, f"{stem}.py"
 
 
 def _level_folders(level: str) -> Iterable[str]:

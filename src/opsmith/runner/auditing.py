@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.core.audit import AuditFinding, Check, ProblemAudit
+from opsmith.runner.apart import NoAnswer, answer_of
 
 #: What the parent of those processes imports.
 _PRELOADED = ["opsmith.runner.audit_server"]
@@ -59,22 +60,11 @@ def _audited(
     sizes: str,
     timeout_s: float,
 ) -> ProblemAudit:
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(sender, task, str(file), device, sizes), daemon=True)
-    process.start()
-    sender.close()
     try:
-        if receiver.poll(timeout_s):
-            return msgspec.msgpack.decode(receiver.recv_bytes(), type=ProblemAudit)
-        reason = f"it took longer than {timeout_s:g} s; --timeout gives it more"
-    except EOFError:
-        process.join()
-        reason = f"its process ended with status {process.exitcode}"
-    finally:
-        process.kill()
-        process.join()
-        receiver.close()
-    finding = AuditFinding(check=Check.NOT_AUDITED, detail=reason)
+        answer = answer_of(context, _serve, task, str(file), device, sizes, timeout_s=timeout_s)
+        return msgspec.msgpack.decode(answer, type=ProblemAudit)
+    except NoAnswer as exc:
+        finding = AuditFinding(check=Check.NOT_AUDITED, detail=str(exc))
     return ProblemAudit(problem=task, findings=(finding,), figures=None, sizes=sizes, took_s=timeout_s)
 
 

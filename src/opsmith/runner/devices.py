@@ -1,4 +1,4 @@
-"""Device contexts of workers: made ahead, and kept small while they wait."""
+"""Device contexts: which device it is, and for workers made ahead and kept small while they wait."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ import ctypes
 
 import torch
 
+from opsmith.runner.protocol import DeviceOpened
+
 _CU_LIMIT_STACK_SIZE = 0
 #: Bytes a thread. A context sets its default aside for every thread that the device can hold.
 _SMALL_STACK_BYTES = 256
 _DEFAULT_STACK_BYTES = 1024
+
+
+def open_device(name: str) -> DeviceOpened:
+    """Make the context of a device, by torch's string for it, and tell which device it is."""
+    try:
+        torch.zeros(1, device=name).item()  # The meta device holds no values.
+    except Exception as exc:  # noqa: BLE001 - every device type fails in its own way
+        return DeviceOpened(name, str(exc).strip().splitlines()[0][:300], name)
+    if not name.startswith("cuda"):
+        return DeviceOpened(name, None, name)
+    properties = torch.cuda.get_device_properties(name)
+    return DeviceOpened(torch.cuda.get_device_name(name), None, f"GPU-{properties.uuid}")
 
 
 def make_waiting_context(device: torch.device) -> None:

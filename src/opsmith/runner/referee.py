@@ -48,6 +48,7 @@ from opsmith.evaluation.runtime import launch_ms, runtime_ms
 from opsmith.evaluation.small_values import describe_with_values
 from opsmith.runner.build_cache import EAGER, use_build_cache
 from opsmith.runner.candidate_outcomes import compared, tensor_bytes
+from opsmith.runner.devices import open_device
 from opsmith.runner.exchange import read_outcome
 from opsmith.runner.protocol import (
     BlockTimed,
@@ -175,6 +176,10 @@ class Referee:
         self._held_again: dict[int, CaseUnderJudgement] = {}
         self._timed: TimedReference | None = None
         self._search: Search | None = None
+        if selection.problems is not None:
+            # At once: a referee that takes the place of another one is not asked to load the suite.
+            files = problem_files(Path(selection.problems))
+            callables.use_problems(files, device, small=selection.sizes == "small")
 
     def answer(self, request: RefereeRequest) -> RefereeReply:
         """Carry out one request; an error of opsmith's own becomes a :class:`RefereeError`."""
@@ -210,9 +215,6 @@ class Referee:
     def load_suite(self, name: str) -> Suite:
         """The suite of that name, ready to list its entries."""
         if name not in self._suites:
-            if self._selection.problems is not None:
-                files = problem_files(Path(self._selection.problems))
-                callables.use_problems(files, self._device, small=self._selection.sizes == "small")
             suite = self._suites[name] = plugins.load("opsmith.suites", name)()
             if isinstance(suite, Selective):
                 suite.select(self._selection)
@@ -220,23 +222,12 @@ class Referee:
         return self._suites[name]
 
     def _open_device(self, _request: OpenDevice) -> DeviceOpened:
-        problem = self._device_problem()
-        is_cuda = problem is None and self._device.type == "cuda"
-        name = torch.cuda.get_device_name(self._device) if is_cuda else self._device_name
-        identity = f"GPU-{torch.cuda.get_device_properties(self._device).uuid}" if is_cuda else self._device_name
-        return DeviceOpened(name, problem, identity)
+        return open_device(self._device_name)
 
     def _list_ops(self, request: ListOps) -> OpsListed:
         suite = self.load_suite(request.suite)
         entries = tuple((entry, dtype) for dtype in request.dtypes for entry in suite.entries(dtype, self._device.type))
         return OpsListed(suite.schemas() if isinstance(suite, AsksModules) else tuple(aten_schemas().values()), entries)
-
-    def _device_problem(self) -> str | None:
-        try:
-            torch.zeros(1, device=self._device).item()  # The meta device holds no values.
-        except Exception as exc:  # noqa: BLE001 - every device type fails in its own way
-            return str(exc).strip().splitlines()[0][:300]
-        return None
 
     def _enumerate(self, request: Enumerate) -> Enumerated:
         wanted_ops = None if request.ops is None else frozenset(request.ops)

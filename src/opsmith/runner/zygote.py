@@ -61,6 +61,7 @@ def _import_everything(device: str, *, with_compiler: bool) -> dict[str, Any]:
 
     import opsmith.runner.referee
     import opsmith.runner.worker  # noqa: F401
+    from opsmith.runner.versions import versions
 
     if device.partition(":")[0] == "cpu":
         # With a GPU its import asks the CUDA runtime for the device's capability, after which no
@@ -69,22 +70,16 @@ def _import_everything(device: str, *, with_compiler: bool) -> dict[str, Any]:
 
     if with_compiler:
         # As slow to import as the rest of torch: for those only who need it.
-        import torch._inductor.config
+        import torch._inductor.config  # noqa: F401
 
     facts = {
         "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "triton": None,
-        "cuda": torch.version.cuda,
+        **versions(),
         "autoload": os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD"),
         "interpreted": os.environ.get("TRITON_INTERPRET") == "1",
     }
-    with contextlib.suppress(ImportError):
-        import triton
-
-        facts["triton"] = triton.__version__
-        if facts["interpreted"]:
-            import triton.runtime.interpreter
+    if facts["triton"] is not None and facts["interpreted"]:
+        import triton.runtime.interpreter  # noqa: F401
 
     from opsmith.evaluation.integrity.supervision import premises
 

@@ -22,15 +22,15 @@ KEPT_PROBLEMS = 2
 
 class _Problems(NamedTuple):
     files: Mapping[str, Path]
-    device: torch.device
+    device: str
     small: bool = False
 
 
 #: Those of the run that this process serves; a referee serves one.
-_problems = _Problems({}, torch.device("cpu"))
+_problems = _Problems({}, "cpu")
 
 
-def use_problems(files: Mapping[str, Path], device: torch.device, *, small: bool = False) -> None:
+def use_problems(files: Mapping[str, Path], device: str, *, small: bool = False) -> None:
     """Let these task names, and no others, mean these problem files, with their Models on ``device``.
 
     Args:
@@ -65,7 +65,7 @@ def problem(task: str) -> Problem:
     """
     from opsmith.suites.modules.problem import Problem
 
-    return Problem(task, _problems.files[task], _problems.device, small=_problems.small)
+    return Problem(task, _problems.files[task], torch.device(_problems.device), small=_problems.small)
 
 
 def schema_of(task: str) -> OpSchema:

@@ -50,10 +50,10 @@ def cases(tmp_path: Path) -> Iterator[Cases]:
     ) -> Any:
         small = selection.sizes == "small"
         if text is None:
-            callables.use_problems(problem_files(PROBLEMS), CPU, small=small)
+            callables.use_problems(problem_files(PROBLEMS), "cpu", small=small)
         else:
             (tmp_path / "problem.py").write_text("import torch\nfrom torch import nn\n" + text)
-            callables.use_problems({"problem": tmp_path / "problem.py"}, CPU, small=small)
+            callables.use_problems({"problem": tmp_path / "problem.py"}, "cpu", small=small)
         suite = Modules()
         suite.select(selection)
         calls = list(suite.calls(task, dtype, "cpu", seed, lambda op, signature: True))
@@ -63,7 +63,7 @@ def cases(tmp_path: Path) -> Iterator[Cases]:
         }
 
     yield make
-    callables.use_problems({}, CPU)
+    callables.use_problems({}, "cpu")
 
 
 def module_schema(name: str) -> OpSchema:
@@ -169,9 +169,9 @@ def test_a_seeded_run_asks_what_the_public_harness_asks(cases: Cases) -> None:
 
 def test_a_seeded_solution_is_constructed_as_model_was(tmp_path: Path) -> None:
     """Under one seed the same layers come out with the same weights, and no state is copied."""
-    callables.use_problems(problem_files(PROBLEMS), CPU)
+    callables.use_problems(problem_files(PROBLEMS), "cpu")
     problem = callables.problem("L1/1_Linear_relu")
-    callables.use_problems({}, CPU)
+    callables.use_problems({}, "cpu")
     (tmp_path / "solution.py").write_text(
         "from torch import nn\nclass ModelNew(nn.Module):\n    def __init__(self, i, o):\n        super().__init__()\n"
         "        self.other_name = nn.Linear(i, o)\n    def forward(self, x): return self.other_name(x).relu()\n"
@@ -207,9 +207,9 @@ def test_a_problem_says_how_large_it_is_on_a_small_machine(cases: Cases, sizes: 
 def test_a_small_size_without_its_constant_is_a_mistake(tmp_path: Path) -> None:
     """A misspelt name would leave the problem at its full size, without a word."""
     (tmp_path / "problem.py").write_text("import torch\nfrom torch import nn\n" + SIZED.replace('"ROWS"', '"ROW"'))
-    callables.use_problems({"problem": tmp_path / "problem.py"}, CPU, small=True)
+    callables.use_problems({"problem": tmp_path / "problem.py"}, "cpu", small=True)
     (skipped,) = Modules().calls("problem", "f32", "cpu", 1, lambda op, signature: True)
-    callables.use_problems({}, CPU)
+    callables.use_problems({}, "cpu")
     assert isinstance(skipped, Skipped)
     assert "SMALL names ROW, which the file does not define" in skipped.reason
 
@@ -220,9 +220,9 @@ def test_two_problems_with_the_same_text_are_two_tasks(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.py" for name in ("one", "two")}
     for file in files.values():
         file.write_text(text)
-    callables.use_problems(files, CPU)
+    callables.use_problems(files, "cpu")
     calls = [call for task in files for call in Modules().calls(task, "f32", "cpu", 1, lambda op, signature: True)]
-    callables.use_problems({}, CPU)
+    callables.use_problems({}, "cpu")
     assert len(calls) == len({call.signature for call in calls if isinstance(call, SuiteCall)})
 
 
@@ -295,9 +295,9 @@ def get_inputs(): return [torch.rand(4, 6), torch.rand(4, 6).round()]
 def test_a_broken_problem_is_skipped_with_one_line(tmp_path: Path, text: str, complaint: str) -> None:
     """The file is the user's own: it has to say what is wrong with it, and the others go on."""
     (tmp_path / "problem.py").write_text(f"from torch import nn\n{text}\n")
-    callables.use_problems({"problem": tmp_path / "problem.py"}, CPU)
+    callables.use_problems({"problem": tmp_path / "problem.py"}, "cpu")
     (skipped,) = Modules().calls("problem", "f32", "cpu", 1, lambda op, signature: True)
-    callables.use_problems({}, CPU)
+    callables.use_problems({}, "cpu")
     assert isinstance(skipped, Skipped)
     assert complaint in skipped.reason
     assert 1 == len(skipped.reason.splitlines())
@@ -311,9 +311,9 @@ def test_two_problems_share_no_names(tmp_path: Path) -> None:
             "class Model(nn.Module):\n    def forward(self, x): return x * SCALE\n"
             "def get_inputs(): return []\n"
         )
-    callables.use_problems({"one": tmp_path / "1.py", "two": tmp_path / "2.py"}, CPU)
+    callables.use_problems({"one": tmp_path / "1.py", "two": tmp_path / "2.py"}, "cpu")
     assert (1.0, 2.0) == tuple(callables.reference(task)(1.0, state={}) for task in ("one", "two"))
-    callables.use_problems({}, CPU)
+    callables.use_problems({}, "cpu")
 
 
 # ---------------------------------------------------------------- state
@@ -515,7 +515,7 @@ def test_zeros_do_not_pass_for_small_results() -> None:
     call = JudgedCall(schema=schema, args=(), kwargs={})
     expected = torch.softmax(torch.rand(2, 200_000), dim=-1)
     assert compare(call, [[expected]], [[torch.zeros_like(expected)]], tolerance="kernelbench").passed
-    callables.use_problems({"softmax": PROBLEMS / "level1" / "2_Softsign.py"}, CPU)
+    callables.use_problems({"softmax": PROBLEMS / "level1" / "2_Softsign.py"}, "cpu")
     assert not compare(call, [[expected]], [[torch.zeros_like(expected)]], tolerance="strict").passed
     assert compare(call, [[expected]], [[expected * (1 + 1e-6)]], tolerance="strict").passed
-    callables.use_problems({}, CPU)
+    callables.use_problems({}, "cpu")
