@@ -182,7 +182,7 @@ def attention(tmp_path: Path) -> Iterator[tuple[JudgedCall, torch.Tensor, Callab
         "        return torch.softmax(x @ self.key(x).transpose(-2, -1), dim=-1) @ x\n"
         "get_inputs = lambda: [torch.rand(20, 10, 16)]\n"
     )
-    callables.use_problems({"problem": file}, torch.device("cpu"))
+    callables.use_problems({"problem": file}, "cpu")
     [schema] = callables.loaded_schemas(["problem"])
     x = torch.rand(20, 10, 16) * 24
     state = {name: tensor.clone() for name, tensor in callables.problem("problem").state().items()}
@@ -198,7 +198,7 @@ def attention(tmp_path: Path) -> Iterator[tuple[JudgedCall, torch.Tensor, Callab
     with torch.no_grad():
         expected = callables.reference("problem")(x, state=state)
         yield call, expected, partial(answer, x)
-    callables.use_problems({}, torch.device("cpu"))
+    callables.use_problems({}, "cpu")
 
 
 def test_a_module_may_differ_by_what_its_inputs_roundings_explain(
