@@ -85,11 +85,15 @@ def test_a_broken_problem_has_no_time(tmp_path: Path) -> None:
 
 @pytest.fixture
 def without_tf32() -> Iterator[None]:
-    """Both settings off, and as they were afterwards."""
+    """Both settings off, and as they were afterwards.
+
+    Torch's test suite, if another test has imported it, lets nobody set them but within a context.
+    """
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    with getattr(torch.backends, "__allow_nonbracketed_mutation")():  # noqa: B009 - within a class it would be mangled
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        yield
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 @pytest.mark.usefixtures("without_tf32")
