@@ -90,7 +90,7 @@ def without_tf32() -> Iterator[None]:
     Torch's test suite, if another test has imported it, lets nobody set them but within a context.
     """
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    with getattr(torch.backends, "__allow_nonbracketed_mutation")():  # noqa: B009 - within a class it would be mangled
+    with getattr(torch.backends, "__allow_nonbracketed_mutation")():
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         yield
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
