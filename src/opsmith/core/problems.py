@@ -101,6 +101,11 @@ def split_sample(name: str) -> tuple[str, int]:
     return (task, int(sample)) if separator and sample.isdecimal() else (name, 0)
 
 
+def level_of(task: str) -> str:
+    """The level of a problem by its name: ``L1`` of ``L1/23_Softmax``; empty outside of folders."""
+    return task.rpartition("/")[0]
+
+
 def public_place(task: str) -> tuple[str, str]:
     """The level and the file name under which public files know a problem: ``level1``, ``23_Softmax.py``."""
     level, _, stem = task.rpartition("/")

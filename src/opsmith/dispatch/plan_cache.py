@@ -107,9 +107,7 @@ class Replay:
         self._result = _returning(plan)
         self.answer: Callable[[Sequence[Tensor], Sequence[int]], Any] = self._in_steps
         if _is_one_launch(plan):
-            [memory], [launch] = plan.allocations, plan.steps
-            assert isinstance(launch, Launch)
-            self.answer = _answering_at_once(memory, launch, driver, count)
+            self.answer = _answering_at_once(plan.allocations[0], self._steps[0], driver)
 
     def fits(self, tensors: Tensors, addresses: Addresses) -> bool:
         """What a signature does not say: which device is the current one, and whether arguments overlap."""
@@ -191,12 +189,9 @@ def _is_one_launch(plan: Plan) -> bool:
     )
 
 
-def _answering_at_once(
-    memory: Memory, launch: Launch, driver: Driver, count: int
-) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
+def _answering_at_once(memory: Memory, step: Step, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
     """The same as the steps one by one, in two thirds of the time."""
     allocate, stream = functools.partial(driver.allocate, *memory), driver.stream
-    step = _launching(launch, driver, count)
 
     def answer(tensors: Sequence[Tensor], addresses: Sequence[int]) -> Tensor:
         made = allocate()

@@ -35,7 +35,7 @@ class TimedInputs:
         device: where it runs.
         count: how many sets.
         varied: rotate the values; False where the op refuses rotated ones.
-        storages: the values of :func:`without_gaps` of the record, if they were made before.
+        storages: the record's values, if they were made before; then it has no gaps, see :func:`without_gaps`.
     """
 
     def __init__(
@@ -47,10 +47,12 @@ class TimedInputs:
         varied: bool,
         storages: Sequence[torch.UntypedStorage] | None = None,
     ) -> None:
-        self.record = record = without_gaps(record)
+        if storages is None:
+            record = without_gaps(record)
+            storages = make_storages([record], device)[0]
+        self.record = record
         self._device = device
         steps = _element_bytes(record)
-        storages = storages or make_storages([record], device)[0]
         self._values = [
             _Values(storage, step if varied else None, count) for storage, step in zip(storages, steps, strict=True)
         ]

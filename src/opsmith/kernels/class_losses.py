@@ -186,9 +186,17 @@ def _require_target(self: torch.Tensor, target: torch.Tensor, weight: torch.Tens
         raise ValueError(f"the weight has shape {list(weight.shape)} and there are {classes} classes")
 
 
-def _likelihood(
+def _span(tensor: torch.Tensor) -> Geometry:
+    return merge_dims(tuple(tensor.shape), [tensor.stride()], range(tensor.ndim))
+
+
+# ---------------------------------------------------------------- the ops
+
+
+def nll_loss_forward(
     self: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int, ignore_index: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss of ``self``, ``[C]``, ``[N, C]`` or ``[N, C, H, W]``, and the sum of weights (0 if not reduced)."""
     _require_target(self, target, weight)
     axis = 0 if self.ndim == 1 else 1
     kept = [d for d in range(self.ndim) if d != axis]
@@ -237,7 +245,7 @@ def _likelihood(
     return out, weight_sum
 
 
-def _likelihood_gradient(
+def nll_loss_backward(
     grad_output: torch.Tensor,
     self: torch.Tensor,
     target: torch.Tensor,
@@ -246,6 +254,7 @@ def _likelihood_gradient(
     ignore_index: int,
     total_weight: torch.Tensor,
 ) -> torch.Tensor:
+    """The gradient of :func:`nll_loss_forward`."""
     _require_target(self, target, weight)
     require_served(grad_output, total_weight, dtypes=FLOATS)
     out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -293,50 +302,3 @@ def _likelihood_gradient(
         num_warps=8 if block_n * block_j > 2048 else 4,
     )
     return out
-
-
-def _span(tensor: torch.Tensor) -> Geometry:
-    return merge_dims(tuple(tensor.shape), [tensor.stride()], range(tensor.ndim))
-
-
-# ---------------------------------------------------------------- the ops
-
-
-def nll_loss_forward(
-    self: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int, ignore_index: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss of ``self``, ``[N, C]`` or ``[C]``, and the sum of the weights (0 if nothing is reduced)."""
-    return _likelihood(self, target, weight, reduction, ignore_index)
-
-
-def nll_loss2d_forward(
-    self: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int, ignore_index: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """As :func:`nll_loss_forward`, of ``[N, C, H, W]``."""
-    return _likelihood(self, target, weight, reduction, ignore_index)
-
-
-def nll_loss_backward(
-    grad_output: torch.Tensor,
-    self: torch.Tensor,
-    target: torch.Tensor,
-    weight: torch.Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    total_weight: torch.Tensor,
-) -> torch.Tensor:
-    """The gradient of :func:`nll_loss_forward`."""
-    return _likelihood_gradient(grad_output, self, target, weight, reduction, ignore_index, total_weight)
-
-
-def nll_loss2d_backward(
-    grad_output: torch.Tensor,
-    self: torch.Tensor,
-    target: torch.Tensor,
-    weight: torch.Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    total_weight: torch.Tensor,
-) -> torch.Tensor:
-    """The gradient of :func:`nll_loss2d_forward`."""
-    return _likelihood_gradient(grad_output, self, target, weight, reduction, ignore_index, total_weight)

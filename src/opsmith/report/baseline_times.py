@@ -23,7 +23,7 @@ import msgspec
 
 from opsmith.core.baseline_times import FILES, BaselineTime
 from opsmith.core.environment import Environment
-from opsmith.core.problems import public_place
+from opsmith.core.problems import level_of, public_place
 from opsmith.core.run import write_json
 from opsmith.errors import BadInput
 from opsmith.report.conventions import geometric_mean
@@ -93,7 +93,7 @@ def speedups_by_level(found: Sequence[BaselineTime]) -> dict[str, dict[str, tupl
         reference = eager.get(time.task)
         if time.times and reference is not None and reference.quantity == time.quantity:
             ratio = reference.times[time.quantity].mean / time.times[time.quantity].mean
-            ratios[time.task.rpartition("/")[0]][time.baseline].append(ratio)
+            ratios[level_of(time.task)][time.baseline].append(ratio)
             everything[time.baseline].append(ratio)
     levels = {**ratios, ALL: everything} if everything else {}
     return {

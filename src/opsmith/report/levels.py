@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 
 from opsmith.core.op import TaskKind
-from opsmith.core.problems import counting_order, split_sample
+from opsmith.core.problems import counting_order, level_of, split_sample
 from opsmith.core.run import LevelScores, OpSummary, SpeedScores
 from opsmith.report.conventions import THRESHOLDS, floored_at_one, geometric_mean, is_faster
 
@@ -59,14 +59,10 @@ def level_scores(per_op: Mapping[str, OpSummary], baseline: str) -> tuple[LevelS
     """
     problems = samples_by_problem(per_op)
     levels: dict[str, Problems] = {}
-    for level in dict.fromkeys(_level(task) for task in problems):
-        levels[level] = {task: samples for task, samples in problems.items() if _level(task) == level}
+    for level in dict.fromkeys(level_of(task) for task in problems):
+        levels[level] = {task: samples for task, samples in problems.items() if level_of(task) == level}
     scores = [_of_level(level, of_level, baseline) for level, of_level in levels.items()]
     return (*scores, _of_level(ALL, problems, baseline)) if scores else ()
-
-
-def _level(task: str) -> str:
-    return task.rpartition("/")[0]
 
 
 def _of_level(level: str, problems: Problems, baseline: str) -> LevelScores:

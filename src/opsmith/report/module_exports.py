@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from opsmith.core.problems import sample_task
+from opsmith.core.problems import level_of, sample_task
 from opsmith.core.run import OpSummary, write_json
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import Status
@@ -71,7 +71,7 @@ def pass_at_k_results(results: Results) -> dict[str, Any]:
 def public_names(tasks: Iterable[str]) -> dict[str, str]:
     """Task -> what the public files call it."""
     names = list(tasks)
-    levels = {name.rpartition("/")[0] for name in names}
+    levels = {level_of(name) for name in names}
     numbers = [found[1] for name in names if (found := _NUMBERED.fullmatch(name))]
     if len(levels) == 1 and len(set(numbers)) == len(names):
         return dict(zip(names, numbers, strict=True))

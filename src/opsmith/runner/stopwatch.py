@@ -13,7 +13,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -144,7 +144,7 @@ class PairedClock:
         self._next_look = 0
         self._next_question = 0.0
         self._is_held_back = False
-        self._mirrored: list[int] | None = None
+        self._turns = _turns(self._order)
         self._nodes: list[float | None] = [None, None]
         warm, baseline = settings.warm, settings.baseline
         self.reference_prepared = _prepared(
@@ -271,12 +271,7 @@ class PairedClock:
         rounds = range(self._round + 1, self._round + 1 + blocks)
         self._round += blocks
         times: tuple[list[float], list[float]] = ([], [])
-        # Every second time in the other order than the time before, so that what drifts hits both.
-        mirrored, self._mirrored = self._mirrored, None
-        order = mirrored or self._order.sample((0, 1), 2)
-        if mirrored is None:
-            self._mirrored = order[::-1]
-        for number in order:
+        for number in next(self._turns):
             for block, round_number in enumerate(rounds):
                 times[number].append(self._block_us(number, calls, quantity, round_number))
                 if (number, block) == (1, verified):
@@ -320,6 +315,14 @@ class PairedClock:
                 f"its own clock says {own_us:.2f} us a call, the judge's {judged_us:.2f} us "
                 f"(difference between {1 + MORE_REPLAYS} replays and one, median of {CROSS_CHECKS})"
             )
+
+
+def _turns(order: random.Random) -> Iterator[list[int]]:
+    """Whose turn it is, first and second: every second time the other way round, so that what drifts hits both."""
+    while True:
+        sides = order.sample((0, 1), 2)
+        yield sides
+        yield sides[::-1]
 
 
 def _prepared(side: Side, request: PrepareTiming) -> TimingPrepared:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -68,24 +70,33 @@ class TimedReference:
         record = CALL_DECODER.decode(request.call)
         self._eager, record = timed_function(callables.reference(record.op), record, device)
         record = without_gaps(record)
-        self._storages = make_storages([record], device)[0]
-        slots, work = self._size_up(record, request)
+        storages = make_storages([record], device)[0]
+        slots, work = self._size_up(record, storages, request)
+        prepare = partial(self._prepare, record, storages, request, slots)
         try:
-            varied, prepared_s = request.varied, self._prepare(record, request, slots, varied=request.varied)
+            varied, prepared_s = request.varied, prepare(varied=request.varied)
         except (torch.AcceleratorError, BaselineUnavailable):
             raise
         except Exception:
             if not request.varied:
                 raise
             # It refuses rotated values; what it says of the recorded ones counts.
-            varied, prepared_s = False, self._prepare(record, request, slots, varied=False)
+            varied, prepared_s = False, prepare(varied=False)
         first_call_s = prepared_s + self._timed.first_call_s
         self.prepared = TimingPrepared(slots, varied, first_call_s, self._timed.peak_bytes, work)
 
-    def _prepare(self, record: CallRecord, request: PrepareTiming, slots: int, *, varied: bool) -> float:
+    def _prepare(
+        self,
+        record: CallRecord,
+        storages: Sequence[torch.UntypedStorage],
+        request: PrepareTiming,
+        slots: int,
+        *,
+        varied: bool,
+    ) -> float:
         """Make the inputs and the call; seconds that compiling or capturing the baseline took."""
         function = baseline_function(request.baseline, self._eager, self._device)
-        inputs = TimedInputs(record, self._device, slots, varied=varied, storages=self._storages)
+        inputs = TimedInputs(record, self._device, slots, varied=varied, storages=storages)
         start = time.perf_counter()
         if isinstance(function, Preparable):
             # A graph serves one set of inputs, compiled code serves all of them.
@@ -97,9 +108,11 @@ class TimedReference:
         self._timed = TimedCall(function, inputs, self._device, warm=request.warm, on_device=on_device)
         return prepared_s
 
-    def _size_up(self, record: CallRecord, request: PrepareTiming) -> tuple[int, Work | None]:
+    def _size_up(
+        self, record: CallRecord, storages: Sequence[torch.UntypedStorage], request: PrepareTiming
+    ) -> tuple[int, Work | None]:
         """How many sets of a call's inputs there is room for, and what the call has to do."""
-        live = live_call(record, [storage.clone() for storage in self._storages], self._device)
+        live = live_call(record, [storage.clone() for storage in storages], self._device)
         with torch.no_grad():
             observed = Observer().describe(self._eager(*live.args, **live.kwargs), live, ())
             if self._device.type != "cpu":
