@@ -178,9 +178,8 @@ def _row(
     e_us: Callable[[bytes], tuple[float, float]],
 ) -> Row | None:
     function = overload(op)
-    inputs = TimedInputs(record, device, _sets(function, record, device), varied=False)
-    timed = TimedCall(function, inputs, device)
-    calls = len(inputs.lives)
+    calls = _sets(function, record, device)
+    timed = TimedCall(function, TimedInputs(record, device, calls, varied=False), device)
     blocks = [timed.device_block(calls, round_number=number) for number in range(BLOCKS)]
     times = [time_us for time_us, nodes in blocks if time_us is not None and nodes is not None]
     nodes = blocks[-1][1]

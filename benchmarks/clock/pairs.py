@@ -287,12 +287,15 @@ class Bench:
             clock = PairedClock(
                 BenchSide(sides.one, one, slots),
                 BenchSide(sides.other, other, slots),
-                one,
+                [one],
                 settings=settings,
                 seed=derive_seed(self._options.seed, "pair", number, quantity),
-                verify=lambda _slot, _round: None,
+                look=lambda _pair, _slot, _round: None,
             )
-            return clock.time(quantity)
+            clock.prepare()
+            [timing] = clock.time(quantity)
+            assert isinstance(timing, Timing), timing
+            return timing
 
 
 class BenchSide(WorkerSide):

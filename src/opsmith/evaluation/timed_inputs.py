@@ -17,23 +17,29 @@ import torch
 from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, tensor_values
 from opsmith.core.domains import IndependentDomain
 from opsmith.evaluation.generated import flat_view
-from opsmith.evaluation.inputs import item_bytes, live_call, make_storages
+from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_storages
 
 #: Elements by which one set is rotated further than the one before: the first that leaves a rest, so that a
 #: storage has as many different sets as elements.
 STRIDES = (13, 17, 19, 23)
+#: Sets that are made before anybody asks for them.
+MADE_AT_ONCE = 8
 _FLOATING = ("f16", "bf16", "f32", "f64", "c32", "c64", "c128")
 #: By bytes: the integer that elements of a storage are copied as.
 _UNITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class TimedInputs:
-    """``count`` sets of one call's inputs; starts with the values of round 0.
+    """Up to ``count`` sets of one call's inputs, of which the first few are there at once, with the values of round 0.
+
+    Attributes:
+        record: the call.
+        lives: the sets that there are.
 
     Args:
         record: the call.
         device: where it runs.
-        count: how many sets.
+        count: how many sets there may be.
         varied: rotate the values; False where the op refuses rotated ones.
         storages: the record's values, if they were made before; then it has no gaps, see :func:`without_gaps`.
     """
@@ -52,30 +58,37 @@ class TimedInputs:
             storages = make_storages([record], device)[0]
         self.record = record
         self._device = device
+        self._count = count
         steps = _element_bytes(record)
         self._values = [
             _Values(storage, step if varied else None, count) for storage, step in zip(storages, steps, strict=True)
         ]
-        self.lives = [
-            live_call(record, [torch.UntypedStorage(s.nbytes(), device=s.device) for s in storages], device)
-            for _ in range(count)
-        ]
-        self._targets = [
-            [flat_view(live.storages[number], values.unit) for live in self.lives]
-            for number, values in enumerate(self._values)
-        ]
+        self.lives: list[LiveCall] = []
+        self._targets: list[list[torch.Tensor]] = [[] for _ in storages]
         # Fetched here, past whatever may be put in the dispatcher's tables later.
         self._copy_all = torch.library.get_kernel("aten::_foreach_copy_", device.type.upper())
-        self.renew(0, count)
+        self.make(min(count, MADE_AT_ONCE))
+
+    def make(self, count: int) -> None:
+        """Make the first ``count`` sets, as far as they are not there."""
+        made = len(self.lives)
+        for _ in range(made, count):
+            storages = [torch.UntypedStorage(v.size_bytes, device=v.device) for v in self._values]
+            self.lives.append(live_call(self.record, storages, self._device))
+            for targets, storage, values in zip(self._targets, storages, self._values, strict=True):
+                targets.append(flat_view(storage, values.unit))
+        if count > made:
+            self.renew(0, count)
 
     def renew(self, round_number: int, count: int) -> None:
-        """Write the values of a round into the first ``count`` sets.
+        """Write the values of a round into the first ``count`` sets, of which missing ones are made.
 
         An ``out=`` argument that a call has resized stays as it is: its tensor would look past a smaller storage.
         """
+        self.make(count)
         for number, values in enumerate(self._values):
             if values.size_bytes:
-                self._write(values, values.start(round_number, len(self.lives)), self._targets[number][:count])
+                self._write(values, values.start(round_number, self._count), self._targets[number][:count])
 
     def _write(self, values: _Values, start: int, targets: Sequence[torch.Tensor]) -> None:
         if values.is_on_host:
@@ -86,14 +99,12 @@ class TimedInputs:
 
     def before(self, slot: int, round_number: int) -> list[torch.UntypedStorage]:
         """Fresh storages with the values that one set has in a round."""
-        count = len(self.lives)
-        return [values.storage(slot, values.start(round_number, count)) for values in self._values]
+        return [values.storage(slot, values.start(round_number, self._count)) for values in self._values]
 
     def record_of(self, slot: int, round_number: int) -> CallRecord:
         """The call of one set with the values that it has in a round."""
-        count = len(self.lives)
         storages = [
-            _rotated(storage, values.rotation(slot, values.start(round_number, count)))
+            _rotated(storage, values.rotation(slot, values.start(round_number, self._count)))
             for storage, values in zip(self.record.storages, self._values, strict=True)
         ]
         return msgspec.structs.replace(self.record, storages=tuple(storages))
@@ -110,6 +121,7 @@ class _Values:
 
     def __init__(self, storage: torch.UntypedStorage, step: int | None, count: int) -> None:
         self.size_bytes = size = storage.nbytes()
+        self.device = storage.device
         self.is_on_host = storage.device.type == "cpu"
         if step is None or size < 2 * step or size % step:
             step = None

@@ -149,6 +149,7 @@ class TimedCall:
         if self._captured is None or self._captured[0] != calls:
             self._results = []
             self._captured = None  # It holds the results of its calls.
+            self.inputs.make(calls)
             bound = [partial(self._on_device, *live.args, **live.kwargs) for live in self.inputs.lives[:calls]]
             self._captured = calls, capture(bound)
         return self._captured[1]

@@ -16,7 +16,7 @@ import msgspec
 
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Normal
-from opsmith.core.timing import Clock, ControlPair
+from opsmith.core.timing import Clock, ControlPair, Timing
 from opsmith.evaluation.pairing import precisions_of
 from opsmith.runner.links import RefereeLink
 from opsmith.runner.protocol import ClockSetUp, SetUpClock
@@ -101,17 +101,19 @@ def noise_of(pairs: Sequence[ControlPair]) -> float:
 def _control_pairs(
     referee: RefereeLink, control: RefereeLink, settings: ClockSettings, seed: int
 ) -> Iterator[ControlPair]:
-    for call in CONTROL:
-        clock = PairedClock(
-            RefereeSide(referee),
-            RefereeSide(control),
-            call.serialized(),
-            settings=settings,
-            seed=derive_seed(seed, "control", str(call)),
-            verify=_nothing_to_verify,
-        )
-        for quantity in settings.quantities:
-            timing = clock.time(quantity)
+    clock = PairedClock(
+        RefereeSide(referee),
+        RefereeSide(control),
+        [call.serialized() for call in CONTROL],
+        settings=settings,
+        seed=derive_seed(seed, "control"),
+        look=_nothing_to_look_for,
+    )
+    clock.prepare()
+    for quantity in settings.quantities:
+        for call, timing in zip(CONTROL, clock.time(quantity), strict=True):
+            if not isinstance(timing, Timing):
+                raise timing
             yield ControlPair(
                 call=str(call),
                 quantity=quantity,
@@ -122,7 +124,7 @@ def _control_pairs(
             )
 
 
-def _nothing_to_verify(_slot: int, _round: int) -> None:
+def _nothing_to_look_for(_pair: int, _slot: int, _round: int) -> None:
     """Both sides are opsmith's own."""
 
 

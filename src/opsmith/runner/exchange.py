@@ -21,6 +21,7 @@ from opsmith.core.case import Outcome, StoredOutcome, SummarisedOutcome
 INLINE_BYTES = 1 << 20
 _NAME = re.compile(r"outcome-\d{1,9}")
 _DECODER = msgspec.msgpack.Decoder(Outcome | StoredOutcome | SummarisedOutcome)
+_STAND_IN_DECODER = msgspec.msgpack.Decoder(StoredOutcome | SummarisedOutcome)
 _OUTCOME_DECODER = msgspec.msgpack.Decoder(Outcome)
 
 
@@ -55,6 +56,15 @@ class OutcomeWriter:
 def summarised(summary: bytes) -> msgspec.Raw:
     """A summary as it goes into a reply."""
     return msgspec.Raw(msgspec.msgpack.encode(SummarisedOutcome(summary)))
+
+
+def is_whole(message: msgspec.Raw) -> bool:
+    """Whether a message is, as far as it goes, the outcome itself and nothing that stands for it."""
+    try:
+        _STAND_IN_DECODER.decode(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True
+    return False
 
 
 def read_outcome(message: msgspec.Raw, folder: Path) -> Outcome | SummarisedOutcome:

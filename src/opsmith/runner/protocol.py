@@ -102,12 +102,13 @@ class ShowOutcomes(msgspec.Struct, frozen=True, tag=True):
 
 
 class PrepareTiming(msgspec.Struct, frozen=True, tag=True):
-    """Make ``slots`` sets of a call's inputs and run it on the first; ``varied`` sets hold values of their own.
+    """Get ready to make up to ``slots`` sets of a call's inputs, and run it on the first.
 
     Attributes:
         call: the serialized call.
-        slots: sets of inputs; the referee may make fewer.
-        varied: rotate the values.
+        slots: sets of inputs; the referee may allow fewer.
+        varied: rotate the values, so that each set has its own.
+        pair: the number by which later requests name this call; 0 forgets all calls before.
         warm: as many sets as the device's cache holds, and nothing is put out of it.
         baseline: of the referee, what answers in eager's place; see :mod:`opsmith.evaluation.baselines`.
     """
@@ -115,8 +116,23 @@ class PrepareTiming(msgspec.Struct, frozen=True, tag=True):
     call: bytes
     slots: int
     varied: bool
+    pair: int = 0
     warm: bool = False
     baseline: str = "eager"
+
+
+class MakeReady(msgspec.Struct, frozen=True, tag=True):
+    """Do what blocks need and should not wait for; answered with a :class:`BlockTimed`.
+
+    Attributes:
+        pair: which call.
+        calls: so many sets of inputs.
+        captured: capture a CUDA graph of so many calls, if they can be.
+    """
+
+    pair: int
+    calls: int
+    captured: int | None = None
 
 
 class RenewInputs(msgspec.Struct, frozen=True, tag=True):
@@ -124,6 +140,7 @@ class RenewInputs(msgspec.Struct, frozen=True, tag=True):
 
     round: int
     calls: int
+    pair: int = 0
 
 
 class TimeBlock(msgspec.Struct, frozen=True, tag=True):
@@ -132,6 +149,7 @@ class TimeBlock(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         calls: so many.
         quantity: ``K`` or ``E``.
+        pair: which call.
         round: of K, write this round's values first; None leaves what is there.
         replays: of K, run the same calls so often, which is for the judge's own clock.
         captured: of K, try a CUDA graph.
@@ -139,6 +157,7 @@ class TimeBlock(msgspec.Struct, frozen=True, tag=True):
 
     calls: int
     quantity: str
+    pair: int = 0
     round: int | None = None
     replays: int = 1
     captured: bool = True
@@ -152,6 +171,7 @@ class ShowTimed(msgspec.Struct, frozen=True, tag=True):
 
     slot: int
     in_full: bool
+    pair: int = 0
 
 
 class Discover(msgspec.Struct, frozen=True, tag=True):
@@ -175,7 +195,9 @@ class Noticed(msgspec.Struct, frozen=True, tag=True):
     breach: bool
 
 
-WorkerRequest = LoadKernel | RunCalls | ShowOutcomes | PrepareTiming | RenewInputs | TimeBlock | ShowTimed | Discover
+WorkerRequest = (
+    LoadKernel | RunCalls | ShowOutcomes | PrepareTiming | MakeReady | RenewInputs | TimeBlock | ShowTimed | Discover
+)
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
@@ -357,6 +379,7 @@ class CompareTimed(msgspec.Struct, frozen=True, tag=True):
     tolerance: str
     layout: str
     folder: str
+    pair: int = 0
 
 
 class SetUpClock(msgspec.Struct, frozen=True, tag=True):
@@ -404,6 +427,7 @@ RefereeRequest = (
     | Prepare
     | Compare
     | PrepareTiming
+    | MakeReady
     | RenewInputs
     | TimeBlock
     | CompareTimed

@@ -63,6 +63,7 @@ from opsmith.runner.protocol import (
     Enumerated,
     Feedback,
     ListOps,
+    MakeReady,
     MakeVariants,
     Measure,
     Measured,
@@ -174,7 +175,7 @@ class Referee:
         self._spooled: set[str] = set()
         self._held: dict[int, CaseUnderJudgement] = {}
         self._held_again: dict[int, CaseUnderJudgement] = {}
-        self._timed: TimedReference | None = None
+        self._timed: dict[int, TimedReference] = {}
         self._search: Search | None = None
         if selection.problems is not None:
             # At once: a referee that takes the place of another one is not asked to load the suite.
@@ -199,6 +200,7 @@ class Referee:
             Prepare: self._prepare,
             Compare: self._compare,
             PrepareTiming: self._prepare_timing,
+            MakeReady: self._make_ready,
             RenewInputs: self._renew,
             TimeBlock: self._time,
             CompareTimed: self._compare_timed,
@@ -450,23 +452,24 @@ class Referee:
         return any(isinstance(o, OutputTensor) and o.data for o in one.outputs) and one.outputs == other.outputs
 
     def _prepare_timing(self, request: PrepareTiming) -> TimingPrepared:
-        self._timed = None
-        self._held.clear()
-        self._release_memory(MAX_KEPT_WHILE_ALONE_BYTES)
-        self._timed = TimedReference(request, self._device)
-        return self._timed.prepared
+        if request.pair == 0:
+            self._timed.clear()
+            self._held.clear()
+            self._release_memory(MAX_KEPT_WHILE_ALONE_BYTES)
+        timed = self._timed[request.pair] = TimedReference(request, self._device)
+        return timed.prepared
+
+    def _make_ready(self, request: MakeReady) -> BlockTimed:
+        return self._timed[request.pair].make_ready(request)
 
     def _renew(self, request: RenewInputs) -> BlockTimed:
-        assert self._timed is not None
-        return self._timed.renew(request)
+        return self._timed[request.pair].renew(request)
 
     def _time(self, request: TimeBlock) -> BlockTimed:
-        assert self._timed is not None
-        return self._timed.block(request)
+        return self._timed[request.pair].block(request)
 
     def _compare_timed(self, request: CompareTimed) -> Compared:
-        assert self._timed is not None
-        return self._timed.compare(request)
+        return self._timed[request.pair].compare(request)
 
     def _shrink(self, request: Shrink) -> Proposal:
         suite = self.load_suite(request.suite)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
 
 import msgspec
 
 from opsmith.core.case import CaseRef
-from opsmith.core.kernel import Loader
 from opsmith.core.op import TaskKind, Variant
 from opsmith.core.run import Options, TimedCase
-from opsmith.core.timing import Timing, Work
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import RefereeFailed
-from opsmith.evaluation.floors.limits import Plausibility
-from opsmith.evaluation.pairing import combined, is_settled
+from opsmith.runner.case_timing import CaseTimer
 from opsmith.runner.conduct import JobConduct
 from opsmith.runner.device_limits import DeviceLimits
 from opsmith.runner.job import Job
@@ -32,7 +26,6 @@ from opsmith.runner.protocol import (
     Compare,
     Compared,
     ComparedCase,
-    CompareTimed,
     MakeVariants,
     OutcomesShown,
     Prepare,
@@ -42,12 +35,11 @@ from opsmith.runner.protocol import (
     Returned,
     RunCalls,
     ShowOutcomes,
-    ShowTimed,
     VariantsMade,
 )
 from opsmith.runner.shrinking import Shrinking
-from opsmith.runner.sides import RefereeSide, WorkerSide
-from opsmith.runner.stopwatch import ClockSettings, Dishonest, NotMeasured, PairedClock
+from opsmith.runner.spool import Spool
+from opsmith.runner.stopwatch import ClockSettings
 from opsmith.runner.verdicts import (
     bad_call_verdict,
     compared_verdict,
@@ -56,7 +48,6 @@ from opsmith.runner.verdicts import (
     identity,
     make_verdict,
     not_run,
-    one_line,
     raised_verdict,
     with_offence,
 )
@@ -78,41 +69,12 @@ CHUNK_GROWTH = 4
 MAX_CHUNK_CASES = 32
 MAX_CHUNK_BYTES = 8 << 20
 
-#: Further results that are looked at where a kernel is faster than the device was ever seen to be.
-SECOND_LOOKS = 3
 #: Variants of an op: of its functional overload, and of the others, which the same code mostly answers.
 VARIANTS = 24
 VARIANTS_OF_VARIANTS = 4
 #: Cases that variants are made from, spread over the op's.
 MAX_VARIED_CASES = 24
 MAX_VARIED_BYTES = 1 << 20
-
-
-class Spool:
-    """Reads serialized calls back from the referees' spool files."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._descriptors: dict[int, int] = {}
-
-    def read(self, case: CaseRef) -> bytes:
-        descriptor = self._descriptors.get(case.spool)
-        if descriptor is None:
-            descriptor = self._descriptors[case.spool] = os.open(self.folder / f"{case.spool}.spool", os.O_RDONLY)
-        data = os.pread(descriptor, case.length, case.offset)
-        assert len(data) == case.length, "a spool file is shorter than its index says"
-        return data
-
-    def read_again(self, case: CaseRef) -> bytes | None:
-        """The same call with other values, or None where there are none."""
-        if case.again is None:
-            return None
-        offset, length = case.again
-        return self.read(msgspec.structs.replace(case, offset=offset, length=length))
-
-    def close(self) -> None:
-        for descriptor in self._descriptors.values():
-            os.close(descriptor)
 
 
 class Slot:
@@ -235,128 +197,17 @@ class Slot:
             settings: of the run's clock.
             limits: what the device can reach.
         """
-        # One case of each kernel is held against the judge's clock, whatever it shows.
-        checked = derive_seed(self._seed, "cross-check", job.kernel.content_hash) % len(job.cases)
-        for number, case in enumerate(job.cases):
-            timed = TimedCase(op=job.schema.name, case=str(case.address), kernel=job.kernel.content_hash, timings=())
-            try:
-                timed = self._time_case(job, case, timed, settings, limits, cross_check=number == checked)
-            except Dishonest as exc:
-                timed = msgspec.structs.replace(timed, offence=one_line(str(exc)))
-            except (WorkerFailed, RefereeDied, RefereeFailed) as exc:
-                timed = msgspec.structs.replace(timed, problem=one_line(str(exc)))
-            yield timed
-
-    def _time_case(
-        self,
-        job: Job,
-        case: CaseRef,
-        timed: TimedCase,
-        settings: ClockSettings,
-        limits: DeviceLimits,
-        *,
-        cross_check: bool,
-    ) -> TimedCase:
-        clock = self._clock(job, case, settings)
-        ours, theirs = clock.reference_prepared, clock.candidate_prepared
-        load_s = self.worker.take_load_s()
-        timings: list[Timing] = []
-        problem = None
-        for quantity in settings.quantities:
-            try:
-                timing = clock.time(quantity, cross_check=cross_check)
-            except NotMeasured as exc:
-                problem = str(exc)
-                continue
-            if settings.quantities == "E":
-                timing = self._in_fresh_processes(job, case, settings, timing)
-            if ours.work is not None:
-                timing = self._against_limits(clock, timing, ours.work, limits)
-            timings.append(timing)
-        return msgspec.structs.replace(
-            timed,
-            timings=tuple(timings),
-            problem=problem,
-            work=ours.work,
-            load_s=load_s,
-            first_call_s=theirs.first_call_s,
-            reference_first_call_s=ours.first_call_s,
-            peak_bytes=theirs.peak_bytes,
-            reference_peak_bytes=ours.peak_bytes,
-        )
-
-    def _clock(self, job: Job, case: CaseRef, settings: ClockSettings) -> PairedClock:
-        """The clock of a case, both sides ready."""
-        problem = self.worker.load(job.kernel, job.root, job.schema, job.policy)
-        if problem is not None:
-            raise WorkerFailed(Status.LOAD_FAILED, problem.message, ())
-        return PairedClock(
-            RefereeSide(self.referee),
-            WorkerSide(self.worker, trusted=job.kernel.loader is Loader.ATEN),
-            self.spool.read(case),
+        timer = CaseTimer(
+            self.referee,
+            self.worker,
+            self.spool,
+            job,
+            options=self._options,
+            seed=self._seed,
             settings=settings,
-            seed=derive_seed(self._seed, "timing", case.content_hash),
-            verify=partial(self._verify_timed, job),
+            limits=limits,
         )
-
-    def _in_fresh_processes(self, job: Job, case: CaseRef, settings: ClockSettings, first: Timing) -> Timing:
-        """Time again in new pairs of processes until they agree, or until there were enough of them."""
-        runs = [first]
-        while not is_settled(runs):
-            self.close()
-            runs.append(self._clock(job, case, settings).time(first.quantity))
-        return combined(runs, settings.precisions[first.quantity])
-
-    def _against_limits(self, clock: PairedClock, timing: Timing, work: Work, limits: DeviceLimits) -> Timing:
-        """Hold a time against what the device can reach.
-
-        Raises:
-            Dishonest: it is impossible, or its results do not stand a second look.
-        """
-        percent = limits.percent_of_floor(timing, work)
-        if timing.quantity == "E":  # The host's share only makes it longer: K has said what there is to say.
-            is_all = clock.settings.quantities == "E"
-            return msgspec.structs.replace(timing, percent_of_floor=percent) if is_all else timing
-        plausibility, evidence = limits.judge(timing, work)
-        if plausibility is Plausibility.IMPOSSIBLE:
-            raise Dishonest(f"faster than the device can be: {evidence}")
-        suspect = plausibility is Plausibility.SUSPECT
-        if suspect:
-            clock.verify_again(SECOND_LOOKS)
-        return msgspec.structs.replace(timing, percent_of_floor=percent, suspect=suspect)
-
-    def _verify_timed(self, job: Job, slot: int, round_number: int) -> None:
-        """Compare the result of one timed call.
-
-        Raises:
-            Dishonest: it is not eager's answer to the values of that call.
-        """
-        found = self._compared_timed(job, slot, round_number, in_full=False)
-        if found.unclear:
-            found = self._compared_timed(job, slot, round_number, in_full=True)
-        if found.unclear:
-            raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
-        for case in found.cases.values():
-            if case.status is not Status.PASSED:
-                raise Dishonest(f"a timed call did not return the answer: {case.status}, {case.detail}")
-
-    def _compared_timed(self, job: Job, slot: int, round_number: int, *, in_full: bool) -> Compared:
-        shown = self.worker.ask(ShowTimed(slot, in_full), (Answered, Raised))
-        if isinstance(shown, Raised):
-            raise WorkerFailed(Status.ERROR, f"raised when a timed result was looked at: {shown.message}", ())
-        if job.policy is not None and shown.changes:
-            raise Dishonest(f"tampered with its process while it was timed: {shown.changes[0]}")
-        if len(shown.replies) != 1 or isinstance(shown.replies[0], Raised) or len(shown.replies[0].outcomes) != 1:
-            raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
-        [reply] = shown.replies
-        # The oracle needs a module's state, which is no argument of the timed call.
-        tolerance = self._options.tolerance if job.schema.kind is TaskKind.OP else "kernelbench"
-        request = CompareTimed(
-            slot, round_number, reply.outcomes[0], tolerance, self._options.layout, str(self.worker.folder)
-        )
-        compared = self.referee.ask(request, Compared)
-        assert isinstance(compared, Compared)
-        return compared
+        return timer.time()
 
     def _judge_chunk(self, job: Job, chunk: Sequence[CaseRef], conduct: JobConduct) -> list[Verdict] | None:
         """One verdict a case; None where a chunk of several has to be judged case by case.

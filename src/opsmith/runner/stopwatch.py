@@ -13,18 +13,19 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import msgspec
 
 from opsmith.core.timing import Label, Timing
 from opsmith.evaluation.pairing import Estimate, Precision, estimate, timing_of
-from opsmith.runner.protocol import BlockTimed, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
+from opsmith.runner.protocol import BlockTimed, MakeReady, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
 
 #: Microseconds that a block should take: of K several hundred ticks of an event, of E far more than
 #: the jitter of a round trip between processes, which is larger on a CPU that others use as well.
-BLOCK_US = {"K": 250.0, "E": 1_000.0}
+BLOCK_US = {"K": 250.0, "E": 500.0}
 BLOCK_US_CPU = 1_500.0
 #: Blocks of one side before the other one's turn. A device takes time to change from one process to another; a host
 #: is faster or slower for milliseconds, and blocks that follow each other would be so together.
@@ -108,100 +109,206 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str = "eager"
 
 
-class PairedClock:
-    """Times one case on both sides.
+class Pair:
+    """One call on both sides.
 
     Attributes:
+        number: among the calls that are timed together.
         reference_prepared: what the reference said when its inputs were there.
         candidate_prepared: the same of the candidate.
+        calls: by quantity, calls of a block; without those that cannot be measured.
+        problems: by quantity, why it cannot be measured.
+        nodes: of a captured call, on each side.
+    """
+
+    def __init__(self, number: int, reference: TimingPrepared, candidate: TimingPrepared) -> None:
+        self.number = number
+        self.reference_prepared = reference
+        self.candidate_prepared = candidate
+        self.calls: dict[str, int] = {}
+        self.problems: dict[str, NotMeasured] = {}
+        self.nodes: list[float | None] = [None, None]
+        self.round = 0
+
+    def new_rounds(self, count: int) -> range:
+        """Numbers of rounds of values that no call has met."""
+        first = self.round + 1
+        self.round += count
+        return range(first, first + count)
+
+
+#: What is found of a pair.
+Found = Timing | NotMeasured | Dishonest
+
+
+class PairedClock:
+    """Times calls of one kernel on both sides, several of them together; :meth:`prepare` comes first.
+
+    A device takes a millisecond to change from one process to another, so a side that has its turn runs its
+    blocks of all calls.
+
+    Attributes:
         settings: of the run.
+        pairs: the calls, in the order given.
+        asked: the number of the call that the candidate was asked about last.
 
     Args:
         reference: the referee.
         candidate: the worker.
-        call: the serialized call.
+        calls: the serialized calls.
         settings: of the run.
-        seed: of the order of the blocks and of what is verified.
-        verify: judges the result of one set of inputs (its number, and the round of its values) of the
-            candidate's last block; raises :class:`Dishonest` if it is not the answer.
+        seed: of the order of the blocks and of what is looked at.
+        look: given the number of a call, of a set of its inputs, and the round of their values, it keeps what
+            the candidate's last block returned there, so that it can be judged.
     """
 
     def __init__(
         self,
         reference: Side,
         candidate: Side,
-        call: bytes,
+        calls: Sequence[bytes],
         *,
         settings: ClockSettings,
         seed: int,
-        verify: Callable[[int, int], None],
+        look: Callable[[int, int, int], None],
     ) -> None:
         self._order = random.Random(seed)  # noqa: S311 - an order, and what is looked at, of a secret seed
         self._sides = (reference, candidate)
+        self._requests = calls
         self.settings = settings
-        self._verify = verify
-        self._round = 0
-        self._next_look = 0
+        self._look = look
         self._next_question = 0.0
         self._is_held_back = False
         self._turns = _turns(self._order)
-        self._nodes: list[float | None] = [None, None]
-        warm, baseline = settings.warm, settings.baseline
-        self.reference_prepared = _prepared(
-            reference, PrepareTiming(call, MOST_SLOTS, varied=True, warm=warm, baseline=baseline)
-        )
-        self._slots = self.reference_prepared.slots
-        self.candidate_prepared = _prepared(
-            candidate, PrepareTiming(call, self._slots, self.reference_prepared.varied, warm=warm)
-        )
-        # One core of a shared machine may be half as fast as the next, for as long as somebody else uses it.
-        core = self._order.choice(settings.cores)
-        for side in self._sides:
-            side.pin(core)
-        os.sched_setaffinity(0, {*settings.cores} - {core} or {core})
-        # Both are processes of the same kind: a longer trip to one of them is somebody else's doing.
-        self._trip_us = min(empty_trip_us(side) for side in self._sides)
+        self._trip_us = 0.0
+        self.pairs: list[Pair] = []
+        self.asked = 0
 
-    def time(self, quantity: str, *, cross_check: bool = False) -> Timing:
+    def prepare(self) -> None:
+        """Make both sides' inputs, and find out how many calls make a block."""
+        with ThreadPoolExecutor(1) as thread:
+            self._prepare_inputs(thread)
+            # One core of a shared machine may be half as fast as the next, for as long as somebody else uses it.
+            core = self._order.choice(self.settings.cores)
+            for side in self._sides:
+                side.pin(core)
+            os.sched_setaffinity(0, {*self.settings.cores} - {core} or {core})
+            # Both are processes of the same kind: a longer trip to one of them is somebody else's doing.
+            self._trip_us = min(empty_trip_us(side) for side in self._sides)
+            for quantity in self.settings.quantities:
+                self._calibrate(quantity)
+            reference_ready = thread.submit(self._make_ready, 0)
+            self._make_ready(1)
+            reference_ready.result()
+
+    def _prepare_inputs(self, thread: ThreadPoolExecutor) -> None:
+        """While the candidate prepares a call, the reference does the next one."""
+        coming = thread.submit(self._prepare_reference, 0)
+        for number, call in enumerate(self._requests):
+            reference = coming.result()
+            if number + 1 < len(self._requests):
+                coming = thread.submit(self._prepare_reference, number + 1)
+            self.asked = number
+            request = PrepareTiming(call, reference.slots, reference.varied, pair=number, warm=self.settings.warm)
+            self.pairs.append(Pair(number, reference, _prepared(self._sides[1], request)))
+
+    def _prepare_reference(self, number: int) -> TimingPrepared:
+        settings = self.settings
+        return _prepared(
+            self._sides[0],
+            PrepareTiming(
+                self._requests[number],
+                MOST_SLOTS,
+                varied=True,
+                pair=number,
+                warm=settings.warm,
+                baseline=settings.baseline,
+            ),
+        )
+
+    def _calibrate(self, quantity: str) -> None:
+        """Calls a block, from the faster side: its blocks must be long enough too. Also warms up."""
+        block_us = BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
+        fastest_us: dict[int, float] = {}
+        for number in range(2):
+            for pair in self.pairs:
+                calls = min(TRIED_CALLS, pair.reference_prepared.slots)
+                [round_number] = pair.new_rounds(1)
+                try:
+                    time_us = self._block_us(number, pair, calls, quantity, round_number, captured=False)
+                except NotMeasured as problem:
+                    pair.problems[quantity] = problem
+                    continue
+                fastest_us[pair.number] = min(time_us, fastest_us.get(pair.number, math.inf))
+        for pair in self.pairs:
+            if quantity not in pair.problems:
+                calls = math.ceil(block_us / fastest_us[pair.number])
+                pair.calls[quantity] = max(1, min(calls, pair.reference_prepared.slots))
+
+    def _make_ready(self, number: int) -> None:
+        for pair in self.pairs:
+            if number == 1:
+                self.asked = pair.number
+            if pair.calls:
+                self._sides[number].ask(MakeReady(pair.number, max(pair.calls.values()), pair.calls.get("K")))
+
+    def time(self, quantity: str, *, cross_checked: Collection[int] = ()) -> list[Found]:
         """Measure one quantity.
 
         Args:
             quantity: ``K`` or ``E``.
-            cross_check: hold K against the judge's clock in any case; a FASTER one always is.
+            cross_checked: of these calls K is held against the judge's clock in any case; a FASTER one always is.
 
-        Raises:
-            NotMeasured: K cannot be told from E.
-            Dishonest: a result that was chosen when its block was over is wrong, or the candidate's
-                own clock does not agree with the judge's.
+        Returns:
+            for each call its time, or why there is none: K cannot be told from E, or the candidate's own clock
+            does not agree with the judge's.
         """
         precision = self.settings.precisions[quantity]
-        calls = self._calibrate(quantity)
-        measured: tuple[list[float], list[float]] = ([], [])
-        deadline = time.monotonic() + precision.budget_s
-        looked_at = self._order.randrange(precision.least_pairs)  # One that nobody can know.
-        self._next_look = precision.least_pairs
-        discarded = 0
-        found: Estimate | None = None
-        while found is None:
-            begun = len(measured[0])
-            times = self._turns_us(calls, quantity, precision.most_pairs - begun, verified=looked_at - begun)
-            if self._was_held_back() and discarded < precision.least_pairs:
-                discarded += len(times[0])  # A device that never runs freely is timed as it is.
+        # A block of each that nobody can know is looked at.
+        everything = [
+            _Series(pair, precision, looked_at=self._order.randrange(precision.least_pairs))
+            for pair in self.pairs
+            if quantity in pair.calls
+        ]
+        running = everything
+        while running:
+            self._take_turns(running, quantity)
+            is_held_back = self._was_held_back()
+            running = [series for series in running if series.goes_on(is_held_back=is_held_back)]
+        found: list[Found] = [pair.problems.get(quantity) or NotMeasured(quantity) for pair in self.pairs]
+        for series in everything:
+            pair = series.pair
+            if series.problem is not None:
+                found[pair.number] = series.problem
                 continue
-            for side, time_us in zip(measured, times, strict=True):
-                side.extend(time_us)
-            found = self._final_estimate(measured, precision, deadline)
-        self._verify(self._order.randrange(calls), self._round)  # The last, by when it has seen all that it will see.
-        timing = timing_of(
-            *measured,
-            found,
-            precision=precision,
-            noise=self.settings.noise.get(quantity, 0.0),
-            calls_per_block=calls,
-            quantity=quantity,
-            discarded=discarded,
-        )
-        return self._of_graph(timing, calls, cross_check=cross_check) if quantity == "K" else timing
+            # At the last block, by when it has seen all that it will see.
+            self._look(pair.number, self._order.randrange(pair.calls[quantity]), pair.round)
+        for series in everything:
+            if series.problem is None:
+                found[series.pair.number] = self._timing(series, quantity, cross_checked=cross_checked)
+        return found
+
+    def _take_turns(self, running: Sequence[_Series], quantity: str) -> None:
+        """One turn of each side: some blocks of each call, on values that no call of theirs has met."""
+        for series in running:
+            series.begin_turn(BLOCKS_A_TURN[quantity])
+        for number in next(self._turns):
+            for series in running:
+                if series.problem is None:
+                    self._run_blocks(number, series, quantity)
+
+    def _run_blocks(self, number: int, series: _Series, quantity: str) -> None:
+        start = time.monotonic()
+        pair = series.pair
+        calls = pair.calls[quantity]
+        try:
+            for block, round_number in enumerate(series.rounds):
+                series.turn[number].append(self._block_us(number, pair, calls, quantity, round_number))
+                if number == 1 and series.is_looked_at(block):
+                    self._look(pair.number, self._order.randrange(calls), round_number)
+        except NotMeasured as problem:
+            series.problem = pair.problems[quantity] = problem
+        series.spent_s += time.monotonic() - start
 
     def _was_held_back(self) -> bool:
         """Whether the device's clock was held back when this was asked last.
@@ -213,24 +320,28 @@ class PairedClock:
             self._is_held_back = self.settings.held_back() is not None
         return self._is_held_back
 
-    def _final_estimate(
-        self, measured: tuple[list[float], list[float]], precision: Precision, deadline: float
-    ) -> Estimate | None:
-        """The estimate if no more pairs are needed."""
-        pairs = len(measured[0])
-        if pairs < self._next_look:
-            return None
-        self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
-        found = estimate(*measured)
-        narrow = found.half_width <= math.log1p(precision.half_width)
-        return found if narrow or pairs >= precision.most_pairs or time.monotonic() > deadline else None
-
-    def _of_graph(self, timing: Timing, calls: int, *, cross_check: bool) -> Timing:
-        """K with what is known of its graphs."""
-        reference_nodes, candidate_nodes = self._nodes
+    def _timing(self, series: _Series, quantity: str, *, cross_checked: Collection[int]) -> Timing | Dishonest:
+        pair = series.pair
+        assert series.found is not None
+        calls = pair.calls[quantity]
+        timing = timing_of(
+            *series.measured,
+            series.found,
+            precision=self.settings.precisions[quantity],
+            noise=self.settings.noise.get(quantity, 0.0),
+            calls_per_block=calls,
+            quantity=quantity,
+            discarded=series.discarded,
+        )
+        if quantity != "K":
+            return timing
+        reference_nodes, candidate_nodes = pair.nodes
         # Calls that are queued one by one keep the host busy, too: its clock says nothing about them.
-        if candidate_nodes is not None and (cross_check or timing.label is Label.FASTER):
-            self._cross_check(calls, timing.candidate_us)
+        if candidate_nodes is not None and (pair.number in cross_checked or timing.label is Label.FASTER):
+            try:
+                self._cross_check(pair, calls, timing.candidate_us)
+            except Dishonest as offence:
+                return offence
         return msgspec.structs.replace(
             timing,
             node_us=self.settings.node_us,
@@ -238,75 +349,48 @@ class PairedClock:
             candidate_nodes=candidate_nodes,
         )
 
-    def verify_again(self, times: int) -> None:
-        """Look at results of so many further blocks of K, on values that no call has met.
+    def look_again(self, pair: Pair, times: int) -> None:
+        """Look at results of so many further blocks of K, on values that no call has met."""
+        calls = pair.calls["K"]
+        for round_number in pair.new_rounds(times):
+            self._block_us(1, pair, calls, "K", round_number)
+            self._look(pair.number, self._order.randrange(calls), round_number)
 
-        Raises:
-            Dishonest: one of them is wrong.
-        """
-        calls = min(TRIED_CALLS, self._slots)
-        for _ in range(times):
-            self._round += 1
-            self._block_us(1, calls, "K", self._round)
-            self._verify(self._order.randrange(calls), self._round)
-
-    def _calibrate(self, quantity: str) -> int:
-        """Calls a block, from the faster side: its blocks must be long enough too. Also warms up."""
-        calls = min(TRIED_CALLS, self._slots)
-        block_us = BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
-        self._round += 1
-        times = [self._block_us(number, calls, quantity, self._round, captured=False) for number in range(2)]
-        return max(1, min(math.ceil(block_us / min(times)), self._slots))
-
-    def _turns_us(self, calls: int, quantity: str, most: int, *, verified: int) -> tuple[list[float], list[float]]:
-        """Microseconds a call of some blocks of each side, on values that no call of theirs has met.
-
-        Args:
-            calls: of a block.
-            quantity: what is measured.
-            most: blocks of each side.
-            verified: the candidate's block of which a result is looked at, if it is one of these.
-        """
-        blocks = min(BLOCKS_A_TURN[quantity], most)
-        rounds = range(self._round + 1, self._round + 1 + blocks)
-        self._round += blocks
-        times: tuple[list[float], list[float]] = ([], [])
-        for number in next(self._turns):
-            for block, round_number in enumerate(rounds):
-                times[number].append(self._block_us(number, calls, quantity, round_number))
-                if (number, block) == (1, verified):
-                    self._verify(self._order.randrange(calls), round_number)
-        return times
-
-    def _block_us(self, number: int, calls: int, quantity: str, round_number: int, *, captured: bool = True) -> float:
+    def _block_us(
+        self, number: int, pair: Pair, calls: int, quantity: str, round_number: int, *, captured: bool = True
+    ) -> float:
         """Microseconds a call of one block on a round's values."""
         side = self._sides[number]
+        if number == 1:
+            self.asked = pair.number
         if quantity == "K":
-            reply = side.ask(TimeBlock(calls, "K", round=round_number, captured=captured))
+            reply = side.ask(TimeBlock(calls, "K", pair=pair.number, round=round_number, captured=captured))
             assert isinstance(reply, BlockTimed)
             if reply.own_us is None:
                 raise NotMeasured("K: a call waits for the device, so that its time cannot be told from the host's")
             if number == 0 and reply.nodes == 0:
                 raise NotMeasured("K: the reference launches nothing")
-            self._nodes[number] = reply.nodes
+            pair.nodes[number] = reply.nodes
             return max(reply.own_us, 1e-3)
-        side.ask(RenewInputs(round_number, calls))
-        _, wall_us = _clocked(side, TimeBlock(calls, "E"))
+        side.ask(RenewInputs(round_number, calls, pair=pair.number))
+        _, wall_us = _clocked(side, TimeBlock(calls, "E", pair=pair.number))
         settling_us = side.settle()
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
         return max(wall_us - self._trip_us, SHORTEST_US) / calls
 
-    def _cross_check(self, calls: int, own_us: float) -> None:
+    def _cross_check(self, pair: Pair, calls: int, own_us: float) -> None:
         """Hold the candidate's device time against the wall clock: (t(1 + n) - t(1)) / n replays.
 
         Raises:
             Dishonest: its own time is far below.
         """
         slopes = []
+        self.asked = pair.number
         for _ in range(CROSS_CHECKS):
             once, often = (
-                _clocked(self._sides[1], TimeBlock(calls, "K", replays=replays))[1] for replays in (1, 1 + MORE_REPLAYS)
+                _clocked(self._sides[1], TimeBlock(calls, "K", pair=pair.number, replays=replays))[1]
+                for replays in (1, 1 + MORE_REPLAYS)
             )
             slopes.append((often - once) / MORE_REPLAYS)
         judged_us = statistics.median(slopes) / calls
@@ -315,6 +399,66 @@ class PairedClock:
                 f"its own clock says {own_us:.2f} us a call, the judge's {judged_us:.2f} us "
                 f"(difference between {1 + MORE_REPLAYS} replays and one, median of {CROSS_CHECKS})"
             )
+
+
+class _Series:
+    """The blocks of one pair, turn by turn, until they say enough.
+
+    Attributes:
+        pair: whose blocks these are.
+        rounds: of the blocks of this turn.
+        turn: microseconds a call, of the blocks of this turn, on each side.
+        measured: the same of all blocks that count.
+        discarded: blocks that do not, because the device's clock was held back.
+        spent_s: that all blocks and what belongs to them took so far.
+        problem: why there is no time.
+        found: the estimate, at the end.
+
+    Args:
+        precision: how long a pair is timed.
+        looked_at: the candidate's block of which a result is looked at.
+    """
+
+    def __init__(self, pair: Pair, precision: Precision, *, looked_at: int) -> None:
+        self.pair = pair
+        self._precision = precision
+        self._looked_at = looked_at
+        self._next_look = precision.least_pairs
+        self.rounds = range(0)
+        self.turn: tuple[list[float], list[float]] = ([], [])
+        self.measured: tuple[list[float], list[float]] = ([], [])
+        self.discarded = 0
+        self.spent_s = 0.0
+        self.problem: NotMeasured | None = None
+        self.found: Estimate | None = None
+
+    def begin_turn(self, blocks: int) -> None:
+        """Of so many blocks at most."""
+        self.turn = ([], [])
+        self.rounds = self.pair.new_rounds(min(blocks, self._precision.most_pairs - len(self.measured[0])))
+
+    def is_looked_at(self, block: int) -> bool:
+        """Whether a result of this block of the turn is."""
+        return len(self.measured[0]) + block == self._looked_at
+
+    def goes_on(self, *, is_held_back: bool) -> bool:
+        """Take a turn's times in; whether more are needed."""
+        if self.problem is not None:
+            return False
+        if is_held_back and self.discarded < self._precision.least_pairs:
+            self.discarded += len(self.rounds)  # A device that never runs freely is timed as it is.
+            return True
+        for times, more in zip(self.measured, self.turn, strict=True):
+            times.extend(more)
+        pairs, precision = len(self.measured[0]), self._precision
+        if pairs < self._next_look:
+            return True
+        self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
+        found = estimate(*self.measured)
+        narrow = found.half_width <= math.log1p(precision.half_width)
+        if narrow or pairs >= precision.most_pairs or self.spent_s > precision.budget_s:
+            self.found = found
+        return self.found is None
 
 
 def _turns(order: random.Random) -> Iterator[list[int]]:

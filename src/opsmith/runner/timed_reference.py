@@ -30,6 +30,7 @@ from opsmith.runner.protocol import (
     BlockTimed,
     Compared,
     CompareTimed,
+    MakeReady,
     PrepareTiming,
     RenewInputs,
     TimeBlock,
@@ -45,7 +46,7 @@ FASTEST_BYTES_A_US = 8e6
 #: In a block a call is faster than the first ones were.
 SPARE_CALLS = 2
 #: All sets of a timed call's inputs and results together; both sides of a pair have them.
-MAX_TIMED_BYTES = 8 << 30
+MAX_TIMED_BYTES = 2 << 30
 MAX_TIMED_BYTES_CPU = 512 << 20
 
 
@@ -100,7 +101,9 @@ class TimedReference:
         start = time.perf_counter()
         if isinstance(function, Preparable):
             # A graph serves one set of inputs, compiled code serves all of them.
-            for live in inputs.lives if request.baseline == "cudagraphs" else inputs.lives[:1]:
+            served = slots if request.baseline == "cudagraphs" else 1
+            inputs.make(served)
+            for live in inputs.lives[:served]:
                 function.prepare(live.args, live.kwargs)
         prepared_s = time.perf_counter() - start
         # Graphs within a graph cannot be captured: what cudagraphs runs on the device is eager's.
@@ -130,6 +133,13 @@ class TimedReference:
             most = MAX_TIMED_BYTES
         slots = max(1, min(request.slots, _most_calls(size, host_us, self._device), most // max(size, 1)))
         return slots, work_of(record, callables.schema_of(record.op), results)
+
+    def make_ready(self, request: MakeReady) -> BlockTimed:
+        """Make sets of inputs and capture a graph."""
+        self._timed.inputs.make(request.calls)
+        if request.captured is not None:
+            self._timed.captured(request.captured)
+        return BlockTimed(None)
 
     def renew(self, request: RenewInputs) -> BlockTimed:
         """Write fresh values."""

@@ -42,6 +42,7 @@ from opsmith.runner.protocol import (
     Discovered,
     Loaded,
     LoadKernel,
+    MakeReady,
     Noticed,
     OutcomesShown,
     PrepareTiming,
@@ -131,7 +132,7 @@ class Worker:
         self._device = device
         self._builds = builds
         self._answering: Answering | None = None
-        self._timed: TimedCall | None = None
+        self._timed: dict[int, TimedCall] = {}
         self._observer: Observer | None = None
         make_waiting_context(device)
         self._supervision = Supervision(device, tell)
@@ -150,6 +151,7 @@ class Worker:
             RunCalls: self._run,
             ShowOutcomes: self._show_outcomes,
             PrepareTiming: self._prepare_timing,
+            MakeReady: self._make_ready,
             RenewInputs: self._renew,
             TimeBlock: self._time,
             ShowTimed: self._show,
@@ -165,7 +167,8 @@ class Worker:
             end_waiting(self._device)
         use_build_cache(builds)
         self._sandbox.narrow(builds)
-        self._timed = self._observer = None
+        self._timed.clear()
+        self._observer = None
         root = Path(request.root) if request.root else None
         self._supervision.end()
         if request.policy is not None and root is not None:
@@ -229,29 +232,39 @@ class Worker:
     def _prepare_timing(self, request: PrepareTiming) -> TimingPrepared:
         assert self._answering is not None
         garbage_from_malloc(on=False)  # It has its price.
+        if request.pair == 0:
+            self._timed.clear()
+            self._outcomes.forget()
         record = CALL_DECODER.decode(request.call)
         with self._supervision.paused():
             function, record = timed_function(self._answering.function, record, self._device)
             inputs = TimedInputs(record, self._device, request.slots, varied=request.varied)
-        self._timed = TimedCall(function, inputs, self._device, warm=request.warm)
-        return TimingPrepared(request.slots, request.varied, self._timed.first_call_s, self._timed.peak_bytes)
+        timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)
+        return TimingPrepared(request.slots, request.varied, timed.first_call_s, timed.peak_bytes)
+
+    def _make_ready(self, request: MakeReady) -> BlockTimed:
+        timed = self._timed[request.pair]
+        with self._supervision.paused():
+            timed.inputs.make(request.calls)
+        if request.captured is not None:
+            self._supervision.arm()
+            timed.captured(request.captured)
+        return BlockTimed(None)
 
     def _renew(self, request: RenewInputs) -> BlockTimed:
-        assert self._timed is not None
-        self._timed.renew(request.round, request.calls)
+        self._timed[request.pair].renew(request.round, request.calls)
         return BlockTimed(None)
 
     def _time(self, request: TimeBlock) -> BlockTimed:
-        assert self._timed is not None
         self._supervision.arm()
-        return timed_block(self._timed, request)
+        return timed_block(self._timed[request.pair], request)
 
     def _show(self, request: ShowTimed) -> Answered:
-        assert self._timed is not None
+        timed = self._timed[request.pair]
         self._outcomes.forget()
         observer = Observer()
         with self._supervision.paused():
-            observer.keep([self._timed.observe(request.slot, observer)])
+            observer.keep([timed.observe(request.slot, observer)])
             [summary] = [None] if request.in_full else observer.summaries()
             outcome = self._outcomes.encode(observer.outcome(0)) if summary is None else summarised(summary)
         return Answered((Returned((outcome,)),), self._supervision.changes())

@@ -12,7 +12,7 @@ from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue
 from opsmith.core.domains import Definite, Domain, Normal
 from opsmith.evaluation.generated import flat_view
 from opsmith.evaluation.inputs import content_of, element_bytes, item_bytes, rebuild
-from opsmith.evaluation.timed_inputs import STRIDES, TimedInputs
+from opsmith.evaluation.timed_inputs import MADE_AT_ONCE, STRIDES, TimedInputs
 from opsmith.suites.transfer import storage_bytes
 
 CPU = torch.device("cpu")
@@ -48,8 +48,22 @@ def contents(inputs: TimedInputs) -> list[list[bytes]]:
 
 
 def made(record: CallRecord, count: int = 4, *, varied: bool = True) -> TimedInputs:
-    """Sets of a call's inputs on the CPU."""
-    return TimedInputs(record, CPU, count, varied=varied)
+    """Sets of a call's inputs on the CPU, all of them."""
+    inputs = TimedInputs(record, CPU, count, varied=varied)
+    inputs.make(count)
+    return inputs
+
+
+@pytest.mark.parametrize("make", [explicit, generated])
+def test_sets_that_nobody_has_asked_for_are_not_made(make: Callable[[str, int], CallRecord]) -> None:
+    """Later ones have the values that they would have had, and what is asked for is there."""
+    late, early = TimedInputs(make("f32", 100), CPU, 50, varied=True), made(make("f32", 100), 50)
+    assert MADE_AT_ONCE == len(late.lives) < 50
+    assert contents(early)[:MADE_AT_ONCE] == contents(late)
+    late.renew(3, 20)
+    early.renew(3, 50)
+    assert contents(early)[:20] == contents(late)
+    assert [storage_bytes(storage) for storage in late.before(19, 3)] == contents(late)[19]
 
 
 @pytest.mark.parametrize("make", [explicit, generated])

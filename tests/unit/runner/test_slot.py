@@ -34,7 +34,8 @@ from opsmith.runner.protocol import (
     RunCalls,
     ShowOutcomes,
 )
-from opsmith.runner.slot import MAX_CRASHES, MAX_TIMEOUTS, Slot, Spool
+from opsmith.runner.slot import MAX_CRASHES, MAX_TIMEOUTS, Slot
+from opsmith.runner.spool import Spool
 
 S = Status
 

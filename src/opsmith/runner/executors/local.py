@@ -40,7 +40,8 @@ from opsmith.runner.protocol import (
     Raised,
 )
 from opsmith.runner.room import Room
-from opsmith.runner.slot import Slot, Spool
+from opsmith.runner.slot import Slot
+from opsmith.runner.spool import Spool
 from opsmith.runner.stopwatch import ClockSettings, never_held_back
 from opsmith.runner.throttling import ThrottleWatch
 
