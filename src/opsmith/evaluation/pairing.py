@@ -21,7 +21,7 @@ from opsmith.core.timing import Label, Timing
 #: Coverage of the interval on a speedup.
 CONFIDENCE = 0.99
 #: Samples of the bootstrap at least, and all the ranks that they draw, if they are more.
-BOOTSTRAP_SAMPLES, BOOTSTRAP_RANKS = 2_000, 200_000
+BOOTSTRAP_SAMPLES, BOOTSTRAP_RANKS = 4_000, 100_000
 
 
 class Precision(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,7 +87,7 @@ class TimedInputs:
         """
         self.make(count)
         for number, values in enumerate(self._values):
-            if values.size_bytes:
+            if values.size_bytes and count:
                 self._write(values, values.start(round_number, self._count), self._targets[number][:count])
 
     def _write(self, values: _Values, start: int, targets: Sequence[torch.Tensor]) -> None:

@@ -82,6 +82,7 @@ class CaseTimer:
         self._cross_checked = job.cases[checked]
         self._looks: list[_Look] = []
         self._offences: dict[int, str] = {}
+        self._inspected = 0
 
     def time(self) -> Iterator[TimedCase]:
         """Time all cases, each group of them together."""
@@ -91,6 +92,7 @@ class CaseTimer:
     def _time_together(self, cases: Sequence[CaseRef]) -> Iterator[TimedCase]:
         """If a process fails on the way, cases that are not known to be its cause are timed one by one."""
         self._looks, self._offences = [], {}
+        self._inspected = derive_seed(self._seed, "inspected", cases[0].content_hash) % len(cases)
         clock = self._clock(cases)
         problem = ""
         try:
@@ -248,7 +250,8 @@ class CaseTimer:
 
     def _shown(self, pair: int, slot: int, *, in_full: bool) -> msgspec.Raw:
         """What the candidate's last block returned for one set of a pair's inputs."""
-        shown = self._worker.ask(ShowTimed(slot, in_full, pair), (Answered, Raised))
+        # What the kernel has replaced is the same for all calls: it is asked with one of them.
+        shown = self._worker.ask(ShowTimed(slot, in_full, pair, pair == self._inspected), (Answered, Raised))
         if isinstance(shown, Raised):
             raise WorkerFailed(Status.ERROR, f"raised when a timed result was looked at: {shown.message}", ())
         if self._job.policy is not None and shown.changes:

@@ -31,6 +31,7 @@ from opsmith.runner.protocol import (
     Started,
     WorkerReply,
     answer_spin_s,
+    waits_awake,
 )
 from opsmith.runner.sandbox.reach import Reach
 from opsmith.runner.zygote_link import ZygoteLink
@@ -82,7 +83,12 @@ class WorkerFailed(Exception):
 
 
 class RefereeLink:
-    """A referee that is replaced when it dies."""
+    """A referee that is replaced when it dies.
+
+    Attributes:
+        waits_awake: whether the judge does, for the reply to a block.
+        wall_us: microseconds from the last request to its reply.
+    """
 
     _numbers = itertools.count()
 
@@ -106,6 +112,8 @@ class RefereeLink:
             "selection": msgspec.to_builtins(selection or Selection()),
         }
         self._limits = limits
+        self.waits_awake = waits_awake(device)
+        self.wall_us = 0.0
         self._child: Child | None = None
 
     def _start(self) -> None:
@@ -131,7 +139,7 @@ class RefereeLink:
         if self._child is None:
             self._start()
         assert self._child is not None
-        self._child.channel.spin_s = answer_spin_s(request)
+        self._child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         with self._watching(self._child):
             self._child.channel.send(request, self._limits.referee_s)
 
@@ -149,7 +157,9 @@ class RefereeLink:
         """
         assert self._child is not None
         with self._watching(self._child):
-            reply = self._child.channel.receive(RefereeReply, self._limits.referee_s)
+            channel = self._child.channel
+            reply = channel.receive(RefereeReply, self._limits.referee_s)
+            self.wall_us = (channel.received_s - channel.sent_s) * 1e6
         if isinstance(reply, RefereeError):
             raise RefereeFailed(f"{reply.message}\n{reply.traceback}")
         assert isinstance(reply, reply_type), reply
@@ -184,6 +194,10 @@ class WorkerLink:
         withheld: folders that no worker may read; what the processes share is among them in any case.
         started_in: where the command was started, if kernels are imported from there.
         one_kernel: no worker loads a second kernel.
+
+    Attributes:
+        waits_awake: whether the judge does, for the reply to a block.
+        wall_us: microseconds from the last request to its reply.
     """
 
     def __init__(
@@ -210,6 +224,8 @@ class WorkerLink:
         )
         self._config = {"device": device, "builds": str(builds), "threads": threads}
         self._limits = limits
+        self.waits_awake = waits_awake(device)
+        self.wall_us = 0.0
         self._nursery: ZygoteLink | None = None
         self._child: Child | None = None
         self._spares: deque[Child] = deque()
@@ -291,7 +307,7 @@ class WorkerLink:
         child = self._child
         assert child is not None
         child.output_bytes = 0
-        child.channel.spin_s = answer_spin_s(request)
+        child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         limit_s = timeout_s or self._limits.call_s
         self.notices = ()
         deadline = time.monotonic() + limit_s
@@ -307,6 +323,7 @@ class WorkerLink:
                 self._take_notice(reply)
                 left_s = max(deadline - time.monotonic(), 0.0)
                 reply = child.channel.receive(WorkerReply, left_s, most_bytes=MAX_REPLY_BYTES)
+            self.wall_us = (child.channel.received_s - child.channel.sent_s) * 1e6
             if not isinstance(reply, reply_types):
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")
         except TimeoutError as exc:

@@ -30,13 +30,18 @@ class RefereeSide:
         """Send a request and wait for its reply."""
         return self._link.ask(request, (TimingPrepared, BlockTimed))
 
+    @property
+    def wall_us(self) -> float:
+        """Microseconds from the last request to its reply."""
+        return self._link.wall_us
+
     def settle(self) -> float:
         """Trusted: what it has answered is finished."""
         return 0.0
 
     def queued_us(self) -> float:
-        """Microseconds that its first thread, and the judge's, have waited for a processor."""
-        return _queued_us(self._link.pid)
+        """Microseconds that its first thread, and a judge who sleeps meanwhile, have waited for a processor."""
+        return _queued_us(self._link.pid, judge_too=not self._link.waits_awake)
 
     def pin(self, core: int) -> None:
         """Let all threads of the process run on one core only."""
@@ -74,9 +79,14 @@ class WorkerSide:
             raise WorkerFailed(Status.ERROR, f"raised while it was timed: {reply.message}", ())
         return reply
 
+    @property
+    def wall_us(self) -> float:
+        """Microseconds from the last request to its reply."""
+        return self._link.wall_us
+
     def queued_us(self) -> float:
-        """Microseconds that its first thread, and the judge's, have waited for a processor."""
-        return _queued_us(self._link.pid)
+        """Microseconds that its first thread, and a judge who sleeps meanwhile, have waited for a processor."""
+        return _queued_us(self._link.pid, judge_too=not self._link.waits_awake)
 
     def pin(self, core: int) -> None:
         """Let all threads of the process run on one core only."""
@@ -95,10 +105,17 @@ class WorkerSide:
         return (time.perf_counter() - start) * 1e6
 
 
-def _queued_us(pid: int) -> float:
-    """The kernel's own count, so that no process can pretend; 0 where it keeps none."""
+def _queued_us(pid: int, *, judge_too: bool) -> float:
+    """The kernel's own count, so that no process can pretend; 0 where it keeps none.
+
+    A judge who sleeps waits for a processor only when the reply is there: both waits make the block longer. One
+    who is awake waits at the same time as the block goes on.
+    """
     total_ns = 0
-    for name in (f"/proc/{pid}/schedstat", "/proc/thread-self/schedstat"):
+    names = [f"/proc/{pid}/schedstat"]
+    if judge_too:
+        names.append("/proc/thread-self/schedstat")
+    for name in names:
         # Done around every block, so without pathlib, which takes ten times as long.
         with contextlib.suppress(OSError), open(name, "rb", buffering=0) as file:  # noqa: PTH123
             total_ns += int(file.read().split()[1])

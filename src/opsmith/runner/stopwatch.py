@@ -21,6 +21,7 @@ import msgspec
 
 from opsmith.core.timing import Label, Timing
 from opsmith.evaluation.pairing import Estimate, Precision, estimate, timing_of
+from opsmith.runner.cores import siblings_of
 from opsmith.runner.protocol import BlockTimed, MakeReady, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
 
 #: Microseconds that a block should take: of K several hundred ticks of an event, of E far more than
@@ -67,6 +68,11 @@ class Side(Protocol):
         """Send a request and wait for its reply."""
         ...
 
+    @property
+    def wall_us(self) -> float:
+        """Microseconds of the judge's clock from the last request to its reply."""
+        ...
+
     def settle(self) -> float:
         """Wait until nothing runs in the process any more; microseconds that it took."""
         ...
@@ -91,7 +97,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         precisions: by quantity, how long a pair is timed.
         quantities: what is measured; ``KE``, and ``E`` on a CPU.
-        cores: each pair gets one of them, and the judge the others.
+        cores: each pair gets one of them, and the judge those that share nothing with it.
         noise: by quantity, what two equal sides differ by at most, as a share.
         node_us: what an empty node of a CUDA graph costs; None off CUDA.
         held_back: why the device's clock is held back just now, or None.
@@ -192,7 +198,7 @@ class PairedClock:
             core = self._order.choice(self.settings.cores)
             for side in self._sides:
                 side.pin(core)
-            os.sched_setaffinity(0, {*self.settings.cores} - {core} or {core})
+            os.sched_setaffinity(0, {*self.settings.cores} - siblings_of(core) or {core})
             # Both are processes of the same kind: a longer trip to one of them is somebody else's doing.
             self._trip_us = min(empty_trip_us(side) for side in self._sides)
             for quantity in self.settings.quantities:
@@ -481,12 +487,17 @@ def _clocked(side: Side, request: TimeBlock) -> tuple[Any, float]:
     Waiting for a processor is left out: it is what other work on the machine costs, not the call.
     """
     queued_us = side.queued_us()
-    start = time.perf_counter()
     reply = side.ask(request)
-    wall_us = (time.perf_counter() - start) * 1e6
-    return reply, wall_us - (side.queued_us() - queued_us)
+    return reply, side.wall_us - (side.queued_us() - queued_us)
 
 
 def empty_trip_us(side: Side) -> float:
-    """An empty round trip to a process, in microseconds: the median of several."""
-    return statistics.median([_clocked(side, TimeBlock(0, "E"))[1] for _ in range(EMPTY_TRIPS)])
+    """An empty round trip to a process that has prepared a call, in microseconds: the median of several.
+
+    As before a block, it has renewed its inputs and is awake.
+    """
+    trips = []
+    for _ in range(EMPTY_TRIPS):
+        side.ask(RenewInputs(0, 0))
+        trips.append(_clocked(side, TimeBlock(0, "E"))[1])
+    return statistics.median(trips)

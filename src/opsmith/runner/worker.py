@@ -267,7 +267,7 @@ class Worker:
             observer.keep([timed.observe(request.slot, observer)])
             [summary] = [None] if request.in_full else observer.summaries()
             outcome = self._outcomes.encode(observer.outcome(0)) if summary is None else summarised(summary)
-        return Answered((Returned((outcome,)),), self._supervision.changes())
+        return Answered((Returned((outcome,)),), self._supervision.changes() if request.changes else ())
 
     def _discover(self, request: Discover) -> Discovered:
         self._sandbox.narrow(None)

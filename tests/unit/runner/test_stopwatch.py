@@ -101,6 +101,7 @@ class StandInSide:
         self.settling_us = 0.0
         self.queueing_us = 0.0
         self._queued_us = 0.0
+        self.wall_us = 0.0
         self.core: int | None = None
         self.prepared: PrepareTiming | None = None
         self.ready: list[MakeReady] = []
@@ -108,6 +109,14 @@ class StandInSide:
     def ask(self, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
         machine = self._machine
         machine.asked.append((self, request))
+        start_us = machine.now_us
+        try:
+            return self._answer(request)
+        finally:
+            self.wall_us = machine.now_us - start_us
+
+    def _answer(self, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
+        machine = self._machine
         machine.now_us += self._trip_us + self.queueing_us
         self._queued_us += self.queueing_us
         if isinstance(request, PrepareTiming):
@@ -117,7 +126,7 @@ class StandInSide:
             self.ready.append(request)
             return BlockTimed(None)
         if isinstance(request, RenewInputs):
-            machine.now_us += 1e4
+            machine.now_us += 1e4 if request.calls else 0.0
             return BlockTimed(None)
         assert isinstance(request, TimeBlock)
         if request.captured and request.calls and request.pair == self.fails_at[0]:
@@ -146,7 +155,7 @@ class StandInSide:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine whose clock is the judge's, and that pins nothing."""
     machine = Machine()
-    clock = SimpleNamespace(perf_counter=machine.now_s, monotonic=machine.now_s)
+    clock = SimpleNamespace(monotonic=machine.now_s)
     monkeypatch.setattr(stopwatch, "time", clock)
 
     def pin_judge(pid: int, cores: set[int]) -> None:
