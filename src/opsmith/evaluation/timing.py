@@ -110,6 +110,7 @@ class TimedCall:
     @torch.no_grad()
     def _run_calls(self, function: Callable[..., Any], calls: int) -> None:
         results = self._results
+        self.inputs.make(calls)
         for live in self.inputs.lives[:calls]:
             results.append(function(*live.args, **live.kwargs))
 

@@ -28,7 +28,7 @@ from opsmith.runner.verdicts import one_line
 from opsmith.suites import derive_seed
 
 #: Cases that a device times together, and the bytes of their arguments, unless one alone has more.
-MOST_TOGETHER = 8
+MOST_TOGETHER = 16
 MOST_TOGETHER_BYTES = 1 << 30
 #: Further results that are looked at where a kernel is faster than the device was ever seen to be.
 SECOND_LOOKS = 3

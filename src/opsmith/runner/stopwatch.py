@@ -261,6 +261,9 @@ class PairedClock:
     def time(self, quantity: str, *, cross_checked: Collection[int] = ()) -> list[Found]:
         """Measure one quantity.
 
+        A result of each call is looked at after a block that nobody can know, and another one after the last
+        block, by when it has seen all that it will see; what is measured first leaves that to the next.
+
         Args:
             quantity: ``K`` or ``E``.
             cross_checked: of these calls K is held against the judge's clock in any case; a FASTER one always is.
@@ -270,7 +273,6 @@ class PairedClock:
             does not agree with the judge's.
         """
         precision = self.settings.precisions[quantity]
-        # A block of each that nobody can know is looked at.
         everything = [
             _Series(pair, precision, looked_at=self._order.randrange(precision.least_pairs))
             for pair in self.pairs
@@ -286,9 +288,8 @@ class PairedClock:
             pair = series.pair
             if series.problem is not None:
                 found[pair.number] = series.problem
-                continue
-            # At the last block, by when it has seen all that it will see.
-            self._look(pair.number, self._order.randrange(pair.calls[quantity]), pair.round)
+            elif quantity == self.settings.quantities[-1]:
+                self._look(pair.number, self._order.randrange(pair.calls[quantity]), pair.round)
         for series in everything:
             if series.problem is None:
                 found[series.pair.number] = self._timing(series, quantity, cross_checked=cross_checked)

@@ -45,8 +45,9 @@ SHORTEST_KERNEL_US = 1.2
 FASTEST_BYTES_A_US = 8e6
 #: In a block a call is faster than the first ones were.
 SPARE_CALLS = 2
-#: All sets of a timed call's inputs and results together; both sides of a pair have them.
-MAX_TIMED_BYTES = 2 << 30
+#: All sets of a timed call's inputs and results together, as a share of a device's memory; both sides have them, of
+#: each call that is timed together.
+MAX_TIMED_SHARE = 1 / 64
 MAX_TIMED_BYTES_CPU = 512 << 20
 
 
@@ -130,7 +131,7 @@ class TimedReference:
         elif request.warm:
             most = torch.cuda.get_device_properties(self._device).L2_cache_size // 2
         else:
-            most = MAX_TIMED_BYTES
+            most = int(torch.cuda.get_device_properties(self._device).total_memory * MAX_TIMED_SHARE)
         slots = max(1, min(request.slots, _most_calls(size, host_us, self._device), most // max(size, 1)))
         return slots, work_of(record, callables.schema_of(record.op), results)
 

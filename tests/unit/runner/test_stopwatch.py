@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from opsmith.core.timing import Label, Timing
-from opsmith.evaluation.pairing import PRECISIONS, precisions_of
+from opsmith.evaluation.pairing import PRECISIONS, PRECISIONS_HOST, precisions_of
 from opsmith.runner import stopwatch
 from opsmith.runner.protocol import BlockTimed, MakeReady, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
 from opsmith.runner.stopwatch import (
@@ -29,7 +29,7 @@ from opsmith.runner.stopwatch import (
     empty_trip_us,
 )
 
-QUICK = PRECISIONS["quick"]
+QUICK, QUICK_HOST = PRECISIONS["quick"], PRECISIONS_HOST["quick"]
 
 
 class Machine:
@@ -182,10 +182,13 @@ class Looker:
     def __call__(self, _pair: int, slot: int, round_number: int) -> None:
         self.looks.append((slot, round_number))
         side, last = self._machine.asked[-1]
-        self.blocks.append(sum(block[0] is side and block[1].captured for block in self._machine.blocks("K")))
         assert isinstance(last, TimeBlock)
-        assert last.round == round_number
         assert 0 <= slot < last.calls
+        of_side = [request for other, request in self._machine.asked if other is side]
+        rounds = [r.round for r in of_side if isinstance(r, RenewInputs) or (isinstance(r, TimeBlock) and r.round)]
+        assert rounds[-1] == round_number
+        # The first block of each quantity is calibration's.
+        self.blocks.append(sum(block is side for block, _ in self._machine.blocks(last.quantity)) - 1)
 
 
 def settings(
@@ -266,8 +269,8 @@ def test_equal_sides_are_the_same(machine: Machine, quantity: str, mode: str) ->
         ("K", 1.01, "quick", Label.SAME),
         ("E", 1.1, "quick", Label.SLOWER),
         ("E", 0.9, "quick", Label.FASTER),
-        ("E", 1.04, "full", Label.SLOWER),
-        ("E", 0.96, "full", Label.FASTER),
+        ("E", 1.07, "full", Label.SLOWER),
+        ("E", 0.93, "full", Label.FASTER),
         ("E", 1.01, "full", Label.SAME),
         ("E", 1.03, "quick", Label.SAME),
     ],
@@ -439,20 +442,25 @@ def test_a_device_that_is_always_held_back_is_timed_as_it_is(machine: Machine) -
     assert (QUICK.least_pairs, QUICK.least_pairs) == (timing.discarded, timing.blocks)
 
 
-def test_a_secret_pair_and_the_last_one_are_verified(machine: Machine) -> None:
+def test_a_secret_pair_and_the_last_one_are_looked_at(machine: Machine) -> None:
     """The slot too is chosen when the block is over; each time another one."""
-    secret = set()
+    secret = {"K": set[int](), "E": set[int]()}
     slots = set()
     for seed in range(12):
         machine.asked.clear()
         look = Looker(machine)
-        timing_of(clock_of(StandInSide(machine, 20.0), StandInSide(machine, 20.0), seed=seed, look=look), "K")
-        early, last = look.blocks
-        assert 1 <= early <= QUICK.least_pairs
-        assert len(machine.pairs()) == last
-        secret.add(early)
+        clock = clock_of(StandInSide(machine, 20.0), StandInSide(machine, 20.0), seed=seed, look=look)
+        for quantity in "KE":
+            timing_of(clock, quantity)
+        early_of_k, early_of_e, last = look.blocks
+        assert 1 <= early_of_k <= QUICK.least_pairs
+        assert 1 <= early_of_e <= QUICK_HOST.least_pairs <= last
+        assert 2 * (last + 1) == len(machine.blocks("E"))
+        secret["K"].add(early_of_k)
+        secret["E"].add(early_of_e)
         slots |= {slot for slot, _ in look.looks}
-    assert len(secret) > 4
+    assert len(secret["K"]) > 4
+    assert len(secret["E"]) > 4
     assert len(slots) > 6
 
 
@@ -711,11 +719,14 @@ def test_a_call_that_cannot_be_measured_holds_nothing_against_the_others(machine
 
 
 def test_all_calls_are_looked_at(machine: Machine) -> None:
-    """Twice each, by their own numbers."""
+    """By their own numbers, and of the last quantity twice."""
     looks: list[int] = []
     sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
-    clock_of(*sides, calls=3, look=lambda pair, _slot, _round: looks.append(pair)).time("K")
-    assert [0, 0, 1, 1, 2, 2] == sorted(looks)
+    clock = clock_of(*sides, calls=3, look=lambda pair, _slot, _round: looks.append(pair))
+    clock.time("K")
+    assert [0, 1, 2] == sorted(looks)
+    clock.time("E")
+    assert [0, 0, 0, 1, 1, 1, 2, 2, 2] == sorted(looks)
 
 
 def test_the_call_that_the_candidate_fails_at_is_known(machine: Machine) -> None:
