@@ -1,0 +1,298 @@
+"""How the cases of a job are timed together, and whose fault it is when that fails; both processes are stand-ins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from opsmith.core.case import CaseAddress, CaseRef, Outcome
+from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import OpSchema, Variant
+from opsmith.core.run import Options, TimedCase
+from opsmith.core.timing import Ceilings, Label
+from opsmith.core.verdict import Status
+from opsmith.evaluation.pairing import precisions_of
+from opsmith.runner import case_timing, stopwatch
+from opsmith.runner.case_timing import CaseTimer
+from opsmith.runner.device_limits import DeviceLimits
+from opsmith.runner.exchange import summarised
+from opsmith.runner.job import Job
+from opsmith.runner.links import RefereeLink, WorkerFailed, WorkerLink
+from opsmith.runner.protocol import (
+    Answered,
+    BlockTimed,
+    Compared,
+    ComparedCase,
+    CompareTimed,
+    PrepareTiming,
+    Returned,
+    ShowTimed,
+    TimeBlock,
+    TimingPrepared,
+)
+from opsmith.runner.spool import Spool
+from opsmith.runner.stopwatch import ClockSettings
+
+WHOLE = msgspec.Raw(msgspec.msgpack.encode(Outcome(structure="*", outputs=(), changed={})))
+CALL_US = 20.0
+CEILINGS = Ceilings(
+    device="stand-in", copy_gbps=1.0, matmul_tflops={"f32": 1.0}, l2_bytes=1, measured_utc="2026", torch="2"
+)
+
+
+class StandIn:
+    """Either process: its calls take as long as the other's.
+
+    Attributes:
+        asked: requests in order.
+        groups: the calls that were prepared together.
+        closed: how often it was ended.
+    """
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.waits_awake = True
+        self.wall_us = 0.0
+        self.asked: list[Any] = []
+        self.groups: list[list[bytes]] = []
+        self.closed = 0
+
+    def ask(self, request: Any, _reply_type: Any) -> Any:
+        self.asked.append(request)
+        self.wall_us = 30.0
+        if isinstance(request, PrepareTiming):
+            if request.pair == 0:
+                self.groups.append([])
+            self.groups[-1].append(request.call)
+            return TimingPrepared(64, request.varied, 0.1)
+        if isinstance(request, TimeBlock):
+            self.wall_us += request.calls * request.replays * CALL_US
+            return BlockTimed(CALL_US, 1.0)
+        return BlockTimed(None)
+
+    def number(self, request: Any) -> int:
+        """The number of the case that a request is about."""
+        return int(self.groups[-1][request.pair])
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class StandInReferee(StandIn):
+    """Finds everything right, except for some cases.
+
+    Attributes:
+        wrong: those.
+        compared: the cases of which a result was judged, in order.
+    """
+
+    def __init__(self, *wrong: int) -> None:
+        super().__init__()
+        self.wrong = wrong
+        self.compared: list[int] = []
+
+    def ask(self, request: Any, reply_type: Any) -> Any:
+        if not isinstance(request, CompareTimed):
+            return super().ask(request, reply_type)
+        self.asked.append(request)
+        number = self.number(request)
+        self.compared.append(number)
+        if request.outcome != WHOLE:
+            return Compared({}, {}, unclear=(0,))
+        status = Status.WRONG_VALUE if number in self.wrong else Status.PASSED
+        return Compared({0: ComparedCase(status, "as it was told", None, layout_differs=False)}, {})
+
+
+class StandInWorker(StandIn):
+    """Answers as it is told.
+
+    Attributes:
+        act: told the number of a case whenever a block of it is timed; may raise.
+        notices: what its link has been told.
+        is_large: whether its results are summarised.
+    """
+
+    def __init__(self, act: Callable[[int], None] = lambda number: None) -> None:
+        super().__init__()
+        self.folder = Path("/nowhere")
+        self.act = act
+        self.notices: tuple[Any, ...] = ()
+        self.is_large = False
+
+    def load(self, *_: Any) -> None:
+        self.notices = ()
+
+    def take_load_s(self) -> float:
+        return 1.5
+
+    def ask(self, request: Any, reply_type: Any) -> Any:
+        if isinstance(request, TimeBlock) and request.calls and request.captured:
+            self.act(self.number(request))
+        if isinstance(request, ShowTimed):
+            self.asked.append(request)
+            outcome = summarised(b"summary") if self.is_large and not request.in_full else WHOLE
+            return Answered((Returned((outcome,)),))
+        return super().ask(request, reply_type)
+
+
+@pytest.fixture(autouse=True)
+def _free_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test's own process stays where it is, and nothing it waits for is taken off."""
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: None)
+    monkeypatch.setattr("opsmith.runner.sides._queued_us", lambda pid, *, judge_too: 0.0)
+
+
+def case(number: int, size_bytes: int = 4) -> CaseRef:
+    """The case of that number."""
+    return CaseRef(
+        address=CaseAddress("opinfo", "relu", "f32", "sample", number, 0),
+        op="relu.default",
+        signature=str(number),
+        content_hash=str(number),
+        size_bytes=size_bytes,
+        spool=0,
+        offset=0,
+        length=1,
+    )
+
+
+def timed(
+    count: int | list[CaseRef],
+    referee: StandInReferee | None = None,
+    worker: StandInWorker | None = None,
+    quantities: str = "KE",
+) -> list[TimedCase]:
+    """The cases of one kernel, timed."""
+    cases = tuple([case(number) for number in range(count)] if isinstance(count, int) else count)
+    timer = CaseTimer(
+        cast("RefereeLink", referee or StandInReferee()),
+        cast("WorkerLink", worker or StandInWorker()),
+        cast("Spool", SimpleNamespace(read=lambda case: str(case.address.sample).encode())),
+        Job(
+            schema=OpSchema(
+                name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL
+            ),
+            kernel=Kernel(task="relu.default", backend="test", loader=Loader.FILE, entry="relu.py:relu"),
+            root=None,
+            cases=cases,
+            counts={},
+            policy="native",
+        ),
+        options=Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",)),
+        seed=1,
+        settings=ClockSettings(
+            precisions=precisions_of("quick", quantities), quantities=quantities, cores=(0, 1), node_us=0.5
+        ),
+        limits=DeviceLimits.of(CEILINGS),
+    )
+    return list(timer.time())
+
+
+def numbers(found: list[TimedCase]) -> list[int]:
+    """The numbers of timed cases."""
+    return [CaseAddress.parse(one.case).sample for one in found]
+
+
+def test_cases_are_timed_together_and_told_in_order() -> None:
+    """On a device: a CPU's are timed one by one, each in processes of its own if need be."""
+    for quantities, together in (("KE", case_timing.MOST_TOGETHER), ("E", 1)):
+        worker = StandInWorker()
+        found = timed(20, worker=worker, quantities=quantities)
+        assert list(range(20)) == numbers(found)
+        assert together == max(map(len, worker.groups))
+        for one in found:
+            assert [*quantities] == [timing.quantity for timing in one.timings]
+            assert {Label.SAME} == {timing.label for timing in one.timings}
+            assert (None, None) == (one.offence, one.problem)
+        assert 1.5 == found[0].load_s
+
+
+def test_large_cases_are_timed_in_small_groups() -> None:
+    """Both sides hold the inputs of all that is timed together; one that is too large is alone."""
+    most = case_timing.MOST_TOGETHER_BYTES
+    worker = StandInWorker()
+    sizes = [most // 2, most // 2, 4, 2 * most, 4, 4]
+    timed([case(number, size) for number, size in enumerate(sizes)], worker=worker)
+    assert [[b"0", b"1"], [b"2"], [b"3"], [b"4", b"5"]] == worker.groups
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_wrong_result_is_held_against_its_case_alone(*, is_large: bool) -> None:
+    """Whether it was kept until the clock had stopped, or judged at once because the next block writes over it."""
+    worker, referee = StandInWorker(), StandInReferee(3)
+    worker.is_large = is_large
+    found = timed(6, referee, worker)
+    assert [3] == [number for number, one in enumerate(found) if one.offence]
+    assert "did not return the answer: WRONG_VALUE" in str(found[3].offence)
+    assert () == found[3].timings
+    assert all(len(one.timings) == 2 for number, one in enumerate(found) if number != 3)
+
+
+def test_nothing_is_compared_while_the_clock_runs() -> None:
+    """A device that changes from one process to another takes longer than a block."""
+    referee = StandInReferee()
+    timed(4, referee)
+    kinds = [isinstance(request, CompareTimed) for request in referee.asked]
+    assert 12 == sum(kinds)
+    assert all(kinds[kinds.index(True) :])
+
+
+def test_what_was_replaced_is_asked_with_one_of_the_calls() -> None:
+    """It takes longer than all the rest of a look."""
+    worker = StandInWorker()
+    timed(8, worker=worker)
+    shown = [request for request in worker.asked if isinstance(request, ShowTimed)]
+    assert 1 == len({request.pair for request in shown if request.changes})
+    assert 3 == sum(request.changes for request in shown)
+
+
+def test_a_case_that_ends_its_process_takes_no_other_case_with_it() -> None:
+    """The others are timed in new processes, one by one, and so is it: it says itself why it has no time."""
+
+    def dies(number: int) -> None:
+        if number == 2:
+            raise WorkerFailed(Status.CRASHED, "ended by signal 11", ())
+
+    worker, referee = StandInWorker(dies), StandInReferee()
+    found = timed(4, referee, worker)
+    assert list(range(4)) == numbers(found)
+    assert [None, None, "ended by signal 11", None] == [one.problem for one in found]
+    assert [2, 2, 0, 2] == [len(one.timings) for one in found]
+    assert worker.closed == referee.closed == 1
+    assert [4, 1, 1, 1, 1] == [len(group) for group in worker.groups]
+
+
+def test_what_was_seen_once_is_held_against_the_case_that_was_timed_then() -> None:
+    """Even if it behaves from then on."""
+    worker = StandInWorker()
+    was_seen: list[int] = []
+
+    def is_seen(number: int) -> None:
+        if number == 1 and not was_seen:
+            was_seen.append(number)
+            worker.notices = (SimpleNamespace(line="called aten::mm"),)
+
+    worker.act = is_seen
+    found = timed(3, worker=worker)
+    assert [None, "while it was timed: called aten::mm", None] == [one.offence for one in found]
+    assert [2, 0, 2] == [len(one.timings) for one in found]
+
+
+def test_a_clock_that_is_found_to_lie_is_held_against_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One case of a kernel is held against the judge's clock in any case."""
+    checked: list[int] = []
+
+    def lies(_clock: Any, pair: Any, _calls: int, _own_us: float) -> None:
+        checked.append(pair.number)
+        raise stopwatch.Dishonest("its own clock says 1 us a call")
+
+    monkeypatch.setattr(stopwatch.PairedClock, "_cross_check", lies)
+    found = timed(5)
+    assert 1 == len(checked)
+    assert [number for number, one in enumerate(found) if one.offence] == checked
