@@ -38,6 +38,8 @@ from opsmith.runner.zygote_link import ZygoteLink
 
 #: How long a worker may take to make its device context, with many made at once.
 START_TIMEOUT_S = 120.0
+#: Before a worker for which the device had no memory is started again, and again.
+START_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 #: How long a killed process may take to be reaped before its status is given up on.
 REAP_TIMEOUT_S = 2.0
 MAX_EVIDENCE_LINES = 12
@@ -80,6 +82,12 @@ class WorkerFailed(Exception):
         self.detail = detail
         self.evidence = evidence
         self.notices = notices
+
+
+def _error_line(output: str) -> str:
+    """The last line that names an error, or else the last one."""
+    lines = output.strip().splitlines()
+    return next((line for line in reversed(lines) if "rror: " in line), lines[-1] if lines else "")
 
 
 class RefereeLink:
@@ -347,12 +355,19 @@ class WorkerLink:
         if not self._spares:
             self._fork_spare()
         child = self._child = self._spares.popleft()
-        try:
-            child.channel.receive(Started, START_TIMEOUT_S)
-        except (OSError, EOFError) as exc:
-            lines = child.last_output().strip().splitlines()
-            self.retire()
-            raise InternalError(f"a worker did not start: {lines[-1] if lines else exc}") from exc
+        for pause_s in (*START_PAUSES_S, None):
+            try:
+                child.channel.receive(Started, START_TIMEOUT_S)
+                break
+            except (OSError, EOFError) as exc:
+                output = child.last_output()
+                self.retire()
+                if pause_s is None or "out of memory" not in output:
+                    raise InternalError(f"a worker did not start: {_error_line(output) or exc}") from exc
+                # Others use the device, too: another judge's workers, or its own that have not ended yet.
+                time.sleep(pause_s)
+                self._fork_spare()
+                child = self._child = self._spares.pop()
         child.is_at_work = True
         self.prepare()
 

@@ -1,0 +1,100 @@
+"""What a link makes of a worker that does not start; the processes are stand-ins."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from opsmith.errors import InternalError
+from opsmith.runner.links import START_PAUSES_S, Limits, WorkerLink
+from opsmith.runner.processes import Processes
+from opsmith.runner.protocol import Channel, Started
+
+NO_MEMORY = """Traceback (most recent call last):
+torch.AcceleratorError: CUDA error: out of memory
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+"""
+
+
+class StandInProcesses:
+    """Forks workers that end with some output before they have started, and then one that starts.
+
+    Attributes:
+        forked: how many there were.
+    """
+
+    def __init__(self, *outputs: str) -> None:
+        self.scratch = Path("/nowhere")
+        self.forked = 0
+        self._outputs = list(outputs)
+        self._theirs: list[socket.socket] = []
+
+    def start_nursery(self, _reach: object) -> Any:
+        return SimpleNamespace(close=lambda: None)
+
+    def has_room_for_worker(self) -> bool:
+        return False
+
+    def fork(self, _role: str, _config: object, _nursery: object) -> Any:
+        self.forked += 1
+        ours, theirs = socket.socketpair()
+        output = self._outputs.pop(0) if self._outputs else None
+        if output is None:
+            Channel(theirs).send(Started())
+            self._theirs.append(theirs)
+        else:
+            theirs.close()
+        return SimpleNamespace(
+            channel=Channel(ours),
+            usable=True,
+            is_at_work=False,
+            last_output=lambda: output,
+            wait=lambda timeout_s: 0,
+        )
+
+    def discard(self, child: Any) -> None:
+        child.channel.close()
+
+    def close(self) -> None:
+        for theirs in self._theirs:
+            theirs.close()
+
+
+def started(processes: StandInProcesses, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Start a worker; for how long it was waited meanwhile."""
+    pauses: list[float] = []
+    monkeypatch.setattr("opsmith.runner.links.time.sleep", pauses.append)
+    link = WorkerLink(
+        cast("Processes", processes), device="cuda", builds=Path("/nowhere"), threads=1, spares=0, limits=Limits()
+    )
+    link._start()
+    link.close()
+    processes.close()
+    return pauses
+
+
+def test_a_worker_for_which_the_device_has_no_memory_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run on the same device may hold it for a while."""
+    processes = StandInProcesses(NO_MEMORY, NO_MEMORY)
+    assert list(START_PAUSES_S[:2]) == started(processes, monkeypatch)
+    assert 3 == processes.forked
+
+
+def test_it_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said then is the error, and not the advice that follows it."""
+    processes = StandInProcesses(*[NO_MEMORY] * 20)
+    with pytest.raises(InternalError, match=r"a worker did not start: .*CUDA error: out of memory$"):
+        started(processes, monkeypatch)
+    assert len(START_PAUSES_S) + 1 == processes.forked
+
+
+def test_any_other_end_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be the same again."""
+    processes = StandInProcesses("RuntimeError: invalid device ordinal\n")
+    with pytest.raises(InternalError, match="invalid device ordinal"):
+        started(processes, monkeypatch)
+    assert 1 == processes.forked
