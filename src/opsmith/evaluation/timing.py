@@ -13,6 +13,7 @@ neither launching the graph nor the host's pace counts (:mod:`.cuda_graphs`).
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import time
 from collections.abc import Callable
@@ -68,7 +69,7 @@ class TimedCall:
         self._gate = Gate()
         on_cuda = device.type == "cuda"
         _keep_freed_memory()
-        self._flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device) if on_cuda and not warm else None
+        self._flushed = _flushed_memory(device) if on_cuda and not warm else None
         start = time.perf_counter()
         self._call_once()
         self.first_call_s = time.perf_counter() - start
@@ -163,6 +164,12 @@ class TimedCall:
     def _synchronize(self) -> None:
         if self._device.type != "cpu":
             torch.accelerator.synchronize()
+
+
+@functools.cache
+def _flushed_memory(device: torch.device) -> torch.Tensor:
+    """What all timed calls of this process write to, before their blocks."""
+    return torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
 
 
 def _keep_freed_memory() -> None:
