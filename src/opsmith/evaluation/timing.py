@@ -13,11 +13,10 @@ neither launching the graph nor the host's pace counts (:mod:`.cuda_graphs`).
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -166,7 +165,7 @@ class TimedCall:
             torch.accelerator.synchronize()
 
 
-@functools.cache
+@cache
 def _flushed_memory(device: torch.device) -> torch.Tensor:
     """What all timed calls of this process write to, before their blocks."""
     return torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
