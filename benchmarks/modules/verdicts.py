@@ -97,7 +97,7 @@ def markdown(found: Sequence[Row]) -> Iterable[str]:
     """The table of those that differ, then that of the others."""
     differ = [row for row in found if row.differs]
     accepted = [sum(row.outcomes[number] == "PASSED" for row in found) for number in (0, 1)]
-    yield f"Of {len(found)} solutions {accepted[0]} are accepted under `--tolerance kernelbench` and {accepted[1]} under"
+    yield f"Of {len(found)} solutions {accepted[0]} are accepted under `--tolerance kernelbench`, {accepted[1]} under"
     yield f"opsmith's own rules, {len(differ)} of them under one alone."
     for title, part in (("Accepted under one", differ), ("Judged alike", [row for row in found if not row.differs])):
         yield from (
