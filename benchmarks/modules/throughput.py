@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import re
 import shutil
 import signal
@@ -109,10 +110,10 @@ def rates(counts: list[tuple[float, int, int]]) -> dict[str, Any]:
 
 def compiling(run: Path) -> dict[str, float]:
     """Seconds that loading and first calls of the timed solutions took, which is not in their times."""
-    cases = list(RunDirectory.open(run).timed_cases())
+    cases = list(RunDirectory.open(run).timed_cases()) if (run / "run.json").exists() else []
     return {
-        "load_s": round(sum(case.load_s or 0.0 for case in cases), 1),
-        "first_calls_s": round(sum(case.first_call_s or 0.0 for case in cases), 1),
+        "load_s": round(math.fsum(case.load_s or 0.0 for case in cases), 1),
+        "first_calls_s": round(math.fsum(case.first_call_s or 0.0 for case in cases), 1),
     }
 
 
