@@ -36,7 +36,7 @@ _OPSMITH = "import sys; from opsmith.cli.main import main; sys.argv[0] = 'opsmit
 _FILE = re.compile(r"level_(\d+)_problem_(\d+)_sample_\d+_kernel\.py")
 #: How often what is there is counted, and how long an interrupted run may take to end.
 POLL_S = 5.0
-ENDING_S = 60.0
+ENDING_S = 30.0
 
 HANGS = '''"""Hangs: never returns."""
 
@@ -137,7 +137,10 @@ def main() -> None:
     counts = list(watched(process, run, 60 * asked.minutes))
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-    process.wait(ENDING_S)
+    try:
+        process.wait(ENDING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
     found = {"solutions": asked.solutions + 1, "finished": process.returncode in (0, 1), **rates(counts)} | compiling(
         run
     )
