@@ -50,7 +50,7 @@ SURFACE = {
         " --sizes --suite --top-inputs --trials"
     ),
     "package": "DIRECTORY --json --license --name --ops --out --run --version -o",
-    "report": "RUN --html --json",
+    "report": "RUN --baseline-times --html --json",
     "run": (
         "--backend --baseline --case --dataset --device --dtype --integrity --isolation --jobs --json --layout"
         " --models --ops --out --overhead-dominated --policy --problems --resume --sample --seed --sizes --suite"

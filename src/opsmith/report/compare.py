@@ -99,6 +99,8 @@ def _differences(before: Results, after: Results) -> Iterable[str]:
         "timed": lambda results: _method(results.manifest.options),
         "tolerance": lambda results: results.manifest.options.tolerance,
         "layout": lambda results: results.manifest.options.layout,
+        "policy": lambda results: results.manifest.options.policy,
+        "integrity": lambda results: results.manifest.options.integrity,
         "device": lambda results: results.manifest.environment.device_name,
         "torch": lambda results: results.manifest.environment.torch,
         "triton": lambda results: results.manifest.environment.triton or "none",

@@ -22,6 +22,8 @@ from opsmith.report.tables import speedup
 ROWS = 30
 #: Changes of speed up to this much are counted in the mean and not listed.
 SHOWN_CHANGE = 0.01
+#: So much of why a task did not pass; --csv writes all of it.
+WHY_CHARACTERS = 100
 
 
 def print_runs(runs: Sequence[Results], comparisons: Sequence[Comparison], console: Console) -> None:
@@ -68,6 +70,8 @@ def _task_table(tasks: Mapping[str, Sequence[RunCell]], runs: int) -> Table:
 
 def _cell_lines(cell: RunCell) -> Iterable[str]:
     yield "not asked" if cell.outcome is None else cell.outcome
+    if cell.why:
+        yield cell.why if len(cell.why) <= WHY_CHARACTERS else f"{cell.why[:WHY_CHARACTERS]}..."
     for quantity, value in cell.speedups.items():
         change = cell.changes.get(quantity)
         since = "" if change is None else f" ({change.ratio:.3f} [{change.low:.3f}, {change.high:.3f}])"

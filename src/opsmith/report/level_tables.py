@@ -20,8 +20,12 @@ class LevelTable(NamedTuple):
 
 def level_tables(levels: Sequence[LevelScores]) -> list[LevelTable]:
     """What is solved and, of a timed run, how fast; none for a run of ops."""
-    tables = [_solved(levels), _shares(levels), _speedups(levels)]
-    return [table for table in tables if table.rows]
+    return [table for table in (_solved(levels), *speed_tables(levels)) if table.rows]
+
+
+def speed_tables(levels: Sequence[LevelScores]) -> list[LevelTable]:
+    """How fast solutions are; none where nothing was timed."""
+    return [table for table in (_shares(levels), _speedups(levels)) if table.rows]
 
 
 def _solved(levels: Sequence[LevelScores]) -> LevelTable:

@@ -8,18 +8,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opsmith.core.case import CaseAddress
 from opsmith.core.problems import counting_order
 from opsmith.core.run import write_atomically
+from opsmith.core.verdict import Status
 from opsmith.errors import BadInput
 from opsmith.report.compare import Comparison
 from opsmith.report.outcome import Direction, outcome
 from opsmith.report.results import Results
 from opsmith.report.speed_changes import ChangedSpeed
+from opsmith.report.strangers import one_line
 
 #: Figures of a change of speed in the csv.
 CHANGE_COLUMNS = ("before_us", "after_us", "ratio", "low", "high", "change")
 #: Columns of the csv: one row a task, run and quantity; where a run did not time a task, one without a quantity.
-COLUMNS = ("task", "run", "outcome", "quantity", "speedup", *CHANGE_COLUMNS)
+COLUMNS = ("task", "run", "outcome", "why", "quantity", "speedup", *CHANGE_COLUMNS)
 
 
 class RunCell(NamedTuple):
@@ -27,11 +30,13 @@ class RunCell(NamedTuple):
 
     Attributes:
         outcome: its word; None where the run does not ask it.
+        why: where the first verdict of that kind comes from and what it says; empty for a task that passed.
         speedups: quantity -> speedup, where it was timed.
         changes: quantity -> change of speed since the first run.
     """
 
     outcome: str | None
+    why: str
     speedups: dict[str, float]
     changes: dict[str, ChangedSpeed]
 
@@ -49,10 +54,11 @@ def run_table(runs: Sequence[Results], comparisons: Sequence[Comparison]) -> dic
         task: [
             RunCell(
                 _outcome(run, task),
+                reasons.get(task, ""),
                 _speedups(run, task),
                 {quantity: of_run[task, quantity] for quantity in ("K", "E") if (task, quantity) in of_run},
             )
-            for run, of_run in zip(runs, changes, strict=True)
+            for run, of_run, reasons in zip(runs, changes, map(_reasons, runs), strict=True)
         ]
         for task in tasks
     }
@@ -85,16 +91,26 @@ def write_table(path: Path, runs: Sequence[Results], comparisons: Sequence[Compa
 
 def _rows(task: str, run: str, cell: RunCell) -> Iterable[Sequence[object]]:
     if not cell.speedups:
-        yield task, run, cell.outcome
+        yield task, run, cell.outcome, cell.why
     for quantity, speedup in cell.speedups.items():
         change = cell.changes.get(quantity)
         figures = () if change is None else [getattr(change, column) for column in CHANGE_COLUMNS]
-        yield task, run, cell.outcome, quantity, speedup, *figures
+        yield task, run, cell.outcome, cell.why, quantity, speedup, *figures
 
 
 def _outcome(run: Results, task: str) -> str | None:
     op = run.summary.per_op.get(task)
     return None if op is None else outcome(op)
+
+
+def _reasons(run: Results) -> dict[str, str]:
+    """Task that did not pass -> the source of the first case with its outcome, and what the verdict says of it."""
+    found: dict[str, str] = {}
+    for verdict in run.verdicts:
+        if verdict.status != Status.PASSED and verdict.status == _outcome(run, verdict.op):
+            source = CaseAddress.parse(verdict.case).source
+            found.setdefault(verdict.op, f"{source}: {one_line(verdict.detail)}")
+    return found
 
 
 def _speedups(run: Results, task: str) -> dict[str, float]:

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from opsmith.core.run import OpSummary, Summary
 from opsmith.core.timing import Label
+from opsmith.report.baseline_scores import AgainstFile
 from opsmith.report.conventions import BASELINES
 from opsmith.report.costs import costs
-from opsmith.report.level_tables import LevelTable, level_tables
+from opsmith.report.level_tables import LevelTable, level_tables, speed_tables
 from opsmith.report.outcome import NO_KERNEL, Direction, Group, direction, failing_statuses, group, outcome, urgency
 from opsmith.report.results import FailingCase, Results
 from opsmith.report.strangers import one_line
@@ -50,6 +51,15 @@ def print_results(results: Results, console: Console) -> None:
         console.print(Text(f"Failing cases ({len(failing)} of {results.failing_count:,})", style="bold"))
         for case in failing:
             console.print(failing_case(case), soft_wrap=True)
+
+
+def print_against(against: AgainstFile, file: str, console: Console) -> None:
+    """Print the scores of module problems against a file of baseline times."""
+    console.print(Text(f"\nAgainst {one_line(file)}", style="bold"), soft_wrap=True)
+    for note in against.notes:
+        console.print(Text(f"! {one_line(note)}", style="yellow"), soft_wrap=True)
+    for table in speed_tables(against.levels):
+        console.print(_level_table(table))
 
 
 def headline(results: Results) -> Panel:

@@ -45,6 +45,16 @@ SOUND = {
     "affine norm": model("return self.norm(x)", init="self.norm = nn.LayerNorm(COLUMNS)"),
     "training statistics": model("return self.norm(x)", init="self.norm = nn.BatchNorm1d(COLUMNS)"),
     "clamped after a scale": model("return (x * 2).clamp(-1, 1)"),
+    "tied tables": model(
+        "return self.head(self.table(x))",
+        init="self.table = nn.Embedding(1000, 64); self.head = nn.Linear(64, 1000); "
+        "self.head.weight = self.table.weight",
+        inputs="def get_inputs(): return [torch.randint(1000, (ROWS, 64))]\n",
+    ),
+    "bookkeeping over a few positions": model(
+        "return x * (torch.arange(x.shape[1]) + 0).sin()",
+        inputs=DRAWN.replace("def", "SMALL = {'ROWS': 2048, 'COLUMNS': 40}\ndef"),
+    ),
     "one over something": model("return 1 / (x.square() + 0.1)"),
     "dropout": model("return F.dropout(x, 0.5) * x"),
     "lookup": model(
@@ -159,6 +169,19 @@ def get_inputs(): return [torch.randn(100, 4, 8)]
 """
     found = counted(tmp_path, text)
     assert (1, 400 * 2 * 4 * 16 * (8 + 16)) == (found.launches, found.flops)
+
+
+def test_a_constructor_may_read_what_it_computes(tmp_path: Path) -> None:
+    """Rates that grow from layer to layer are a tensor's elements in many models."""
+    text = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rates = torch.linspace(0, 1, 3).tolist()
+    def forward(self, x): return x * self.rates[1]
+def get_inputs(): return [torch.randn(100)]
+"""
+    assert 800 == counted(tmp_path, text).moved_bytes
 
 
 def test_a_table_is_not_read_where_it_is_not_looked_up(tmp_path: Path) -> None:

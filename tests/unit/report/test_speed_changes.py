@@ -30,7 +30,9 @@ TASKS = ("L1/1_One", "L1/2_Two", "L2/1_Three")
 def run(path: Path, speedups: Sequence[float], *, tasks: Sequence[str] = TASKS) -> Results:
     """A run of module problems with these speedups; 0 stands for a wrong value."""
     verdicts = [
-        verdict(task, timings=(timing(value),)) if value else verdict(task, status=Status.WRONG_VALUE)
+        verdict(task, timings=(timing(value),))
+        if value
+        else verdict(task, status=Status.WRONG_VALUE, detail="3 of 4\nelements are off")
         for task, value in zip(tasks, speedups, strict=True)
     ]
     return Results.read(write_run(path, [planned_module(task) for task in tasks], verdicts))
@@ -139,6 +141,7 @@ def test_table_shows_what_differs_in_some_run(three: list[Results]) -> None:
     comparisons = [compare(three[0], other) for other in three[1:]]
     table = run_table(three, comparisons)
     assert [False, True, True] == [has_changed(table[task]) for task in TASKS]
+    assert ("sample: 3 of 4 elements are off", "") == tuple(cell.why for cell in table["L1/2_Two"][:2])
     assert 2.0 == pytest.approx(table["L2/1_Three"][2].changes["K"].ratio)
     stream = io.StringIO()
     print_runs(three, comparisons, Console(file=stream, width=140))
@@ -147,6 +150,7 @@ def test_table_shows_what_differs_in_some_run(three: list[Results]) -> None:
     assert "L1/1_One" not in text
     assert "K 4.00x (2.000 [1.9" in text
     assert "1 of 2" in text
+    assert "elements are off" in text
     assert "fast_1.5 K" in text
 
 

@@ -75,7 +75,8 @@ def _unused_state(draws: Draws) -> list[str]:
         tensor = draws.state[name]
         if torch.equal(tensor, other[name]):
             continue  # Counters, masks and indices are left as they are.
-        if alike(draws.answers[0], draws.answer(draws.inputs[0], draws.state | {name: other[name]})):
+        tied = {tie: other[name] for tie, each in draws.state.items() if each is tensor}
+        if alike(draws.answers[0], draws.answer(draws.inputs[0], draws.state | tied)):
             unused.append(name)
     return unused
 

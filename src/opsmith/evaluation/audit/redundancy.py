@@ -4,7 +4,7 @@ Each ATen call that computes is taken out in two ways, one call at a time: its r
 arguments of the same shape (what a clamp after a tanh comes to), and by noise (which nobody sees where the result
 is thrown away). An op is redundant if Model's answer and its buffers stay within the tolerance that solutions are
 granted, for two draws of the inputs and for inputs times -1, 64, a thousandth and zero, where a guard or an epsilon
-shows.
+shows. What libraries do to a few positions besides, whoever leaves it out gains nothing: such calls are not looked at.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from opsmith.core.audit import AuditFinding, Check
 from opsmith.evaluation.audit.draws import Answer, Draws
 from opsmith.evaluation.integrity.policy import computes
 
+#: A call is looked at if it reads and writes this share of the bytes of all calls that compute.
+LEAST_SHARE = 1e-3
+
 Replacement = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -33,6 +36,7 @@ class Call(NamedTuple):
         signature: what equal calls share.
         stand_ins: positions of arguments that could be its result.
         shape: of that.
+        moved_bytes: of its arguments and results.
     """
 
     number: int
@@ -40,6 +44,7 @@ class Call(NamedTuple):
     signature: str
     stand_ins: tuple[int, ...]
     shape: tuple[int, ...]
+    moved_bytes: int
 
 
 def findings(draws: Draws) -> Iterator[AuditFinding]:
@@ -47,7 +52,8 @@ def findings(draws: Draws) -> Iterator[AuditFinding]:
     calls = _Calls()
     draws.answer(draws.inputs[0], mode=calls)
     sets = draws.sets()
-    for call in _representatives(calls.found):
+    least_bytes = LEAST_SHARE * sum(call.moved_bytes for call in calls.found)
+    for call in _representatives([call for call in calls.found if call.moved_bytes >= least_bytes]):
         for position in call.stand_ins:
             if _unchanged(draws, sets, call, partial(_argument, position)):
                 yield _finding(call, f"its argument {position} in its place changes nothing")
@@ -110,7 +116,8 @@ class _Calls(_Numbered):
         if computes(op) and isinstance(first, torch.Tensor) and not is_division:
             signature = f"{op} {tree_map(_described, (args, kwargs))}"
             stand_ins = tuple(position for position, value in enumerate(args) if _could_be(value, first))
-            self.found.append(Call(number, op, signature, stand_ins, tuple(first.shape)))
+            moved_bytes = _bytes((args, kwargs)) + _bytes(result)
+            self.found.append(Call(number, op, signature, stand_ins, tuple(first.shape), moved_bytes))
         return result
 
 
@@ -165,6 +172,10 @@ def writes_itself(func: Any) -> bool:
 
 def _first(result: Any) -> Any:
     return result[0] if isinstance(result, (tuple, list)) and result else result
+
+
+def _bytes(values: Any) -> int:
+    return sum(leaf.nbytes for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
 
 def _could_be(value: Any, result: torch.Tensor) -> bool:

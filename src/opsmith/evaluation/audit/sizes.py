@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
@@ -64,18 +64,42 @@ def figures(file: Path, *, small: bool) -> AuditFigures:
     """
     try:
         problem = ProblemFile(file, small=small)  # What it imports is real.
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), every_call_shown(), _usual_paths():
-            model = problem.model(problem.init_inputs(0), 0)
-            inputs = problem.inputs(0)
-            counter = _Counter(_tensors((inputs, list(model.parameters()), list(model.buffers()))))
-            with _recurrent_layers_as_one_call(model, counter), counter:
-                result = model(*inputs)
-            del result
+        model = _model(problem)
+        try:
+            with _usual_paths():
+                return _counted(problem, model)
+        except DataDependentOutputException:
+            return _counted(problem, model)  # A library may do without that content where it sees that there is none.
     except BrokenProblem as exc:
         raise NotCounted(str(exc)) from exc
     except Exception as exc:
         raise NotCounted(f"{type(exc).__name__}: {' '.join(str(exc).split())[:200]}") from exc
+
+
+def _counted(problem: ProblemFile, model: torch.nn.Module) -> AuditFigures:
+    with _fake(), torch.no_grad(), every_call_shown():
+        inputs = problem.inputs(0)
+        counter = _Counter(_tensors((inputs, list(model.parameters()), list(model.buffers()))))
+        with _recurrent_layers_as_one_call(model, counter), counter:
+            result = model(*inputs)
+        del result
     return counter.figures()
+
+
+def _model(problem: ProblemFile) -> torch.nn.Module:
+    """Model without content, or, where its constructor reads the content of a tensor, a real one."""
+    init = problem.init_inputs(0)
+    try:
+        with _fake(), torch.no_grad():
+            return problem.model(init, 0)
+    except BrokenProblem as exc:
+        if not isinstance(exc.__cause__, DataDependentOutputException):
+            raise
+    return problem.model(init, 0)
+
+
+def _fake() -> FakeTensorMode:
+    return FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def findings(counted: AuditFigures) -> Iterator[AuditFinding]:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from opsmith.core.case import CallRecord
+from opsmith.errors import MissingDependency
 from opsmith.suites import derive_seed
 from opsmith.suites.modules.call import CONSTRUCTION_SEED, ReferenceCall
 from opsmith.suites.modules.state import State, declared_state, equal, hidden_state, perturbed
@@ -27,6 +28,9 @@ from opsmith.suites.transfer import HostBytes
 
 #: A problem's dict of other values for constants of its file, with which it is small enough for any machine.
 SMALL = "SMALL"
+
+#: Packages that problems of whole models import, and the extra of opsmith that brings them.
+_EXTRAS = {"timm": "models", "transformers": "models"}
 
 _numbers = itertools.count()
 
@@ -204,5 +208,10 @@ def _import(file: Path) -> ModuleType:
         raise ImportError(f"{file.name} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # Dataclasses look their module up there.
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as exc:
+        if exc.name not in _EXTRAS:
+            raise
+        raise MissingDependency(exc.name, extra=_EXTRAS[exc.name]) from exc
     return module

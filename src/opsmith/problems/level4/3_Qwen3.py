@@ -1,0 +1,48 @@
+"""A Qwen 3 with norms of queries and keys, eight layers of the size of its 0.6B."""
+
+import torch
+import transformers
+from torch import nn
+
+BATCH, LENGTH, LAYERS, WIDTH, HIDDEN, HEADS, GROUPS, INNER, VOCABULARY = 8, 1024, 8, 1024, 3072, 16, 8, 128, 65536
+SMALL = {
+    "BATCH": 8,
+    "LENGTH": 12,
+    "LAYERS": 2,
+    "WIDTH": 32,
+    "HIDDEN": 96,
+    "HEADS": 4,
+    "GROUPS": 2,
+    "INNER": 32,
+    "VOCABULARY": 120,
+}
+
+
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config)).eval()
+
+    def forward(self, tokens):
+        result = self.model(tokens, use_cache=True, logits_to_keep=1)
+        return result.logits, result.past_key_values.layers[0].keys, result.past_key_values.layers[-1].values
+
+
+def get_inputs():
+    return [torch.randint(VOCABULARY, (BATCH, LENGTH))]
+
+
+def get_init_inputs():
+    return [
+        {
+            "num_hidden_layers": LAYERS,
+            "initializer_range": WIDTH**-0.5,
+            "hidden_size": WIDTH,
+            "intermediate_size": HIDDEN,
+            "num_attention_heads": HEADS,
+            "num_key_value_heads": GROUPS,
+            "head_dim": INNER,
+            "vocab_size": VOCABULARY,
+            "tie_word_embeddings": True,
+        }
+    ]
