@@ -118,10 +118,13 @@ def evaluate(
 
             schemas = (*listed.schemas, *enumeration.modules.values())
             todo = jobs_to_judge(plan, enumeration, schemas, run, earlier, trusted=_is_trusted(asked))
-            progress.stage("judging", sum(len(job.cases) for job in todo))
+            cases = {str(case.address) for job in todo for case in job.cases}
+            progress.stage("judging", len(cases))
+            done = 0
             with run.appender("verdicts.jsonl") as append:
-                for done, verdict in enumerate(executor.judge(todo), start=1):
+                for verdict in executor.judge(todo):
                     append(verdict)
+                    done += verdict.case in cases  # There are verdicts on variants, too, and on kernels.
                     progress.advance(done, verdict.op)
 
             to_time = jobs_to_time(

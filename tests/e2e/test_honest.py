@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,8 @@ def judge(round_: Round, folder: Path) -> tuple[Summary, dict[str, str]]:
         timeout=280,
     )
     assert done.returncode in (0, 1), done.stderr.decode()
+    # Variants are judged beside what was planned, and are not part of how far the plan is.
+    assert all(int(judged) <= int(planned) for judged, planned in re.findall(rb"judging: (\d+) of (\d+)", done.stderr))
     complaints: dict[str, str] = {}
     for verdict in RunDirectory(folder / "run").verdicts():
         if verdict.status is not Status.PASSED and not verdict.expects_error:
