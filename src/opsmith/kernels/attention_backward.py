@@ -22,16 +22,18 @@ import triton
 import triton.language as tl
 
 from .attention_forward import (
-    _LOG2_E,
-    LOG2_E,
     PRECISION,
     Rule,
     Tile,
     bias_offsets,
     block_of,
     head_of,
+    in_base,
+    in_base_of,
+    is_base_2,
     load_rows,
     offsets_type,
+    power,
     scores,
     store_rows,
     strides_in,
@@ -72,6 +74,7 @@ def query_gradients(
     E: tl.constexpr,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
+    BASE_2: tl.constexpr,
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -86,9 +89,9 @@ def query_gradients(
         v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
         s_MN = scores(
             q_MD, k_ND.to(MULTIPLY), bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED,
-            INDEX, PRECISION,
+            BASE_2, INDEX, PRECISION,
         )  # fmt: skip
-        p_MN = tl.exp2(s_MN - lse_M[:, None])
+        p_MN = power(s_MN - lse_M[:, None], BASE_2)
         dp_MN = tl.dot(grad_ME, tl.trans(v_NE), input_precision=PRECISION)
         ds_MN = p_MN * (dp_MN - delta_M[:, None])
         if dbias_ptr is not None:
@@ -133,6 +136,7 @@ def query_gradients_kernel(
     D: tl.constexpr,
     E: tl.constexpr,
     CAUSAL: tl.constexpr,
+    BASE_2: tl.constexpr,
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -164,7 +168,7 @@ def query_gradients_kernel(
     delta_M = tl.sum(grad_ME.to(tl.float32) * out_ME.to(tl.float32), axis=1)
     tl.store(delta_ptr + head.to(tl.int64) * M + m, delta_M, mask=m < M)
     lse_ptr = head_of(lse_ptr, b, h, lse_strides, 1)
-    lse_M = tl.load(lse_ptr + m.to(INDEX) * lse_strides[2], mask=m < M, other=float("inf")) * LOG2_E
+    lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * lse_strides[2], mask=m < M, other=float("inf")), BASE_2)
     end = N
     seen_by_all = end
     if CAUSAL:
@@ -176,13 +180,13 @@ def query_gradients_kernel(
     grad_ME = grad_ME.to(MULTIPLY)
     dq_MD = query_gradients(
         dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, m, 0, full, M, N, k_strides,
-        v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, INDEX,
-        MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2,
+        INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     dq_MD = query_gradients(
         dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, m, full, end, M, N, k_strides,
-        v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, INDEX,
-        MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2,
+        INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     store_rows(head_of(dq_ptr, b, h, dq_strides, UNIT), m, M, dq_MD * scale, dq_strides, UNIT, D, BLOCK_D, INDEX)
 
@@ -216,6 +220,7 @@ def key_gradients(
     E: tl.constexpr,
     EVEN_M: tl.constexpr,
     MASKED: tl.constexpr,
+    BASE_2: tl.constexpr,
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -232,15 +237,15 @@ def key_gradients(
         q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, not EVEN_M, INDEX)
         grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, not EVEN_M, INDEX).to(MULTIPLY)
         # Queries beyond the last one have no weights.
-        lse_M = tl.load(lse_ptr + m.to(INDEX) * lse_stride_M, mask=m < M, other=float("inf")) * LOG2_E
+        lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * lse_stride_M, mask=m < M, other=float("inf")), BASE_2)
         delta_M = tl.load(delta_ptr + m, mask=m < M, other=0)
         s_NM = tl.dot(k_ND, tl.trans(q_MD.to(MULTIPLY)), input_precision=PRECISION) * scale
         if bias_ptr is not None:
             at_NM = bias_ptr + tl.trans(bias_offsets(m, n, M, bias_strides, BIAS_UNIT, INDEX))
-            s_NM += tl.load(at_NM, mask=(n < N)[:, None], other=0).to(tl.float32) * LOG2_E
+            s_NM += in_base(tl.load(at_NM, mask=(n < N)[:, None], other=0).to(tl.float32), BASE_2)
         if MASKED:
             s_NM = tl.where(n[:, None] <= m[None, :] + shift, s_NM, float("-inf"))
-        p_NM = tl.exp2(s_NM - lse_M[None, :])
+        p_NM = power(s_NM - lse_M[None, :], BASE_2)
         dv_NE = tl.dot(converted(p_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
         dp_NM = tl.dot(v_NE, tl.trans(grad_ME), input_precision=PRECISION)
         ds_NM = converted(p_NM * (dp_NM - delta_M[None, :]), q_MD.dtype).to(MULTIPLY)
@@ -281,6 +286,7 @@ def key_gradients_kernel(
     E: tl.constexpr,
     CAUSAL: tl.constexpr,
     EVEN_M: tl.constexpr,
+    BASE_2: tl.constexpr,
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -319,12 +325,13 @@ def key_gradients_kernel(
             dk_ND, dv_NE = key_gradients(
                 dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, n,
                 first, full, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale, shift, UNIT,
-                GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
+                GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D,
+                BLOCK_E,
             )  # fmt: skip
         dk_ND, dv_NE = key_gradients(
             dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, n, full,
             M, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale, shift, UNIT, GRAD_UNIT,
-            BIAS_UNIT, D, E, EVEN_M, False, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
+            BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
         )  # fmt: skip
     store_rows(head_of(dk_ptr, b, h, dk_strides, UNIT), n, N, dk_ND * scale, dk_strides, UNIT, D, BLOCK_D, INDEX)
     store_rows(head_of(dv_ptr, b, h, dv_strides, UNIT), n, N, dv_NE, dv_strides, UNIT, E, BLOCK_E, INDEX)
@@ -371,13 +378,14 @@ def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
         "D": D,
         "E": E,
         "CAUSAL": rule.shift is not None,
+        "BASE_2": is_base_2(call.q),
         "INDEX": offsets_type(*into, *call[:5], rule.bias),
         "MULTIPLY": multiply_type(call.q.dtype),
         "PRECISION": PRECISION,
         "BLOCK_D": block_of(D),
         "BLOCK_E": block_of(E),
     }
-    numbers = rule.scale, rule.scale * _LOG2_E, rule.shift or 0
+    numbers = rule.scale, in_base_of(call.q, rule.scale), rule.shift or 0
     q_strides, k_strides, v_strides = (strides_in(unit, x) for x in call[1:4])
     bias_strides = strides_in(bias_unit, rule.bias)
     grad_strides = strides_in(grad_unit, call.grad)

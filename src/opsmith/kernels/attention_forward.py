@@ -6,7 +6,8 @@ A program owns a block of queries of one head and walks along the keys. It keeps
 of weights and of weighted values relative to it; a larger score scales both down. Where there are too few queries to
 fill the device, keys are split: programs write averages of their keys, which a second launch weighs and adds up.
 
-Scores are in units of log 2, since ``exp2`` is an instruction. Blocks of keys that all queries of a block see come
+Scores of half types are in units of log 2, since ``exp2`` is an instruction. In float32 that would round scores in the
+hundreds once more, by what is seen in the weights. Blocks of keys that all queries of a block see come
 first, and are not compared with the limits; blocks that none of them sees are not visited.
 
 Suffixes: ``_B`` batch, ``_H`` heads, ``_M`` queries, ``_N`` keys, ``_D`` columns of q and k, ``_E`` columns of v and
@@ -88,6 +89,24 @@ def store_rows(
 
 
 @triton.jit
+def in_base(x: tl.tensor, BASE_2: tl.constexpr) -> tl.tensor:
+    """A logarithm to base 2, if scores are."""
+    if BASE_2:
+        x = x * LOG2_E
+    return x
+
+
+@triton.jit
+def power(x: tl.tensor, BASE_2: tl.constexpr) -> tl.tensor:
+    """The weight that a score stands for."""
+    if BASE_2:
+        x = tl.exp2(x)
+    else:
+        x = tl.exp(x)
+    return x
+
+
+@triton.jit
 def bias_offsets(
     m: tl.tensor, n: tl.tensor, M: tl.tensor, strides: tl.tuple, UNIT: tl.constexpr, INDEX: tl.constexpr
 ) -> tl.tensor:
@@ -110,10 +129,11 @@ def scores(
     BIAS_UNIT: tl.constexpr,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
+    BASE_2: tl.constexpr,
     INDEX: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> tl.tensor:
-    """Scores in units of log 2.
+    """Scores, of which ``scale`` has the base.
 
     MASKED has ``-inf`` for what a query does not see: keys beyond the last one, and, if CAUSAL, those beyond the
     query's own number plus ``shift``.
@@ -125,7 +145,7 @@ def scores(
             bias_MN = tl.load(at_MN, mask=(n < N)[None, :], other=0)
         else:
             bias_MN = tl.load(at_MN)
-        s_MN += bias_MN.to(tl.float32) * LOG2_E
+        s_MN += in_base(bias_MN.to(tl.float32), BASE_2)
     if MASKED:
         seen_MN = (n < N)[None, :]
         if CAUSAL:
@@ -159,6 +179,7 @@ def attend(
     E: tl.constexpr,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
+    BASE_2: tl.constexpr,
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -171,13 +192,14 @@ def attend(
         n = start + tl.arange(0, BLOCK_N)
         k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX).to(MULTIPLY)
         s_MN = scores(
-            q_MD, k_ND, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, INDEX, PRECISION
-        )
+            q_MD, k_ND, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX,
+            PRECISION,
+        )  # fmt: skip
         larger_M = tl.maximum(largest_M, tl.max(s_MN, axis=1))
         # A query that has seen no key has no largest score to subtract: -inf minus -inf is no number.
         base_M = tl.where(larger_M == float("-inf"), 0.0, larger_M)
-        p_MN = tl.exp2(s_MN - base_M[:, None])
-        shrink_M = tl.exp2(largest_M - base_M)
+        p_MN = power(s_MN - base_M[:, None], BASE_2)
+        shrink_M = power(largest_M - base_M, BASE_2)
         weight_M = weight_M * shrink_M + tl.sum(p_MN, axis=1)
         v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX)
         p_MN = converted(p_MN, v_NE.dtype).to(MULTIPLY)
@@ -217,6 +239,7 @@ def attention_kernel(
     D: tl.constexpr,
     E: tl.constexpr,
     CAUSAL: tl.constexpr,
+    BASE_2: tl.constexpr,
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -254,19 +277,21 @@ def attention_kernel(
     weight_M = tl.zeros([BLOCK_M], tl.float32)
     sums_ME, largest_M, weight_M = attend(
         sums_ME, largest_M, weight_M, q_MD, k_ptr, v_ptr, bias_ptr, m, first, full, M, N, k_strides, v_strides,
-        bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, INDEX, MULTIPLY, PRECISION, BLOCK_N,
-        BLOCK_D, BLOCK_E,
+        bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2, INDEX, MULTIPLY, PRECISION,
+        BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     sums_ME, largest_M, weight_M = attend(
         sums_ME, largest_M, weight_M, q_MD, k_ptr, v_ptr, bias_ptr, m, full, end, M, N, k_strides, v_strides,
-        bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, INDEX, MULTIPLY, PRECISION, BLOCK_N,
-        BLOCK_D, BLOCK_E,
+        bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2, INDEX, MULTIPLY, PRECISION,
+        BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     out_ME = sums_ME / tl.where(weight_M == 0, 1.0, weight_M)[:, None]
     out_ptr = head_of(out_ptr + split.to(tl.int64) * out_stride_S, b, h, out_strides, OUT_UNIT)
     store_rows(out_ptr, m, M, out_ME, out_strides, OUT_UNIT, E, BLOCK_E, INDEX)
     if lse_ptr is not None:
-        lse_M = tl.where(weight_M == 0, unseen, (largest_M + tl.log2(weight_M)) / LOG2_E)
+        if BASE_2:
+            largest_M = largest_M / LOG2_E
+        lse_M = tl.where(weight_M == 0, unseen, largest_M + tl.log(weight_M))
         lse_ptr = head_of(lse_ptr + split.to(tl.int64) * lse_stride_S, b, h, lse_strides, 1)
         tl.store(lse_ptr + m.to(INDEX) * lse_strides[2], lse_M, mask=m < M)
         if block == blocks - 1:
@@ -350,6 +375,16 @@ class Tile(NamedTuple):
 def scale_of(query: torch.Tensor, scale: float | None) -> float:
     """One over the root of the head's size, if no other scale is asked for."""
     return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+
+
+def is_base_2(q: torch.Tensor) -> bool:
+    """Whether scores are logarithms to base 2."""
+    return q.dtype != torch.float32
+
+
+def in_base_of(q: torch.Tensor, scale: float) -> float:
+    """The factor that makes scores of dot products."""
+    return scale * _LOG2_E if is_base_2(q) else scale
 
 
 def block_of(columns: int) -> int:
@@ -437,7 +472,7 @@ def attend_heads(
         B * H * M,
         share,
         lse_rows,
-        rule.scale * _LOG2_E,
+        in_base_of(q, rule.scale),
         rule.shift or 0,
         unseen,
         UNIT=unit,
@@ -446,6 +481,7 @@ def attend_heads(
         D=D,
         E=E,
         CAUSAL=rule.shift is not None,
+        BASE_2=is_base_2(q),
         INDEX=offsets_type(parts, q, k, v, rule.bias),
         MULTIPLY=multiply_type(q.dtype),
         PRECISION=PRECISION,
