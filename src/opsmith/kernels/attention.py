@@ -26,7 +26,9 @@ _TOP_LEFT, _BOTTOM_RIGHT = 1, 2
 # ---------------------------------------------------------------- what all have in common
 
 
-def _require(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dtypes: Sequence[torch.dtype], dropout_p: float) -> None:
+def _require(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dtypes: Sequence[torch.dtype], dropout_p: float
+) -> None:
     """Decline what is not served, of shapes (B, H, rows, columns).
 
     Raises:
@@ -59,7 +61,7 @@ def _expanded(bias: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor) -> to
     return bias.expand(shape)
 
 
-def _from_top_left(q: torch.Tensor, k: torch.Tensor, *, is_causal: bool) -> int | None:
+def _from_top_left(*, is_causal: bool) -> int | None:
     """A query sees the keys up to its own number."""
     return 0 if is_causal else None
 
@@ -108,8 +110,8 @@ def flash_attention_forward(
     value: torch.Tensor,
     cum_seq_q: torch.Tensor | None,
     cum_seq_k: torch.Tensor | None,
-    max_q: int,
-    max_k: int,
+    max_q: int,  # noqa: ARG001 - The shapes say.
+    max_k: int,  # noqa: ARG001 - The shapes say.
     dropout_p: float,
     is_causal: bool,
     return_debug_mask: bool,
@@ -156,17 +158,18 @@ def scaled_dot_product_flash_attention_backward(
     logsumexp: torch.Tensor,
     cum_seq_q: torch.Tensor | None,
     cum_seq_k: torch.Tensor | None,
-    max_q: int,
-    max_k: int,
+    max_q: int,  # noqa: ARG001 - The shapes say.
+    max_k: int,  # noqa: ARG001 - The shapes say.
     dropout_p: float,
     is_causal: bool,
-    philox_seed: torch.Tensor,
-    philox_offset: torch.Tensor,
+    philox_seed: torch.Tensor,  # noqa: ARG001 - Of dropout.
+    philox_offset: torch.Tensor,  # noqa: ARG001 - Of dropout.
     *,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Gradients of query, key and value, laid out as these are."""
     _require(query, key, value, HALVES, dropout_p)
+    _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k)
     into = Gradients(*map(_empty_like, (query, key, value)))
     rule = _flash_rule(query, key, scale, is_causal=is_causal)
     attention_gradients(into, Call(grad_out, query, key, value, out, logsumexp), rule)
@@ -230,7 +233,7 @@ def scaled_dot_product_efficient_attention(
 ) -> tuple[torch.Tensor, ...]:
     """Memory-efficient attention of heads (B, H, M, D); the logarithms are padded to blocks, or there are none."""
     _require_own_keys(query, key)
-    shift = _from_top_left(query, key, is_causal=is_causal)
+    shift = _from_top_left(is_causal=is_causal)
     return _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p, shift, scale)
 
 
@@ -241,8 +244,8 @@ def efficient_attention_forward(
     bias: torch.Tensor | None,
     cu_seqlens_q: torch.Tensor | None,
     cu_seqlens_k: torch.Tensor | None,
-    max_seqlen_q: int | None,
-    max_seqlen_k: int | None,
+    max_seqlen_q: int | None,  # noqa: ARG001 - The shapes say.
+    max_seqlen_k: int | None,  # noqa: ARG001 - The shapes say.
     dropout_p: float,
     custom_mask_type: int,
     compute_log_sumexp: bool = False,
@@ -273,7 +276,7 @@ def _require_own_keys(q: torch.Tensor, k: torch.Tensor) -> None:
 def _shift_of(mask_type: int, q: torch.Tensor, k: torch.Tensor) -> int | None:
     if mask_type == _BOTTOM_RIGHT:
         return _from_bottom_right(q, k, is_causal=True)
-    return _from_top_left(q, k, is_causal=mask_type == _TOP_LEFT)
+    return _from_top_left(is_causal=mask_type == _TOP_LEFT)
 
 
 def _efficient(
@@ -303,8 +306,8 @@ def scaled_dot_product_efficient_attention_backward(
     attn_bias: torch.Tensor | None,
     out: torch.Tensor,
     logsumexp: torch.Tensor,
-    philox_seed: torch.Tensor,
-    philox_offset: torch.Tensor,
+    philox_seed: torch.Tensor,  # noqa: ARG001 - Of dropout.
+    philox_offset: torch.Tensor,  # noqa: ARG001 - Of dropout.
     dropout_p: float,
     grad_input_mask: Sequence[bool],
     is_causal: bool = False,
@@ -313,7 +316,7 @@ def scaled_dot_product_efficient_attention_backward(
 ) -> tuple[torch.Tensor | None, ...]:
     """Gradients of query, key, value, and of the bias if that is asked for."""
     call = Call(grad_out_, query, key, value, out, logsumexp)
-    shift = _from_top_left(query, key, is_causal=is_causal)
+    shift = _from_top_left(is_causal=is_causal)
     return _efficient_gradients(call, attn_bias, dropout_p, shift, scale, bias_requires_grad=grad_input_mask[3])
 
 
@@ -326,17 +329,17 @@ def efficient_attention_backward(
     out: torch.Tensor,
     cu_seqlens_q: torch.Tensor | None,
     cu_seqlens_k: torch.Tensor | None,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
+    max_seqlen_q: int,  # noqa: ARG001 - The shapes say.
+    max_seqlen_k: int,  # noqa: ARG001 - The shapes say.
     logsumexp: torch.Tensor,
     dropout_p: float,
-    philox_seed: torch.Tensor,
-    philox_offset: torch.Tensor,
+    philox_seed: torch.Tensor,  # noqa: ARG001 - Of dropout.
+    philox_offset: torch.Tensor,  # noqa: ARG001 - Of dropout.
     custom_mask_type: int,
     bias_requires_grad: bool,
     *,
     scale: float | None = None,
-    num_splits_key: int | None = None,
+    num_splits_key: int | None = None,  # noqa: ARG001 - Nothing is split.
     window_size: int | None = None,
     shared_storage_dqdkdv: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
@@ -385,11 +388,11 @@ def scaled_dot_product_cudnn_attention(
     compute_log_sumexp: bool,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    return_debug_mask: bool = False,
+    return_debug_mask: bool = False,  # noqa: ARG001 - There is none.
     *,
     scale: float | None = None,
 ) -> tuple[torch.Tensor | int | None, ...]:
-    """cuDNN's attention of heads (B, H, M, D); the logarithms (B, H, M, 1) are there if they are asked for."""
+    """Attention as cuDNN has it, of heads (B, H, M, D); the logarithms (B, H, M, 1) are there if they are asked for."""
     _require(query, key, value, HALVES, dropout_p)
     B, H, M, _ = query.shape
     out = _ordered_as(query, (B, H, M, value.shape[3]))
@@ -402,7 +405,7 @@ def scaled_dot_product_cudnn_attention(
 def _cudnn_rule(
     q: torch.Tensor, k: torch.Tensor, bias: torch.Tensor | None, scale: float | None, *, is_causal: bool
 ) -> Rule:
-    return Rule(scale_of(q, scale), _expanded(bias, q, k), _from_top_left(q, k, is_causal=is_causal), math.inf)
+    return Rule(scale_of(q, scale), _expanded(bias, q, k), _from_top_left(is_causal=is_causal), math.inf)
 
 
 def _ordered_as(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -423,13 +426,13 @@ def scaled_dot_product_cudnn_attention_backward(
     value: torch.Tensor,
     out: torch.Tensor,
     logsumexp: torch.Tensor,
-    philox_seed: torch.Tensor,
-    philox_offset: torch.Tensor,
+    philox_seed: torch.Tensor,  # noqa: ARG001 - Of dropout.
+    philox_offset: torch.Tensor,  # noqa: ARG001 - Of dropout.
     attn_bias: torch.Tensor | None,
     cum_seq_q: torch.Tensor | None,
     cum_seq_k: torch.Tensor | None,
-    max_q: int,
-    max_k: int,
+    max_q: int,  # noqa: ARG001 - The shapes say.
+    max_k: int,  # noqa: ARG001 - The shapes say.
     dropout_p: float,
     is_causal: bool,
     *,
@@ -437,6 +440,7 @@ def scaled_dot_product_cudnn_attention_backward(
 ) -> tuple[torch.Tensor, ...]:
     """Gradients of query, key and value, laid out as these are."""
     _require(query, key, value, HALVES, dropout_p)
+    _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k)
     into = Gradients(*map(torch.empty_like, (query, key, value)))
     rule = _cudnn_rule(query, key, attn_bias, scale, is_causal=is_causal)
     attention_gradients(into, Call(grad_out, query, key, value, out, logsumexp.squeeze(3)), rule)
@@ -469,7 +473,7 @@ def scaled_dot_product_flash_attention_for_cpu(
 def _cpu_rule(
     q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, scale: float | None, *, is_causal: bool
 ) -> Rule:
-    return Rule(scale_of(q, scale), _expanded(mask, q, k), _from_top_left(q, k, is_causal=is_causal), 0.0)
+    return Rule(scale_of(q, scale), _expanded(mask, q, k), _from_top_left(is_causal=is_causal), 0.0)
 
 
 def _require_one_size(q: torch.Tensor, v: torch.Tensor) -> None:

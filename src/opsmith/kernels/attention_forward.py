@@ -17,7 +17,7 @@ out, ``_S`` splits.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
@@ -285,13 +285,14 @@ def attention_kernel(
         bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2, INDEX, MULTIPLY, PRECISION,
         BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
-    out_ME = sums_ME / tl.where(weight_M == 0, 1.0, weight_M)[:, None]
+    total_M = tl.where(weight_M == 0, 1.0, weight_M)
+    out_ME = sums_ME / total_M[:, None]
     out_ptr = head_of(out_ptr + split.to(tl.int64) * out_stride_S, b, h, out_strides, OUT_UNIT)
     store_rows(out_ptr, m, M, out_ME, out_strides, OUT_UNIT, E, BLOCK_E, INDEX)
     if lse_ptr is not None:
         if BASE_2:
             largest_M = largest_M / LOG2_E
-        lse_M = tl.where(weight_M == 0, unseen, largest_M + tl.log(weight_M))
+        lse_M = tl.where(weight_M == 0, unseen, largest_M + tl.log(total_M))
         lse_ptr = head_of(lse_ptr + split.to(tl.int64) * lse_stride_S, b, h, lse_strides, 1)
         tl.store(lse_ptr + m.to(INDEX) * lse_strides[2], lse_M, mask=m < M)
         if block == blocks - 1:
@@ -334,13 +335,14 @@ def join_splits_kernel(
         weight_R = weight_R * shrink_R + share_R
         sums_RE = sums_RE * shrink_R[:, None] + part_RE * share_R[:, None]
         largest_R = larger_R
-    out_RE = sums_RE / tl.where(weight_R == 0, 1.0, weight_R)[:, None]
+    total_R = tl.where(weight_R == 0, 1.0, weight_R)
+    out_RE = sums_RE / total_R[:, None]
     b, h, m = r // M // H, r // M % H, r % M
     at_R = (b * out_strides[0] + h * out_strides[1] + m * out_strides[2]) * OUT_UNIT
     at_RE = out_ptr + at_R[:, None] + (e * out_strides[3])[None, :]
     tl.store(at_RE, converted(out_RE, out_ptr.dtype.element_ty), mask=inside_RE)
     if lse_ptr is not None:
-        lse_R = tl.where(weight_R == 0, unseen, largest_R + tl.log(weight_R))
+        lse_R = tl.where(weight_R == 0, unseen, largest_R + tl.log(total_R))
         tl.store(lse_ptr + b * lse_strides[0] + h * lse_strides[1] + m * lse_strides[2], lse_R, mask=r < rows)
 
 
@@ -530,7 +532,7 @@ def _join_splits(
 
 
 def _splits(programs: int, blocks: int, device: torch.device) -> int:
-    """How many programs share the keys of a block of queries: as many as the device has room for, of two blocks each."""
+    """How many programs share the keys of a block of queries: the device has room for them, each has two blocks."""
     if INTERPRETED or programs * 2 > multiprocessors(device):
         return 1
     return max(min(multiprocessors(device) * 2 // programs, blocks // 2, 64), 1)
@@ -548,6 +550,6 @@ def _forward_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
         tile = Tile(128, 64, 8, 3 if columns == 128 else 2)
     else:
         tile = Tile(64, 32, 8, 2)
-    if M <= tile.m // 2:
+    if tile.m // 2 >= M:
         tile = tile._replace(m=max(triton.next_power_of_2(M), 16), warps=4)
     return tile._replace(n=min(tile.n, max(triton.next_power_of_2(N), 16)))
