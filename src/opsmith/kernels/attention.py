@@ -71,9 +71,10 @@ def _from_bottom_right(q: torch.Tensor, k: torch.Tensor, *, is_causal: bool) -> 
     return k.shape[2] - q.shape[2] if is_causal and q.shape[2] > 1 else None
 
 
-def _rows_first(B: int, H: int, M: int, E: int, like: torch.Tensor) -> torch.Tensor:
-    """An empty (B, H, M, E) whose heads lie behind each other in a row."""
-    return torch.empty((B, M, H, E), dtype=like.dtype, device=like.device).transpose(1, 2)
+def _rows_first(x: torch.Tensor, columns: int | None = None) -> torch.Tensor:
+    """An empty tensor of a shape (B, H, M, E), maybe with other columns, whose heads lie behind each other in a row."""
+    B, H, M, E = x.shape
+    return torch.empty((B, M, H, E if columns is None else columns), dtype=x.dtype, device=x.device).transpose(1, 2)
 
 
 def _empty_like(x: torch.Tensor) -> torch.Tensor:
@@ -290,7 +291,7 @@ def _efficient(
     scale: float | None,
 ) -> tuple[torch.Tensor, ...]:
     _require(q, k, v, SERVED, dropout_p)
-    out = _rows_first(*q.shape[:3], v.shape[3], like=q)
+    out = _rows_first(q, v.shape[3])
     rows = -(-q.shape[2] // LSE_ROWS) * LSE_ROWS if compute_log_sumexp else 0
     lse = torch.empty((*q.shape[:2], rows), dtype=torch.float32, device=q.device)
     rule = Rule(scale_of(q, scale), _expanded(bias, q, k), shift, 0.0)
@@ -347,7 +348,8 @@ def efficient_attention_backward(
     _require_plain(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, window_size=window_size)
     if shared_storage_dqdkdv:
         raise NotImplementedError("gradients in one storage are not served")
-    call = Call(*(x.transpose(1, 2) for x in (grad_out_, query, key, value, out)), logsumexp)
+    grad, q, k, v, result = (x.transpose(1, 2) for x in (grad_out_, query, key, value, out))
+    call = Call(grad, q, k, v, result, logsumexp)
     shift = _shift_of(custom_mask_type, call.q, call.k)
     *heads, dbias = _efficient_gradients(call, bias, dropout_p, shift, scale, bias_requires_grad=bias_requires_grad)
     return *(None if x is None else x.transpose(1, 2) for x in heads), dbias
@@ -372,7 +374,7 @@ def _efficient_gradients(
         B, H, M, N = bias.shape
         row = -(-N // 16) * 16  # A row begins at a multiple of 16 elements.
         dbias = torch.empty_strided((B, H, M, N), (H * M * row, M * row, row, 1), dtype=bias.dtype, device=bias.device)
-    into = Gradients(*(_rows_first(*x.shape, like=x) for x in (call.q, call.k, call.v)), dbias)
+    into = Gradients(_rows_first(call.q), _rows_first(call.k), _rows_first(call.v), dbias)
     attention_gradients(into, call, Rule(scale_of(call.q, scale), expanded, shift, 0.0))
     return tuple(into)
 
@@ -502,7 +504,7 @@ def scaled_dot_product_flash_attention_for_cpu_backward(
     """Gradients of query, key and value, whose heads lie behind each other in a row."""
     _require(query, key, value, SERVED, dropout_p)
     _require_one_size(query, value)
-    into = Gradients(*(_rows_first(*x.shape, like=x) for x in (query, key, value)))
+    into = Gradients(*map(_rows_first, (query, key, value)))
     rule = _cpu_rule(query, key, attn_mask, scale, is_causal=is_causal)
     attention_gradients(into, Call(grad_out, query, key, value, out, logsumexp), rule)
     return into[:3]

@@ -467,7 +467,7 @@ def _query_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
     if INTERPRETED:
         return Tile(64, 64, 4, 1)
     if dtype == torch.float32:
-        tile = Tile(64, 32, 8, 1) if columns <= 64 else Tile(32, 32, 8, 1) if columns <= 128 else Tile(16, 16, 8, 1)
+        tile = Tile(32, 32, 8, 1) if columns <= 64 else Tile(32, 16, 8, 1) if columns <= 128 else Tile(16, 16, 8, 1)
     elif columns <= 128:
         tile = Tile(128, 64, 8, 2)
     else:
@@ -480,7 +480,7 @@ def _key_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
     if INTERPRETED:
         return Tile(64, 64, 4, 1)
     if dtype == torch.float32:
-        tile = Tile(32, 64, 8, 1) if columns <= 64 else Tile(32, 32, 8, 1) if columns <= 128 else Tile(16, 16, 8, 1)
+        tile = Tile(32, 32, 8, 1) if columns <= 64 else Tile(32, 16, 8, 1) if columns <= 128 else Tile(16, 16, 8, 1)
     elif columns <= 128:
         tile = Tile(64, 128, 8, 2)
     else:

@@ -391,7 +391,7 @@ def in_base_of(q: torch.Tensor, scale: float) -> float:
 
 def block_of(columns: int) -> int:
     """Columns of a tile that holds a head; tensor cores take 16 at least."""
-    return max(triton.next_power_of_2(columns), 16)
+    return max(int(triton.next_power_of_2(columns)), 16)
 
 
 def unit_of(*tensors: torch.Tensor) -> int:
@@ -543,7 +543,7 @@ def _forward_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
     if INTERPRETED:
         return Tile(64, 64, 4, 1)
     if dtype == torch.float32:
-        tile = Tile(64, 32, 4, 2) if columns <= 64 else Tile(64, 32, 8, 2) if columns <= 128 else Tile(32, 16, 8, 1)
+        tile = Tile(64, 32, 8, 2) if columns <= 64 else Tile(32, 32, 8, 2) if columns <= 128 else Tile(32, 16, 8, 1)
     elif columns <= 64:
         tile = Tile(128, 64, 4, 3)
     elif columns <= 256:
