@@ -438,7 +438,7 @@ def attend_heads(
     (B, H, M, D), (N, E) = q.shape, v.shape[2:]
     if not out.numel() and not (lse is not None and lse.numel()):
         return
-    tile = _forward_tile(M, N, max(block_of(D), block_of(E)), q.dtype)
+    tile = _forward_tile(B * H, M, N, max(block_of(D), block_of(E)), q.dtype, biased=rule.bias is not None)
     programs = B * H * triton.cdiv(M, tile.m)
     splits = 1 if lse_rows > M else _splits(programs, triton.cdiv(N, tile.n), q.device)
     # A split has whole blocks of keys.
@@ -538,18 +538,21 @@ def _splits(programs: int, blocks: int, device: torch.device) -> int:
     return max(min(multiprocessors(device) * 2 // programs, blocks // 2, 64), 1)
 
 
-def _forward_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
+def _forward_tile(heads: int, M: int, N: int, columns: int, dtype: torch.dtype, *, biased: bool) -> Tile:
     """The tile for heads of so many columns: sums of 128 x 128 elements fill half the registers of 8 warps."""
     if INTERPRETED:
         return Tile(64, 64, 4, 1)
     if dtype == torch.float32:
         tile = Tile(64, 32, 8, 2) if columns <= 64 else Tile(32, 32, 8, 2) if columns <= 128 else Tile(32, 16, 8, 1)
     elif columns <= 64:
-        tile = Tile(128, 64, 4, 3)
+        tile = Tile(128, 64, 8 if biased else 4, 3)
     elif columns <= 256:
         tile = Tile(128, 64, 8, 3 if columns == 128 else 2)
     else:
         tile = Tile(64, 32, 8, 2)
+    if tile.m == 128 and heads * triton.cdiv(M, 128) < 132:
+        # One program for each multiprocessor, at the price of loading keys twice as often.
+        tile = tile._replace(m=64, warps=4 if columns <= 128 else 8)
     if tile.m // 2 >= M:
         tile = tile._replace(m=max(triton.next_power_of_2(M), 16), warps=4)
     return tile._replace(n=min(tile.n, max(triton.next_power_of_2(N), 16)))
