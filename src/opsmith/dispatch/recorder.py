@@ -112,7 +112,7 @@ class Recorder(TorchDispatchMode):
         if not single and not isinstance(result, tuple):
             return Refusal.RESULT
         results, own = ((result,), (self._result,)) if single else (result, self._result)
-        if any(one is not other for one, other in zip(results, own, strict=True) if type(one) is not int):
+        if any(one is not other for one, other in zip(results, own, strict=True) if not isinstance(one, int)):
             return Refusal.LAYOUT
         numbers = [self._returned(one) for one in results]
         if self._refusal is not None:
@@ -206,11 +206,11 @@ class Recorder(TorchDispatchMode):
         storages = (tensor.untyped_storage() for tensor in self._tensors)
         return any(0 < storage.data_ptr() <= slot < storage.data_ptr() + storage.nbytes() for storage in storages)
 
-    def _returned(self, result: Tensor | int | None) -> int | Number | None:
+    def _returned(self, result: Any) -> int | Number | None:
         """The number of a result; memory is allocated in the form in which it is returned."""
         if result is None:
             return None
-        if type(result) is int:
+        if isinstance(result, int) and not isinstance(result, bool):
             return Number(result)
         place = self._place_of(result)
         if place is None:
