@@ -489,6 +489,7 @@ def _key_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
 
 
 def _cut(tile: Tile, M: int, N: int) -> Tile:
-    """No larger than the problem is."""
+    """No larger than the problem is, and with half the warps for a quarter of the tile."""
     m, n = (max(triton.next_power_of_2(size), 16) for size in (M, N))
-    return tile._replace(m=min(tile.m, m), n=min(tile.n, n))
+    m, n = min(tile.m, m), min(tile.n, n)
+    return tile._replace(m=m, n=n, warps=4 if 4 * m * n <= tile.m * tile.n else tile.warps)

@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, converted, index_type
-from .launch import INTERPRETED, launch, loop_bound, multiprocessors
+from .launch import INTERPRETED, launch, multiprocessors
 from .matmul import multiply_type
 
 _LOG2_E = math.log2(math.e)
@@ -308,42 +308,35 @@ def join_splits_kernel(
     part_lse_ptr: tl.tensor,
     H: tl.tensor,
     M: tl.tensor,
-    rows: tl.tensor,
+    splits: tl.tensor,
     out_strides: tl.tuple,
     lse_strides: tl.tuple,
-    splits: tl.tensor,
     unseen: tl.tensor,
     OUT_UNIT: tl.constexpr,
     E: tl.constexpr,
-    BLOCK_R: tl.constexpr,
+    BLOCK_S: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> None:
-    """The averages of all splits, weighted with ``exp`` of their logarithms; rows are queries of all heads."""
-    r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
-    e = tl.arange(0, BLOCK_E)
-    inside_RE = (r < rows)[:, None] & (e < E)[None, :]
-    largest_R = tl.full([BLOCK_R], float("-inf"), tl.float32)
-    weight_R = tl.zeros([BLOCK_R], tl.float32)
-    sums_RE = tl.zeros([BLOCK_R, BLOCK_E], tl.float32)
-    for split in range(splits):
-        row = split * rows + r
-        lse_R = tl.load(part_lse_ptr + row, mask=r < rows, other=float("-inf"))
-        part_RE = tl.load(part_ptr + row[:, None] * E + e[None, :], mask=inside_RE, other=0)
-        larger_R = tl.maximum(largest_R, lse_R)
-        base_R = tl.where(larger_R == float("-inf"), 0.0, larger_R)
-        shrink_R, share_R = tl.exp(largest_R - base_R), tl.exp(lse_R - base_R)
-        weight_R = weight_R * shrink_R + share_R
-        sums_RE = sums_RE * shrink_R[:, None] + part_RE * share_R[:, None]
-        largest_R = larger_R
-    total_R = tl.where(weight_R == 0, 1.0, weight_R)
-    out_RE = sums_RE / total_R[:, None]
-    b, h, m = r // M // H, r // M % H, r % M
-    at_R = (b * out_strides[0] + h * out_strides[1] + m * out_strides[2]) * OUT_UNIT
-    at_RE = out_ptr + at_R[:, None] + (e * out_strides[3])[None, :]
-    tl.store(at_RE, converted(out_RE, out_ptr.dtype.element_ty), mask=inside_RE)
+    """The averages of all splits for one query of one head, weighted with ``exp`` of their logarithms."""
+    rows = tl.num_programs(0).to(tl.int64)
+    row = tl.program_id(0).to(tl.int64)
+    s = tl.arange(0, BLOCK_S)
+    e = tl.program_id(1) * BLOCK_E + tl.arange(0, BLOCK_E)
+    lse_S = tl.load(part_lse_ptr + s * rows + row, mask=s < splits, other=float("-inf"))
+    at_SE = part_ptr + ((s * rows + row) * E)[:, None] + e[None, :]
+    part_SE = tl.load(at_SE, mask=(s < splits)[:, None] & (e < E)[None, :], other=0)
+    largest = tl.max(lse_S, axis=0)
+    base = tl.where(largest == float("-inf"), 0.0, largest)
+    weight_S = tl.exp(lse_S - base)
+    weight = tl.sum(weight_S, axis=0)
+    total = tl.where(weight == 0, 1.0, weight)
+    out_E = tl.sum(part_SE * weight_S[:, None], axis=0) / total
+    b, h, m = row // M // H, row // M % H, row % M
+    out_ptr += (b * out_strides[0] + h * out_strides[1] + m * out_strides[2]) * OUT_UNIT
+    tl.store(out_ptr + e * out_strides[3], converted(out_E, out_ptr.dtype.element_ty), mask=e < E)
     if lse_ptr is not None:
-        lse_R = tl.where(weight_R == 0, unseen, largest_R + tl.log(total_R))
-        tl.store(lse_ptr + b * lse_strides[0] + h * lse_strides[1] + m * lse_strides[2], lse_R, mask=r < rows)
+        lse = tl.where(weight == 0, unseen, largest + tl.log(total))
+        tl.store(lse_ptr + b * lse_strides[0] + h * lse_strides[1] + m * lse_strides[2], lse)
 
 
 # ---------------------------------------------------------------- the host side
@@ -508,10 +501,10 @@ def _join_splits(
 ) -> None:
     B, H, M, E = out.shape
     unit = unit_of(out)
-    rows = 128 if INTERPRETED else max(2048 // block_of(E), 1)
+    columns = min(block_of(E), 128)
     launch(
         join_splits_kernel,
-        (triton.cdiv(B * H * M, rows),),
+        (B * H * M, triton.cdiv(E, columns)),
         out.device,
         out,
         lse,
@@ -519,15 +512,14 @@ def _join_splits(
         part_lse,
         H,
         M,
-        B * H * M,
+        splits,
         strides_in(unit, out),
         (0, 0, 0) if lse is None else lse.stride(),
-        loop_bound(splits),
         unseen,
         OUT_UNIT=unit,
         E=E,
-        BLOCK_R=rows,
-        BLOCK_E=block_of(E),
+        BLOCK_S=triton.next_power_of_2(splits),
+        BLOCK_E=columns,
     )
 
 
