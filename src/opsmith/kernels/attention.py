@@ -118,10 +118,17 @@ def flash_attention_forward(
     return_debug_mask: bool,
     *,
     scale: float | None = None,
-    **more: object,
+    window_size_left: int | None = None,
+    window_size_right: int | None = None,
+    seqused_k: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    num_splits: int | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """As :func:`scaled_dot_product_flash_attention`, of rows (B, M, H, D)."""
-    _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k, **more)
+    _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k, seqused_k=seqused_k, alibi_slopes=alibi_slopes)
+    _require_plain(window_size_left=window_size_left, window_size_right=window_size_right)
+    _require_plain(block_table=block_table, num_splits=num_splits)
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     out, *rest = _flash(q, k, v, dropout_p, is_causal, return_debug_mask, scale)
     return out.transpose(1, 2), *rest
@@ -194,10 +201,12 @@ def flash_attention_backward(
     unused: torch.Tensor,
     *,
     scale: float | None = None,
-    **more: object,
+    window_size_left: int | None = None,
+    window_size_right: int | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """As :func:`scaled_dot_product_flash_attention_backward`, of rows (B, M, H, D)."""
-    _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k, **more)
+    _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k)
+    _require_plain(window_size_left=window_size_left, window_size_right=window_size_right)
     grad, q, k, v, result = (x.transpose(1, 2) for x in (grad_out, query, key, value, out))
     numbers = max_q, max_k, dropout_p, is_causal
     heads = scaled_dot_product_flash_attention_backward(
