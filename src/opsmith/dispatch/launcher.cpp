@@ -196,10 +196,16 @@ struct Apart {
   int64_t other_bytes;
 };
 
+// What is returned: a number, or a tensor by its number, -1 for none.
+struct Result {
+  bool is_number;
+  int64_t number;
+};
+
 struct Plan {
   std::vector<Memory> allocations;
   std::vector<std::variant<Launch, Copy>> steps;
-  std::vector<int64_t> results;  // -1: no tensor.
+  std::vector<Result> results;
   std::vector<Apart> apart;
 };
 
@@ -212,7 +218,7 @@ class Reader {
     Plan plan;
     plan.allocations = several<Memory>([this] { return memory(); });
     plan.steps = several<std::variant<Launch, Copy>>([this] { return step(); });
-    plan.results = numbers();
+    plan.results = several<Result>([this] { return result(); });
     plan.apart = several<Apart>([this] { return apart(); });
     return plan;
   }
@@ -244,6 +250,11 @@ class Reader {
   Pointer pointer() {
     const auto slot = number(), tensor = number();
     return {slot, tensor, number()};
+  }
+
+  Result result() {
+    const auto is_number = number() != 0;
+    return {is_number, number()};
   }
 
   Apart apart() {
@@ -391,9 +402,13 @@ class Front final : public c10::OperatorKernel {
       return false;
     }
     plans->replayed.fetch_add(1, std::memory_order_relaxed);
-    c10::SmallVector<at::Tensor, 4> results;
-    for (const auto number : plan->results) {
-      results.push_back(number < 0 ? at::Tensor() : tensor(call, made, number));
+    c10::SmallVector<c10::IValue, 4> results;
+    for (const auto& [is_number, number] : plan->results) {
+      if (is_number) {
+        results.emplace_back(number);
+      } else {
+        results.emplace_back(number < 0 ? at::Tensor() : tensor(call, made, number));
+      }
     }
     torch::jit::drop(*stack, count);
     for (auto& result : results) {

@@ -24,7 +24,7 @@ from torch._ops import OpOverload
 
 from opsmith.core.cache import cache_folder
 from opsmith.dispatch.drivers import Driver
-from opsmith.dispatch.plans import Launch, Plan
+from opsmith.dispatch.plans import Launch, Number, Plan
 from opsmith.errors import BadInput
 
 Words = ctypes.Array[ctypes.c_int64]
@@ -174,8 +174,8 @@ class Table:
         for step in plan.steps:
             # A copy has no function.
             words += _launch_words(step) if isinstance(step, Launch) else [0, *step]
-        results = [-1 if number is None else number for number in plan.results]
-        words += [len(results), *results, len(plan.apart), *(number for pair in plan.apart for number in pair)]
+        words += [len(plan.results), *(number for result in plan.results for number in _result_words(result))]
+        words += [len(plan.apart), *(number for pair in plan.apart for number in pair)]
         return (ctypes.c_int64 * len(words))(*words)
 
     def learn(self, words: Words) -> None:
@@ -203,6 +203,13 @@ def _launch_words(launch: Launch) -> list[int]:
         *(len(launch.slots), *launch.slots),
         *(len(launch.pointers), *(number for pointer in launch.pointers for number in pointer)),
     ]
+
+
+def _result_words(result: int | Number | None) -> tuple[int, int]:
+    """Whether a result is a number, and the number; else the tensor's, and -1 for none."""
+    if isinstance(result, Number):
+        return 1, result.value
+    return 0, -1 if result is None else result
 
 
 class Front:

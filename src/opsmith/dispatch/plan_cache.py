@@ -20,7 +20,7 @@ from torch.nn import Parameter
 
 from opsmith.dispatch.drivers import Driver
 from opsmith.dispatch.launcher import Table, Words
-from opsmith.dispatch.plans import Copy, Launch, Memory, Plan, Refusal
+from opsmith.dispatch.plans import Copy, Launch, Memory, Number, Plan, Refusal
 
 #: The tensors of a call and their first bytes; then what a replay allocates, and that.
 Tensors = list[Tensor]
@@ -234,7 +234,11 @@ def _copying(copy: Copy) -> Step:
 def _returning(plan: Plan) -> Callable[[Sequence[Tensor]], Any]:
     if plan.single and plan.results[0] is not None:
         return operator.itemgetter(plan.results[0])
-    return lambda tensors: tuple(None if number is None else tensors[number] for number in plan.results)
+    places = [one if isinstance(one, int) else None for one in plan.results]
+    others = [one.value if isinstance(one, Number) else None for one in plan.results]
+    return lambda tensors: tuple(
+        other if place is None else tensors[place] for place, other in zip(places, others, strict=True)
+    )
 
 
 class PlanCache:

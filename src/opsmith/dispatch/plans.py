@@ -87,6 +87,12 @@ class Apart(NamedTuple):
     other_bytes: int
 
 
+class Number(NamedTuple):
+    """A number that is returned among tensors, such as a size."""
+
+    value: int
+
+
 class Plan(NamedTuple):
     """What is done for one signature.
 
@@ -94,7 +100,7 @@ class Plan(NamedTuple):
         tensors: how many a call has.
         allocations: what is allocated first.
         steps: what is done then.
-        results: the numbers of the tensors that are returned, None for no tensor.
+        results: the numbers of the tensors that are returned, None for no tensor, or numbers as such.
         single: whether the result is a tensor, not a tuple.
         apart: calls with overlapping arguments are not the plan's.
     """
@@ -102,6 +108,6 @@ class Plan(NamedTuple):
     tensors: int
     allocations: tuple[Memory, ...]
     steps: tuple[Launch | Copy, ...]
-    results: tuple[int | None, ...]
+    results: tuple[int | Number | None, ...]
     single: bool
     apart: tuple[Apart, ...]

@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.dispatch.fallbacks import tensors_in
-from opsmith.dispatch.plans import Apart, Copy, Launch, Memory, Plan, Refusal
+from opsmith.dispatch.plans import Apart, Copy, Launch, Memory, Number, Plan, Refusal
 from opsmith.dispatch.triton_launches import Place, Unrepeatable, counted_launches, repeatable, watched_launches
 
 _aten = torch.ops.aten
@@ -112,7 +112,7 @@ class Recorder(TorchDispatchMode):
         if not single and not isinstance(result, tuple):
             return Refusal.RESULT
         results, own = ((result,), (self._result,)) if single else (result, self._result)
-        if any(one is not other for one, other in zip(results, own, strict=True)):
+        if any(one is not other for one, other in zip(results, own, strict=True) if not isinstance(one, int)):
             return Refusal.LAYOUT
         numbers = [self._returned(one) for one in results]
         if self._refusal is not None:
@@ -206,10 +206,12 @@ class Recorder(TorchDispatchMode):
         storages = (tensor.untyped_storage() for tensor in self._tensors)
         return any(0 < storage.data_ptr() <= slot < storage.data_ptr() + storage.nbytes() for storage in storages)
 
-    def _returned(self, result: Tensor | None) -> int | None:
+    def _returned(self, result: Any) -> int | Number | None:
         """The number of a result; memory is allocated in the form in which it is returned."""
         if result is None:
             return None
+        if isinstance(result, int) and not isinstance(result, bool):
+            return Number(result)
         place = self._place_of(result)
         if place is None:
             self._refuse(Refusal.RESULT)
@@ -262,5 +264,5 @@ def _without(plan: Plan, needless: dict[int, int]) -> Plan:
     return plan._replace(
         allocations=tuple(m for number, m in enumerate(plan.allocations, plan.tensors) if number not in needless),
         steps=steps,
-        results=tuple(None if number is None else renumbered(number) for number in plan.results),
+        results=tuple(renumbered(one) if isinstance(one, int) else one for one in plan.results),
     )

@@ -124,6 +124,19 @@ def test_a_repeated_call_gives_what_eager_gives(form: str, replayed: Replayed) -
             assert (one.dtype, one.stride()) == (other.dtype, other.stride())
 
 
+def test_numbers_and_absent_tensors_are_returned_again(replayed: Replayed) -> None:
+    """As attention returns sizes, and nothing where a padded batch has no bounds of sequences."""
+
+    def normalized() -> Any:
+        return torch._batch_norm_impl_index(X[None], None, None, None, None, False, 0.1, 1e-5, False)
+
+    settle(normalized)
+    found = []
+    assert replayed(lambda: found.extend(normalized()))
+    assert torch.equal(found[0], X[None])
+    assert found[1:] == [None, None, None, 3]
+
+
 def test_what_is_written_is_what_is_returned(replayed: Replayed) -> None:
     """``x.add_(y) is x`` and ``out=`` comes back, also when repeated."""
     x, out = X.clone(), torch.empty_like(X)

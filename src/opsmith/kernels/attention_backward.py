@@ -1,0 +1,495 @@
+"""Gradients of attention: weights are computed again, from scores and from the logarithms that were kept of their sums.
+
+With ``p[m, n] = exp(scale * q[m] . k[n] + bias[m, n] - lse[m])`` and ``delta[m] = out[m] . grad[m]``:
+
+- ``ds[m, n] = p[m, n] * (grad[m] . v[n] - delta[m])``, which is the gradient of the bias;
+- ``dq[m] = scale * sum over n of ds[m, n] k[n]``;
+- ``dk[n] = scale * sum over m of ds[m, n] q[m]`` and ``dv[n] = sum over m of p[m, n] grad[m]``.
+
+The sums run along two dimensions, so there are two launches: a program that owns queries walks along keys, and one that
+owns keys along queries, those of all heads that share the keys. Nothing is added up in memory, which makes the
+results the same in every run. Seven products of blocks are taken, two of them twice.
+
+Suffixes as in :mod:`attention_forward`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from .attention_forward import (
+    PRECISION,
+    Rule,
+    Tile,
+    bias_offsets,
+    block_of,
+    head_of,
+    in_base,
+    in_base_of,
+    is_base_2,
+    load_rows,
+    offsets_type,
+    power,
+    scores,
+    store_rows,
+    strides_in,
+    unit_of,
+)
+from .indexing import converted
+from .launch import INTERPRETED, launch, loop_bound
+from .matmul import multiply_type
+
+# ---------------------------------------------------------------- the kernels
+
+
+@triton.jit
+def query_gradients(
+    dq_MD: tl.tensor,
+    q_MD: tl.tensor,
+    grad_ME: tl.tensor,
+    lse_M: tl.tensor,
+    delta_M: tl.tensor,
+    k_ptr: tl.tensor,
+    v_ptr: tl.tensor,
+    bias_ptr: tl.tensor,
+    dbias_ptr: tl.tensor,
+    m: tl.tensor,
+    first: tl.tensor,
+    end: tl.tensor,
+    M: tl.tensor,
+    N: tl.tensor,
+    k_strides: tl.tuple,
+    v_strides: tl.tuple,
+    bias_strides: tl.tuple,
+    dbias_strides: tl.tuple,
+    scale: tl.tensor,
+    shift: tl.tensor,
+    UNIT: tl.constexpr,
+    BIAS_UNIT: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    BASE_2: tl.constexpr,
+    INDEX: tl.constexpr,
+    MULTIPLY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+) -> tl.tensor:
+    """Add the terms of the keys from ``first`` to ``end``."""
+    for start in range(first, end, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX)
+        v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
+        s_MN = scores(
+            q_MD, k_ND.to(MULTIPLY), bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED,
+            BASE_2, INDEX, PRECISION,
+        )  # fmt: skip
+        p_MN = power(s_MN - lse_M[:, None], BASE_2)
+        dp_MN = tl.dot(grad_ME, tl.trans(v_NE), input_precision=PRECISION)
+        ds_MN = p_MN * (dp_MN - delta_M[:, None])
+        if dbias_ptr is not None:
+            at_MN = dbias_ptr + bias_offsets(m, n, M, dbias_strides, 1, INDEX)
+            tl.store(at_MN, converted(ds_MN, dbias_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
+        ds_MN = converted(ds_MN, k_ND.dtype).to(MULTIPLY)
+        dq_MD = tl.dot(ds_MN, k_ND.to(MULTIPLY), dq_MD, input_precision=PRECISION)
+    return dq_MD
+
+
+@triton.jit
+def query_gradients_kernel(
+    dq_ptr: tl.tensor,
+    dbias_ptr: tl.tensor,
+    delta_ptr: tl.tensor,
+    grad_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    lse_ptr: tl.tensor,
+    q_ptr: tl.tensor,
+    k_ptr: tl.tensor,
+    v_ptr: tl.tensor,
+    bias_ptr: tl.tensor,
+    H: tl.tensor,
+    M: tl.tensor,
+    N: tl.tensor,
+    group: tl.tensor,
+    dq_strides: tl.tuple,
+    dbias_strides: tl.tuple,
+    grad_strides: tl.tuple,
+    out_strides: tl.tuple,
+    lse_strides: tl.tuple,
+    q_strides: tl.tuple,
+    k_strides: tl.tuple,
+    v_strides: tl.tuple,
+    bias_strides: tl.tuple,
+    scale: tl.tensor,
+    score_scale: tl.tensor,
+    shift: tl.tensor,
+    UNIT: tl.constexpr,
+    GRAD_UNIT: tl.constexpr,
+    BIAS_UNIT: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    BASE_2: tl.constexpr,
+    INDEX: tl.constexpr,
+    MULTIPLY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+) -> None:
+    """``dq``, the gradient of the bias and ``delta``, for a block of queries."""
+    blocks = tl.cdiv(M, BLOCK_M)
+    block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    if CAUSAL:
+        block = blocks - 1 - block  # The last queries see most keys: they start first.
+    b, h = head // H, head % H
+    first_M = block * BLOCK_M
+    m = first_M + tl.arange(0, BLOCK_M)
+    q_ptr = head_of(q_ptr, b, h, q_strides, UNIT)
+    grad_ptr = head_of(grad_ptr, b, h, grad_strides, GRAD_UNIT)
+    out_ptr = head_of(out_ptr, b, h, out_strides, UNIT)
+    k_ptr = head_of(k_ptr, b, h // group, k_strides, UNIT)
+    v_ptr = head_of(v_ptr, b, h // group, v_strides, UNIT)
+    if bias_ptr is not None:
+        bias_ptr = head_of(bias_ptr, b, h, bias_strides, BIAS_UNIT)
+    if dbias_ptr is not None:
+        dbias_ptr = head_of(dbias_ptr, b, h, dbias_strides, 1)
+    q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
+    grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, True, INDEX)
+    out_ME = load_rows(out_ptr, m, M, out_strides, UNIT, E, BLOCK_E, True, INDEX)
+    delta_M = tl.sum(grad_ME.to(tl.float32) * out_ME.to(tl.float32), axis=1)
+    tl.store(delta_ptr + head.to(tl.int64) * M + m, delta_M, mask=m < M)
+    lse_ptr = head_of(lse_ptr, b, h, lse_strides, 1)
+    lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * lse_strides[2], mask=m < M, other=float("inf")), BASE_2)
+    end = N
+    seen_by_all = end
+    if CAUSAL:
+        seen_by_all = tl.minimum(end, first_M + shift + 1)
+        if dbias_ptr is None:
+            end = tl.minimum(end, first_M + shift + BLOCK_M)
+    full = tl.maximum(seen_by_all, 0) // BLOCK_N * BLOCK_N
+    dq_MD = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    grad_ME = grad_ME.to(MULTIPLY)
+    dq_MD = query_gradients(
+        dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, m, 0, full, M, N, k_strides,
+        v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2,
+        INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+    )  # fmt: skip
+    dq_MD = query_gradients(
+        dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, m, full, end, M, N, k_strides,
+        v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2,
+        INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+    )  # fmt: skip
+    store_rows(head_of(dq_ptr, b, h, dq_strides, UNIT), m, M, dq_MD * scale, dq_strides, UNIT, D, BLOCK_D, INDEX)
+
+
+@triton.jit
+def key_gradients(
+    dk_ND: tl.tensor,
+    dv_NE: tl.tensor,
+    k_ND: tl.tensor,
+    v_NE: tl.tensor,
+    q_ptr: tl.tensor,
+    grad_ptr: tl.tensor,
+    lse_ptr: tl.tensor,
+    delta_ptr: tl.tensor,
+    bias_ptr: tl.tensor,
+    n: tl.tensor,
+    first: tl.tensor,
+    end: tl.tensor,
+    M: tl.tensor,
+    N: tl.tensor,
+    q_strides: tl.tuple,
+    grad_strides: tl.tuple,
+    lse_stride_M: tl.tensor,
+    bias_strides: tl.tuple,
+    scale: tl.tensor,
+    shift: tl.tensor,
+    UNIT: tl.constexpr,
+    GRAD_UNIT: tl.constexpr,
+    BIAS_UNIT: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    EVEN_M: tl.constexpr,
+    MASKED: tl.constexpr,
+    BASE_2: tl.constexpr,
+    INDEX: tl.constexpr,
+    MULTIPLY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+) -> tuple[tl.tensor, ...]:
+    """Add the terms of the queries from ``first`` to ``end``. MASKED leaves out those that do not see a key.
+
+    Keys beyond the last one get sums of their own, which are not written.
+    """
+    for start in range(first, end, BLOCK_M):
+        m = start + tl.arange(0, BLOCK_M)
+        q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, not EVEN_M, INDEX)
+        grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, not EVEN_M, INDEX).to(MULTIPLY)
+        # Queries beyond the last one have no weights.
+        lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * lse_stride_M, mask=m < M, other=float("inf")), BASE_2)
+        delta_M = tl.load(delta_ptr + m, mask=m < M, other=0)
+        s_NM = tl.dot(k_ND, tl.trans(q_MD.to(MULTIPLY)), input_precision=PRECISION) * scale
+        if bias_ptr is not None:
+            at_NM = bias_ptr + tl.trans(bias_offsets(m, n, M, bias_strides, BIAS_UNIT, INDEX))
+            s_NM += in_base(tl.load(at_NM, mask=(n < N)[:, None], other=0).to(tl.float32), BASE_2)
+        if MASKED:
+            s_NM = tl.where(n[:, None] <= m[None, :] + shift, s_NM, float("-inf"))
+        p_NM = power(s_NM - lse_M[None, :], BASE_2)
+        dv_NE = tl.dot(converted(p_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
+        dp_NM = tl.dot(v_NE, tl.trans(grad_ME), input_precision=PRECISION)
+        ds_NM = converted(p_NM * (dp_NM - delta_M[None, :]), q_MD.dtype).to(MULTIPLY)
+        dk_ND = tl.dot(ds_NM, q_MD.to(MULTIPLY), dk_ND, input_precision=PRECISION)
+    return dk_ND, dv_NE
+
+
+@triton.jit
+def key_gradients_kernel(
+    dk_ptr: tl.tensor,
+    dv_ptr: tl.tensor,
+    delta_ptr: tl.tensor,
+    grad_ptr: tl.tensor,
+    lse_ptr: tl.tensor,
+    q_ptr: tl.tensor,
+    k_ptr: tl.tensor,
+    v_ptr: tl.tensor,
+    bias_ptr: tl.tensor,
+    H: tl.tensor,
+    M: tl.tensor,
+    N: tl.tensor,
+    group: tl.tensor,
+    dk_strides: tl.tuple,
+    dv_strides: tl.tuple,
+    grad_strides: tl.tuple,
+    lse_strides: tl.tuple,
+    q_strides: tl.tuple,
+    k_strides: tl.tuple,
+    v_strides: tl.tuple,
+    bias_strides: tl.tuple,
+    scale: tl.tensor,
+    score_scale: tl.tensor,
+    shift: tl.tensor,
+    UNIT: tl.constexpr,
+    GRAD_UNIT: tl.constexpr,
+    BIAS_UNIT: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN_M: tl.constexpr,
+    BASE_2: tl.constexpr,
+    INDEX: tl.constexpr,
+    MULTIPLY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+) -> None:
+    """``dk`` and ``dv`` for a block of keys, of which there are H heads, each for ``group`` heads of queries."""
+    blocks = tl.cdiv(N, BLOCK_N)
+    block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    b, h = head // H, head % H
+    first_N = block * BLOCK_N
+    n = first_N + tl.arange(0, BLOCK_N)
+    k_ptr, v_ptr = head_of(k_ptr, b, h, k_strides, UNIT), head_of(v_ptr, b, h, v_strides, UNIT)
+    k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
+    v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, True, INDEX).to(MULTIPLY)
+    dk_ND = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    dv_NE = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
+    first, full = 0, 0
+    if CAUSAL:
+        # From the first query that sees the first key to the first one that sees them all.
+        first = tl.maximum(first_N - shift, 0) // BLOCK_M * BLOCK_M
+        full = tl.minimum(first + tl.cdiv(tl.maximum(first_N + BLOCK_N - 1 - shift - first, 0), BLOCK_M) * BLOCK_M, M)
+    for member in range(group):
+        q_head = h * group + member
+        q_head_ptr = head_of(q_ptr, b, q_head, q_strides, UNIT)
+        grad_head_ptr = head_of(grad_ptr, b, q_head, grad_strides, GRAD_UNIT)
+        lse_head_ptr = head_of(lse_ptr, b, q_head, lse_strides, 1)
+        delta_head_ptr = delta_ptr + (b * H * group + q_head).to(tl.int64) * M
+        if bias_ptr is not None:
+            bias_head_ptr = head_of(bias_ptr, b, q_head, bias_strides, BIAS_UNIT)
+        else:
+            bias_head_ptr = None
+        if CAUSAL:
+            dk_ND, dv_NE = key_gradients(
+                dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, n,
+                first, full, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale, shift, UNIT,
+                GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D,
+                BLOCK_E,
+            )  # fmt: skip
+        dk_ND, dv_NE = key_gradients(
+            dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, n, full,
+            M, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale, shift, UNIT, GRAD_UNIT,
+            BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
+        )  # fmt: skip
+    store_rows(head_of(dk_ptr, b, h, dk_strides, UNIT), n, N, dk_ND * scale, dk_strides, UNIT, D, BLOCK_D, INDEX)
+    store_rows(head_of(dv_ptr, b, h, dv_strides, UNIT), n, N, dv_NE, dv_strides, UNIT, E, BLOCK_E, INDEX)
+
+
+# ---------------------------------------------------------------- the host side
+
+
+class Call(NamedTuple):
+    """What the forward call got and returned, and the gradient of its result; all of shape (B, H, rows, columns).
+
+    ``lse`` is of shape (B, H, M) or has more rows.
+    """
+
+    grad: torch.Tensor
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    out: torch.Tensor
+    lse: torch.Tensor
+
+
+class Gradients(NamedTuple):
+    """Where gradients are written; ``bias`` may be absent, and is of shape (B, H, M, N)."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    bias: torch.Tensor | None = None
+
+
+def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
+    """Fill ``into``."""
+    (B, H, M, D), (HK, N, E) = call.q.shape, call.v.shape[1:]
+    delta = torch.empty((B, H, M), dtype=torch.float32, device=call.q.device)
+    unit = unit_of(*into[:3], *call[1:5])
+    grad_unit = unit_of(call.grad)
+    bias_unit = 1 if rule.bias is None else unit_of(rule.bias)
+    columns = max(block_of(D), block_of(E))
+    shared = {
+        "UNIT": unit,
+        "GRAD_UNIT": grad_unit,
+        "BIAS_UNIT": bias_unit,
+        "D": D,
+        "E": E,
+        "CAUSAL": rule.shift is not None,
+        "BASE_2": is_base_2(call.q),
+        "INDEX": offsets_type(*into, *call[:5], rule.bias),
+        "MULTIPLY": multiply_type(call.q.dtype),
+        "PRECISION": PRECISION,
+        "BLOCK_D": block_of(D),
+        "BLOCK_E": block_of(E),
+    }
+    numbers = rule.scale, in_base_of(call.q, rule.scale), rule.shift or 0
+    q_strides, k_strides, v_strides = (strides_in(unit, x) for x in call[1:4])
+    bias_strides = strides_in(bias_unit, rule.bias)
+    grad_strides = strides_in(grad_unit, call.grad)
+    if call.q.numel():
+        tile = _query_tile(M, N, columns, call.q.dtype)
+        launch(
+            query_gradients_kernel,
+            (B * H * triton.cdiv(M, tile.m),),
+            call.q.device,
+            into.q,
+            into.bias,
+            delta,
+            call.grad,
+            call.out,
+            call.lse,
+            call.q,
+            call.k,
+            call.v,
+            rule.bias,
+            H,
+            M,
+            N,
+            H // HK,
+            strides_in(unit, into.q),
+            strides_in(1, into.bias),
+            grad_strides,
+            strides_in(unit, call.out),
+            call.lse.stride(),
+            q_strides,
+            k_strides,
+            v_strides,
+            bias_strides,
+            *numbers,
+            **shared,
+            BLOCK_M=tile.m,
+            BLOCK_N=tile.n,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+    if call.k.numel():
+        tile = _key_tile(M, N, columns, call.q.dtype)
+        launch(
+            key_gradients_kernel,
+            (B * HK * triton.cdiv(N, tile.n),),
+            call.q.device,
+            into.k,
+            into.v,
+            delta,
+            call.grad,
+            call.lse,
+            call.q,
+            call.k,
+            call.v,
+            rule.bias,
+            HK,
+            M,
+            N,
+            loop_bound(H // HK),
+            strides_in(unit, into.k),
+            strides_in(unit, into.v),
+            grad_strides,
+            call.lse.stride(),
+            q_strides,
+            k_strides,
+            v_strides,
+            bias_strides,
+            *numbers,
+            **shared,
+            EVEN_M=M % tile.m == 0,
+            BLOCK_M=tile.m,
+            BLOCK_N=tile.n,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+
+
+def _query_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
+    """The tile of a program that owns queries: it holds a block of q, of the gradient and of dq."""
+    if INTERPRETED:
+        return Tile(64, 64, 4, 1)
+    if dtype == torch.float32:
+        tile = Tile(32, 32, 8, 1) if columns <= 64 else Tile(32, 16, 8, 1) if columns <= 128 else Tile(16, 16, 8, 1)
+    elif columns <= 128:
+        tile = Tile(128, 64, 8, 2)
+    else:
+        tile = Tile(64, 32, 8, 2) if columns <= 256 else Tile(32, 32, 8, 1)
+    return _cut(tile, M, N)
+
+
+def _key_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
+    """The tile of a program that owns keys: it holds a block of k, v, dk and dv."""
+    if INTERPRETED:
+        return Tile(64, 64, 4, 1)
+    if dtype == torch.float32:
+        tile = Tile(32, 32, 8, 1) if columns <= 64 else Tile(32, 16, 8, 1) if columns <= 128 else Tile(16, 16, 8, 1)
+    elif columns <= 128:
+        tile = Tile(64, 128, 8, 2)
+    else:
+        tile = Tile(32, 64, 8, 2) if columns <= 256 else Tile(32, 32, 8, 1)
+    return _cut(tile, M, N)
+
+
+def _cut(tile: Tile, M: int, N: int) -> Tile:
+    """No larger than the problem is, and with half the warps for a quarter of the tile."""
+    m, n = (max(triton.next_power_of_2(size), 16) for size in (M, N))
+    m, n = min(tile.m, m), min(tile.n, n)
+    return tile._replace(m=m, n=n, warps=4 if 4 * m * n <= tile.m * tile.n else tile.warps)
