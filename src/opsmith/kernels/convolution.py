@@ -22,7 +22,7 @@ from .volumes import empty_volume, prefers_channels_last
 
 
 def convolution(
-    input: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002
     weight: torch.Tensor,
     bias: torch.Tensor | None,
     stride: Sequence[int],
@@ -48,7 +48,7 @@ def convolution(
 
 def convolution_backward(
     grad_output: torch.Tensor,
-    input: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002
     weight: torch.Tensor,
     bias_sizes: Sequence[int] | None,  # noqa: ARG001 - Of a bias as long as grad_output has channels.
     stride: Sequence[int],
@@ -104,10 +104,10 @@ def _is_depthwise(weight: torch.Tensor, rule: Sliding) -> bool:
     return sides.sites == 1 and sides.field == 1
 
 
-def _like(input: torch.Tensor, weight: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _like(x: torch.Tensor, weight: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """A tensor to be filled, channels-last if the input or the weight is, as eager has it."""
-    channels_last = prefers_channels_last(input) or prefers_channels_last(weight)
-    if input.ndim == 3 and input.is_cuda:
+    channels_last = prefers_channels_last(x) or prefers_channels_last(weight)
+    if x.ndim == 3 and x.is_cuda:
         # Lines are planes of height 1 to cuDNN; to the CPU's library they are row-major.
-        channels_last = prefers_channels_last(input.unsqueeze(2)) or prefers_channels_last(weight.unsqueeze(2))
-    return empty_volume(shape, input.dtype, input.device, channels_last=channels_last)
+        channels_last = prefers_channels_last(x.unsqueeze(2)) or prefers_channels_last(weight.unsqueeze(2))
+    return empty_volume(shape, x.dtype, x.device, channels_last=channels_last)

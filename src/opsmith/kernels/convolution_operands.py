@@ -11,8 +11,8 @@ A convolution has two sides. Windows slide over the *field*; each place where on
 
 Tensor cores multiply as fast as 16-byte loads bring them data, which needs neighbouring channels side by side.
 So a tensor in another layout is copied first (``2 * numel * itemsize`` bytes, where the product reads it
-``kernel / stride`` times), with zeros up to a multiple of 16 channels. Weights are copied likewise. Groups of few channels
-are joined on the way: their weights become the diagonal blocks of one whose other entries are 0.
+``kernel / stride`` times), with zeros up to a multiple of 16 channels. Weights are copied likewise. Groups of few
+channels are joined on the way: their weights become the diagonal blocks of one whose other entries are 0.
 
 Suffixes: ``_N`` batch, ``_G`` groups, ``_C`` channels of a group, ``_S`` one entry for each of depth, height and width.
 """
@@ -181,7 +181,7 @@ def filter_kernel(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """``out[j, r, k, c]`` of joined groups j: a group's own ``w[g, r, c, k]`` where r and c are of one group g, else 0."""
+    """``out[j, r, k, c]`` of joined groups j: ``w[g, r, c, k]`` where r and c are of one group g, else 0."""
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     c, k = i % padded, i // padded % TAPS

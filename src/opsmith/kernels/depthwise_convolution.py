@@ -1,12 +1,12 @@
 """Depthwise convolutions: each channel has a window of its own, and no sum runs over channels.
 
 A few multiplications for each element that is read, so that memory decides: ``numel * itemsize`` of the field and of
-the sites. A tile's neighbouring lanes hold neighbouring places (row-major) or channels (channels-last); what windows
-share comes from the cache. The weight's gradient sums over all sites of a channel, tap by tap side by side, split among
-programs where channels are few.
+the sites. A tile's neighbouring lanes hold neighbouring places (row-major) or channels (channels-last); what
+windows share comes from the cache. The weight's gradient sums over all sites of a channel, its taps side by side, split
+among programs where channels are few.
 
-Suffixes: ``_S`` one entry for each of depth, height and width, ``_RC`` a tile of rows and columns (volumes.py), ``_T`` taps,
-``_C`` channels, ``_P`` places of sites over the whole batch.
+Suffixes: ``_S`` one entry for each of depth, height and width, ``_RC`` a tile of rows and columns (volumes.py),
+``_T`` taps, ``_C`` channels, ``_P`` places of sites over the whole batch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .gathered_products import place_in_space, read_offset
 from .indexing import converted
 from .launch import INTERPRETED, INTERPRETED_TILE, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import ALONE, combine
-from .sliding import Sliding, taps_of, walk_of
+from .sliding import Sliding, all_taps_of, walk_of
 from .volumes import place_of, tiles_of, volume_index_type, volume_of
-from .windows import UNROLLED
+from .windows import UNROLLED, place_in_box
 
 
 @triton.jit
@@ -38,11 +38,11 @@ def product_under(
     strides_S: tl.tuple,
     w_strides_S: tl.tuple,
     WALK_S: tl.constexpr,
+    KERNEL_S: tl.constexpr,
     COMPUTE: tl.constexpr,
 ) -> tl.tensor:
     """What the places get under tap ``k`` of the window."""
-    KERNEL_S: tl.constexpr = (WALK_S[0][0], WALK_S[1][0], WALK_S[2][0])
-    kd, kh, kw = place_in_space(k, KERNEL_S)
+    kd, kh, kw = place_in_box(k, KERNEL_S)
     d, has_d = position_under(place_S[0], kd, size_S, WALK_S, 0)
     h, has_h = position_under(place_S[1], kh, size_S, WALK_S, 1)
     w, has_w = position_under(place_S[2], kw, size_S, WALK_S, 2)
@@ -87,6 +87,7 @@ def depthwise_kernel(
     rows: tl.tensor,
     columns: tl.tensor,
     WALK_S: tl.constexpr,
+    KERNEL_S: tl.constexpr,
     UNROLL: tl.constexpr,
     COMPUTE: tl.constexpr,
     CHANNELS_LAST: tl.constexpr,
@@ -105,16 +106,16 @@ def depthwise_kernel(
     w_ptr_RC = w_ptr + c * w_stride_C
     place_S = (d, h, w)
     y_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
-    TAPS: tl.constexpr = WALK_S[0][0] * WALK_S[1][0] * WALK_S[2][0]
+    TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     if UNROLL:
         for k in tl.static_range(TAPS):
             y_RC += product_under(
-                k, x_ptr_RC, w_ptr_RC, mask, place_S, x_size_S, x_strides_S, w_strides_S, WALK_S, COMPUTE
+                k, x_ptr_RC, w_ptr_RC, mask, place_S, x_size_S, x_strides_S, w_strides_S, WALK_S, KERNEL_S, COMPUTE
             )
     else:
         for k in range(TAPS):
             y_RC += product_under(
-                k, x_ptr_RC, w_ptr_RC, mask, place_S, x_size_S, x_strides_S, w_strides_S, WALK_S, COMPUTE
+                k, x_ptr_RC, w_ptr_RC, mask, place_S, x_size_S, x_strides_S, w_strides_S, WALK_S, KERNEL_S, COMPUTE
             )
     if bias_ptr is not None:
         y_RC += tl.load(bias_ptr + c).to(COMPUTE)
@@ -138,6 +139,7 @@ def convolve_depthwise(
     tiles = tiles_of(y, out.device, channels_last=last)
     walks = tuple(walk_of(window, to_field=to_field) for window in rule.windows)
     stride_C, _, *strides = weight.stride()
+    kernel_S = kernel_sizes(rule.windows)
     launch(
         depthwise_kernel,
         tiles.grid,
@@ -156,7 +158,8 @@ def convolve_depthwise(
         tiles.rows,
         tiles.columns,
         WALK_S=walks,
-        UNROLL=not INTERPRETED and math.prod(kernel_sizes(rule.windows)) <= UNROLLED,
+        KERNEL_S=kernel_S,
+        UNROLL=not INTERPRETED and math.prod(kernel_S) <= UNROLLED,
         COMPUTE=compute_type(out.dtype),
         CHANNELS_LAST=last,
         INDEX=volume_index_type(y, source),
@@ -183,6 +186,7 @@ def depthwise_gradient_kernel(
     split_numel: tl.tensor,
     steps: tl.tensor,
     WALK_S: tl.constexpr,
+    KERNEL_S: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_T: tl.constexpr,
@@ -190,16 +194,13 @@ def depthwise_gradient_kernel(
     BLOCK_P: tl.constexpr,
 ) -> None:
     """All taps of some channels, over the places of one split."""
-    TAPS_S: tl.constexpr = (WALK_S[0][0], WALK_S[1][0], WALK_S[2][0])
-    TAPS: tl.constexpr = WALK_S[0][0] * WALK_S[1][0] * WALK_S[2][0]
+    TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     split = tl.program_id(1).to(INDEX)
     t = tl.program_id(2).to(INDEX) * BLOCK_T + tl.arange(0, BLOCK_T)
     c = tl.program_id(0).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    kd, kh, kw = place_in_space(t, TAPS_S)
+    kd, kh, kw = place_in_box(t, KERNEL_S)
     j_S = (kd[:, None, None], kh[:, None, None], kw[:, None, None])
-    _first, _count, begin_d = taps_of(split * 0, WALK_S, 0)
-    _first, _count, begin_h = taps_of(split * 0, WALK_S, 1)
-    _first, _count, begin_w = taps_of(split * 0, WALK_S, 2)
+    _first_S, _count_S, begin_S = all_taps_of((split * 0, split * 0, split * 0), WALK_S)
     sites_ptr_C = sites_ptr + (c * sites_strides_NC[1])[None, :, None]
     field_ptr_C = field_ptr + (c * field_strides_NC[1])[None, :, None]
     space = space_S[0] * space_S[1] * space_S[2]
@@ -213,9 +214,7 @@ def depthwise_gradient_kernel(
         sites_offset += qh * sites_strides_S[1] + qw * sites_strides_S[2]
         s_CP = tl.load(sites_ptr_C + sites_offset[None, None, :], mask=mask_CP, other=0)
         q_S = (qd[None, None, :], qh[None, None, :], qw[None, None, :])
-        offset, exists = read_offset(
-            q_S, j_S, (begin_d, begin_h, begin_w), field_size_S, field_strides_S, WALK_S, INSIDE=False
-        )
+        offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE=False)
         mask_TCP = mask_CP & exists & (t < TAPS)[:, None, None]
         field_ptr_TCP = field_ptr_C + (n * field_strides_NC[0])[None, None, :] + offset
         dw_TCP += tl.load(field_ptr_TCP, mask=mask_TCP, other=0).to(COMPUTE) * s_CP.to(COMPUTE)
@@ -231,7 +230,8 @@ def depthwise_weight_gradient(
     """As :func:`filter_gradients.weight_gradient`, where groups have one channel on either side."""
     spatial, C = field.ndim - 2, field.shape[1]
     f, s = volume_of(field, spatial), volume_of(sites, spatial)
-    taps, P = math.prod(kernel_sizes(rule.windows)), sites.numel() // C
+    kernel_S = kernel_sizes(rule.windows)
+    taps, P = math.prod(kernel_S), sites.numel() // C
     block_t, block_c, block_p = _blocks(taps, C, P, channels_last=field.stride(1) == 1)
     programs, steps = triton.cdiv(C, block_c) * triton.cdiv(taps, block_t), triton.cdiv(P, block_p)
     splits = 1 if INTERPRETED else max(min(4 * multiprocessors(field.device) // programs, steps // 4, 256), 1)
@@ -260,6 +260,7 @@ def depthwise_weight_gradient(
         size,
         loop_bound(each),
         WALK_S=tuple(walk_of(window, to_field=False) for window in rule.windows),
+        KERNEL_S=kernel_S,
         COMPUTE=compute_type(field.dtype),
         INDEX=reach_type(operand_of(field, C), operand_of(sites, C)),
         BLOCK_T=block_t,

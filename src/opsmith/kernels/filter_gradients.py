@@ -1,9 +1,9 @@
 """The gradient of a convolution by its weight: a matrix product that sums over all sites of the batch.
 
-``dw_OJ = s_OP @ f_JP^T``: rows ``O`` are the channels of the sites, columns ``J`` the taps times the channels of the field, and
-the sum runs over the places ``P`` of all sites. The result is small and the sum is long, so it is split among
-programs, which write partial sums in the type of the accumulator; a second launch adds them up in a fixed order. Compulsory traffic:
-both sides once.
+``dw_OJ = s_OP @ f_JP^T``: rows ``O`` are the channels of the sites, columns ``J`` the taps times the channels of the
+field, and the sum runs over the places ``P`` of all sites. The result is small and the sum is long, so it is split
+among programs, which write partial sums in the type of the accumulator; a second launch adds them up in a fixed order.
+Compulsory traffic: both sides once.
 
 Suffixes: as above, ``_S`` one entry for each of depth, height and width, ``_D`` one for each merged dimension.
 """
@@ -27,11 +27,12 @@ from .convolution_operands import (
     side_by_side,
     with_flat_space,
 )
-from .gathered_products import Tile, dot_precision, feeds_tensor_cores, place_in_space, read_offset
+from .gathered_products import Tile, dot_precision, feeds_tensor_cores, places_of, read_offset
 from .indexing import converted, merge_dims, offset_of
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import ALONE, GROUP, combine, multiply_type, tile_place, times
-from .sliding import Sliding, taps_of, walk_of
+from .sliding import Sliding, all_taps_of, walk_of
+from .windows import place_in_box
 
 
 @triton.jit
@@ -56,6 +57,7 @@ def filter_gradient_kernel(
     split_numel: tl.tensor,
     steps: tl.tensor,
     WALK_S: tl.constexpr,
+    KERNEL_S: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
     ACCUMULATE: tl.constexpr,
@@ -68,8 +70,7 @@ def filter_gradient_kernel(
     BLOCK_P: tl.constexpr,
 ) -> None:
     """One tile of one group over the places of one split; columns are channels under one tap, or, if MIXED, several."""
-    TAPS_S: tl.constexpr = (WALK_S[0][0], WALK_S[1][0], WALK_S[2][0])
-    TAPS: tl.constexpr = WALK_S[0][0] * WALK_S[1][0] * WALK_S[2][0]
+    TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     blocks = tl.cdiv(C, BLOCK_J)
     columns = TAPS * C if MIXED else TAPS * blocks * BLOCK_J
     first_O, first_J = tile_place(O, columns, GROUP, BLOCK_O, BLOCK_J, INDEX)
@@ -83,24 +84,18 @@ def filter_gradient_kernel(
         tap = first_J // BLOCK_J // blocks
         c = first_J - tap * (blocks * BLOCK_J) + tl.arange(0, BLOCK_J)
         tap_J = j * 0 + tap
-    j_S = place_in_space(tap, TAPS_S)
-    _first, _count, begin_d = taps_of(tap * 0, WALK_S, 0)
-    _first, _count, begin_h = taps_of(tap * 0, WALK_S, 1)
-    _first, _count, begin_w = taps_of(tap * 0, WALK_S, 2)
-    begin_S = (begin_d, begin_h, begin_w)
+    j_S = place_in_box(tap, KERNEL_S)
+    _first_S, _count_S, begin_S = all_taps_of((split * 0, split * 0, split * 0), WALK_S)
     in_columns = (c < C) & (tap_J < TAPS)
 
     sites_ptr_O = sites_ptr + group * sites_strides_NGC[1] + (o * sites_strides_NGC[2])[:, None]
     field_ptr_J = field_ptr + group * field_strides_NGC[1] + (c * field_strides_NGC[2])[:, None]
-    space = space_S[0] * space_S[1] * space_S[2]
     dw_OJ = tl.zeros([BLOCK_O, BLOCK_J], ACCUMULATE)
     for i in range(steps):
         p = (split * steps + i) * BLOCK_P + tl.arange(0, BLOCK_P)
-        n, q = p // space, p % space
+        n, q, q_S = places_of(p, space_S)
         sites_offset = n * sites_strides_NGC[0] + offset_of(q, sites_size_D, sites_strides_D)
         s_OP = tl.load(sites_ptr_O + sites_offset[None, :], mask=(o < O)[:, None] & (p < P)[None, :], other=0)
-        qd, qh, qw = place_in_space(q, space_S)
-        q_S = (qd[None, :], qh[None, :], qw[None, :])
         offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE)
         field_ptr_JP = field_ptr_J + (n * field_strides_NGC[0])[None, :] + offset
         f_JP = tl.load(field_ptr_JP, mask=exists & (p < P)[None, :] & in_columns[:, None], other=0)
@@ -108,7 +103,7 @@ def filter_gradient_kernel(
 
     # Of joined groups only the diagonal blocks are anyone's.
     is_own = (o // own_O)[:, None] == (c // own_C)[None, :]
-    kd, kh, kw = place_in_space(tap_J, TAPS_S)
+    kd, kh, kw = place_in_box(tap_J, KERNEL_S)
     dw_ptr += split * split_numel + group * O * dw_strides_OC[0]
     dw_ptr_J = dw_ptr + c % own_C * dw_strides_OC[1]
     dw_ptr_J += kd * dw_strides_S[0] + kh * dw_strides_S[1] + kw * dw_strides_S[2]
@@ -124,7 +119,8 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
     f, s = operand_of(field, sides.groups), operand_of(sites, sides.groups)
     if feeds_tensor_cores(field.dtype):
         f, s = _field_side_by_side(f, sides.groups, rule), _sites_side_by_side(s, sides.groups)
-    taps, P = math.prod(kernel_sizes(rule.windows)), s.batch * math.prod(s.size_S)
+    kernel_S, P = kernel_sizes(rule.windows), s.batch * math.prod(s.size_S)
+    taps = math.prod(kernel_S)
     if rule.is_pointwise():
         flat = with_flat_space(f), with_flat_space(s)
         if flat[0].size_S == flat[1].size_S:
@@ -164,6 +160,7 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
         size,
         loop_bound(each),
         WALK_S=tuple(walk_of(window, to_field=False) for window in rule.windows),
+        KERNEL_S=kernel_S,
         INSIDE=not rule.transposed and not any(window.padding for window in rule.windows),
         MIXED=mixed,
         ACCUMULATE=compute_type(field.dtype),
@@ -208,8 +205,8 @@ def _splits(programs: int, steps: int, device: torch.device) -> int:
 def _tile(O: int, J: int, P: int, dtype: torch.dtype) -> Tile:  # noqa: E741
     """A tile no larger than the result; whatever its size, splits fill the device."""
     if INTERPRETED:
-        sides = [min(max(triton.next_power_of_2(size), 16), 64) for size in (O, J)]
-        return Tile(*sides, min(max(triton.next_power_of_2(P), 16), 256), 4, 1)
+        o, j, p = (max(triton.next_power_of_2(size), 16) for size in (O, J, P))
+        return Tile(min(o, 64), min(j, 128), min(p, 1024), 4, 1)
     o, j = (min(max(triton.next_power_of_2(size), 16), 128) for size in (O, J))
     if not feeds_tensor_cores(dtype):
         return Tile(min(o, 64), min(j, 64), 32 if dtype == torch.float32 else 16, 4, 2)

@@ -1,11 +1,11 @@
 """Convolution from one side to the other, as a matrix product whose right operand is gathered.
 
-``y_OP = w_OK @ x_KP``: rows ``O`` are the channels of the result, columns ``P`` its positions over the whole batch, and the
-sum runs over ``K``, the taps times the channels of the other side. No matrix of windows is ever written: a program
+``y_OP = w_OK @ x_KP``: rows ``O`` are the channels of the result, columns ``P`` its positions over the whole batch, and
+the sum runs over ``K``, the taps times the channels of the other side. No matrix of windows is ever written: a program
 works out what its positions read under a tap (sliding.py), once for all channels. Compulsory traffic: x, w and y once.
 
-Where the result has too few tiles to fill the device, the sum is split: programs write partial sums, and a second launch
-adds them up.
+Where the result has too few tiles to fill the device, the sum is split: programs write partial sums, and a second
+launch adds them up.
 
 Suffixes: as above, ``_S`` one entry for each of depth, height and width.
 """
@@ -36,7 +36,8 @@ from .convolution_operands import (
 from .indexing import converted
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import GROUP, Term, combine, multiply_type, tile_place, times
-from .sliding import Sliding, read_in, taps_of, walk_of
+from .sliding import Sliding, all_taps_of, read_in, walk_of
+from .windows import place_in_box
 
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
 _BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
@@ -46,6 +47,15 @@ _BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
 def place_in_space(q: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
     """Depth, height and width of place ``q``."""
     return q // (space_S[2] * space_S[1]), q // space_S[2] % space_S[1], q % space_S[2]
+
+
+@triton.jit
+def places_of(p: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
+    """Of places numbered over the batch: the images, the places in them, and those' depth, height and width as rows."""
+    space = space_S[0] * space_S[1] * space_S[2]
+    n, q = p // space, p % space
+    d, h, w = place_in_space(q, space_S)
+    return n, q, (d[None, :], h[None, :], w[None, :])
 
 
 @triton.jit
@@ -70,6 +80,13 @@ def read_offset(
 
 
 @triton.jit
+def tap_offset(j_S: tl.tuple, first_S: tl.tuple, strides_S: tl.tuple, WALK_S: tl.constexpr) -> tl.tensor:
+    """Offset of the weights of a phase's taps ``j_S``."""
+    d, h, w = j_S[0] * WALK_S[0][4], j_S[1] * WALK_S[1][4], j_S[2] * WALK_S[2][4]
+    return (first_S[0] + d) * strides_S[0] + (first_S[1] + h) * strides_S[1] + (first_S[2] + w) * strides_S[2]
+
+
+@triton.jit
 def gathered_product_kernel(
     out_ptr: tl.tensor,
     x_ptr: tl.tensor,
@@ -90,6 +107,7 @@ def gathered_product_kernel(
     split_numel: tl.tensor,
     steps: tl.tensor,
     WALK_S: tl.constexpr,
+    PHASES_S: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
     ACCUMULATE: tl.constexpr,
@@ -104,23 +122,17 @@ def gathered_product_kernel(
     """One tile of one group, phase and split; a step sums channels under one tap, or, if MIXED, under several."""
     first_O, first_P = tile_place(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
     group = tl.program_id(1).to(INDEX)
-    PHASES: tl.constexpr = WALK_S[0][3] * WALK_S[1][3] * WALK_S[2][3]
-    phase_S = place_in_space(tl.program_id(2) % PHASES, (WALK_S[0][3], WALK_S[1][3], WALK_S[2][3]))
+    PHASES: tl.constexpr = PHASES_S[0] * PHASES_S[1] * PHASES_S[2]
+    phase_S = place_in_box(tl.program_id(2) % PHASES, PHASES_S)
     split = (tl.program_id(2) // PHASES).to(INDEX)
-    first_d, taps_d, begin_d = taps_of(phase_S[0], WALK_S, 0)
-    first_h, taps_h, begin_h = taps_of(phase_S[1], WALK_S, 1)
-    first_w, taps_w, begin_w = taps_of(phase_S[2], WALK_S, 2)
-    begin_S = (begin_d, begin_h, begin_w)
-    taps = taps_d * taps_h * taps_w
+    first_S, count_S, begin_S = all_taps_of(phase_S, WALK_S)
+    taps = count_S[0] * count_S[1] * count_S[2]
     # A phase without taps divides by its counts, too.
-    taps_S = (taps_d, tl.maximum(taps_h, 1), tl.maximum(taps_w, 1))
+    taps_S = (count_S[0], tl.maximum(count_S[1], 1), tl.maximum(count_S[2], 1))
 
     o = first_O + tl.arange(0, BLOCK_O)
     p = first_P + tl.arange(0, BLOCK_P)
-    space = space_S[0] * space_S[1] * space_S[2]
-    n, q = p // space, p % space
-    qd, qh, qw = place_in_space(q, space_S)
-    q_S = (qd[None, :], qh[None, :], qw[None, :])
+    n, q, q_S = places_of(p, space_S)
     x_ptr_P = x_ptr + group * x_strides_NGC[1] + (n * x_strides_NGC[0])[None, :]
     # Rows beyond O read the last one, and are not written.
     w_ptr_O = w_ptr + group * w_strides_GRC[0] + (tl.minimum(o, O - 1) * w_strides_GRC[1])[:, None]
@@ -144,9 +156,7 @@ def gathered_product_kernel(
         in_sum = (c < C) & (tap_K < taps)
         x_mask = exists & (p < P)[None, :] & in_sum[:, None]
         x_KP = tl.load(x_ptr_P + offset + (c * x_strides_NGC[2])[:, None], mask=x_mask, other=0)
-        jd, jh, jw = place_in_space(tap_K, taps_S)
-        kd, kh, kw = first_d + jd * WALK_S[0][4], first_h + jh * WALK_S[1][4], first_w + jw * WALK_S[2][4]
-        w_offset = c * w_strides_GRC[2] + kd * w_strides_S[0] + kh * w_strides_S[1] + kw * w_strides_S[2]
+        w_offset = tap_offset(place_in_space(tap_K, taps_S), first_S, w_strides_S, WALK_S) + c * w_strides_GRC[2]
         w_OK = tl.load(w_ptr_O + w_offset[None, :], mask=in_sum[None, :], other=0)
         y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
     if bias_ptr is not None:
@@ -157,9 +167,10 @@ def gathered_product_kernel(
     out_ptr += split * split_numel + group * out_strides_NGC[1]
     out_ptr_OP = out_ptr + (n * out_strides_NGC[0])[None, :] + (o * out_strides_NGC[2])[:, None]
     if PHASES > 1:
-        d, h, w = qd * WALK_S[0][3] + phase_S[0], qh * WALK_S[1][3] + phase_S[1], qw * WALK_S[2][3] + phase_S[2]
-        out_ptr_OP += (d * out_strides_S[0] + h * out_strides_S[1] + w * out_strides_S[2])[None, :]
-        mask = mask & ((d < out_size_S[0]) & (h < out_size_S[1]) & (w < out_size_S[2]))[None, :]
+        d, h = q_S[0] * PHASES_S[0] + phase_S[0], q_S[1] * PHASES_S[1] + phase_S[1]
+        w = q_S[2] * PHASES_S[2] + phase_S[2]
+        out_ptr_OP += d * out_strides_S[0] + h * out_strides_S[1] + w * out_strides_S[2]
+        mask = mask & (d < out_size_S[0]) & (h < out_size_S[1]) & (w < out_size_S[2])
     else:
         # The result has no gaps.
         out_ptr_OP += (q * out_strides_S[2])[None, :]
@@ -252,10 +263,12 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
         if flat[0].size_S == flat[1].size_S:
             x, y = flat
     walks = tuple(walk_of(window, to_field=product.to_field) for window in rule.windows)
-    phases, taps = math.prod(walk.phases for walk in walks), math.prod(walk.most_taps for walk in walks)
+    phases_S = tuple(walk.phases for walk in walks)
+    phases, taps = math.prod(phases_S), math.prod(walk.most_taps for walk in walks)
     space_S = tuple(triton.cdiv(size, walk.phases) for size, walk in zip(y.size_S, walks, strict=True))
     O, P, C = product.rows, y.batch * math.prod(space_S), x.channels  # noqa: E741
-    mixed = C < CHANNELS
+    # The interpreter's steps cost the same whatever their size.
+    mixed = C < CHANNELS or (INTERPRETED and C < 64)
     tile = product_tile(O, P, product.sides.groups * phases, C * taps if mixed else C, out.dtype)
     steps = triton.cdiv(taps * C, tile.k) if mixed else taps * triton.cdiv(C, tile.k)
     tiles = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p)
@@ -287,6 +300,7 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
         out.numel(),
         loop_bound(each),
         WALK_S=walks,
+        PHASES_S=phases_S,
         INSIDE=not product.to_field and not any(window.padding for window in rule.windows),
         MIXED=mixed,
         ACCUMULATE=compute_type(out.dtype),
@@ -334,7 +348,8 @@ def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype) -> Til
         dtype: of the operands.
     """
     if INTERPRETED:
-        return Tile(*(min(max(triton.next_power_of_2(size), 16), 64) for size in (O, P, K)), 4, 1)
+        o, p, k = (max(triton.next_power_of_2(size), 16) for size in (O, P, K))
+        return Tile(min(o, 64), min(p, 1024), min(k, 256), 4, 1)
     o = min(max(triton.next_power_of_2(O), 16), 128)
     if not feeds_tensor_cores(dtype):
         # Without tensor cores a thread holds a tile of 8 x 8 products.

@@ -1,11 +1,11 @@
 """How windows slide over a field: what a convolution's arguments ask for, and which taps join a place with which.
 
-A window's *taps* are the positions of its kernel. Site ``q`` holds field position ``q * stride - padding + k * dilation``
-under tap ``k``. Turned round, field position ``i`` lies under tap ``k`` of the sites for which
-``i + padding - k * dilation`` is a multiple of the stride. So positions of one *phase*, ``i % stride``, share their taps:
-with ``d = gcd(stride, dilation)`` every ``stride / d``-th one, from the first that solves the congruence, or none. In
-either direction a place ``q`` (site ``q``, or the q-th position of a phase) then reads ``begin + q * step + j * span``
-under its j-th tap, and no product is in vain.
+A window's *taps* are the positions of its kernel. Under tap ``k``, site ``q`` holds the field's position
+``q * stride - padding + k * dilation``. Turned round, position ``i`` lies under tap ``k`` of a site if
+``i + padding - k * dilation`` is a multiple of the stride. So positions of one *phase*, ``i % stride``, share their
+taps: with ``d = gcd(stride, dilation)`` every ``stride / d``-th one, from the first that solves the congruence, or
+none. In either direction a place ``q`` (site ``q``, or the q-th position of a phase) then reads
+``begin + q * step + j * span`` under its j-th tap, and no product is in vain.
 
 Suffixes: ``_S`` one entry for each of depth, height and width.
 """
@@ -71,6 +71,15 @@ def taps_of(phase: tl.tensor, WALK_S: tl.constexpr, S: tl.constexpr) -> tuple[tl
 
 
 @triton.jit
+def all_taps_of(phase_S: tl.tuple, WALK_S: tl.constexpr) -> tuple[tl.tuple, ...]:
+    """As :func:`taps_of`, in all dimensions."""
+    first_d, count_d, begin_d = taps_of(phase_S[0], WALK_S, 0)
+    first_h, count_h, begin_h = taps_of(phase_S[1], WALK_S, 1)
+    first_w, count_w, begin_w = taps_of(phase_S[2], WALK_S, 2)
+    return (first_d, first_h, first_w), (count_d, count_h, count_w), (begin_d, begin_h, begin_w)
+
+
+@triton.jit
 def read_in(q: tl.tensor, j: tl.tensor, begin: tl.tensor, WALK_S: tl.constexpr, S: tl.constexpr) -> tl.tensor:
     """The position that place ``q`` reads under the j-th tap of its phase in dimension S; it need not exist."""
     return begin + q * WALK_S[S][1] + j * WALK_S[S][2]
@@ -101,7 +110,7 @@ class Sliding(NamedTuple):
 
 
 def sliding(
-    input: torch.Tensor,
+    x: torch.Tensor,
     weight: torch.Tensor,
     stride: Sequence[int],
     padding: Sequence[int],
@@ -117,13 +126,13 @@ def sliding(
         TypeError: an input and a weight of two types.
         NotImplementedError: types, or numbers of dimensions, that are not served.
     """
-    require_served(input, weight, dtypes=FLOATS)
+    require_served(x, weight, dtypes=FLOATS)
     spatial = weight.ndim - 2
     if spatial not in (1, 2, 3):
         raise NotImplementedError(f"a convolution of {spatial} dimensions is not served")
-    if input.ndim != weight.ndim or input.dtype != weight.dtype:
-        error = TypeError if input.ndim == weight.ndim else ValueError
-        raise error(f"{input.dtype} {list(input.shape)} does not go with {weight.dtype} {list(weight.shape)}")
+    if x.ndim != weight.ndim or x.dtype != weight.dtype:
+        error = TypeError if x.ndim == weight.ndim else ValueError
+        raise error(f"{x.dtype} {list(x.shape)} does not go with {weight.dtype} {list(weight.shape)}")
     absent = 3 - spatial
     stride_S = (1,) * absent + _each(stride, spatial, "stride", 1)
     padding_S = (0,) * absent + _each(padding, spatial, "padding", 0)
@@ -131,8 +140,8 @@ def sliding(
     extra_S = (0,) * absent + _each(output_padding, spatial, "output_padding", 0)
     kernel_S = (1,) * absent + tuple(weight.shape[2:])
     windows = tuple(map(Window, kernel_S, stride_S, padding_S, dilation_S))
-    _require_channels(input, weight, transposed, groups)
-    size_S = (1,) * absent + tuple(input.shape[2:])
+    _require_channels(x, weight, transposed, groups)
+    size_S = (1,) * absent + tuple(x.shape[2:])
     out_S = _outputs(size_S, windows, extra_S if transposed else None)
     return Sliding(windows, out_S, transposed, groups)
 
@@ -143,12 +152,12 @@ def _each(given: Sequence[int], spatial: int, name: str, least: int) -> Ints:
     return tuple(given) * spatial if len(given) == 1 else tuple(given)
 
 
-def _require_channels(input: torch.Tensor, weight: torch.Tensor, transposed: bool, groups: int) -> None:
+def _require_channels(x: torch.Tensor, weight: torch.Tensor, transposed: bool, groups: int) -> None:
     if groups < 1 or weight.shape[0] % groups or 0 in weight.shape:
         raise ValueError(f"{groups} groups do not fit a weight of {list(weight.shape)}")
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
-    if input.shape[1] != expected:
-        raise ValueError(f"a weight of {list(weight.shape)} needs {expected} channels, not {input.shape[1]}")
+    if x.shape[1] != expected:
+        raise ValueError(f"a weight of {list(weight.shape)} needs {expected} channels, not {x.shape[1]}")
 
 
 def _outputs(size_S: Ints, windows: Sequence[Window], extra_S: Ints | None) -> Ints:
