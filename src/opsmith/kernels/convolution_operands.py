@@ -72,7 +72,7 @@ class Sides(NamedTuple):
     field: int
 
     def joined(self) -> Sides:
-        """The same with groups of few channels joined; that wastes products of zeros, of which there are plenty."""
+        """The same with groups of few channels joined where they are enough; products of zeros take no time to speak of."""
         factor = 1
         while (
             self.groups % (2 * factor) == 0
@@ -80,6 +80,8 @@ class Sides(NamedTuple):
             and min(self.sites, self.field) * factor < CHANNELS
         ):
             factor *= 2
+        if min(self.sites, self.field) * factor < CHANNELS:
+            return self
         return Sides(self.groups // factor, self.sites * factor, self.field * factor)
 
 
