@@ -72,7 +72,7 @@ class Sides(NamedTuple):
     field: int
 
     def joined(self) -> Sides:
-        """The same with groups of few channels joined where they are enough; products of zeros take no time to speak of."""
+        """The same with groups of few channels joined where they are enough; products of zeros cost little."""
         factor = 1
         while (
             self.groups % (2 * factor) == 0

@@ -77,6 +77,7 @@ def depthwise_kernel(
     x_ptr: tl.tensor,
     w_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    bias_stride: tl.tensor,
     C: tl.tensor,
     x_strides_NC: tl.tuple,
     x_strides_S: tl.tuple,
@@ -118,7 +119,7 @@ def depthwise_kernel(
                 k, x_ptr_RC, w_ptr_RC, mask, place_S, x_size_S, x_strides_S, w_strides_S, WALK_S, KERNEL_S, COMPUTE
             )
     if bias_ptr is not None:
-        y_RC += tl.load(bias_ptr + c).to(COMPUTE)
+        y_RC += tl.load(bias_ptr + c * bias_stride).to(COMPUTE)
     out_ptr_RC = out_ptr + row[:, None] * columns + column[None, :]
     tl.store(out_ptr_RC, converted(y_RC, out_ptr.dtype.element_ty), mask=mask)
 
@@ -148,6 +149,7 @@ def convolve_depthwise(
         x,
         weight,
         bias,
+        0 if bias is None else bias.stride(0),
         y.shape_NCDHW[1],
         source.strides_NCDHW[:2],
         source.strides_NCDHW[2:],

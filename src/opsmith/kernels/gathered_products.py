@@ -92,6 +92,7 @@ def gathered_product_kernel(
     x_ptr: tl.tensor,
     w_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    bias_stride: tl.tensor,
     O: tl.tensor,  # noqa: E741 - A suffix of this file.
     P: tl.tensor,
     C: tl.tensor,
@@ -160,7 +161,7 @@ def gathered_product_kernel(
         w_OK = tl.load(w_ptr_O + w_offset[None, :], mask=in_sum[None, :], other=0)
         y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
     if bias_ptr is not None:
-        bias = tl.load(bias_ptr + group * O + o, mask=o < O, other=0)
+        bias = tl.load(bias_ptr + (group * O + o) * bias_stride, mask=o < O, other=0)
         y_OP += bias.to(ACCUMULATE)[:, None]
 
     mask = (o < O)[:, None] & (p < P)[None, :]
@@ -285,6 +286,7 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
         x.tensor,
         product.w.tensor,
         bias if splits == 1 else None,
+        0 if bias is None else bias.stride(0),
         O,
         P,
         C,
