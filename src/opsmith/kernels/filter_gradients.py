@@ -45,6 +45,7 @@ def filter_gradient_kernel(
     P: tl.tensor,
     own_O: tl.tensor,
     own_C: tl.tensor,
+    space: tl.tensor,
     space_S: tl.tuple,
     sites_strides_NGC: tl.tuple,
     sites_size_D: tl.tuple,
@@ -93,7 +94,7 @@ def filter_gradient_kernel(
     dw_OJ = tl.zeros([BLOCK_O, BLOCK_J], ACCUMULATE)
     for i in range(steps):
         p = (split * steps + i) * BLOCK_P + tl.arange(0, BLOCK_P)
-        n, q, q_S = places_of(p, space_S)
+        n, q, q_S = places_of(p, space, space_S)
         sites_offset = n * sites_strides_NGC[0] + offset_of(q, sites_size_D, sites_strides_D)
         s_OP = tl.load(sites_ptr_O + sites_offset[None, :], mask=(o < O)[:, None] & (p < P)[None, :], other=0)
         offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE)
@@ -148,6 +149,7 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
         P,
         own.sites,
         own.field,
+        math.prod(s.size_S),
         s.size_S,
         s.strides_NGC,
         merged.shape_D,

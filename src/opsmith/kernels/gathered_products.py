@@ -50,9 +50,11 @@ def place_in_space(q: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
 
 
 @triton.jit
-def places_of(p: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
-    """Of places numbered over the batch: the images, the places in them, and those' depth, height and width as rows."""
-    space = space_S[0] * space_S[1] * space_S[2]
+def places_of(p: tl.tensor, space: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
+    """Of places numbered over the batch: the images, the places in them, and those' depth, height and width as rows.
+
+    The number of places in an image comes along, since of a product the compiler does not know whether 16 divides it.
+    """
     n, q = p // space, p % space
     d, h, w = place_in_space(q, space_S)
     return n, q, (d[None, :], h[None, :], w[None, :])
@@ -96,6 +98,7 @@ def gathered_product_kernel(
     O: tl.tensor,  # noqa: E741 - A suffix of this file.
     P: tl.tensor,
     C: tl.tensor,
+    space: tl.tensor,
     space_S: tl.tuple,
     x_strides_NGC: tl.tuple,
     x_strides_S: tl.tuple,
@@ -133,7 +136,7 @@ def gathered_product_kernel(
 
     o = first_O + tl.arange(0, BLOCK_O)
     p = first_P + tl.arange(0, BLOCK_P)
-    n, q, q_S = places_of(p, space_S)
+    n, q, q_S = places_of(p, space, space_S)
     x_ptr_P = x_ptr + group * x_strides_NGC[1] + (n * x_strides_NGC[0])[None, :]
     # Rows beyond O read the last one, and are not written.
     w_ptr_O = w_ptr + group * w_strides_GRC[0] + (tl.minimum(o, O - 1) * w_strides_GRC[1])[:, None]
@@ -190,7 +193,7 @@ class Tile(NamedTuple):
 
 def dot_precision(dtype: torch.dtype) -> str:
     """How tiles are multiplied: float32 exactly, or as TF32 where torch's flag for convolutions allows it."""
-    is_tf32_allowed = dtype == torch.float32 and torch.backends.cudnn.conv.fp32_precision == "tf32"
+    is_tf32_allowed = dtype == torch.float32 and torch.backends.cudnn.conv.fp32_precision == "tf32"  # type: ignore[attr-defined]
     return "tf32" if is_tf32_allowed else "ieee"
 
 
@@ -290,6 +293,7 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
         O,
         P,
         C,
+        math.prod(space_S),
         space_S,
         x.strides_NGC,
         x.strides_S,
