@@ -14,7 +14,7 @@ import torch
 from .convolution_operands import Sides
 from .depthwise_convolution import convolve_depthwise, depthwise_weight_gradient
 from .filter_gradients import weight_gradient
-from .gathered_products import convolve
+from .gathered_products import convolve, shared_copy
 from .launch import require_served
 from .reductions import sum_dim
 from .sliding import Sliding, sliding
@@ -66,6 +66,8 @@ def convolution_backward(
     expected = (input.shape[0], channels, *rule.out_S[5 - input.ndim :])
     if grad_output.shape != expected or grad_output.dtype != input.dtype:
         raise ValueError(f"a gradient of {list(expected)} in {input.dtype} is needed, not {list(grad_output.shape)}")
+    if output_mask[0] and output_mask[1] and not _is_depthwise(weight, rule):
+        grad_output = shared_copy(grad_output, weight, rule)
     grad_input = grad_weight = grad_bias = None
     if output_mask[0]:
         grad_input = _like(input, weight, tuple(input.shape))

@@ -11,8 +11,7 @@ A convolution has two sides. Windows slide over the *field*; each place where on
 
 Tensor cores multiply as fast as 16-byte loads bring them data, which needs neighbouring channels side by side.
 So a tensor in another layout is copied first (``2 * numel * itemsize`` bytes, where the product reads it
-``kernel / stride`` times), with zeros up to a multiple of 16 channels. Weights are copied likewise. Groups of few
-channels are joined on the way: their weights become the diagonal blocks of one whose other entries are 0.
+``kernel / stride`` times), with zeros up to a multiple of 16 channels. Weights are copied likewise.
 
 Suffixes: ``_N`` batch, ``_G`` groups, ``_C`` channels of a group, ``_S`` one entry for each of depth, height and width.
 """
@@ -30,7 +29,7 @@ import triton.language as tl
 from .indexing import Ints, merge_dims, offset_of
 from .launch import INTERPRETED, INTERPRETED_TILE, launch
 from .volumes import volume_of
-from .windows import Window
+from .windows import Window, place_in_box
 
 #: Channels that lie side by side come in multiples of this: Triton knows of an integer whether 16 divides it.
 CHANNELS = 16
@@ -72,7 +71,11 @@ class Sides(NamedTuple):
     field: int
 
     def joined(self) -> Sides:
-        """The same with groups of few channels joined where they are enough; products of zeros cost little."""
+        """The same with groups of few channels joined, where that gives tensor cores enough of them.
+
+        For the weight's gradient alone, which is the diagonal blocks of the joined one. A product with zeros between
+        them would carry infinities from group to group.
+        """
         factor = 1
         while (
             self.groups % (2 * factor) == 0
@@ -107,6 +110,12 @@ def side_by_side(operand: Operand) -> bool:
     stride_N, stride_G, stride_C = operand.strides_NGC
     steps = (operand.channels, stride_N, stride_G, *operand.strides_S)
     return stride_C == 1 and all(step % CHANNELS == 0 for step in steps)
+
+
+def places_side_by_side(operand: Operand) -> bool:
+    """Whether the places of a channel can be."""
+    flat = with_flat_space(operand)
+    return flat.size_S[:2] == (1, 1) and flat.size_S[2] % CHANNELS == 0 and flat.strides_S[2] == 1
 
 
 @triton.jit
@@ -167,14 +176,18 @@ def channels_last(operand: Operand, groups: int) -> Operand:
     return copy
 
 
+def with_channels_side_by_side(x: torch.Tensor, groups: int) -> torch.Tensor:
+    """A channels-last copy of a tensor whose groups have a multiple of 16 channels, so that there is no padding."""
+    copy = channels_last(operand_of(x, groups), groups).tensor
+    return copy.view(x.shape[0], *x.shape[2:], x.shape[1]).movedim(-1, 1)
+
+
 @triton.jit
 def filter_kernel(
     out_ptr: tl.tensor,
     w_ptr: tl.tensor,
     rows: tl.tensor,
     columns: tl.tensor,
-    joined_rows: tl.tensor,
-    joined_columns: tl.tensor,
     padded: tl.tensor,
     numel: tl.tensor,
     strides_GRC: tl.tuple,
@@ -183,17 +196,15 @@ def filter_kernel(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """``out[j, r, k, c]`` of joined groups j: ``w[g, r, c, k]`` where r and c are of one group g, else 0."""
+    """``out[g, r, k, c] = w[g, r, c, k]``, 0 for c beyond the columns."""
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     c, k = i % padded, i // padded % TAPS
-    r, j = i // (padded * TAPS) % joined_rows, i // (padded * TAPS) // joined_rows
-    is_own = (c < joined_columns) & (r // rows == c // columns)
-    g = j * (joined_rows // rows) + r // rows
-    w_ptr_I = w_ptr + g * strides_GRC[0] + r % rows * strides_GRC[1] + c % columns * strides_GRC[2]
-    kd, kh, kw = k // (KERNEL_S[1] * KERNEL_S[2]), k // KERNEL_S[2] % KERNEL_S[1], k % KERNEL_S[2]
+    r, g = i // (padded * TAPS) % rows, i // (padded * TAPS) // rows
+    kd, kh, kw = place_in_box(k, KERNEL_S)
+    w_ptr_I = w_ptr + g * strides_GRC[0] + r * strides_GRC[1] + c * strides_GRC[2]
     w_ptr_I += kd * strides_S[0] + kh * strides_S[1] + kw * strides_S[2]
-    tl.store(out_ptr + i, tl.load(w_ptr_I, mask=(i < numel) & is_own, other=0), mask=i < numel)
+    tl.store(out_ptr + i, tl.load(w_ptr_I, mask=(i < numel) & (c < columns), other=0), mask=i < numel)
 
 
 def filter_of(weight: torch.Tensor, sides: Sides, *, to_field: bool) -> Filter:
@@ -206,13 +217,12 @@ def filter_of(weight: torch.Tensor, sides: Sides, *, to_field: bool) -> Filter:
     return Filter(weight, (stride_G, rows, columns), strides_S)
 
 
-def relaid_filter(weight: Filter, sides: Sides, joined: Sides, kernel_S: Ints, *, to_field: bool) -> Filter:
-    """A copy ``(joined groups, rows, *kernel, columns)``, with zeros up to a multiple of 16 columns."""
+def relaid_filter(weight: Filter, sides: Sides, kernel_S: Ints, *, to_field: bool) -> Filter:
+    """A copy ``(groups, rows, *kernel, columns)``, with zeros up to a multiple of 16 columns."""
     w = weight.tensor
     rows, columns = (sides.field, sides.sites) if to_field else (sides.sites, sides.field)
-    factor = sides.groups // joined.groups
-    padded = triton.cdiv(columns * factor, CHANNELS) * CHANNELS
-    out = torch.empty((joined.groups, rows * factor, *kernel_S, padded), dtype=w.dtype, device=w.device)
+    padded = triton.cdiv(columns, CHANNELS) * CHANNELS
+    out = torch.empty((sides.groups, rows, *kernel_S, padded), dtype=w.dtype, device=w.device)
     block = min(triton.next_power_of_2(out.numel()), INTERPRETED_TILE) if INTERPRETED else 1024
     launch(
         filter_kernel,
@@ -222,8 +232,6 @@ def relaid_filter(weight: Filter, sides: Sides, joined: Sides, kernel_S: Ints, *
         w,
         rows,
         columns,
-        rows * factor,
-        columns * factor,
         padded,
         out.numel(),
         weight.strides_GRC,

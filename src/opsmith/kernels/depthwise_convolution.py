@@ -5,8 +5,9 @@ the sites. A tile's neighbouring lanes hold neighbouring places (row-major) or c
 windows share comes from the cache. The weight's gradient sums over all sites of a channel, its taps side by side, split
 among programs where channels are few.
 
-Suffixes: ``_S`` one entry for each of depth, height and width, ``_RC`` a tile of rows and columns (volumes.py),
-``_T`` taps, ``_C`` channels, ``_P`` places of sites over the whole batch.
+Suffixes: ``_S`` one entry for each of depth, height and width; ``_RC`` a tile, whose rows are planes and whose columns
+their places, or, channels-last, rows places and columns their channels; ``_T`` taps, ``_C`` channels, ``_P`` places of
+sites over the whole batch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .indexing import converted
 from .launch import INTERPRETED, INTERPRETED_TILE, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import ALONE, combine
 from .sliding import Sliding, all_taps_of, walk_of
-from .volumes import place_of, tiles_of, volume_index_type, volume_of
+from .volumes import volume_index_type, volume_of
 from .windows import UNROLLED, place_in_box
 
 
@@ -79,6 +80,7 @@ def depthwise_kernel(
     bias_ptr: tl.tensor,
     bias_stride: tl.tensor,
     C: tl.tensor,
+    space: tl.tensor,
     x_strides_NC: tl.tuple,
     x_strides_S: tl.tuple,
     x_size_S: tl.tuple,
@@ -100,12 +102,15 @@ def depthwise_kernel(
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
-    n, c, d, h, w = place_of(row, column, C, out_size_S, CHANNELS_LAST)
+    if CHANNELS_LAST:
+        n, q, c = (row // space)[:, None], (row % space)[:, None], column[None, :]
+    else:
+        n, q, c = (row // C)[:, None], column[None, :], (row % C)[:, None]
     # A channel beyond C reads the last one's weight, and is not written.
     c = tl.minimum(c, C - 1)
     x_ptr_RC = x_ptr + (n * x_strides_NC[0] + c * x_strides_NC[1])
     w_ptr_RC = w_ptr + c * w_stride_C
-    place_S = (d, h, w)
+    place_S = place_in_space(q, out_size_S)
     y_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     if UNROLL:
@@ -137,37 +142,49 @@ def convolve_depthwise(
     spatial = out.ndim - 2
     y, source = volume_of(out, spatial), volume_of(x, spatial)
     last = out.stride(1) == 1 and math.prod(y.spatial) > 1 and y.shape_NCDHW[1] > 1
-    tiles = tiles_of(y, out.device, channels_last=last)
+    N, C, space = *y.shape_NCDHW[:2], math.prod(y.spatial)
+    rows, columns = (N * space, C) if last else (N * C, space)
+    block_r, block_c = _sides(rows, columns)
     walks = tuple(walk_of(window, to_field=to_field) for window in rule.windows)
     stride_C, _, *strides = weight.stride()
     kernel_S = kernel_sizes(rule.windows)
     launch(
         depthwise_kernel,
-        tiles.grid,
+        (triton.cdiv(rows, block_r), triton.cdiv(columns, block_c)),
         out.device,
         out,
         x,
         weight,
         bias,
         0 if bias is None else bias.stride(0),
-        y.shape_NCDHW[1],
+        C,
+        space,
         source.strides_NCDHW[:2],
         source.strides_NCDHW[2:],
         source.spatial,
         stride_C,
         (0,) * (3 - spatial) + tuple(strides),
         y.spatial,
-        tiles.rows,
-        tiles.columns,
+        rows,
+        columns,
         WALK_S=walks,
         KERNEL_S=kernel_S,
         UNROLL=not INTERPRETED and math.prod(kernel_S) <= UNROLLED,
         COMPUTE=compute_type(out.dtype),
         CHANNELS_LAST=last,
         INDEX=volume_index_type(y, source),
-        BLOCK_R=tiles.block_rows,
-        BLOCK_C=tiles.block_columns,
+        BLOCK_R=block_r,
+        BLOCK_C=block_c,
     )
+
+
+def _sides(rows: int, columns: int) -> tuple[int, int]:
+    """Rows and columns of a tile of 1024 elements, few of which lie beyond the last column."""
+    if INTERPRETED:
+        block_c = min(triton.next_power_of_2(columns), 4096)
+        return min(triton.next_power_of_2(rows), INTERPRETED_TILE // block_c), block_c
+    block_c = min((1024, 512, 256, 128, 64, 32, 16), key=lambda block: triton.cdiv(columns, block) * (block + 16))
+    return min(triton.next_power_of_2(rows), 1024 // block_c), block_c
 
 
 @triton.jit

@@ -23,6 +23,7 @@ from .convolution_operands import (
     channels_last,
     kernel_sizes,
     operand_of,
+    places_side_by_side,
     reach_type,
     side_by_side,
     with_flat_space,
@@ -59,6 +60,7 @@ def filter_gradient_kernel(
     steps: tl.tensor,
     WALK_S: tl.constexpr,
     KERNEL_S: tl.constexpr,
+    IS_LINE: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
     ACCUMULATE: tl.constexpr,
@@ -94,7 +96,7 @@ def filter_gradient_kernel(
     dw_OJ = tl.zeros([BLOCK_O, BLOCK_J], ACCUMULATE)
     for i in range(steps):
         p = (split * steps + i) * BLOCK_P + tl.arange(0, BLOCK_P)
-        n, q, q_S = places_of(p, space, space_S)
+        n, q, q_S = places_of(p, space, space_S, IS_LINE)
         sites_offset = n * sites_strides_NGC[0] + offset_of(q, sites_size_D, sites_strides_D)
         s_OP = tl.load(sites_ptr_O + sites_offset[None, :], mask=(o < O)[:, None] & (p < P)[None, :], other=0)
         offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE)
@@ -163,7 +165,8 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
         loop_bound(each),
         WALK_S=tuple(walk_of(window, to_field=False) for window in rule.windows),
         KERNEL_S=kernel_S,
-        INSIDE=not rule.transposed and not any(window.padding for window in rule.windows),
+        IS_LINE=s.size_S[:2] == (1, 1),
+        INSIDE=rule.stays_inside(),
         MIXED=mixed,
         ACCUMULATE=compute_type(field.dtype),
         MULTIPLY=multiply_type(field.dtype),
@@ -182,17 +185,14 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
 
 def _sites_side_by_side(sites: Operand, groups: int) -> Operand:
     """The sites' places or channels as 16-byte loads can read them, or a copy where neither can be."""
-    if with_flat_space(sites).size_S[2] % CHANNELS == 0 and with_flat_space(sites).strides_S[2] == 1:
-        return sites
-    return sites if side_by_side(sites) else channels_last(sites, groups)
+    return sites if places_side_by_side(sites) or side_by_side(sites) else channels_last(sites, groups)
 
 
 def _field_side_by_side(field: Operand, groups: int, rule: Sliding) -> Operand:
     """The same of the field, whose places do where windows are no larger."""
     if field.channels < CHANNELS or side_by_side(field):
         return field
-    flat = with_flat_space(field)
-    if rule.is_pointwise() and flat.size_S[2] % CHANNELS == 0 and flat.strides_S[2] == 1:
+    if rule.is_pointwise() and places_side_by_side(field):
         return field
     return channels_last(field, groups)
 

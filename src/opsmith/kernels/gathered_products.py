@@ -28,9 +28,11 @@ from .convolution_operands import (
     filter_of,
     kernel_sizes,
     operand_of,
+    places_side_by_side,
     reach_type,
     relaid_filter,
     side_by_side,
+    with_channels_side_by_side,
     with_flat_space,
 )
 from .indexing import converted
@@ -50,13 +52,16 @@ def place_in_space(q: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
 
 
 @triton.jit
-def places_of(p: tl.tensor, space: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
+def places_of(p: tl.tensor, space: tl.tensor, space_S: tl.tuple, IS_LINE: tl.constexpr) -> tuple[tl.tensor, ...]:
     """Of places numbered over the batch: the images, the places in them, and those' depth, height and width as rows.
 
     The number of places in an image comes along, since of a product the compiler does not know whether 16 divides it.
     """
     n, q = p // space, p % space
-    d, h, w = place_in_space(q, space_S)
+    if IS_LINE:
+        d, h, w = q * 0, q * 0, q
+    else:
+        d, h, w = place_in_space(q, space_S)
     return n, q, (d[None, :], h[None, :], w[None, :])
 
 
@@ -75,7 +80,7 @@ def read_offset(
     h = read_in(q_S[1], j_S[1], begin_S[1], WALK_S, 1)
     w = read_in(q_S[2], j_S[2], begin_S[2], WALK_S, 2)
     if INSIDE:
-        exists = q_S[2] >= 0
+        exists = tl.full([1, 1], True, tl.int1)
     else:
         exists = (d >= 0) & (d < size_S[0]) & (h >= 0) & (h < size_S[1]) & (w >= 0) & (w < size_S[2])
     return d * strides_S[0] + h * strides_S[1] + w * strides_S[2], exists
@@ -112,6 +117,7 @@ def gathered_product_kernel(
     steps: tl.tensor,
     WALK_S: tl.constexpr,
     PHASES_S: tl.constexpr,
+    IS_LINE: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
     ACCUMULATE: tl.constexpr,
@@ -136,10 +142,9 @@ def gathered_product_kernel(
 
     o = first_O + tl.arange(0, BLOCK_O)
     p = first_P + tl.arange(0, BLOCK_P)
-    n, q, q_S = places_of(p, space, space_S)
+    n, q, q_S = places_of(p, space, space_S, IS_LINE)
     x_ptr_P = x_ptr + group * x_strides_NGC[1] + (n * x_strides_NGC[0])[None, :]
-    # Rows beyond O read the last one, and are not written.
-    w_ptr_O = w_ptr + group * w_strides_GRC[0] + (tl.minimum(o, O - 1) * w_strides_GRC[1])[:, None]
+    w_ptr_O = w_ptr + group * w_strides_GRC[0] + (o * w_strides_GRC[1])[:, None]
 
     k = tl.arange(0, BLOCK_K).to(INDEX)
     # Blocks of channels under one tap.
@@ -161,7 +166,7 @@ def gathered_product_kernel(
         x_mask = exists & (p < P)[None, :] & in_sum[:, None]
         x_KP = tl.load(x_ptr_P + offset + (c * x_strides_NGC[2])[:, None], mask=x_mask, other=0)
         w_offset = tap_offset(place_in_space(tap_K, taps_S), first_S, w_strides_S, WALK_S) + c * w_strides_GRC[2]
-        w_OK = tl.load(w_ptr_O + w_offset[None, :], mask=in_sum[None, :], other=0)
+        w_OK = tl.load(w_ptr_O + w_offset[None, :], mask=(o < O)[:, None] & in_sum[None, :], other=0)
         y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
     if bias_ptr is not None:
         bias = tl.load(bias_ptr + (group * O + o) * bias_stride, mask=o < O, other=0)
@@ -244,20 +249,27 @@ def gathering(x: torch.Tensor, weight: torch.Tensor, sides: Sides, rule: Sliding
     """The operands, copied where tensor cores would wait for them otherwise."""
     w = filter_of(weight, sides, to_field=to_field)
     summed = sides.sites if to_field else sides.field
-    joined = sides.joined()
-    if not feeds_tensor_cores(x.dtype) or (summed < CHANNELS and joined == sides):
-        return Gathering(operand_of(x, sides.groups), w, sides, to_field)
-    operand = operand_of(x, joined.groups)
-    if rule.is_pointwise() and joined == sides and with_flat_space(operand).size_S[2] % CHANNELS == 0:
-        # Neighbouring positions can be read by 16-byte loads as well as neighbouring channels.
+    operand = operand_of(x, sides.groups)
+    if not feeds_tensor_cores(x.dtype) or summed < CHANNELS:
+        return Gathering(operand, w, sides, to_field)
+    if rule.is_pointwise() and places_side_by_side(operand):
         return Gathering(operand, w, sides, to_field)
     if not side_by_side(operand):
-        operand = channels_last(operand, joined.groups)
-    kernel_S = kernel_sizes(rule.windows)
+        operand = channels_last(operand, sides.groups)
     columns_lie_well = w.strides_GRC[2] == 1 and w.strides_GRC[1] % CHANNELS == 0 and summed % CHANNELS == 0
-    if joined != sides or not columns_lie_well:
-        w = relaid_filter(w, sides, joined, kernel_S, to_field=to_field)
-    return Gathering(operand, w, joined, to_field)
+    if not columns_lie_well:
+        w = relaid_filter(w, sides, kernel_sizes(rule.windows), to_field=to_field)
+    return Gathering(operand, w, sides, to_field)
+
+
+def shared_copy(x: torch.Tensor, weight: torch.Tensor, rule: Sliding) -> torch.Tensor:
+    """What both gradients read of the result's gradient: itself, or the copy that either of them would make."""
+    sides = Sides(rule.groups, weight.shape[0] // rule.groups, weight.shape[1])
+    operand = operand_of(x, sides.groups)
+    is_read_as_it_is = side_by_side(operand) or (rule.is_pointwise() and places_side_by_side(operand))
+    if not feeds_tensor_cores(x.dtype) or operand.channels % CHANNELS or is_read_as_it_is or x.numel() == 0:
+        return x
+    return with_channels_side_by_side(x, sides.groups)
 
 
 def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | None, rule: Sliding) -> None:
@@ -307,7 +319,8 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
         loop_bound(each),
         WALK_S=walks,
         PHASES_S=phases_S,
-        INSIDE=not product.to_field and not any(window.padding for window in rule.windows),
+        IS_LINE=space_S[:2] == (1, 1),
+        INSIDE=rule.stays_inside() if not product.to_field else rule.is_pointwise(),
         MIXED=mixed,
         ACCUMULATE=compute_type(out.dtype),
         MULTIPLY=multiply_type(out.dtype),

@@ -82,7 +82,12 @@ def all_taps_of(phase_S: tl.tuple, WALK_S: tl.constexpr) -> tuple[tl.tuple, ...]
 @triton.jit
 def read_in(q: tl.tensor, j: tl.tensor, begin: tl.tensor, WALK_S: tl.constexpr, S: tl.constexpr) -> tl.tensor:
     """The position that place ``q`` reads under the j-th tap of its phase in dimension S; it need not exist."""
-    return begin + q * WALK_S[S][1] + j * WALK_S[S][2]
+    if WALK_S[S][0] == 1 and WALK_S[S][3] == 1:
+        # Constants only, so that neighbouring places stay neighbours to the compiler.
+        position = q * WALK_S[S][1] + WALK_S[S][5]
+    else:
+        position = begin + q * WALK_S[S][1] + j * WALK_S[S][2]
+    return position
 
 
 def walk_of(window: Window, *, to_field: bool) -> Walk:
@@ -103,6 +108,10 @@ class Sliding(NamedTuple):
     out_S: Ints
     transposed: bool
     groups: int
+
+    def stays_inside(self) -> bool:
+        """Whether no window reaches beyond the field."""
+        return not any(window.padding for window in self.windows)
 
     def is_pointwise(self) -> bool:
         """Whether every site holds one position, its own."""

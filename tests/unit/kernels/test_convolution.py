@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, tiles_of_a_device, values
@@ -158,8 +159,22 @@ def test_no_number_is_lost_beside_infinity() -> None:
     """Zeros that fill up channels meet zeros only, and padding is not multiplied."""
     x = torch.full((1, 17, 4, 4), float("inf"))
     weight = torch.ones(2, 17, 3, 3)
-    out = kernel(FORWARD)(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    with np.errstate(all="ignore"):
+        out = kernel(FORWARD)(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
     assert torch.equal(out, torch.full_like(out, float("inf")))
+
+
+def test_infinities_stay_in_their_group() -> None:
+    """Of half types, too, whose groups of few channels are summed side by side for the weight's gradient."""
+    x = values(1, 16, 3, 3, dtype=torch.bfloat16)
+    x[:, 0] = float("inf")
+    arguments = torch.ones(16, 4, 1, 1, dtype=torch.bfloat16), [1, 1], [0, 0], [1, 1], False, [0, 0], 4
+    weight, *rest = arguments
+    with np.errstate(all="ignore"):
+        out = kernel(FORWARD)(x, weight, None, *rest)
+        by_weight = kernel(BACKWARD)(torch.ones_like(out), x, weight, [0], *rest, [False, True, False])[1]
+    assert out[:, 4:].isfinite().all()
+    assert by_weight[4:].isfinite().all()
 
 
 def test_taps_of_a_phase_are_those_that_hit_a_site() -> None:
