@@ -27,6 +27,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "depthwise": ((2, 6, 7, 6), (6, 1, 3, 5), [1, 2], [1, 2], [2, 1], False, [0, 0], 6),
     "two sites a channel": ((2, 4, 5, 5), (8, 1, 3, 3), [2, 2], [1, 1], [1, 1], False, [0, 0], 4),
     "transposed": ((2, 5, 4, 3), (5, 4, 3, 4), [2, 1], [1, 0], [1, 1], True, [1, 0], 1),
+    "transposed with many channels": ((1, 18, 3, 3), (18, 17, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 0], 1),
     "transposed, gaps between windows": ((1, 3, 3, 3), (3, 2, 1, 2), [3, 2], [0, 0], [1, 1], True, [2, 1], 1),
     "transposed, stride and dilation share a factor": ((1, 2, 5), (2, 3, 3), [4], [3], [6], True, [3], 1),
     "transposed, stride and dilation do not": ((1, 4, 4, 4), (4, 2, 3, 3), [3, 2], [2, 1], [2, 3], True, [1, 1], 2),
@@ -127,7 +128,9 @@ def test_only_the_gradients_asked_for_are_computed(mask: list[bool]) -> None:
     assert [result is not None for result in kernel(BACKWARD)(*gradients(*operands("lines")), mask)] == mask
 
 
-@pytest.mark.parametrize("name", ["groups that are joined", "one position", "transposed", "two sites a channel"])
+@pytest.mark.parametrize(
+    "name", ["groups that are joined", "planes with strides that leave a rest", "transposed with many channels"]
+)
 def test_a_device_has_the_sum_split_and_adds_it_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In both kinds of product, with a bias that is added once."""
     arguments = operands(name)
