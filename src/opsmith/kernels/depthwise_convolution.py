@@ -1,0 +1,300 @@
+"""Depthwise convolutions: each channel has a window of its own, and no sum runs over channels.
+
+A few multiplications for each element that is read, so that memory decides: ``numel * itemsize`` of the field and of
+the sites. A tile's neighbouring lanes hold neighbouring places (row-major) or channels (channels-last); what
+windows share comes from the cache. The weight's gradient sums over all sites of a channel, its taps side by side, split
+among programs where channels are few.
+
+Suffixes: ``_S`` one entry for each of depth, height and width; ``_RC`` a tile, whose rows are planes and whose columns
+their places, or, channels-last, rows places and columns their channels; ``_T`` taps, ``_C`` channels, ``_P`` places of
+sites over the whole batch.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from .convolution_operands import kernel_sizes, operand_of, reach_type
+from .gathered_products import place_in_space, read_offset
+from .indexing import converted
+from .launch import INTERPRETED, INTERPRETED_TILE, compute_dtype, compute_type, launch, loop_bound, multiprocessors
+from .matmul import ALONE, combine
+from .sliding import Sliding, all_taps_of, walk_of
+from .volumes import volume_index_type, volume_of
+from .windows import UNROLLED, place_in_box
+
+
+@triton.jit
+def product_under(
+    k: tl.tensor,
+    x_ptr: tl.tensor,
+    w_ptr: tl.tensor,
+    mask: tl.tensor,
+    place_S: tl.tuple,
+    size_S: tl.tuple,
+    strides_S: tl.tuple,
+    w_strides_S: tl.tuple,
+    WALK_S: tl.constexpr,
+    KERNEL_S: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> tl.tensor:
+    """What the places get under tap ``k`` of the window."""
+    kd, kh, kw = place_in_box(k, KERNEL_S)
+    d, has_d = position_under(place_S[0], kd, size_S, WALK_S, 0)
+    h, has_h = position_under(place_S[1], kh, size_S, WALK_S, 1)
+    w, has_w = position_under(place_S[2], kw, size_S, WALK_S, 2)
+    mask = mask & has_d & has_h & has_w
+    x_RC = tl.load(x_ptr + (d * strides_S[0] + h * strides_S[1] + w * strides_S[2]), mask=mask, other=0)
+    w_RC = tl.load(w_ptr + (kd * w_strides_S[0] + kh * w_strides_S[1] + kw * w_strides_S[2]))
+    return x_RC.to(COMPUTE) * w_RC.to(COMPUTE)
+
+
+@triton.jit
+def position_under(
+    place: tl.tensor, k: tl.tensor, size_S: tl.tuple, WALK_S: tl.constexpr, S: tl.constexpr
+) -> tuple[tl.tensor, ...]:
+    """What a place reads under tap ``k`` in dimension S, and whether it exists."""
+    PHASES: tl.constexpr = WALK_S[S][3]
+    if WALK_S[S][2] < 0:
+        # From a field position back to the site that has it under this tap.
+        ahead = place + WALK_S[S][5] - k * WALK_S[S][6]
+        i = ahead // PHASES
+        exists = (ahead >= 0) & (i < size_S[S])
+        if PHASES > 1:
+            exists = exists & (ahead % PHASES == 0)
+    else:
+        i = place * WALK_S[S][1] + WALK_S[S][5] + k * WALK_S[S][6]
+        exists = (i >= 0) & (i < size_S[S])
+    return i, exists
+
+
+@triton.jit
+def depthwise_kernel(
+    out_ptr: tl.tensor,
+    x_ptr: tl.tensor,
+    w_ptr: tl.tensor,
+    bias_ptr: tl.tensor,
+    bias_stride: tl.tensor,
+    C: tl.tensor,
+    space: tl.tensor,
+    x_strides_NC: tl.tuple,
+    x_strides_S: tl.tuple,
+    x_size_S: tl.tuple,
+    w_stride_C: tl.tensor,
+    w_strides_S: tl.tuple,
+    out_size_S: tl.tuple,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    WALK_S: tl.constexpr,
+    KERNEL_S: tl.constexpr,
+    UNROLL: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    CHANNELS_LAST: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+) -> None:
+    """Each lane walks the taps of one place."""
+    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
+    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
+    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    if CHANNELS_LAST:
+        n, q, c = (row // space)[:, None], (row % space)[:, None], column[None, :]
+    else:
+        n, q, c = (row // C)[:, None], column[None, :], (row % C)[:, None]
+    # A channel beyond C reads the last one's weight, and is not written.
+    c = tl.minimum(c, C - 1)
+    x_ptr_RC = x_ptr + (n * x_strides_NC[0] + c * x_strides_NC[1])
+    w_ptr_RC = w_ptr + c * w_stride_C
+    place_S = place_in_space(q, out_size_S)
+    y_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
+    TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
+    if UNROLL:
+        for k in tl.static_range(TAPS):
+            y_RC += product_under(
+                k, x_ptr_RC, w_ptr_RC, mask, place_S, x_size_S, x_strides_S, w_strides_S, WALK_S, KERNEL_S, COMPUTE
+            )
+    else:
+        for k in range(TAPS):
+            y_RC += product_under(
+                k, x_ptr_RC, w_ptr_RC, mask, place_S, x_size_S, x_strides_S, w_strides_S, WALK_S, KERNEL_S, COMPUTE
+            )
+    if bias_ptr is not None:
+        y_RC += tl.load(bias_ptr + c * bias_stride).to(COMPUTE)
+    out_ptr_RC = out_ptr + row[:, None] * columns + column[None, :]
+    tl.store(out_ptr_RC, converted(y_RC, out_ptr.dtype.element_ty), mask=mask)
+
+
+def convolve_depthwise(
+    out: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    rule: Sliding,
+    *,
+    to_field: bool,
+) -> None:
+    """As :func:`gathered_products.convolve`, where groups have one channel on either side."""
+    spatial = out.ndim - 2
+    y, source = volume_of(out, spatial), volume_of(x, spatial)
+    last = out.stride(1) == 1 and math.prod(y.spatial) > 1 and y.shape_NCDHW[1] > 1
+    N, C, space = *y.shape_NCDHW[:2], math.prod(y.spatial)
+    rows, columns = (N * space, C) if last else (N * C, space)
+    block_r, block_c = _sides(rows, columns)
+    walks = tuple(walk_of(window, to_field=to_field) for window in rule.windows)
+    stride_C, _, *strides = weight.stride()
+    kernel_S = kernel_sizes(rule.windows)
+    launch(
+        depthwise_kernel,
+        (triton.cdiv(rows, block_r), triton.cdiv(columns, block_c)),
+        out.device,
+        out,
+        x,
+        weight,
+        bias,
+        0 if bias is None else bias.stride(0),
+        C,
+        space,
+        source.strides_NCDHW[:2],
+        source.strides_NCDHW[2:],
+        source.spatial,
+        stride_C,
+        (0,) * (3 - spatial) + tuple(strides),
+        y.spatial,
+        rows,
+        columns,
+        WALK_S=walks,
+        KERNEL_S=kernel_S,
+        UNROLL=not INTERPRETED and math.prod(kernel_S) <= UNROLLED,
+        COMPUTE=compute_type(out.dtype),
+        CHANNELS_LAST=last,
+        INDEX=volume_index_type(y, source),
+        BLOCK_R=block_r,
+        BLOCK_C=block_c,
+    )
+
+
+def _sides(rows: int, columns: int) -> tuple[int, int]:
+    """Rows and columns of a tile of 1024 elements, few of which lie beyond the last column."""
+    if INTERPRETED:
+        block_c = min(triton.next_power_of_2(columns), 4096)
+        return min(triton.next_power_of_2(rows), INTERPRETED_TILE // block_c), block_c
+    block_c = min((1024, 512, 256, 128, 64, 32, 16), key=lambda block: triton.cdiv(columns, block) * (block + 16))
+    return min(triton.next_power_of_2(rows), 1024 // block_c), block_c
+
+
+@triton.jit
+def depthwise_gradient_kernel(
+    dw_ptr: tl.tensor,
+    sites_ptr: tl.tensor,
+    field_ptr: tl.tensor,
+    C: tl.tensor,
+    P: tl.tensor,
+    space_S: tl.tuple,
+    sites_strides_NC: tl.tuple,
+    sites_strides_S: tl.tuple,
+    field_strides_NC: tl.tuple,
+    field_strides_S: tl.tuple,
+    field_size_S: tl.tuple,
+    dw_stride_C: tl.tensor,
+    dw_strides_S: tl.tuple,
+    split_numel: tl.tensor,
+    steps: tl.tensor,
+    WALK_S: tl.constexpr,
+    KERNEL_S: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+) -> None:
+    """All taps of some channels, over the places of one split."""
+    TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
+    split = tl.program_id(1).to(INDEX)
+    t = tl.program_id(2).to(INDEX) * BLOCK_T + tl.arange(0, BLOCK_T)
+    c = tl.program_id(0).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
+    kd, kh, kw = place_in_box(t, KERNEL_S)
+    j_S = (kd[:, None, None], kh[:, None, None], kw[:, None, None])
+    _first_S, _count_S, begin_S = all_taps_of((split * 0, split * 0, split * 0), WALK_S)
+    sites_ptr_C = sites_ptr + (c * sites_strides_NC[1])[None, :, None]
+    field_ptr_C = field_ptr + (c * field_strides_NC[1])[None, :, None]
+    space = space_S[0] * space_S[1] * space_S[2]
+    dw_TCP = tl.zeros([BLOCK_T, BLOCK_C, BLOCK_P], COMPUTE)
+    for i in range(steps):
+        p = (split * steps + i) * BLOCK_P + tl.arange(0, BLOCK_P)
+        n, q = p // space, p % space
+        qd, qh, qw = place_in_space(q, space_S)
+        mask_CP = (c < C)[None, :, None] & (p < P)[None, None, :]
+        sites_offset = n * sites_strides_NC[0] + qd * sites_strides_S[0]
+        sites_offset += qh * sites_strides_S[1] + qw * sites_strides_S[2]
+        s_CP = tl.load(sites_ptr_C + sites_offset[None, None, :], mask=mask_CP, other=0)
+        q_S = (qd[None, None, :], qh[None, None, :], qw[None, None, :])
+        offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE=False)
+        mask_TCP = mask_CP & exists & (t < TAPS)[:, None, None]
+        field_ptr_TCP = field_ptr_C + (n * field_strides_NC[0])[None, None, :] + offset
+        dw_TCP += tl.load(field_ptr_TCP, mask=mask_TCP, other=0).to(COMPUTE) * s_CP.to(COMPUTE)
+    dw_TC = tl.sum(dw_TCP, axis=2)
+    dw_ptr_T = dw_ptr + split * split_numel + kd * dw_strides_S[0] + kh * dw_strides_S[1] + kw * dw_strides_S[2]
+    dw_ptr_TC = dw_ptr_T[:, None] + (c * dw_stride_C)[None, :]
+    tl.store(dw_ptr_TC, converted(dw_TC, dw_ptr.dtype.element_ty), mask=(t < TAPS)[:, None] & (c < C)[None, :])
+
+
+def depthwise_weight_gradient(
+    grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding
+) -> None:
+    """As :func:`filter_gradients.weight_gradient`, where groups have one channel on either side."""
+    spatial, C = field.ndim - 2, field.shape[1]
+    f, s = volume_of(field, spatial), volume_of(sites, spatial)
+    kernel_S = kernel_sizes(rule.windows)
+    taps, P = math.prod(kernel_S), sites.numel() // C
+    block_t, block_c, block_p = _blocks(taps, C, P, channels_last=field.stride(1) == 1)
+    programs, steps = triton.cdiv(C, block_c) * triton.cdiv(taps, block_t), triton.cdiv(P, block_p)
+    splits = 1 if INTERPRETED else max(min(4 * multiprocessors(field.device) // programs, steps // 4, 256), 1)
+    each = triton.cdiv(steps, splits)
+    target, size = grad_weight, grad_weight.numel()
+    if splits > 1:
+        target = torch.empty((splits, size), dtype=compute_dtype(field.dtype), device=field.device)
+    stride_C, _, *strides = grad_weight.stride()
+    launch(
+        depthwise_gradient_kernel,
+        (triton.cdiv(C, block_c), splits, triton.cdiv(taps, block_t)),
+        field.device,
+        target,
+        sites,
+        field,
+        C,
+        P,
+        s.spatial,
+        s.strides_NCDHW[:2],
+        s.strides_NCDHW[2:],
+        f.strides_NCDHW[:2],
+        f.strides_NCDHW[2:],
+        f.spatial,
+        stride_C,
+        (0,) * (3 - spatial) + tuple(strides),
+        size,
+        loop_bound(each),
+        WALK_S=tuple(walk_of(window, to_field=False) for window in rule.windows),
+        KERNEL_S=kernel_S,
+        COMPUTE=compute_type(field.dtype),
+        INDEX=reach_type(operand_of(field, C), operand_of(sites, C)),
+        BLOCK_T=block_t,
+        BLOCK_C=block_c,
+        BLOCK_P=block_p,
+    )
+    if splits > 1:
+        combine(grad_weight.as_strided((1, 1, size), (size, size, 1)), target, ALONE)
+
+
+def _blocks(taps: int, C: int, P: int, *, channels_last: bool) -> tuple[int, int, int]:
+    """Taps, channels and places of a tile of 4096 elements; neighbouring lanes read what lies side by side."""
+    elements = INTERPRETED_TILE if INTERPRETED else 4096
+    block_t = min(triton.next_power_of_2(taps), 64)
+    if channels_last or INTERPRETED:
+        block_c = min(triton.next_power_of_2(C), 64)
+        return block_t, block_c, min(triton.next_power_of_2(max(P, 1)), max(elements // block_t // block_c, 1))
+    return block_t, 1, min(triton.next_power_of_2(max(P, 1)), elements // block_t)

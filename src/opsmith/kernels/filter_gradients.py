@@ -1,0 +1,215 @@
+"""The gradient of a convolution by its weight: a matrix product that sums over all sites of the batch.
+
+``dw_OJ = s_OP @ f_JP^T``: rows ``O`` are the channels of the sites, columns ``J`` the taps times the channels of the
+field, and the sum runs over the places ``P`` of all sites. The result is small and the sum is long, so it is split
+among programs, which write partial sums in the type of the accumulator; a second launch adds them up in a fixed order.
+Compulsory traffic: both sides once.
+
+Suffixes: as above, ``_S`` one entry for each of depth, height and width, ``_D`` one for each merged dimension.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from .convolution_operands import (
+    CHANNELS,
+    Operand,
+    Sides,
+    channels_last,
+    kernel_sizes,
+    operand_of,
+    places_side_by_side,
+    reach_type,
+    side_by_side,
+    with_flat_space,
+)
+from .gathered_products import Tile, dot_precision, feeds_tensor_cores, places_of, read_offset
+from .indexing import converted, merge_dims, offset_of
+from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
+from .matmul import ALONE, GROUP, combine, multiply_type, tile_place, times
+from .sliding import Sliding, all_taps_of, walk_of
+from .windows import place_in_box
+
+
+@triton.jit
+def filter_gradient_kernel(
+    dw_ptr: tl.tensor,
+    sites_ptr: tl.tensor,
+    field_ptr: tl.tensor,
+    O: tl.tensor,  # noqa: E741 - A suffix of this file.
+    C: tl.tensor,
+    P: tl.tensor,
+    own_O: tl.tensor,
+    own_C: tl.tensor,
+    space: tl.tensor,
+    space_S: tl.tuple,
+    sites_strides_NGC: tl.tuple,
+    sites_size_D: tl.tuple,
+    sites_strides_D: tl.tuple,
+    field_strides_NGC: tl.tuple,
+    field_strides_S: tl.tuple,
+    field_size_S: tl.tuple,
+    dw_strides_OC: tl.tuple,
+    dw_strides_S: tl.tuple,
+    split_numel: tl.tensor,
+    steps: tl.tensor,
+    WALK_S: tl.constexpr,
+    KERNEL_S: tl.constexpr,
+    IS_LINE: tl.constexpr,
+    INSIDE: tl.constexpr,
+    MIXED: tl.constexpr,
+    ACCUMULATE: tl.constexpr,
+    MULTIPLY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    INDEX: tl.constexpr,
+    GROUP: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_J: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+) -> None:
+    """One tile of one group over the places of one split; columns are channels under one tap, or, if MIXED, several."""
+    TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
+    blocks = tl.cdiv(C, BLOCK_J)
+    columns = TAPS * C if MIXED else TAPS * blocks * BLOCK_J
+    first_O, first_J = tile_place(O, columns, GROUP, BLOCK_O, BLOCK_J, INDEX)
+    group, split = tl.program_id(1).to(INDEX), tl.program_id(2).to(INDEX)
+    o = first_O + tl.arange(0, BLOCK_O)
+    j = first_J + tl.arange(0, BLOCK_J)
+    if MIXED:
+        tap_J, c = j // C, j % C
+        tap = tap_J[:, None]
+    else:
+        tap = first_J // BLOCK_J // blocks
+        c = first_J - tap * (blocks * BLOCK_J) + tl.arange(0, BLOCK_J)
+        tap_J = j * 0 + tap
+    j_S = place_in_box(tap, KERNEL_S)
+    _first_S, _count_S, begin_S = all_taps_of((split * 0, split * 0, split * 0), WALK_S)
+    in_columns = (c < C) & (tap_J < TAPS)
+
+    sites_ptr_O = sites_ptr + group * sites_strides_NGC[1] + (o * sites_strides_NGC[2])[:, None]
+    field_ptr_J = field_ptr + group * field_strides_NGC[1] + (c * field_strides_NGC[2])[:, None]
+    dw_OJ = tl.zeros([BLOCK_O, BLOCK_J], ACCUMULATE)
+    for i in range(steps):
+        p = (split * steps + i) * BLOCK_P + tl.arange(0, BLOCK_P)
+        n, q, q_S = places_of(p, space, space_S, IS_LINE)
+        sites_offset = n * sites_strides_NGC[0] + offset_of(q, sites_size_D, sites_strides_D)
+        s_OP = tl.load(sites_ptr_O + sites_offset[None, :], mask=(o < O)[:, None] & (p < P)[None, :], other=0)
+        offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE)
+        field_ptr_JP = field_ptr_J + (n * field_strides_NGC[0])[None, :] + offset
+        f_JP = tl.load(field_ptr_JP, mask=exists & (p < P)[None, :] & in_columns[:, None], other=0)
+        dw_OJ = times(s_OP, tl.trans(f_JP), dw_OJ, MULTIPLY, PRECISION)
+
+    # Of joined groups only the diagonal blocks are anyone's.
+    is_own = (o // own_O)[:, None] == (c // own_C)[None, :]
+    kd, kh, kw = place_in_box(tap_J, KERNEL_S)
+    dw_ptr += split * split_numel + group * O * dw_strides_OC[0]
+    dw_ptr_J = dw_ptr + c % own_C * dw_strides_OC[1]
+    dw_ptr_J += kd * dw_strides_S[0] + kh * dw_strides_S[1] + kw * dw_strides_S[2]
+    mask = is_own & (o < O)[:, None] & in_columns[None, :]
+    dw_ptr_OJ = dw_ptr_J[None, :] + (o * dw_strides_OC[0])[:, None]
+    tl.store(dw_ptr_OJ, converted(dw_OJ, dw_ptr.dtype.element_ty), mask=mask)
+
+
+def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding) -> None:
+    """Write the gradient by a weight of shape (site channels, field channels / groups, *kernel), which is dense."""
+    own = Sides(rule.groups, grad_weight.shape[0] // rule.groups, grad_weight.shape[1])
+    sides = own.joined() if feeds_tensor_cores(field.dtype) else own
+    f, s = operand_of(field, sides.groups), operand_of(sites, sides.groups)
+    if feeds_tensor_cores(field.dtype):
+        f, s = _field_side_by_side(f, sides.groups, rule), _sites_side_by_side(s, sides.groups)
+    kernel_S, P = kernel_sizes(rule.windows), s.batch * math.prod(s.size_S)
+    taps = math.prod(kernel_S)
+    if rule.is_pointwise():
+        flat = with_flat_space(f), with_flat_space(s)
+        if flat[0].size_S == flat[1].size_S:
+            f, s = flat
+    mixed = f.channels < CHANNELS
+    tile = _tile(sides.sites, f.channels * taps if mixed else f.channels, P, field.dtype)
+    tiles_J = triton.cdiv(taps * f.channels, tile.p) if mixed else taps * triton.cdiv(f.channels, tile.p)
+    tiles, steps = triton.cdiv(sides.sites, tile.o) * tiles_J, triton.cdiv(P, tile.k)
+    splits = _splits(tiles * sides.groups, steps, field.device)
+    each = triton.cdiv(steps, splits)
+    target, size = grad_weight, grad_weight.numel()
+    if splits > 1:
+        target = torch.empty((splits, size), dtype=compute_dtype(field.dtype), device=field.device)
+    merged = merge_dims(s.size_S, [s.strides_S], (2, 1, 0))
+    stride_O, stride_C, *strides = grad_weight.stride()
+    launch(
+        filter_gradient_kernel,
+        (tiles, sides.groups, splits),
+        field.device,
+        target,
+        s.tensor,
+        f.tensor,
+        sides.sites,
+        f.channels,
+        P,
+        own.sites,
+        own.field,
+        math.prod(s.size_S),
+        s.size_S,
+        s.strides_NGC,
+        merged.shape_D,
+        merged.strides_ID[0],
+        f.strides_NGC,
+        f.strides_S,
+        f.size_S,
+        (stride_O, stride_C),
+        (0,) * (3 - len(strides)) + tuple(strides),
+        size,
+        loop_bound(each),
+        WALK_S=tuple(walk_of(window, to_field=False) for window in rule.windows),
+        KERNEL_S=kernel_S,
+        IS_LINE=s.size_S[:2] == (1, 1),
+        INSIDE=rule.stays_inside(),
+        MIXED=mixed,
+        ACCUMULATE=compute_type(field.dtype),
+        MULTIPLY=multiply_type(field.dtype),
+        PRECISION=dot_precision(field.dtype),
+        INDEX=tl.int64 if splits * size >= 1 << 31 else reach_type(f, s),
+        GROUP=GROUP,
+        BLOCK_O=tile.o,
+        BLOCK_J=tile.p,
+        BLOCK_P=tile.k,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+    if splits > 1:
+        combine(grad_weight.as_strided((1, 1, size), (size, size, 1)), target, ALONE)
+
+
+def _sites_side_by_side(sites: Operand, groups: int) -> Operand:
+    """The sites' places or channels as 16-byte loads can read them, or a copy where neither can be."""
+    return sites if places_side_by_side(sites) or side_by_side(sites) else channels_last(sites, groups)
+
+
+def _field_side_by_side(field: Operand, groups: int, rule: Sliding) -> Operand:
+    """The same of the field, whose places do where windows are no larger."""
+    if field.channels < CHANNELS or side_by_side(field):
+        return field
+    if rule.is_pointwise() and places_side_by_side(field):
+        return field
+    return channels_last(field, groups)
+
+
+def _splits(programs: int, steps: int, device: torch.device) -> int:
+    """How many programs share a tile: enough for two on each multiprocessor, of at least four steps each."""
+    if INTERPRETED:
+        return 1
+    return max(min(2 * multiprocessors(device) // programs, steps // 4), 1)
+
+
+def _tile(O: int, J: int, P: int, dtype: torch.dtype) -> Tile:  # noqa: E741
+    """A tile no larger than the result; whatever its size, splits fill the device."""
+    if INTERPRETED:
+        o, j, p = (max(triton.next_power_of_2(size), 16) for size in (O, J, P))
+        return Tile(min(o, 64), min(j, 128), min(p, 1024), 4, 1)
+    o, j = (min(max(triton.next_power_of_2(size), 16), 128) for size in (O, J))
+    if not feeds_tensor_cores(dtype):
+        return Tile(min(o, 64), min(j, 64), 32 if dtype == torch.float32 else 16, 4, 2)
+    return Tile(o, j, 64 if dtype != torch.float32 else 32, 8 if o * j >= 16384 else 4, 3)

@@ -1,0 +1,382 @@
+"""Convolution from one side to the other, as a matrix product whose right operand is gathered.
+
+``y_OP = w_OK @ x_KP``: rows ``O`` are the channels of the result, columns ``P`` its positions over the whole batch, and
+the sum runs over ``K``, the taps times the channels of the other side. No matrix of windows is ever written: a program
+works out what its positions read under a tap (sliding.py), once for all channels. Compulsory traffic: x, w and y once.
+
+Where the result has too few tiles to fill the device, the sum is split: programs write partial sums, and a second
+launch adds them up.
+
+Suffixes: as above, ``_S`` one entry for each of depth, height and width.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from .convolution_operands import (
+    CHANNELS,
+    Filter,
+    Operand,
+    Sides,
+    channels_last,
+    filter_of,
+    kernel_sizes,
+    operand_of,
+    places_side_by_side,
+    reach_type,
+    relaid_filter,
+    side_by_side,
+    with_channels_side_by_side,
+    with_flat_space,
+)
+from .indexing import converted
+from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
+from .matmul import GROUP, Term, combine, multiply_type, tile_place, times
+from .sliding import Sliding, all_taps_of, read_in, walk_of
+from .windows import place_in_box
+
+#: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
+_BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
+
+
+@triton.jit
+def place_in_space(q: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
+    """Depth, height and width of place ``q``."""
+    return q // (space_S[2] * space_S[1]), q // space_S[2] % space_S[1], q % space_S[2]
+
+
+@triton.jit
+def places_of(p: tl.tensor, space: tl.tensor, space_S: tl.tuple, IS_LINE: tl.constexpr) -> tuple[tl.tensor, ...]:
+    """Of places numbered over the batch: the images, the places in them, and those' depth, height and width as rows.
+
+    The number of places in an image comes along, since of a product the compiler does not know whether 16 divides it.
+    """
+    n, q = p // space, p % space
+    if IS_LINE:
+        d, h, w = q * 0, q * 0, q
+    else:
+        d, h, w = place_in_space(q, space_S)
+    return n, q, (d[None, :], h[None, :], w[None, :])
+
+
+@triton.jit
+def read_offset(
+    q_S: tl.tuple,
+    j_S: tl.tuple,
+    begin_S: tl.tuple,
+    size_S: tl.tuple,
+    strides_S: tl.tuple,
+    WALK_S: tl.constexpr,
+    INSIDE: tl.constexpr,
+) -> tuple[tl.tensor, ...]:
+    """Offset of what places ``q_S`` read under taps ``j_S``, and whether it exists; what broadcasts stays narrow."""
+    d = read_in(q_S[0], j_S[0], begin_S[0], WALK_S, 0)
+    h = read_in(q_S[1], j_S[1], begin_S[1], WALK_S, 1)
+    w = read_in(q_S[2], j_S[2], begin_S[2], WALK_S, 2)
+    if INSIDE:
+        exists = tl.full([1, 1], True, tl.int1)
+    else:
+        exists = (d >= 0) & (d < size_S[0]) & (h >= 0) & (h < size_S[1]) & (w >= 0) & (w < size_S[2])
+    return d * strides_S[0] + h * strides_S[1] + w * strides_S[2], exists
+
+
+@triton.jit
+def tap_offset(j_S: tl.tuple, first_S: tl.tuple, strides_S: tl.tuple, WALK_S: tl.constexpr) -> tl.tensor:
+    """Offset of the weights of a phase's taps ``j_S``."""
+    d, h, w = j_S[0] * WALK_S[0][4], j_S[1] * WALK_S[1][4], j_S[2] * WALK_S[2][4]
+    return (first_S[0] + d) * strides_S[0] + (first_S[1] + h) * strides_S[1] + (first_S[2] + w) * strides_S[2]
+
+
+@triton.jit
+def gathered_product_kernel(
+    out_ptr: tl.tensor,
+    x_ptr: tl.tensor,
+    w_ptr: tl.tensor,
+    bias_ptr: tl.tensor,
+    bias_stride: tl.tensor,
+    O: tl.tensor,  # noqa: E741 - A suffix of this file.
+    P: tl.tensor,
+    C: tl.tensor,
+    space: tl.tensor,
+    space_S: tl.tuple,
+    x_strides_NGC: tl.tuple,
+    x_strides_S: tl.tuple,
+    x_size_S: tl.tuple,
+    w_strides_GRC: tl.tuple,
+    w_strides_S: tl.tuple,
+    out_strides_NGC: tl.tuple,
+    out_strides_S: tl.tuple,
+    out_size_S: tl.tuple,
+    split_numel: tl.tensor,
+    steps: tl.tensor,
+    WALK_S: tl.constexpr,
+    PHASES_S: tl.constexpr,
+    IS_LINE: tl.constexpr,
+    INSIDE: tl.constexpr,
+    MIXED: tl.constexpr,
+    ACCUMULATE: tl.constexpr,
+    MULTIPLY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    INDEX: tl.constexpr,
+    GROUP: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+) -> None:
+    """One tile of one group, phase and split; a step sums channels under one tap, or, if MIXED, under several."""
+    first_O, first_P = tile_place(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
+    group = tl.program_id(1).to(INDEX)
+    PHASES: tl.constexpr = PHASES_S[0] * PHASES_S[1] * PHASES_S[2]
+    phase_S = place_in_box(tl.program_id(2) % PHASES, PHASES_S)
+    split = (tl.program_id(2) // PHASES).to(INDEX)
+    first_S, count_S, begin_S = all_taps_of(phase_S, WALK_S)
+    taps = count_S[0] * count_S[1] * count_S[2]
+    # A phase without taps divides by its counts, too.
+    taps_S = (count_S[0], tl.maximum(count_S[1], 1), tl.maximum(count_S[2], 1))
+
+    o = first_O + tl.arange(0, BLOCK_O)
+    p = first_P + tl.arange(0, BLOCK_P)
+    n, q, q_S = places_of(p, space, space_S, IS_LINE)
+    x_ptr_P = x_ptr + group * x_strides_NGC[1] + (n * x_strides_NGC[0])[None, :]
+    w_ptr_O = w_ptr + group * w_strides_GRC[0] + (o * w_strides_GRC[1])[:, None]
+
+    k = tl.arange(0, BLOCK_K).to(INDEX)
+    # Blocks of channels under one tap.
+    blocks = tl.cdiv(C, BLOCK_K)
+    all_steps = tl.cdiv(taps * C, BLOCK_K) if MIXED else taps * blocks
+    last = steps if _BOUND_IS_CONSTANT else tl.minimum(steps, all_steps - split * steps)
+    y_OP = tl.zeros([BLOCK_O, BLOCK_P], ACCUMULATE)
+    for i in range(last):
+        step = split * steps + i
+        if MIXED:
+            tap_K, c = (step * BLOCK_K + k) // C, (step * BLOCK_K + k) % C
+            tap = tap_K[:, None]
+        else:
+            c, tap = step % blocks * BLOCK_K + k, step // blocks
+            tap_K = k * 0 + tap
+        j_S = place_in_space(tap, taps_S)
+        offset, exists = read_offset(q_S, j_S, begin_S, x_size_S, x_strides_S, WALK_S, INSIDE)
+        in_sum = (c < C) & (tap_K < taps)
+        x_mask = exists & (p < P)[None, :] & in_sum[:, None]
+        x_KP = tl.load(x_ptr_P + offset + (c * x_strides_NGC[2])[:, None], mask=x_mask, other=0)
+        w_offset = tap_offset(place_in_space(tap_K, taps_S), first_S, w_strides_S, WALK_S) + c * w_strides_GRC[2]
+        w_OK = tl.load(w_ptr_O + w_offset[None, :], mask=(o < O)[:, None] & in_sum[None, :], other=0)
+        y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
+    if bias_ptr is not None:
+        bias = tl.load(bias_ptr + (group * O + o) * bias_stride, mask=o < O, other=0)
+        y_OP += bias.to(ACCUMULATE)[:, None]
+
+    mask = (o < O)[:, None] & (p < P)[None, :]
+    out_ptr += split * split_numel + group * out_strides_NGC[1]
+    out_ptr_OP = out_ptr + (n * out_strides_NGC[0])[None, :] + (o * out_strides_NGC[2])[:, None]
+    if PHASES > 1:
+        d, h = q_S[0] * PHASES_S[0] + phase_S[0], q_S[1] * PHASES_S[1] + phase_S[1]
+        w = q_S[2] * PHASES_S[2] + phase_S[2]
+        out_ptr_OP += d * out_strides_S[0] + h * out_strides_S[1] + w * out_strides_S[2]
+        mask = mask & (d < out_size_S[0]) & (h < out_size_S[1]) & (w < out_size_S[2])
+    else:
+        # The result has no gaps.
+        out_ptr_OP += (q * out_strides_S[2])[None, :]
+    tl.store(out_ptr_OP, converted(y_OP, out_ptr.dtype.element_ty), mask=mask)
+
+
+class Tile(NamedTuple):
+    """Block sizes and the launch options that go with them."""
+
+    o: int
+    p: int
+    k: int
+    warps: int
+    stages: int
+
+
+def dot_precision(dtype: torch.dtype) -> str:
+    """How tiles are multiplied: float32 exactly, or as TF32 where torch's flag for convolutions allows it."""
+    is_tf32_allowed = dtype == torch.float32 and torch.backends.cudnn.conv.fp32_precision == "tf32"  # type: ignore[attr-defined]
+    return "tf32" if is_tf32_allowed else "ieee"
+
+
+def feeds_tensor_cores(dtype: torch.dtype) -> bool:
+    """Whether products run on tensor cores, which wait for their operands."""
+    return compute_dtype(dtype) != dtype or dot_precision(dtype) == "tf32"
+
+
+def convolve(
+    out: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    rule: Sliding,
+    *,
+    to_field: bool,
+) -> None:
+    """Write the sum of ``x`` times ``weight`` under all taps, plus ``bias``, into the dense ``out``.
+
+    Args:
+        out: with all sizes right, row-major or channels-last.
+        x: the other side.
+        weight: of shape (site channels, field channels / groups, *kernel).
+        bias: one number for each channel of ``out``, or None.
+        rule: the windows.
+        to_field: whether ``out`` is the field, and ``x`` the sites.
+    """
+    sides = Sides(rule.groups, weight.shape[0] // rule.groups, weight.shape[1])
+    product = gathering(x, weight, sides, rule, to_field=to_field)
+    _launch_product(out, product, bias, rule)
+
+
+class Gathering(NamedTuple):
+    """The operands of a product as it reads them."""
+
+    x: Operand
+    w: Filter
+    sides: Sides
+    to_field: bool
+
+    @property
+    def rows(self) -> int:
+        """Channels of a group of the result."""
+        return self.sides.field if self.to_field else self.sides.sites
+
+
+def gathering(x: torch.Tensor, weight: torch.Tensor, sides: Sides, rule: Sliding, *, to_field: bool) -> Gathering:
+    """The operands, copied where tensor cores would wait for them otherwise."""
+    w = filter_of(weight, sides, to_field=to_field)
+    summed = sides.sites if to_field else sides.field
+    operand = operand_of(x, sides.groups)
+    if not feeds_tensor_cores(x.dtype) or summed < CHANNELS:
+        return Gathering(operand, w, sides, to_field)
+    if rule.is_pointwise() and places_side_by_side(operand):
+        return Gathering(operand, w, sides, to_field)
+    if not side_by_side(operand):
+        operand = channels_last(operand, sides.groups)
+    columns_lie_well = w.strides_GRC[2] == 1 and w.strides_GRC[1] % CHANNELS == 0 and summed % CHANNELS == 0
+    if not columns_lie_well:
+        w = relaid_filter(w, sides, kernel_sizes(rule.windows), to_field=to_field)
+    return Gathering(operand, w, sides, to_field)
+
+
+def shared_copy(x: torch.Tensor, weight: torch.Tensor, rule: Sliding) -> torch.Tensor:
+    """What both gradients read of the result's gradient: itself, or the copy that either of them would make."""
+    sides = Sides(rule.groups, weight.shape[0] // rule.groups, weight.shape[1])
+    operand = operand_of(x, sides.groups)
+    is_read_as_it_is = side_by_side(operand) or (rule.is_pointwise() and places_side_by_side(operand))
+    if not feeds_tensor_cores(x.dtype) or operand.channels % CHANNELS or is_read_as_it_is or x.numel() == 0:
+        return x
+    return with_channels_side_by_side(x, sides.groups)
+
+
+def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | None, rule: Sliding) -> None:
+    x, y = product.x, operand_of(out, product.sides.groups)
+    if rule.is_pointwise():
+        flat = with_flat_space(x), with_flat_space(y)
+        if flat[0].size_S == flat[1].size_S:
+            x, y = flat
+    walks = tuple(walk_of(window, to_field=product.to_field) for window in rule.windows)
+    phases_S = tuple(walk.phases for walk in walks)
+    phases, taps = math.prod(phases_S), math.prod(walk.most_taps for walk in walks)
+    space_S = tuple(triton.cdiv(size, walk.phases) for size, walk in zip(y.size_S, walks, strict=True))
+    O, P, C = product.rows, y.batch * math.prod(space_S), x.channels  # noqa: E741
+    # The interpreter's steps cost the same whatever their size.
+    mixed = C < CHANNELS or (INTERPRETED and C < 64)
+    tile = product_tile(O, P, product.sides.groups * phases, C * taps if mixed else C, out.dtype)
+    steps = triton.cdiv(taps * C, tile.k) if mixed else taps * triton.cdiv(C, tile.k)
+    tiles = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p)
+    splits = _splits(tiles * product.sides.groups * phases, steps, out.device)
+    each = triton.cdiv(steps, splits)
+    target = (
+        out if splits == 1 else torch.empty((splits, out.numel()), dtype=compute_dtype(out.dtype), device=out.device)
+    )
+    launch(
+        gathered_product_kernel,
+        (tiles, product.sides.groups, splits * phases),
+        out.device,
+        target,
+        x.tensor,
+        product.w.tensor,
+        bias if splits == 1 else None,
+        0 if bias is None else bias.stride(0),
+        O,
+        P,
+        C,
+        math.prod(space_S),
+        space_S,
+        x.strides_NGC,
+        x.strides_S,
+        x.size_S,
+        product.w.strides_GRC,
+        product.w.strides_S,
+        y.strides_NGC,
+        (*y.strides_S[:2], with_flat_space(y).strides_S[2]) if phases == 1 else y.strides_S,
+        y.size_S,
+        out.numel(),
+        loop_bound(each),
+        WALK_S=walks,
+        PHASES_S=phases_S,
+        IS_LINE=space_S[:2] == (1, 1),
+        INSIDE=rule.stays_inside() if not product.to_field else rule.is_pointwise(),
+        MIXED=mixed,
+        ACCUMULATE=compute_type(out.dtype),
+        MULTIPLY=multiply_type(out.dtype),
+        PRECISION=dot_precision(out.dtype),
+        INDEX=tl.int64 if splits * out.numel() >= 1 << 31 else reach_type(x, y),
+        GROUP=GROUP,
+        BLOCK_O=tile.o,
+        BLOCK_P=tile.p,
+        BLOCK_K=tile.k,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+    if splits > 1:
+        _combine(out, target, bias)
+
+
+def _combine(out: torch.Tensor, partial: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """Add up the splits, which lie as ``out`` does."""
+    N, C = out.shape[:2]
+    space = out.numel() // (N * C)
+    step = out.stride(1)
+    rows = (N, C, space) if step == space or C == 1 else (1, N * space, C)
+    flat = out.as_strided(rows, (rows[1] * rows[2], rows[2], 1))
+    term = Term(None, 0, 1)
+    if bias is not None:
+        term = Term(bias.unsqueeze(1) if rows[1] == C and rows[2] == space else bias, 1, 1)
+    combine(flat, partial, term)
+
+
+def _splits(programs: int, steps: int, device: torch.device) -> int:
+    """How many programs share a tile: as many as the device has room for, of at least four steps each."""
+    if INTERPRETED or programs * 2 > multiprocessors(device):
+        return 1
+    return max(min(multiprocessors(device) // programs, steps // 4, 64), 1)
+
+
+def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype) -> Tile:  # noqa: E741
+    """A tile that is no larger than the result, and small enough for a program on each of 132 multiprocessors.
+
+    Args:
+        O: rows, P: columns of one of ``others`` products.
+        others: groups and phases.
+        K: what steps divide: the channels under a tap, or all that is summed.
+        dtype: of the operands.
+    """
+    if INTERPRETED:
+        o, p, k = (max(triton.next_power_of_2(size), 16) for size in (O, P, K))
+        return Tile(min(o, 64), min(p, 1024), min(k, 256), 4, 1)
+    o = min(max(triton.next_power_of_2(O), 16), 128)
+    if not feeds_tensor_cores(dtype):
+        # Without tensor cores a thread holds a tile of 8 x 8 products.
+        o = min(o, 64)
+        p = 128 if others * triton.cdiv(O, o) * triton.cdiv(P, 128) >= 132 else 64
+        return Tile(o, p, 16, 8 if o * p >= 8192 else 4, 3 if dtype == torch.float32 else 2)
+    p = next((p for p in (256, 128) if others * triton.cdiv(O, o) * triton.cdiv(P, p) >= 132 and o * p <= 32768), 64)
+    k = min((64, 32, 16), key=lambda k: triton.cdiv(K, k) * (k + 8))
+    if dtype == torch.float32:
+        k = min(k, 32)
+    return Tile(o, p, k, 8 if o * p >= 16384 else 4, 3)

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, tiles_of_a_device, values
+
+from opsmith.kernels import filter_gradients, gathered_products
+from opsmith.kernels.convolution_operands import Sides
+from opsmith.kernels.sliding import walk_of
+from opsmith.kernels.windows import Window
+
+FORWARD, BACKWARD = "convolution.default", "convolution_backward.default"
+
+#: Name: shapes of input and weight, stride, padding, dilation, transposed, output_padding, groups.
+CALLS: dict[str, tuple[Any, ...]] = {
+    "planes": ((2, 17, 5, 4), (6, 17, 2, 2), [2, 1], [1, 0], [1, 1], False, [0, 0], 1),
+    "lines": ((2, 5, 9), (4, 5, 3), [1], [1], [1], False, [0], 1),
+    "planes with strides that leave a rest": ((2, 17, 8, 7), (6, 17, 3, 2), [3, 2], [1, 0], [1, 1], False, [0, 0], 1),
+    "volumes": ((2, 3, 4, 5, 4), (2, 3, 2, 3, 1), [1, 2, 1], [0, 1, 0], [2, 1, 1], False, [0, 0, 0], 1),
+    "one position": ((3, 20, 4, 4), (18, 20, 1, 1), [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    "every other position": ((2, 4, 5, 5), (3, 4, 1, 1), [2, 2], [0, 0], [1, 1], False, [0, 0], 1),
+    "groups": ((2, 12, 5, 5), (6, 4, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 3),
+    "groups that are joined": ((2, 16, 4, 4), (32, 4, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 4),
+    "depthwise": ((2, 6, 7, 6), (6, 1, 3, 5), [1, 2], [1, 2], [2, 1], False, [0, 0], 6),
+    "two sites a channel": ((2, 4, 5, 5), (8, 1, 3, 3), [2, 2], [1, 1], [1, 1], False, [0, 0], 4),
+    "transposed": ((2, 5, 4, 3), (5, 4, 3, 4), [2, 1], [1, 0], [1, 1], True, [1, 0], 1),
+    "transposed with many channels": ((1, 18, 3, 3), (18, 17, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 0], 1),
+    "transposed, gaps between windows": ((1, 3, 3, 3), (3, 2, 1, 2), [3, 2], [0, 0], [1, 1], True, [2, 1], 1),
+    "transposed, stride and dilation share a factor": ((1, 2, 5), (2, 3, 3), [4], [3], [6], True, [3], 1),
+    "transposed, stride and dilation do not": ((1, 4, 4, 4), (4, 2, 3, 3), [3, 2], [2, 1], [2, 3], True, [1, 1], 2),
+    "transposed depthwise": ((2, 4, 4, 4), (4, 1, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 1], 4),
+    "windows that see no input": ((1, 2, 2), (3, 2, 1), [1], [3], [1], False, [0], 1),
+}
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def operands(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, ...]:
+    """Input, weight, bias and the rest of a call."""
+    shape, weight_shape, *rest = CALLS[name]
+    bias = weight_shape[1] * rest[5] if rest[3] else weight_shape[0]
+    return (
+        values(*shape, dtype=dtype, scale=1),
+        values(*weight_shape, dtype=dtype, scale=0.5),
+        values(bias, dtype=dtype),
+        *rest,
+    )
+
+
+def gradients(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *rest: Any) -> tuple[Any, ...]:
+    """The arguments of the backward op."""
+    out = eager(FORWARD)(x, weight, bias, *rest)
+    return values(*out.shape, dtype=x.dtype, scale=1), x, weight, list(bias.shape), *rest
+
+
+def assert_close(ours: torch.Tensor, exact: torch.Tensor) -> None:
+    """Close to what float64 says, of the sums of these tests."""
+    close = {torch.float16: 2e-2, torch.bfloat16: 1e-1, torch.float64: 1e-12}.get(ours.dtype, 1e-4)
+    torch.testing.assert_close(ours.double(), exact, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_convolutions_agree_with_float64(name: str, dtype: torch.dtype) -> None:
+    """Every way of sliding; half types are copied for tensor cores."""
+    x, weight, bias, *rest = operands(name, dtype)
+    exact = eager(FORWARD)(x.double(), weight.double(), bias.double(), *rest)
+    ours = kernel(FORWARD)(x, weight, bias, *rest)
+    assert ours.dtype == dtype
+    assert_close(ours, exact)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_gradients_agree_with_float64(name: str, dtype: torch.dtype) -> None:
+    """By input, weight and bias."""
+    grad, x, weight, *rest = gradients(*operands(name, dtype))
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [True] * 3)
+    for ours, expected in zip(kernel(BACKWARD)(grad, x, weight, *rest, [True] * 3), exact, strict=True):
+        assert ours.dtype == dtype
+        assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_other_types_are_served(dtype: torch.dtype) -> None:
+    """As the two of the other tests."""
+    for name in ("one position", "depthwise"):
+        x, weight, bias, *rest = operands(name, dtype)
+        exact = eager(FORWARD)(x.double(), weight.double(), bias.double(), *rest)
+        assert_close(kernel(FORWARD)(x, weight, bias, *rest), exact)
+
+
+@pytest.mark.parametrize("name", ["planes", "volumes", "depthwise", "transposed"])
+@pytest.mark.parametrize("which", ["input", "weight"])
+def test_results_are_channels_last_where_an_argument_is(name: str, which: str) -> None:
+    """As eager's, forward and backward."""
+    x, weight, bias, *rest = operands(name)
+    memory_format = CHANNELS_LAST[x.ndim]
+    if which == "input":
+        x = x.to(memory_format=memory_format)
+    else:
+        weight = weight.to(memory_format=memory_format)
+    assert_as_eager(FORWARD, x, weight, bias, *rest)
+    arguments = gradients(x, weight, bias, *rest)
+    for ours, eagers in zip(
+        kernel(BACKWARD)(*arguments, [True] * 3), eager(BACKWARD)(*arguments, [True] * 3), strict=True
+    ):
+        assert ours.stride() == eagers.stride()
+
+
+def test_gaps_between_elements_are_stepped_over() -> None:
+    """Strides that no memory format has, of every operand."""
+    x, weight, bias, *rest = operands("planes with strides that leave a rest")
+    gapped = [values(*t.shape[:-1], 2 * t.shape[-1])[..., ::2] for t in (x, weight, bias)]
+    assert_close(kernel(FORWARD)(*gapped, *rest), eager(FORWARD)(*(t.double() for t in gapped), *rest))
+    x, weight, bias, *rest = operands("depthwise")
+    bias = bias.repeat_interleave(2)[::2]
+    assert_close(
+        kernel(FORWARD)(x, weight, bias, *rest), eager(FORWARD)(*(t.double() for t in (x, weight, bias)), *rest)
+    )
+
+
+@pytest.mark.parametrize("mask", [[True, False, False], [False, True, False], [False, False, True]])
+def test_only_the_gradients_asked_for_are_computed(mask: list[bool]) -> None:
+    """The others are None."""
+    assert [result is not None for result in kernel(BACKWARD)(*gradients(*operands("lines")), mask)] == mask
+
+
+@pytest.mark.parametrize(
+    "name", ["groups that are joined", "planes with strides that leave a rest", "transposed with many channels"]
+)
+def test_a_device_has_the_sum_split_and_adds_it_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In both kinds of product, with a bias that is added once."""
+    arguments = operands(name)
+    expected = eager(FORWARD)(*(t.double() for t in arguments[:3]), *arguments[3:])
+    grad, x, weight, *rest = gradients(*arguments)
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [True] * 3)
+    tiles_of_a_device(monkeypatch, multiprocessors=64)
+    for module in (gathered_products, filter_gradients):
+        monkeypatch.setattr(module, "INTERPRETED", False)
+        monkeypatch.setattr(module, "_splits", lambda _programs, steps, _device: min(steps, 3))
+    assert_close(kernel(FORWARD)(*arguments), expected)
+    for ours, each in zip(kernel(BACKWARD)(grad, x, weight, *rest, [True] * 3), exact, strict=True):
+        assert_close(ours, each)
+
+
+def test_an_empty_batch_gives_an_empty_result_and_no_gradient() -> None:
+    """Zeros by the weight."""
+    weight = values(3, 2, 3)
+    rest = ([1], [0], [1], False, [0], 1)
+    assert kernel(FORWARD)(torch.empty(0, 2, 5), weight, None, *rest).shape == (0, 3, 3)
+    arguments = torch.empty(0, 3, 3), torch.empty(0, 2, 5), weight, [3], *rest, [True] * 3
+    by_input, by_weight, by_bias = kernel(BACKWARD)(*arguments)
+    assert by_input.shape == (0, 2, 5)
+    assert not by_weight.any()
+    assert not by_bias.any()
+
+
+def test_no_number_is_lost_beside_infinity() -> None:
+    """Zeros that fill up channels meet zeros only, and padding is not multiplied."""
+    x = torch.full((1, 17, 4, 4), float("inf"))
+    weight = torch.ones(2, 17, 3, 3)
+    with np.errstate(all="ignore"):
+        out = kernel(FORWARD)(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    assert torch.equal(out, torch.full_like(out, float("inf")))
+
+
+def test_infinities_stay_in_their_group() -> None:
+    """Of half types, too, whose groups of few channels are summed side by side for the weight's gradient."""
+    x = values(1, 16, 3, 3, dtype=torch.bfloat16)
+    x[:, 0] = float("inf")
+    arguments = torch.ones(16, 4, 1, 1, dtype=torch.bfloat16), [1, 1], [0, 0], [1, 1], False, [0, 0], 4
+    weight, *rest = arguments
+    with np.errstate(all="ignore"):
+        out = kernel(FORWARD)(x, weight, None, *rest)
+        by_weight = kernel(BACKWARD)(torch.ones_like(out), x, weight, [0], *rest, [False, True, False])[1]
+    assert out[:, 4:].isfinite().all()
+    assert by_weight[4:].isfinite().all()
+
+
+def test_taps_of_a_phase_are_those_that_hit_a_site() -> None:
+    """For every stride, dilation and padding of small windows."""
+    for stride in range(1, 7):
+        for dilation in range(1, 7):
+            walk = walk_of(Window(5, stride, 2, dilation), to_field=True)
+            for phase in range(stride):
+                hits = [k for k in range(5) if (phase + 2 - k * dilation) % stride == 0]
+                ahead = phase + walk.ahead
+                first = ahead // walk.common * walk.inverse % walk.period
+                assert hits == (list(range(first, 5, walk.period)) if ahead % walk.common == 0 else [])
+                assert len(hits) <= walk.most_taps
+
+
+def test_groups_are_joined_while_they_have_few_channels() -> None:
+    """Up to 32 channels, by powers of two that divide the number of groups, and only if that makes 16."""
+    assert Sides(32, 4, 4).joined() == Sides(8, 16, 16)
+    assert Sides(6, 8, 8).joined() == Sides(3, 16, 16)
+    assert Sides(2, 4, 4).joined() == Sides(2, 4, 4)
+    assert Sides(2, 64, 64).joined() == Sides(2, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "rest"),
+    [
+        ((1, 3, 5), (2, 4, 3), ([1], [0], [1], False, [0], 1)),
+        ((1, 4, 2), (2, 4, 3), ([1], [0], [1], False, [0], 1)),
+        ((1, 4, 5), (2, 4, 3), ([0], [0], [1], False, [0], 1)),
+        ((1, 4, 5), (2, 4, 3), ([1], [-1], [1], False, [0], 1)),
+        ((1, 4, 5), (3, 2, 3), ([1], [0], [1], False, [0], 2)),
+        ((1, 4, 5), (4, 2, 3), ([2], [0], [1], True, [2], 1)),
+    ],
+)
+def test_what_eager_refuses_is_refused(shape: tuple[int, ...], weight: tuple[int, ...], rest: tuple[Any, ...]) -> None:
+    """Channels, sizes, strides and paddings that do not fit."""
+    for convolution in (eager(FORWARD), kernel(FORWARD)):
+        with pytest.raises((RuntimeError, ValueError)):
+            convolution(torch.ones(shape), torch.ones(weight), None, *rest)
