@@ -95,7 +95,7 @@ def write_kernel(
         reason = next(iter(table.left_out()), LeftOut(0, "there are no calls of it")).reason
         raise NothingWritten(f"no kernel for {schema.name}: {reason}")
     return Written(
-        source=kernel_file(schema, signature, table.rows, compiler.facts),
+        source=kernel_file(schema, signature, table.rows, compiler.facts, language),
         rows=len(table.rows),
         left_out=table.left_out(),
     )
