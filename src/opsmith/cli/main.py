@@ -12,7 +12,21 @@ from typing import Annotated, Any
 import typer
 
 import opsmith
-from opsmith.cli import baseline, check, compare, dataset, doctor, generate, ops, package, report, run, scaffold, trace
+from opsmith.cli import (
+    baseline,
+    book,
+    check,
+    compare,
+    dataset,
+    doctor,
+    generate,
+    ops,
+    package,
+    report,
+    run,
+    scaffold,
+    trace,
+)
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.errors import OpsmithError, UsageError
 
@@ -56,6 +70,11 @@ def _complain(message: str, status: int) -> int:
 for _verb in (run, check, generate, ops, scaffold, package, trace, report, compare, baseline, doctor):
     _name = _verb.__name__.rpartition(".")[2]
     app.command(_name, epilog=_verb.EPILOG)(_guarded(getattr(_verb, _name)))
+
+_books = typer.Typer(help=book.HELP, no_args_is_help=True, rich_markup_mode="markdown")
+for _command, _epilog in book.COMMANDS:
+    _books.command(_command.__name__, epilog=_epilog)(_guarded(_command))
+app.add_typer(_books, name="book")
 
 _datasets = typer.Typer(help=dataset.HELP, no_args_is_help=True, rich_markup_mode="markdown")
 for _command, _epilog in dataset.COMMANDS:

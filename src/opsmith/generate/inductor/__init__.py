@@ -23,7 +23,7 @@ from opsmith.generate.inductor.rows import BoundCall, Row
 __all__ = ["Compiler", "Language", "LeftOut", "NothingWritten", "Written", "write_kernel"]
 
 #: Each takes a third of a second to write and a tenth to compile, and is one more that a call may have to pass by.
-MOST_ROWS = 128
+MOST_ROWS = 384
 #: Of these, tried for calls with tensors that are not in row-major order; other such calls copy them first.
 MOST_LAYOUT_ROWS = 8
 #: Of the compiler's sources: a judge reads no file above 1 MiB.

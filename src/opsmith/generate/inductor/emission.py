@@ -15,7 +15,7 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -26,7 +26,6 @@ from torch._guards import TracingContext, tracing
 from torch._inductor import config
 from torch._inductor.codecache import PyCodeCache
 from torch._inductor.compile_fx import compile_fx_inner
-from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -35,7 +34,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from opsmith.core.case import ComplexValue, NamedValue, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.dtypes import TENSOR_DTYPES
-from opsmith.generate.inductor import absent_gpu
+from opsmith.generate.inductor import absent_gpu, numerics
 from opsmith.generate.inductor.rows import (
     BoundCall,
     ConstantPattern,
@@ -46,6 +45,7 @@ from opsmith.generate.inductor.rows import (
     size_name,
     stride_name,
 )
+from opsmith.generate.inductor.numerics import SPECIAL_NUMBERS
 from opsmith.generate.inductor.triton_text import TritonKernel, portable
 
 _SETTINGS: dict[str, Any] = {
@@ -83,6 +83,7 @@ class Emission(NamedTuple):
         leaves: names of all tensors and numbers among the arguments, in order.
         inputs: those of them that the code takes, in order.
         returns: ``tensor``, ``tuple`` or ``list``.
+        absent: places of results that are None for such calls; the code does not return these.
         nothing_to_write: every result is without elements.
         code: a Python module.
     """
@@ -93,6 +94,7 @@ class Emission(NamedTuple):
     leaves: tuple[str, ...]
     inputs: tuple[str, ...]
     returns: str
+    absent: tuple[int, ...]
     nothing_to_write: bool
     code: str
 
@@ -113,11 +115,14 @@ def emit(
         Declined: the compiler refuses the call or answers without a kernel.
     """
     logging.getLogger("torch").setLevel(logging.CRITICAL)
-    symbols = _Symbols(device, moves=_is_on_cpu(call), numbers=numbers)
+    name = function._schema.name + "." + function._overloadname if hasattr(function, "_schema") else ""
+    symbols = _Symbols(device, moves=_is_on_cpu(call), numbers=numbers, special=SPECIAL_NUMBERS.get(name, {}))
     try:
         with compiling(symbols.mode, device):
             arguments = {name: symbols.argument(name, value) for name, value in call.items()}
-            traced = _Traced(function, arguments, frozenset(keyword_only), len(symbols.inputs))
+            traced = _Traced(
+                function, arguments, frozenset(keyword_only), len(symbols.inputs), _wrapped(function, call)
+            )
             inputs = [value for _, value in symbols.inputs]
             with symbols.mode:  # For decompositions that make tensors of nothing but sizes.
                 graph = _graph(traced, inputs)
@@ -133,6 +138,7 @@ def emit(
         leaves=tuple(symbols.leaves),
         inputs=tuple(name for name, _ in symbols.inputs),
         returns=traced.returns,
+        absent=traced.absent,
         nothing_to_write=traced.nothing_to_write,
         code=code,
     )
@@ -147,9 +153,10 @@ class _Input(NamedTuple):
 class _Symbols:
     """Arguments whose sizes, and whose numbers if wanted, are symbols."""
 
-    def __init__(self, device: str, *, moves: bool, numbers: bool) -> None:
+    def __init__(self, device: str, *, moves: bool, numbers: bool, special: Mapping[str, tuple[float, ...]]) -> None:
         self._device = device
         self._moves = moves
+        self._special = special
         self._numbers = numbers
         # No sizes are taken to be equal, and none to be other than 0 and 1, unless somebody looked.
         self._environment = ShapeEnv(duck_shape=False, specialize_zero_one=False)
@@ -206,10 +213,12 @@ class _Symbols:
         return number
 
     def _number(self, name: str, value: float) -> Any:
-        if not self._numbers:
+        apart = self._special.get(name, ())
+        if not self._numbers or value in apart:
             self.leaves.append(name)
             self._pinned.append(_pin(name, value))
             return value
+        self._pinned += [f"{name} != {other!r}" for other in apart]
         source = ConstantSource(name)
         symbol = self._environment.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
         self.names[str(symbol)] = name
@@ -260,24 +269,36 @@ class _Traced:
     """A function of nothing but run-time arguments; returns a flat tuple of tensors."""
 
     def __init__(
-        self, function: Callable[..., Any], arguments: dict[str, Any], keyword_only: frozenset[str], inputs: int
+        self,
+        function: Callable[..., Any],
+        arguments: dict[str, Any],
+        keyword_only: frozenset[str],
+        inputs: int,
+        wrapped: frozenset[str],
     ) -> None:
         self._function = function
+        self._wrapped = wrapped
         self._arguments = arguments
         self._keyword_only = keyword_only
         self._inputs = inputs
         self.returns = "tensor"
+        self.absent: tuple[int, ...] = ()
         self.nothing_to_write = False
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         assert len(values) == self._inputs
         filled = {name: self._fill(value, values) for name, value in self._arguments.items()}
+        filled |= {name: _as_tensor(filled[name]) for name in self._wrapped}
         positional = [value for name, value in filled.items() if name not in self._keyword_only]
         result = self._function(*positional, **{name: filled[name] for name in filled if name in self._keyword_only})
         results = (result,) if isinstance(result, torch.Tensor) else result
-        if not isinstance(results, (tuple, list)) or not all(isinstance(item, torch.Tensor) for item in results):
+        if not isinstance(results, (tuple, list)) or not all(
+            item is None or isinstance(item, torch.Tensor) for item in results
+        ):
             raise Declined(f"the result is a {type(result).__name__} and not made of tensors")
         self.returns = "tensor" if results is not result else type(results).__name__
+        self.absent = tuple(place for place, item in enumerate(results) if item is None)
+        results = [item for item in results if item is not None]
         # A size that is a symbol is at least 1.
         self.nothing_to_write = all(any(type(size) is int and size == 0 for size in item.shape) for item in results)
         return tuple(results)
@@ -291,6 +312,19 @@ class _Traced:
 def _is_on_cpu(call: BoundCall) -> bool:
     """Whether a call has no tensor anywhere else; then it stands for the same call on a device."""
     return all(tensor.device == "cpu" for tensor in tensor_values(tuple(call.values())))
+
+
+def _wrapped(function: Callable[..., Any], call: BoundCall) -> frozenset[str]:
+    """The numbers that stand where a tensor is expected, if no tensor is there to take its dtype from."""
+    if tensor_values(tuple(call.values())) or not isinstance(function, torch._ops.OpOverload):
+        return frozenset()
+    tensors = {argument.name for argument in function._schema.arguments if str(argument.type) == "Tensor"}
+    return frozenset(name for name, value in call.items() if name in tensors and type(value) in (int, float))
+
+
+def _as_tensor(number: Any) -> torch.Tensor:
+    whole = isinstance(number, (int, torch.SymInt))
+    return torch.full([], number, dtype=torch.int64 if whole else torch.get_default_dtype())
 
 
 def _constant(value: Value, device: str, *, moves: bool) -> Any:
@@ -310,6 +344,7 @@ def compiling(mode: FakeTensorMode, device: str) -> Iterator[None]:
         around.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         around.enter_context(config.patch(_SETTINGS))
+        around.enter_context(numerics.exact_functions())
         around.enter_context(torch.no_grad())
         around.enter_context(tracing(TracingContext(mode)))
         around.enter_context(enable_python_dispatcher())
@@ -319,7 +354,7 @@ def compiling(mode: FakeTensorMode, device: str) -> Iterator[None]:
 def _graph(traced: _Traced, inputs: Sequence[Any]) -> torch.fx.GraphModule:
     """The call as a graph of simpler ops that write to nothing."""
     functional = torch.func.functionalize(traced, remove="mutations_and_views")
-    graph = make_fx(functional, decomposition_table=select_decomp_table())(*inputs)
+    graph = make_fx(functional, decomposition_table=numerics.decompositions())(*inputs)
     results = graph.graph.output_node().all_input_nodes
     if any(node.op == "placeholder" for node in results):
         raise Declined("the result is an input")

@@ -31,7 +31,12 @@ _SETTING_UP = ("get_raw_stream", "copy_if_misaligned")
 _LIBRARY = {
     f"extern_kernels.{name}": f"torch.{own}"
     for name, own in {
-        "addmm": "addmm", "baddbmm": "baddbmm", "bias_addmm": "addmm", "bmm": "bmm", "convolution": "convolution", "mm": "mm"
+        "addmm": "addmm",
+        "baddbmm": "baddbmm",
+        "bias_addmm": "addmm",
+        "bmm": "bmm",
+        "convolution": "convolution",
+        "mm": "mm",
     }.items()
 }
 #: Of sizes and shapes, in the code around kernels.

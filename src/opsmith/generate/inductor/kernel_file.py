@@ -203,7 +203,7 @@ def _answer(*arguments: Any) -> Any:
     run = _run_for(arguments, leaves)
     if run is None:
         # Few layouts have a row of their own; every call has one for contiguous tensors, or none at all.
-        arguments = tuple([_packed(argument) for argument in arguments])
+{stay}        arguments = tuple([_packed(argument) for argument in arguments])
         leaves = tuple(_leaves(arguments))
         run = _run_for(arguments, leaves)
     if run is None:
@@ -220,6 +220,13 @@ def {folder}_kernel_impl(
     """
     return _answer({names})
 '''
+
+#: Overloads that write to arguments without saying so in their schema -> the places of these.
+_WRITTEN = {"native_batch_norm.default": (3, 4)}
+_STAY = """\
+        if any(arguments[place] is not None and not arguments[place].is_contiguous() for place in {written}):
+            raise NotImplementedError("what is written to cannot be a copy")
+"""
 
 _ROW = """
 
@@ -249,6 +256,7 @@ def kernel_file(
     escaped = schema.schema.replace("\\", "\\\\").replace('"', r"\"")
     return head(schema, rows, facts) + _FILE.format(
         op=schema.name,
+        stay=_STAY.format(written=_WRITTEN[schema.name]) if schema.name in _WRITTEN else "",
         rows="".join(_row(number, row) for number, row in enumerate(rows)),
         guards="\n".join(_guard(number, row) for number, row in enumerate(rows)),
         folder=folder_name(schema.name),
@@ -278,7 +286,9 @@ def _cpp(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
 
 def _triton(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
     kernels = [kernel for row in rows for kernel in row.kernels]
-    sources = dict.fromkeys([*(text for kernel in kernels for text in kernel.helpers), *(kernel.source for kernel in kernels)])
+    sources = dict.fromkeys(
+        [*(text for kernel in kernels for text in kernel.helpers), *(kernel.source for kernel in kernels)]
+    )
     return _TRITON.format(
         op=schema.name,
         torch=facts.torch,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opsmith.generate.inductor.host_code import HostCode
 
 _IMPORTS = "import torch\nimport triton\nimport triton.language as tl"
-_OWN = '''
+_OWN = """
 def _empty(size, stride, dtype, device):
     return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
@@ -21,7 +21,7 @@ def _view(tensor, size, stride, offset):
 def _check(tensor, size, stride, dtype):
     if tensor.shape != size or tensor.stride() != stride or tensor.dtype != dtype:
         raise NotImplementedError(f"written for {dtype} {size} {stride}, not {tensor.dtype} {tuple(tensor.shape)}")
-'''
+"""
 
 
 class Expected(NamedTuple):

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
 from opsmith.core.case import digest
@@ -23,6 +24,7 @@ from opsmith.generate.inductor.emission import Declined, compiling, module_text,
 from opsmith.generate.inductor.host_code import read_module
 from opsmith.generate.inductor.messages import AskModule, WroteModule
 from opsmith.generate.inductor.module_file import Expected, module_file
+from opsmith.generate.inductor.numerics import decompositions
 from opsmith.suites.modules.problem import ProblemFile
 
 DEVICE = "cuda"
@@ -88,8 +90,8 @@ def _trace(asked: AskModule, mode: FakeTensorMode) -> _Trace:
     parts = ProblemFile(Path(asked.file), small=asked.small)
     with mode:
         model = parts.model(parts.init_inputs(0), 0)
-        state = _moved(dict(model.named_parameters()) | dict(model.named_buffers()))
-        arguments = _moved(parts.inputs(0))
+        state = dict(model.named_parameters()) | dict(model.named_buffers())
+        arguments = parts.inputs(0)
     parameters = list(inspect.signature(model.forward).parameters)
     expected: list[Expected] = []
     tensors: list[torch.Tensor] = []
@@ -107,23 +109,28 @@ def _trace(asked: AskModule, mode: FakeTensorMode) -> _Trace:
 
     functional = torch.func.functionalize(flat, remove="mutations_and_views")
     inputs = [*state.values(), *tensors]
-    with mode:
-        graph = make_fx(functional, decomposition_table=select_decomp_table())(*inputs)
+    # On the CPU: only a torch that is built for a GPU lets Python index and copy fake tensors on one.
+    with mode, sdpa_kernel(SDPBackend.MATH):
+        graph = make_fx(functional, decomposition_table=decompositions())(*inputs)
     if any(node.op == "get_attr" for node in graph.graph.nodes):
         raise Declined("Model keeps tensors that are neither parameters nor buffers")
+    for node in graph.graph.nodes:
+        node.args, node.kwargs = tree_map(_placed, node.args), tree_map(_placed, node.kwargs)
+    graph.recompile()
+    with mode:
+        inputs = [_moved(value) for value in inputs]
+        FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*inputs)
     taken = {*parameters, *(one.name for one in expected)}
     return _Trace(graph, inputs, {name: _variable(name, taken) for name in state}, expected, results[0])
 
 
-def _moved(value: Any) -> Any:
-    """Fake tensors like those of an argument tree, on the GPU."""
+def _placed(value: Any) -> Any:
+    return torch.device(DEVICE) if value == torch.device("cpu") else value
 
-    def moved(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=DEVICE)
 
-    return tree_map(moved, value)
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    """A fake tensor like another, on the GPU."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=DEVICE)
 
 
 def _take(name: str, path: str, value: Any, expected: list[Expected], tensors: list[torch.Tensor]) -> None:
@@ -152,7 +159,7 @@ def _rendered(value: Any, outputs: list[torch.Tensor]) -> str:
     if isinstance(value, torch.Tensor):
         outputs.append(value)
         return f"{{{len(outputs) - 1}}}"
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+    if isinstance(value, (list, tuple)):
         items = ", ".join(_rendered(item, outputs) for item in value)
         return f"[{items}]" if isinstance(value, list) else f"({items},)"
     raise Declined(f"the result holds a {type(value).__name__}")
@@ -175,5 +182,3 @@ def _graph_text(graph: torch.fx.GraphModule) -> str:
 
 def _anonymous(kernels: Sequence[Any]) -> list[str]:
     return [kernel.source.replace(kernel.name, "kernel") for kernel in kernels]
-
-

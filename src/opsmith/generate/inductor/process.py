@@ -5,10 +5,11 @@ It is a process of its own because the judge's imports no torch, and because a c
 
 from __future__ import annotations
 
+import ast
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import triton
@@ -60,10 +61,20 @@ def _row(asked: Ask, *, numbers: bool) -> Row:
         patterns=emission.patterns,
         conditions=emission.conditions,
         leaves=emission.leaves,
-        host=host.statements,
+        host=(*host.statements[:-1], _with_absent(host.statements[-1], emission.absent)),
         kernels=host.kernels,
         returns=emission.returns,
     )
+
+
+def _with_absent(statement: str, places: Sequence[int]) -> str:
+    """A ``return`` of a tuple with None in some places."""
+    returned = ast.parse(statement).body[0]
+    assert isinstance(returned, ast.Return)
+    assert isinstance(returned.value, ast.Tuple)
+    for place in places:
+        returned.value.elts.insert(place, ast.Constant(None))
+    return ast.unparse(returned)
 
 
 def _host_code(emission: Emission, language: Language) -> HostCode:

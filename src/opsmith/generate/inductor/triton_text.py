@@ -20,7 +20,9 @@ import msgspec
 from opsmith.core.case import digest
 
 #: Functions of the device's library that Triton has itself.
-_TRITONS_OWN = frozenset({"abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "fma", "log", "log2", "rsqrt", "sin", "sqrt"})
+_TRITONS_OWN = frozenset(
+    {"abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "fma", "log", "log2", "rsqrt", "sin", "sqrt"}
+)
 #: Others, written out: each is exact where the plain formula would lose digits or overflow.
 _WRITTEN_OUT = {
     "expm1": """
@@ -46,6 +48,15 @@ _WRITTEN_OUT = {
         odd = down - 2.0 * tl.floor(down * 0.5) == 1.0
         return tl.where((above > 0.5) | ((above == 0.5) & odd), down + 1.0, down)
     """,
+    "pow": """
+        # In float64, where the logarithm's rounding does not grow to the result's.
+        exponent = y.to(tl.float64)
+        size = tl.exp2(exponent * tl.log2(tl.abs(x).to(tl.float64)))
+        whole = exponent == tl.floor(exponent)
+        odd = whole & (exponent - 2.0 * tl.floor(exponent * 0.5) == 1.0)
+        signed = tl.where(x >= 0.0, size, tl.where(odd, -size, tl.where(whole, size, float("nan"))))
+        return tl.where(exponent == 0.0, 1.0, signed).to(x.dtype)
+    """,
     "tan": "return tl.sin(x) / tl.cos(x)",
     "tanh": """
         # Small arguments by the odd series, since 1 - exp(-2x) has no digits left there.
@@ -58,6 +69,18 @@ _WRITTEN_OUT = {
         return tl.where(x < 0.0, -value, value)
     """,
     "trunc": "return tl.where(x < 0.0, tl.ceil(x), tl.floor(x))",
+}
+#: Of torch's own functions those that reduce by a function, for which Triton's interpreter takes an element at a time.
+_REDUCTIONS = {
+    "any(a, dim)": "return tl.max(a.to(tl.int32), dim) > 0",
+    "max2(a, dim)": "return tl.where(tl.max((a != a).to(tl.int32), dim) > 0, tl.sum(tl.where(a != a, a, 0), dim), tl.max(a, dim))",
+    "min2(a, dim)": "return tl.where(tl.max((a != a).to(tl.int32), dim) > 0, tl.sum(tl.where(a != a, a, 0), dim), tl.min(a, dim))",
+    "welford(mean, m2, weight, dim)": """
+        count = tl.sum(weight, dim)
+        combined = tl.sum(mean * weight, dim) / tl.where(count == 0.0, 1.0, count)
+        shift = mean - tl.expand_dims(combined, dim)
+        return combined, tl.sum(m2 + weight * shift * shift, dim), count
+    """,
 }
 #: The grid of each kind of kernel, for blocks that the tuner chose.
 _GRIDS = {"Grid1D": "x", "Grid2D": "xy", "Grid3D": "xyz", "Grid2DWithYZOverflow": "xy"}
@@ -118,7 +141,7 @@ def portable(name: str, emitted: str, tuner: Any) -> TritonKernel:
         name=name,
         source=source,
         helpers=tuple(helpers.values()),
-        parameters=tuple(key for key in names if key not in tuner.triton_meta["constants"] and key not in meta),
+        parameters=tuple(key for key in names if key not in meta),
         grid=tuple(f"triton.cdiv({axis}numel, {meta.get(f'{axis.upper()}BLOCK', 1)})" for axis in _GRIDS[kind]),
         meta=meta,
     )
@@ -168,14 +191,20 @@ def _own_name(module: str, name: str, helpers: dict[str, str]) -> str:
 def _written_out(name: str) -> str:
     if name not in _WRITTEN_OUT:
         raise NotPortable(f"libdevice.{name}")
-    body = textwrap.indent(textwrap.dedent(_WRITTEN_OUT[name]).strip(), "    ")
-    return f"@triton.jit\ndef _{name}(x):\n{body}"
+    return _function(f"{name}({'x, y' if name == 'pow' else 'x'})", _WRITTEN_OUT[name])
+
+
+def _function(signature: str, body: str) -> str:
+    return f"@triton.jit\ndef _{signature}:\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}"
 
 
 def _torchs(name: str, helpers: dict[str, str]) -> str:
     """The source of one of the compiler's own functions, with what it uses before it."""
     from torch._inductor.runtime import triton_helpers
 
+    for signature, body in _REDUCTIONS.items():
+        if signature.startswith(f"{name}("):
+            return _function(signature, body)
     function = getattr(triton_helpers, name)
     text = textwrap.dedent(inspect.getsource(getattr(function, "fn", function))).strip()
     for used in sorted({node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {name}):

@@ -37,7 +37,9 @@ class InductorAuthor:
         if op.kind is TaskKind.MODULE or op.variant is not Variant.FUNCTIONAL:
             raise NoReply("the compiler writes functional overloads, which serve the others", may_have_cost=False)
         if dsl not in _LANGUAGES or (dsl == "cpp" and not device.startswith("cpu")):
-            raise NoReply(f"the compiler writes cpp for the CPU and triton, not {dsl} for {device}", may_have_cost=False)
+            raise NoReply(
+                f"the compiler writes cpp for the CPU and triton, not {dsl} for {device}", may_have_cost=False
+            )
         if number:
             raise NoReply("the compiler writes the same kernel again", may_have_cost=False)
         try:
