@@ -19,6 +19,7 @@ from opsmith.generate.book.build import INTERPRETER, OWN_LICENSE, BookSummary, B
 from opsmith.generate.book.files import Log, check_ending, write_book
 from opsmith.generate.book.pairs import distinct
 from opsmith.generate.inductor import Compiler
+from opsmith.runner.links import Limits
 from opsmith.session import Session
 
 HELP = "Pairs of PyTorch modules and the compiler's Triton, for training models."
@@ -35,8 +36,10 @@ Examples:
 
 #: The compiler takes seconds for a whole network.
 MODULE_LIMIT_S = 300.0
-#: Draws of a problem's inputs; the judge varies them besides.
-TRIALS = 2
+#: Draws of a problem's inputs; the judge asks each again with other values, and varies it.
+TRIALS = 1
+#: A call under Triton's interpreter takes as long as a compiled one is fast.
+LIMITS = Limits(call_s=60.0)
 
 
 def build(
@@ -47,8 +50,11 @@ def build(
     ops: selection.ProblemPatterns = "",
     device: selection.Device = "",
     limit: Annotated[int | None, typer.Option(min=1, help="The first N problems only.", show_default="all")] = None,
-    license: Annotated[  # noqa: A002 - the option's name
-        str | None, typer.Option(help="SPDX licence of the problems.", show_default=f"{OWN_LICENSE}, of opsmith's own")
+    license_id: Annotated[
+        str | None,
+        typer.Option(
+            "--license", help="SPDX licence of the problems.", show_default=f"{OWN_LICENSE}, of opsmith's own"
+        ),
     ] = None,
     jobs: Jobs = None,
     json_output: Json = False,
@@ -60,7 +66,7 @@ def build(
     killed goes on from OUT.log.jsonl.
     """
     check_ending(out)
-    if problems is not None and license is None:
+    if problems is not None and license_id is None:
         raise BadInput("a book says under which licence its modules are: name it with --license")
     on = selection.parse_device(device)
     files = selection.chosen_problems(problems, ops)
@@ -83,20 +89,22 @@ def build(
             trials=TRIALS,
         ),
     )
-    summary = _build(out, files, options, license=license or OWN_LICENSE, jobs=jobs or default_jobs(options))
+    summary = _build(out, files, options, license_id=license_id or OWN_LICENSE, jobs=jobs or default_jobs(options))
     if json_output:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
     else:
         _print(summary, out)
 
 
-def _build(out: Path, files: dict[str, Path], options: Options, *, license: str, jobs: int) -> BookSummary:  # noqa: A002
+def _build(out: Path, files: dict[str, Path], options: Options, *, license_id: str, jobs: int) -> BookSummary:
     log = Log(out.with_name(f"{out.name}.log.jsonl"))
     with StageProgress() as progress, tempfile.TemporaryDirectory(prefix="opsmith-book-") as scratch:
         place = Path(scratch)
         with (
             Compiler(row_limit_s=MODULE_LIMIT_S) as compiler,
-            Session(options, place / "judged", seed=new_seed(None), jobs=jobs, progress=progress) as session,
+            Session(
+                options, place / "judged", seed=new_seed(None), jobs=jobs, limits=LIMITS, progress=progress
+            ) as session,
         ):
             progress.stage("writing and judging", len(files))
             done: list[str] = []
@@ -109,7 +117,7 @@ def _build(out: Path, files: dict[str, Path], options: Options, *, license: str,
                 compiler,
                 session,
                 small=options.selection.sizes == "small",
-                license=license,
+                license_id=license_id,
                 folder=place / "written",
                 log=log,
             )

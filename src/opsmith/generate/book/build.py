@@ -8,19 +8,23 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.backends.file import KernelFile
 from opsmith.core.case import digest
+from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
 from opsmith.generate.book.files import Entry, Log
 from opsmith.generate.book.pairs import NotPaired, Pair, ast_hash, library_calls
 from opsmith.generate.inductor import Compiler
-from opsmith.generate.inductor.messages import AskModule, Refused, WroteModule
+from opsmith.generate.inductor.messages import Answer, AskModule, Refused, WroteModule
 from opsmith.session import Session
 
 #: The set that comes with opsmith is part of it; whoever builds a book out of other problems names their licence.
 OWN_LICENSE = "BSD-3-Clause"
-#: What every version of the compiler is asked for here.
+#: Of the GPU that the compiler is given where there is none.
 ARCHITECTURE = "sm_90"
 INTERPRETER = "interpreter"
+#: After so long no further case is begun, and the pair is not validated.
+MOST_JUDGING_S = 120.0
 
 
 class BookSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +56,7 @@ class Builder:
         compiler: writes.
         session: of the problems, judges.
         small: the session's sizes are the small ones.
-        license: of the problems.
+        license_id: SPDX expression, of the problems.
         folder: takes what was written, for the judge.
         log: of the build.
     """
@@ -63,14 +67,14 @@ class Builder:
         session: Session,
         *,
         small: bool,
-        license: str,
+        license_id: str,
         folder: Path,
-        log: Log,  # noqa: A002
+        log: Log,
     ) -> None:
         self._compiler = compiler
         self._session = session
         self._small = small
-        self._license = license
+        self._license = license_id
         self._folder = folder
         self._log = log
         self._on = INTERPRETER if session.options.device == "cpu" else session.environment.device_name
@@ -84,32 +88,28 @@ class Builder:
             made: is told of each problem when it is done.
         """
         with ThreadPoolExecutor(jobs) as judging:
-            entries = {}
+            entries = []
             for task, file in problems.items():
-                key = self._key(task, file)
-                known = self._log.known.get(key)
-                if known is None:
-                    answer = self._compiler.ask(self._question(file))
-                    entries[task] = judging.submit(self._entry, key, task, file, answer, made)
-                else:
-                    made(task)
-                    entries[task] = judging.submit(lambda entry: entry, known)
-            return [entry.result() for entry in entries.values()]
+                answer = self._compiler.ask(self._question(file))
+                entries.append(judging.submit(self._entry, task, file, answer, made))
+            return [entry.result() for entry in entries]
 
-    def _key(self, task: str, file: Path) -> str:
-        facts = self._compiler.facts
-        return digest(msgspec.msgpack.encode((task, digest(file.read_bytes()), self._small, self._on, facts)))
+    def _key(self, task: str, answer: Answer) -> str:
+        return digest(msgspec.msgpack.encode((task, self._on, answer)))
 
     def _question(self, file: Path) -> AskModule:
         return AskModule(file=str(file), content_hash=digest(file.read_bytes()), small=self._small)
 
-    def _entry(self, key: str, task: str, file: Path, answer: object, made: Callable[[str], None]) -> Entry:
-        if isinstance(answer, WroteModule):
-            entry = Entry(key=key, pair=self._pair(task, file, answer))
-        else:
-            assert isinstance(answer, Refused)
-            entry = Entry(key=key, not_paired=NotPaired(task=task, reason=answer.reason))
-        self._log.add(entry)
+    def _entry(self, task: str, file: Path, answer: Answer, made: Callable[[str], None]) -> Entry:
+        key = self._key(task, answer)
+        entry = self._log.known.get(key)
+        if entry is None:
+            if isinstance(answer, WroteModule):
+                entry = Entry(key=key, pair=self._pair(task, file, answer))
+            else:
+                assert isinstance(answer, Refused)
+                entry = Entry(key=key, not_paired=NotPaired(task=task, reason=answer.reason))
+            self._log.add(entry)
         made(task)
         return entry
 
@@ -143,7 +143,10 @@ class Builder:
         place = self._folder / f"{task.replace('/', '_')}.py"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(source, encoding="utf-8")
-        judged = self._session.judge(task, place)
+        asked = self._session.tasks[task]
+        kernel = KernelFile(place).kernel_for(Task(name=task, op=asked.op, suite=self._session.options.suite))
+        assert kernel is not None, "it defines ModelNew"
+        judged = self._session.judge_kernel(task, kernel, most_s=MOST_JUDGING_S)
         if judged.accepted:
             return None
         return next(map(_in_one_line, judged.verdicts), "no case ran")

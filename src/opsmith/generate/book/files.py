@@ -19,7 +19,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a problem.
 
     Attributes:
-        key: of the problem's content, its sizes, and the compiler.
+        key: of the problem, of what the compiler answered, and of where that was judged.
         pair: or None.
         not_paired: or None.
     """

@@ -1,4 +1,4 @@
-"""A pair of a book: a module of PyTorch and the Triton that torch's compiler writes for it, with what is known of both."""
+"""A pair of a book: a PyTorch module and the Triton that torch's compiler writes for it, with what is known of both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Stands in for an NVIDIA GPU, so that torch's compiler writes Triton on a machine without one.
 
-The compiler asks a GPU for its properties, for its current device and stream and for the state of its random numbers, and
-Triton asks for a target. Nothing is launched: tensors are fake and what is written is never run here.
+The compiler asks a GPU for its properties, for its current device and stream and for the state of its random numbers,
+and Triton asks for a target. Nothing is launched: tensors are fake and what is written is never run here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GPUProperties(NamedTuple):
     shared_memory_per_multiprocessor: int = 228 << 10
     L2_cache_size: int = 60 << 20
     total_memory: int = 140 << 30
-    gcnArchName: str = ""
+    gcnArchName: str = ""  # noqa: N815 - its name in torch
 
 
 PROPERTIES = GPUProperties()
@@ -100,7 +100,7 @@ def gpu() -> Iterator[None]:
 
     device_interface.get_interface_for_device("cpu")  # Registers torch's own, which are replaced below.
     triton.runtime.driver.set_active(_Driver())
-    answers = {
+    answers: dict[str, Any] = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,

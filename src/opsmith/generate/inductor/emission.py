@@ -35,6 +35,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from opsmith.core.case import ComplexValue, NamedValue, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.generate.inductor import absent_gpu, numerics
+from opsmith.generate.inductor.numerics import SPECIAL_NUMBERS
 from opsmith.generate.inductor.rows import (
     BoundCall,
     ConstantPattern,
@@ -45,7 +46,6 @@ from opsmith.generate.inductor.rows import (
     size_name,
     stride_name,
 )
-from opsmith.generate.inductor.numerics import SPECIAL_NUMBERS
 from opsmith.generate.inductor.triton_text import TritonKernel, portable
 
 _SETTINGS: dict[str, Any] = {
@@ -115,8 +115,8 @@ def emit(
         Declined: the compiler refuses the call or answers without a kernel.
     """
     logging.getLogger("torch").setLevel(logging.CRITICAL)
-    name = function._schema.name + "." + function._overloadname if hasattr(function, "_schema") else ""
-    symbols = _Symbols(device, moves=_is_on_cpu(call), numbers=numbers, special=SPECIAL_NUMBERS.get(name, {}))
+    special = SPECIAL_NUMBERS.get(str(function), {})
+    symbols = _Symbols(device, moves=_is_on_cpu(call), numbers=numbers, special=special)
     try:
         with compiling(symbols.mode, device):
             arguments = {name: symbols.argument(name, value) for name, value in call.items()}
@@ -429,5 +429,6 @@ def vector_flags() -> tuple[str, ...]:
 
 
 def one_line(error: BaseException) -> str:
+    """The kind of an error and the first line of what it says."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]

@@ -221,7 +221,7 @@ class _Rewrite(ast.NodeTransformer):
         if isinstance(kernel, TritonKernel):
             emitted = EmittedKernel(name=kernel.name, source=kernel.source, helpers=kernel.helpers)
             self.called.setdefault(kernel.name, emitted)
-            return launch(kernel, arguments)
+            return launch(kernel, arguments, [_name(self._names[number]) for number in kernel.numbers])
         self.called.setdefault(kernel.kernel.name, kernel.kernel)
         arguments = [_name(kernel.kernel.name), *arguments, *map(_name, kernel.numbers)]
         return ast.Call(func=_name("_run"), args=arguments, keywords=[])

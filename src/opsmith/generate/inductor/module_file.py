@@ -111,9 +111,9 @@ def _replace_forward(model: ast.ClassDef, body: list[ast.stmt]) -> None:
 def _needed(nodes: Sequence[ast.stmt], model: ast.ClassDef) -> list[ast.stmt]:
     """What a module's Model needs of the module, in order."""
     defined = {name: node for node in nodes for name in _defined(node)}
-    wanted, pending = set[ast.stmt](), [model]
+    wanted, pending = set[ast.stmt](), list[ast.stmt]([model])
     while pending:
-        node: ast.stmt = pending.pop()
+        node = pending.pop()
         if node not in wanted:
             wanted.add(node)
             pending += [defined[name] for name in _names(node) if name in defined]

@@ -17,10 +17,10 @@ from torch._inductor.decomposition import select_decomp_table
 
 _aten = torch.ops.aten
 
-#: Overload -> its numbers -> values that eager treats apart, each of which gets a kernel of its own. A power of 0.5 is a
-#: square root, which has no value below zero; as an argument it would be a power, which has one at minus infinity.
+#: Overload -> its numbers -> values that eager treats apart, each of which gets a kernel of its own. A power of 0.5 is
+#: a square root, which has no value below zero; as an argument it would be a power, which has one at minus infinity.
 SPECIAL_NUMBERS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
-    "aten::pow.Tensor_Scalar": {"exponent": (0.5, -0.5)},
+    "aten.pow.Tensor_Scalar": {"exponent": (0.5, -0.5)},
 }
 
 
@@ -39,7 +39,7 @@ def _group_norm(
     group: int,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Subtracts the mean first: the compiler folds it into the bias on a CPU, which cancels where data are far from 0."""
+    """Subtracts the mean first: on a CPU the compiler folds it into the bias, which cancels on data far from 0."""
     grouped = input.reshape(N, group, C // group, HxW)
     variance, mean = torch.var_mean(grouped, dim=[2, 3], correction=0, keepdim=True)
     rstd = torch.rsqrt(variance + eps)

@@ -1,9 +1,9 @@
 """Emitted Triton, changed so that it can stand in a file of its own.
 
 The compiler surrounds a kernel with a tuner, and lets it use functions of torch's and of the device's library. Here
-the kernel is launched as the tuner would before it measures anything, torch's functions come along as text, and those of
-the library become Triton's own or the few that are written out below: the text runs on any device, and in Triton's
-interpreter.
+the kernel is launched as the tuner would before it measures anything, torch's functions come along as text, and those
+of the library become Triton's own or the few that are written out below: the text runs on any device, and in
+Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -72,6 +72,16 @@ _WRITTEN_OUT = {
 }
 #: Of torch's own functions those that reduce by a function, for which Triton's interpreter takes an element at a time.
 _REDUCTIONS = {
+    **{
+        f"{name}_with_index(value, index, dim)": f"""
+        lost = tl.max((value != value).to(tl.int32), dim) > 0
+        best = tl.where(lost, tl.sum(tl.where(value != value, value, 0), dim), tl.{name}(value, dim))
+        wide = tl.expand_dims(best, dim)
+        found = (value == wide) | ((value != value) & (wide != wide))
+        return best, tl.min(tl.where(found, index, 2147483647), dim)
+        """
+        for name in ("max", "min")
+    },
     "any(a, dim)": "return tl.max(a.to(tl.int32), dim) > 0",
     "max2(a, dim)": "return tl.where(tl.max((a != a).to(tl.int32), dim) > 0, tl.sum(tl.where(a != a, a, 0), dim), tl.max(a, dim))",
     "min2(a, dim)": "return tl.where(tl.max((a != a).to(tl.int32), dim) > 0, tl.sum(tl.where(a != a, a, 0), dim), tl.min(a, dim))",
@@ -84,6 +94,7 @@ _REDUCTIONS = {
 }
 #: The grid of each kind of kernel, for blocks that the tuner chose.
 _GRIDS = {"Grid1D": "x", "Grid2D": "xy", "Grid3D": "xyz", "Grid2DWithYZOverflow": "xy"}
+_FLOAT_SYMBOL = re.compile(r"\bzf\d+\b")
 _USED = re.compile(r"\b(libdevice|triton_helpers|tl_math|math)\.(\w+)")
 
 
@@ -100,6 +111,7 @@ class TritonKernel(msgspec.Struct, frozen=True, kw_only=True):
         helpers: sources of the functions that it uses, each after those that it uses itself.
         parameters: names of what it is called with, in order.
         grid: blocks in each dimension, in terms of the parameters.
+        numbers: floats that it takes besides, by the compiler's names.
         meta: constants of the launch, such as ``XBLOCK`` and ``num_warps``.
     """
 
@@ -107,6 +119,7 @@ class TritonKernel(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     helpers: tuple[str, ...]
     parameters: tuple[str, ...]
+    numbers: tuple[str, ...]
     grid: tuple[str, ...]
     meta: dict[str, int]
 
@@ -129,7 +142,8 @@ def portable(name: str, emitted: str, tuner: Any) -> TritonKernel:
         old = ast.parse(text).body[0].name  # type: ignore[attr-defined]
         helpers[own] = _replaced(text.replace(f"def {old}(", f"def {own}("), helpers)
         function = re.sub(rf"\b{old}\b", own, function)
-    source = _replaced(function, helpers)
+    numbers = tuple(sorted(set(_FLOAT_SYMBOL.findall(function))))
+    source = _replaced(_with_parameters(function, numbers), helpers)
     config = tuner.configs[0]
     names = tuner.fn.arg_names
     meta = {key: value for key, value in config.kwargs.items() if key in names}
@@ -142,9 +156,21 @@ def portable(name: str, emitted: str, tuner: Any) -> TritonKernel:
         source=source,
         helpers=tuple(helpers.values()),
         parameters=tuple(key for key in names if key not in meta),
+        numbers=numbers,
         grid=tuple(f"triton.cdiv({axis}numel, {meta.get(f'{axis.upper()}BLOCK', 1)})" for axis in _GRIDS[kind]),
         meta=meta,
     )
+
+
+def _with_parameters(function: str, names: Sequence[str]) -> str:
+    """The function with more parameters, before its constants: the compiler mentions floats without passing them."""
+    if not names:
+        return function
+    head, separator, rest = function.partition("):\n")
+    opening = head.index("(") + 1
+    given = head[opening:].split(", ")
+    place = next((at for at, text in enumerate(given) if "constexpr" in text), len(given))
+    return f"{head[:opening]}{', '.join([*given[:place], *names, *given[place:]])}{separator}{rest}"
 
 
 def _functions(emitted: str) -> list[str]:
@@ -157,11 +183,11 @@ def _functions(emitted: str) -> list[str]:
     ]
 
 
-def launch(kernel: TritonKernel, arguments: Sequence[ast.expr]) -> ast.expr:
+def launch(kernel: TritonKernel, arguments: Sequence[ast.expr], numbers: Sequence[ast.expr] = ()) -> ast.expr:
     """The expression that launches a kernel."""
     given = dict(zip(kernel.parameters, arguments, strict=True))
     grid = ", ".join(ast.unparse(_Substituted(given).visit(ast.parse(size, mode="eval").body)) for size in kernel.grid)
-    texts = [*map(ast.unparse, arguments), *(f"{key}={value}" for key, value in kernel.meta.items())]
+    texts = [*map(ast.unparse, (*arguments, *numbers)), *(f"{key}={value}" for key, value in kernel.meta.items())]
     comma = "," if len(kernel.grid) == 1 else ""
     return ast.parse(f"{kernel.name}[({grid}{comma})]({', '.join(texts)})", mode="eval").body
 
@@ -216,4 +242,5 @@ def _torchs(name: str, helpers: dict[str, str]) -> str:
         if f"_{used}" not in helpers:
             helpers[f"_{used}"] = _torchs(used, helpers)
         text = re.sub(rf"(?<![\w.]){used}\b(?!\s*=[^=])", f"_{used}", text)
+    text = text.replace("@constexpr_function", "@triton.constexpr_function")
     return _replaced(re.sub(rf"\bdef {name}\b", f"def _{name}", text), helpers)
