@@ -103,7 +103,9 @@ class Compiler:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
+            # Kernels are looked at, not run; in Triton's interpreter they would be other objects.
+            own = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "0"}
+            environment = {**os.environ, **own}
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-m", "opsmith.generate.inductor.process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],

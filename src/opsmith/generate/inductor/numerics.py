@@ -26,10 +26,20 @@ SPECIAL_NUMBERS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """The compiler's table of ops that it computes from others, with ours in it."""
-    return {**select_decomp_table(), _aten.native_group_norm.default: _group_norm, _aten.var.correction: _variance}
+    return {
+        **select_decomp_table(),
+        _aten.native_group_norm.default: _group_norm,
+        _aten.pow.Tensor_Scalar: _power,
+        _aten.var.correction: _variance,
+    }
 
 
-def _group_norm(
+def _power(self: torch.Tensor, exponent: float) -> Any:
+    """With an exponent of -0.5, for which eager has a function of its own; the compiler sees to 0.5 itself."""
+    return torch.rsqrt(self) if isinstance(exponent, float) and exponent == -0.5 else NotImplemented
+
+
+def _group_norm(  # noqa: PLR0917 - the overload's arguments
     input: torch.Tensor,  # noqa: A002 - its name in the schema
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,

@@ -83,8 +83,14 @@ _REDUCTIONS = {
         for name in ("max", "min")
     },
     "any(a, dim)": "return tl.max(a.to(tl.int32), dim) > 0",
-    "max2(a, dim)": "return tl.where(tl.max((a != a).to(tl.int32), dim) > 0, tl.sum(tl.where(a != a, a, 0), dim), tl.max(a, dim))",
-    "min2(a, dim)": "return tl.where(tl.max((a != a).to(tl.int32), dim) > 0, tl.sum(tl.where(a != a, a, 0), dim), tl.min(a, dim))",
+    "max2(a, dim)": """
+        lost = tl.max((a != a).to(tl.int32), dim) > 0
+        return tl.where(lost, tl.sum(tl.where(a != a, a, 0), dim), tl.max(a, dim))
+    """,
+    "min2(a, dim)": """
+        lost = tl.max((a != a).to(tl.int32), dim) > 0
+        return tl.where(lost, tl.sum(tl.where(a != a, a, 0), dim), tl.min(a, dim))
+    """,
     "welford(mean, m2, weight, dim)": """
         count = tl.sum(weight, dim)
         combined = tl.sum(mean * weight, dim) / tl.where(count == 0.0, 1.0, count)
