@@ -8,7 +8,6 @@ import pytest
 from tests.campaigns import ReadingSession
 
 from opsmith.core.case import CallRecord, TensorValue
-
 from opsmith.generate import background, eager_profile
 from opsmith.generate.background import Background, backgrounds
 from opsmith.generate.contexts import CONTEXTS, Setting, selected

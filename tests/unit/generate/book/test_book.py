@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,11 +107,8 @@ class Judging(Builder):
         return "WRONG_VALUE: all of it" if task == "wrong" else None
 
 
-class Nowhere:
-    """Stands in for a session that is asked where it judges."""
-
-    class options:  # noqa: N801 - as the session's
-        device = "cpu"
+#: Stands in for a session that is asked where it judges.
+NOWHERE: Any = SimpleNamespace(options=SimpleNamespace(device="cpu"))
 
 
 def test_a_build_goes_on_from_its_log(tmp_path: Path) -> None:
@@ -123,7 +121,7 @@ def test_a_build_goes_on_from_its_log(tmp_path: Path) -> None:
 
     def build() -> tuple[Judging, list[Entry]]:
         log = Log(tmp_path / "log.jsonl")
-        builder = Judging(compiler, Nowhere(), small=True, license_id="MIT", folder=tmp_path, log=log)  # type: ignore[arg-type]
+        builder = Judging(compiler, NOWHERE, small=True, license_id="MIT", folder=tmp_path, log=log)  # type: ignore[arg-type]
         made: list[str] = []
         entries = builder.build(problems, jobs=2, made=made.append)
         assert set(problems) == set(made)
