@@ -8,7 +8,7 @@ import pytest
 from tests.campaigns import ReadingSession
 
 from opsmith.core.case import CallRecord, TensorValue
-from opsmith.generate import background, eager_profile
+from opsmith.generate import background
 from opsmith.generate.background import Background, backgrounds
 from opsmith.generate.contexts import CONTEXTS, Setting, selected
 from opsmith.generate.eager_profile import counters, eager_profiles, read_counters
@@ -58,9 +58,12 @@ def test_what_was_found_is_not_found_out_again(tmp_path: Path, monkeypatch: pyte
     """Times differ between two runs, and a prompt that is taken up again may not."""
     session = AskedSession(["relu.default"])
     asked: list[str] = []
-    monkeypatch.setattr(
-        background, "eager_profiles", lambda calls, device: asked.append(device) or {"relu.default": "x"}
-    )
+
+    def profiled(_calls: object, device: str) -> dict[str, str]:
+        asked.append(device)
+        return {"relu.default": "x"}
+
+    monkeypatch.setattr(background, "eager_profiles", profiled)
 
     def find(*contexts: str) -> object:
         return backgrounds(session, contexts, dsl="cpp", out=tmp_path, progress=Silent())  # type: ignore[arg-type]
@@ -90,7 +93,7 @@ def test_without_the_program_or_the_device_nothing_is_counted(
     device: str, program: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The context is empty then, and nothing fails."""
-    monkeypatch.setattr(eager_profile.shutil, "which", lambda _name: program)
+    monkeypatch.setattr("shutil.which", lambda _name: program)
     assert counters(CALL, device) is None
 
 
@@ -99,5 +102,5 @@ def test_a_profiler_that_may_not_count_tells_nothing(tmp_path: Path, monkeypatch
     program = tmp_path / "ncu"
     program.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM'\nexit 1\n")
     program.chmod(0o755)
-    monkeypatch.setattr(eager_profile.shutil, "which", lambda _name: str(program))
+    monkeypatch.setattr("shutil.which", lambda _name: str(program))
     assert counters(CALL, "cuda") is None
