@@ -142,6 +142,7 @@ def run_campaign(
             journal,
             prices=prices or Prices(),
             facts={},
+            background={},
             out=out,
             told=_nobody,
             offline=offline,

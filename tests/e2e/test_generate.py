@@ -131,3 +131,17 @@ def test_bad_words_get_one_line(tmp_path: Path, words: list[str], line: str) -> 
     assert 2 == result.exit_code or 2 == result.return_value
     assert line in result.stderr
     assert 1 == len(result.stderr.strip().splitlines())
+
+
+def test_the_compiler_writes_triton_without_a_gpu(tmp_path: Path) -> None:
+    """Judged under the policy `native`, in Triton's interpreter; what it leaves to a library has no kernel."""
+    out = tmp_path / "out"
+    words = ["generate", "--provider", "inductor", "--dsl", "triton", "--device", "cpu", "--suite", "smoke"]
+    words += ["--ops", "mm.default,relu.default", "--timing", "off", "--attempts", "1", "--json", "-o", str(out)]
+    result = CliRunner().invoke(app, words, standalone_mode=False)
+    assert 0 == result.return_value, result.output
+    tasks = json.loads(result.stdout)["tasks"]
+    assert {"mm.default": False, "relu.default": True} == {task: found["accepted"] for task, found in tasks.items()}
+    [written] = (out / "kernels").glob("*/*.py")
+    assert "@triton.jit" in written.read_text()
+    assert "torch._inductor" not in written.read_text()

@@ -28,6 +28,7 @@ COMMANDS = commands(typer.main.get_command(app))
 #: Verb -> its arguments in order, then its flags, sorted. A change here is a change for users.
 SURFACE = {
     "baseline": ("PROBLEMS --baselines --device --dtype --json --ops --out --sizes --tf32 --timeout --trials -o"),
+    "book build": "PROBLEMS --device --jobs --json --license --limit --ops --out -o",
     "check": (
         "KERNEL --baseline --case --dataset --device --dtype --integrity --jobs --json --layout --models --out"
         " --overhead-dominated --policy --sample --seed --sizes --suite --task --timing --timing-pairs --tolerance"

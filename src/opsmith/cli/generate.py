@@ -19,8 +19,10 @@ from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Toleranc
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.errors import BadInput
+from opsmith.generate.background import backgrounds
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CampaignOptions
+from opsmith.generate.chat import TaskAuthor
 from opsmith.generate.contexts import selected
 from opsmith.generate.journal import Journal
 from opsmith.generate.op_facts import op_facts
@@ -167,6 +169,9 @@ def _carry_out(
             with Session(judging, copies, withheld=[out], seed=own_seed, jobs=jobs, progress=progress) as session:
                 asked = [name for name, task in session.tasks.items() if task.op.kind is not TaskKind.MODULE]
                 facts = op_facts(asked) if {"documentation", "decomposition"} & set(options.contexts) else {}
+                asks = not all(isinstance(model, TaskAuthor) for model in models)
+                told = options.contexts if asks else ()
+                background = backgrounds(session, told, dsl=options.dsl, out=out, progress=progress)
                 progress.stage("writing and judging", 0)
                 done = itertools.count(1)
                 campaign = Campaign(
@@ -176,6 +181,7 @@ def _carry_out(
                     journal,
                     prices=prices,
                     facts=facts,
+                    background=background,
                     out=out,
                     told=lambda attempt, task: progress.advance(next(done), f"{task.name}: {attempt.outcome}"),
                     offline=offline,

@@ -6,13 +6,27 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 import opsmith
-from opsmith.cli import baseline, check, compare, dataset, doctor, generate, ops, package, report, run, scaffold, trace
+from opsmith.cli import (
+    baseline,
+    book,
+    check,
+    compare,
+    dataset,
+    doctor,
+    generate,
+    ops,
+    package,
+    report,
+    run,
+    scaffold,
+    trace,
+)
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.errors import OpsmithError, UsageError
 
@@ -57,10 +71,15 @@ for _verb in (run, check, generate, ops, scaffold, package, trace, report, compa
     _name = _verb.__name__.rpartition(".")[2]
     app.command(_name, epilog=_verb.EPILOG)(_guarded(getattr(_verb, _name)))
 
-_datasets = typer.Typer(help=dataset.HELP, no_args_is_help=True, rich_markup_mode="markdown")
-for _command, _epilog in dataset.COMMANDS:
-    _datasets.command(_command.__name__, epilog=_epilog)(_guarded(_command))
-app.add_typer(_datasets, name="dataset")
+_GROUPS: dict[str, tuple[str, Sequence[tuple[Callable[..., int | None], str]]]] = {
+    "book": (book.HELP, book.COMMANDS),
+    "dataset": (dataset.HELP, dataset.COMMANDS),
+}
+for _name, (_help, _commands) in _GROUPS.items():
+    _group = typer.Typer(help=_help, no_args_is_help=True, rich_markup_mode="markdown")
+    for _command, _epilog in _commands:
+        _group.command(_command.__name__, epilog=_epilog)(_guarded(_command))
+    app.add_typer(_group, name=_name)
 
 
 def _print_version(asked: bool) -> None:

@@ -19,6 +19,7 @@ from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
 from opsmith.generate.attempt import Attempt, Move, Outcome
+from opsmith.generate.background import Background
 from opsmith.generate.budget import Budget, Exhausted, Prices
 from opsmith.generate.chat import ChatModel, Message, NoReply, Reply, Request, Role, TaskAuthor
 from opsmith.generate.contexts import References, Setting
@@ -87,6 +88,7 @@ class Campaign:
         journal: of the campaign.
         prices: of the models.
         facts: op -> what torch says about it.
+        background: task -> what was found out about it.
         out: the campaign's directory; attempts are written to ``attempts/`` in it.
         told: is told of every attempt.
         offline: ask nobody, and judge every kernel again: what is not in the journal ends a task.
@@ -104,6 +106,7 @@ class Campaign:
         *,
         prices: Prices,
         facts: Mapping[str, OpFacts],
+        background: Mapping[str, Background],
         out: Path,
         told: Told,
         offline: bool = False,
@@ -114,6 +117,7 @@ class Campaign:
         self._journal = journal
         self._prices = prices
         self._facts = facts
+        self._background = background
         self._out = out
         self._told = told
         self._offline = offline
@@ -195,6 +199,7 @@ class Campaign:
             facts=self._facts.get(task.name),
             reference=self._references.same(task) if self._references else None,
             similar=self._references.similar(task) if self._references else None,
+            background=self._background.get(task.name, Background()),
         )
         shown = [earlier[place] for place in move.shown]
         messages = conversation(setting, options.contexts, shown, policy=options.judging.policy, own_model=model.name)

@@ -13,6 +13,7 @@ from opsmith.core.op import TaskKind
 from opsmith.core.problems import solution_files
 from opsmith.core.task import Task
 from opsmith.errors import UnknownName
+from opsmith.generate.background import Background
 from opsmith.generate.op_facts import OpFacts
 from opsmith.session import AskedTask
 
@@ -30,6 +31,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         facts: what torch says about the op; None for a module.
         reference: a kernel of the same task in another language, or None.
         similar: (op, source) of a kernel for a similar one, or None.
+        background: what was found out about it.
     """
 
     task: AskedTask
@@ -38,6 +40,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     facts: OpFacts | None = None
     reference: str | None = None
     similar: tuple[str, str] | None = None
+    background: Background = Background()
 
 
 def documentation(setting: Setting) -> str | None:
@@ -85,9 +88,32 @@ def similar(setting: Setting) -> str | None:
     return f"A kernel for {task}, to see how they are written:\n\n```python\n{source}\n```"
 
 
+def compiler(setting: Setting) -> str | None:
+    """The kernel that torch's compiler writes."""
+    text = setting.background.compiler
+    if text is None or len(text) > MOST_REFERENCE_BYTES:
+        return None
+    return f"What torch's compiler writes for it, for one kind of calls:\n\n```\n{text}\n```"
+
+
+def profiler(setting: Setting) -> str | None:
+    """What eager spends its time on."""
+    text = setting.background.profiler
+    return (
+        f"What eager PyTorch spends its time on in the largest call, by torch's profiler:\n\n{text}" if text else None
+    )
+
+
+def counters(setting: Setting) -> str | None:
+    """What the device counts while eager runs."""
+    text = setting.background.counters
+    return f"What Nsight Compute counts of eager PyTorch's kernels in that call:\n\n{text}" if text else None
+
+
 #: In the order in which a prompt holds them.
 CONTEXTS: Mapping[str, Callable[[Setting], str | None]] = {
-    context.__name__: context for context in (documentation, decomposition, cases, hardware, reference, similar)
+    context.__name__: context
+    for context in (documentation, decomposition, cases, hardware, reference, similar, compiler, profiler, counters)
 }
 #: What is told about earlier attempts; see :mod:`opsmith.generate.feedback`.
 OF_ATTEMPTS = ("failures", "profile")

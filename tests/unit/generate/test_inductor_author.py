@@ -42,7 +42,7 @@ def test_it_is_a_provider_without_models(inductor: InductorAuthor) -> None:
     [
         (op(kind=TaskKind.MODULE), "cpp", "cpu", 0, "functional overloads"),
         (op(name="relu_.default", variant=Variant.INPLACE), "cpp", "cpu", 0, "functional overloads"),
-        (op(), "triton", "cpu", 0, "not triton for cpu"),
+        (op(), "cuda", "cuda", 0, "not cuda for cuda"),
         (op(), "cpp", "cuda", 0, "not cpp for cuda"),
         (op(), "cpp", "cpu", 1, "the same kernel again"),
     ],

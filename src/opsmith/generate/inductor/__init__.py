@@ -17,13 +17,13 @@ from opsmith.errors import OpsmithError
 from opsmith.generate.inductor.calls import bind, by_weight, packed
 from opsmith.generate.inductor.compiler import Compiler
 from opsmith.generate.inductor.kernel_file import kernel_file
-from opsmith.generate.inductor.messages import Ask, Language, Wrote
+from opsmith.generate.inductor.messages import Ask, Language, Refused, Wrote
 from opsmith.generate.inductor.rows import BoundCall, Row
 
 __all__ = ["Compiler", "Language", "LeftOut", "NothingWritten", "Written", "write_kernel"]
 
 #: Each takes a third of a second to write and a tenth to compile, and is one more that a call may have to pass by.
-MOST_ROWS = 128
+MOST_ROWS = 384
 #: Of these, tried for calls with tensors that are not in row-major order; other such calls copy them first.
 MOST_LAYOUT_ROWS = 8
 #: Of the compiler's sources: a judge reads no file above 1 MiB.
@@ -52,11 +52,13 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         source: its text.
         rows: of its guard table.
+        first_row: the kernels of the first row, and the code around them.
         left_out: calls that it declines, the most frequent reason first.
     """
 
     source: str
     rows: int
+    first_row: str
     left_out: tuple[LeftOut, ...]
 
 
@@ -95,10 +97,16 @@ def write_kernel(
         reason = next(iter(table.left_out()), LeftOut(0, "there are no calls of it")).reason
         raise NothingWritten(f"no kernel for {schema.name}: {reason}")
     return Written(
-        source=kernel_file(schema, signature, table.rows, compiler.facts),
+        source=kernel_file(schema, signature, table.rows, compiler.facts, language),
         rows=len(table.rows),
+        first_row=_text(table.rows[0]),
         left_out=table.left_out(),
     )
+
+
+def _text(row: Row) -> str:
+    kernels = [text for kernel in row.kernels for text in (*kernel.helpers, kernel.source)]
+    return "\n\n".join([*dict.fromkeys(kernels), "\n".join(row.host)])
 
 
 class _Table:
@@ -140,8 +148,9 @@ class _Table:
             return f"the file is full at {MOST_SOURCE_BYTES} bytes"
         question = Ask(op=self._op, call=call, keyword_only=self._keyword_only, language=self._language)
         answer = self._compiler.ask(question)
-        if not isinstance(answer, Wrote):
+        if isinstance(answer, Refused):
             return answer.reason
+        assert isinstance(answer, Wrote)
         if not answer.row.serves(call):
             return "the compiler's guards exclude the call that they were made from"
         self.rows.append(answer.row)

@@ -15,11 +15,11 @@ from opsmith.core.cache import cache_folder
 from opsmith.core.case import digest
 from opsmith.core.run import write_atomically
 from opsmith.errors import InternalError
-from opsmith.generate.inductor.messages import Answer, Ask, Facts, Refused
+from opsmith.generate.inductor.messages import Answer, Facts, Question, Refused
 from opsmith.runner.protocol import Channel
 
 #: Goes up when the same question gets another answer from the same torch.
-_EDITION = 4
+_EDITION = 8
 #: A row takes a third of a second; what takes this long does not end.
 ROW_LIMIT_S = 60.0
 START_LIMIT_S = 180.0
@@ -67,8 +67,8 @@ class Compiler:
         assert self._facts is not None
         return self._facts
 
-    def ask(self, question: Ask) -> Answer:
-        """Have a row written.
+    def ask(self, question: Question) -> Answer:
+        """Have a row or a module written.
 
         Raises:
             CompilerDied: see there.
@@ -97,13 +97,15 @@ class Compiler:
         write_atomically(kept, msgspec.msgpack.encode(reply))
         return reply
 
-    def _key(self, question: Ask) -> str:
+    def _key(self, question: Question) -> str:
         return digest(msgspec.msgpack.encode((_EDITION, self.facts, question)))
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
+            # Kernels are looked at, not run; in Triton's interpreter they would be other objects.
+            own = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "0"}
+            environment = {**os.environ, **own}
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-m", "opsmith.generate.inductor.process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],

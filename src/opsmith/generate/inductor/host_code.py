@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from opsmith.generate.inductor.cpp_text import standalone
 from opsmith.generate.inductor.rows import EmittedKernel
+from opsmith.generate.inductor.triton_text import TritonKernel, launch
 
 #: What the compiler calls its ways to make or to look at a buffer -> what the kernel file has for them.
 _BUFFERS = {
@@ -21,7 +22,23 @@ _BUFFERS = {
     "empty_strided_mps": "_empty",
     "reinterpret_tensor": "_view",
 }
-_CHECKS = ("assert_size_stride", "assert_alignment")
+#: Of them, those that have to be told where: ``device`` is a variable of the function.
+_ON_DEVICE = ("empty_strided_cuda",)
+_CHECKS = ("assert_size_stride", "assert_alignment", "torch.cuda.set_device")
+#: Assignments that say nothing to a kernel that is launched from Python.
+_SETTING_UP = ("get_raw_stream", "copy_if_misaligned")
+#: What a library computes -> what a module is allowed to call for it.
+_LIBRARY = {
+    f"extern_kernels.{name}": f"torch.{own}"
+    for name, own in {
+        "addmm": "addmm",
+        "baddbmm": "baddbmm",
+        "bias_addmm": "addmm",
+        "bmm": "bmm",
+        "convolution": "convolution",
+        "mm": "mm",
+    }.items()
+}
 #: Of sizes and shapes, in the code around kernels.
 _ARITHMETIC = ("max", "min", "abs", "int", "float", "math.ceil", "math.floor", "math.trunc", "size", "stride")
 
@@ -36,7 +53,7 @@ class HostCode(NamedTuple):
     Attributes:
         statements: of a function of the inputs, by the names that were asked for; the last one returns a tuple.
         kernels: that it calls, in the order of their first calls. A kernel is called as
-            ``_run(NAME, argument, ...)``, with tensors for its pointers.
+            ``_run(NAME, argument, ...)``, with tensors for its pointers, one in Triton as Triton does it.
         shares_memory: whether a result is, or looks at, an input.
     """
 
@@ -52,19 +69,31 @@ class _Callee(NamedTuple):
     numbers: tuple[str, ...]
 
 
-def read_module(code: str, *, inputs: Sequence[str], symbols: Mapping[str, str]) -> HostCode:
+def read_module(
+    code: str,
+    *,
+    inputs: Sequence[str],
+    symbols: Mapping[str, str],
+    triton: Mapping[str, TritonKernel] | None = None,
+    library: bool = False,
+) -> HostCode:
     """Read a module.
 
     Args:
         code: its text.
         inputs: new names of the run-time arguments, in their order.
         symbols: new names of sizes and numbers.
+        triton: its kernels in Triton, by name.
+        library: let matrix products, convolutions and ATen ops be called.
 
     Raises:
         Unsupported: see there.
     """
     module = ast.parse(code)
-    kernels = {kernel.name: _Callee(*standalone(kernel, symbols)) for kernel in _kernels(module)}
+    kernels: dict[str, _Callee | TritonKernel] = {
+        kernel.name: _Callee(*standalone(kernel, symbols)) for kernel in _kernels(module)
+    }
+    kernels |= triton or {}
     function = next(node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == "call")
     body = [statement for statement in _statements(function) if not _is_dropped(statement)]
     names = dict(symbols)
@@ -72,7 +101,7 @@ def read_module(code: str, *, inputs: Sequence[str], symbols: Mapping[str, str])
         for target, name in zip(_targets(body[0]), inputs, strict=True):
             names |= {target: name, f"{target}_size": f"{name}_size", f"{target}_stride": f"{name}_stride"}
         body = body[1:]
-    rewrite = _Rewrite(kernels, names)
+    rewrite = _Rewrite(kernels, names, library=library)
     body = [rewrite.visit(statement) for statement in body]
     return HostCode(
         tuple(text for text in map(ast.unparse, body) if not _is_trivial(text)),
@@ -106,8 +135,10 @@ def _statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
 
 def _is_dropped(statement: ast.stmt) -> bool:
     match statement:
-        case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
-            return name in _CHECKS
+        case ast.Assign(value=ast.Call(func=ast.Name(id=name))):
+            return name in _SETTING_UP
+        case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _CHECKS:
+            return True
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="args"), attr="clear"))):
             return True
     return False
@@ -158,9 +189,12 @@ class _Rewrite(ast.NodeTransformer):
         called: the kernels that were met, by their names.
     """
 
-    def __init__(self, kernels: Mapping[str, _Callee], names: Mapping[str, str]) -> None:
+    def __init__(
+        self, kernels: Mapping[str, _Callee | TritonKernel], names: Mapping[str, str], *, library: bool
+    ) -> None:
         self._kernels = kernels
         self._names = names
+        self._library = library
         self.called: dict[str, EmittedKernel] = {}
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
@@ -168,16 +202,29 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = ast.unparse(node.func)
-        if name in self._kernels:
-            kernel, numbers = self._kernels[name]
-            self.called.setdefault(name, kernel)
-            arguments = [*[self.visit(argument) for argument in node.args], *map(_name, numbers)]
-            return ast.Call(func=_name("_run"), args=[_name(name), *arguments], keywords=[])
+        kernel = self._kernels.get(name.removesuffix(".run"))
+        if kernel is not None:
+            return self._kernel_call(kernel, [self.visit(argument) for argument in node.args])
         if name in _BUFFERS:
             node.func = _name(_BUFFERS[name])
+            if name in _ON_DEVICE:
+                node.args.append(_name("device"))
+        elif self._library and name in _LIBRARY:
+            node.func = ast.parse(_LIBRARY[name], mode="eval").body
+        elif self._library and name.startswith("torch.ops.aten."):
+            pass
         elif name not in _ARITHMETIC and name.rpartition(".")[2] not in ("size", "stride"):
             raise Unsupported(name)
         return self.generic_visit(node)
+
+    def _kernel_call(self, kernel: _Callee | TritonKernel, arguments: Sequence[ast.expr]) -> ast.expr:
+        if isinstance(kernel, TritonKernel):
+            emitted = EmittedKernel(name=kernel.name, source=kernel.source, helpers=kernel.helpers)
+            self.called.setdefault(kernel.name, emitted)
+            return launch(kernel, arguments, [_name(self._names[number]) for number in kernel.numbers])
+        self.called.setdefault(kernel.kernel.name, kernel.kernel)
+        arguments = [_name(kernel.kernel.name), *arguments, *map(_name, kernel.numbers)]
+        return ast.Call(func=_name("_run"), args=arguments, keywords=[])
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.stmt) and not isinstance(node, ast.Assign | ast.Delete | ast.Expr | ast.Return):

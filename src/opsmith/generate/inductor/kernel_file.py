@@ -14,7 +14,7 @@ from opsmith.core.case import ComplexValue, NamedValue, Value, digest
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.op import OpSchema, folder_name
 from opsmith.generate.inductor.cpp_text import HEADER
-from opsmith.generate.inductor.messages import Facts
+from opsmith.generate.inductor.messages import Facts, Language
 from opsmith.generate.inductor.rows import (
     ConstantPattern,
     EmittedKernel,
@@ -24,18 +24,17 @@ from opsmith.generate.inductor.rows import (
     SequencePattern,
     TensorPattern,
     condition,
+    leaf_patterns,
     size_name,
     stride_name,
 )
 
 _CTYPES = {"int64_t": "c_int64", "double": "c_double"}
 
-_FILE = '''"""{op} on a CPU: C++ that torch's compiler wrote, behind a table of guards.
+_CPP = '''"""{op} on a CPU: C++ that torch's compiler wrote, behind a table of guards.
 
-The sources in SOURCE are Inductor's, of torch {torch}, as it emits them for this op alone. Each row of GUARDS
-says for which calls one of them was written: dtype, rank and layout of each tensor, the other arguments, and
-what the compiler took for granted of the sizes. A call is answered by the first row that fits, and declined
-where none does. The compiler is not needed to run this file; a C++ compiler is, once.
+The sources in SOURCE are Inductor's, of torch {torch}, as it emits them for this op alone. {guards_note}
+The compiler is not needed to run this file; a C++ compiler is, once.
 """
 
 from __future__ import annotations
@@ -84,6 +83,43 @@ def _empty(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> to
     return torch.empty_strided(size, stride, dtype=dtype)
 
 
+def _is_served(argument: torch.Tensor) -> bool:
+    return argument.device.type == "cpu" and argument.layout is torch.strided
+
+'''
+
+_TRITON = '''"""{op} on a GPU: Triton that torch's compiler wrote, behind a table of guards.
+
+The kernels are Inductor's, of torch {torch}, as it emits them for this op alone, with the blocks that it begins with.
+{guards_note} The compiler is not needed to run this file.
+"""
+
+# No postponed annotations: Triton reads those of its constants.
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+{imports}
+import torch
+import triton
+import triton.language as tl
+
+{source}
+
+
+def _empty(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
+
+
+def _is_served(argument: torch.Tensor) -> bool:
+    return argument.layout is torch.strided
+
+'''
+
+_GUARDS_NOTE = """Each row of GUARDS
+says for which calls one of them was written: dtype, rank and layout of each tensor, the other arguments, and
+what the compiler took for granted of the sizes. A call is answered by the first row that fits, and declined
+where none does."""
+
+_FILE = '''
 def _view(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> torch.Tensor:
     return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
 
@@ -143,7 +179,7 @@ def _leaves(arguments: Sequence[Any]) -> Iterator[Any]:
     """The tensors and numbers among the arguments, in order."""
     for argument in arguments:
         if isinstance(argument, torch.Tensor):
-            if argument.device.type != "cpu" or argument.layout is not torch.strided:
+            if not _is_served(argument):
                 raise NotImplementedError(f"{{argument.device}} and {{argument.layout}} are not served")
             if argument.is_conj() or argument.is_neg():
                 raise NotImplementedError("conjugate and negative views are not served")
@@ -167,7 +203,7 @@ def _answer(*arguments: Any) -> Any:
     run = _run_for(arguments, leaves)
     if run is None:
         # Few layouts have a row of their own; every call has one for contiguous tensors, or none at all.
-        arguments = tuple([_packed(argument) for argument in arguments])
+{stay}        arguments = tuple([_packed(argument) for argument in arguments])
         leaves = tuple(_leaves(arguments))
         run = _run_for(arguments, leaves)
     if run is None:
@@ -185,6 +221,13 @@ def {folder}_kernel_impl(
     return _answer({names})
 '''
 
+#: Overloads that write to arguments without saying so in their schema -> the places of these.
+_WRITTEN = {"native_batch_norm.default": (3, 4)}
+_STAY = """\
+        if any(arguments[place] is not None and not arguments[place].is_contiguous() for place in {written}):
+            raise NotImplementedError("what is written to cannot be a copy")
+"""
+
 _ROW = """
 
 def _assumes_{number}({leaves}) -> bool:
@@ -196,7 +239,9 @@ def _row_{number}({leaves}) -> Any:
 """
 
 
-def kernel_file(schema: OpSchema, signature: Signature, rows: Sequence[Row], facts: Facts) -> str:
+def kernel_file(
+    schema: OpSchema, signature: Signature, rows: Sequence[Row], facts: Facts, language: Language = Language.CPP
+) -> str:
     """The file for an overload.
 
     Args:
@@ -204,21 +249,14 @@ def kernel_file(schema: OpSchema, signature: Signature, rows: Sequence[Row], fac
         signature: of the function in it.
         rows: of the table, those first that are to be tried first.
         facts: about the compiler.
+        language: of the kernels.
     """
-    rows = [_numbered(number, row) for number, row in enumerate(rows)]
-    kernels = [kernel for row in rows for kernel in row.kernels]
-    source = "\n\n".join(kernel.source for kernel in kernels)
-    flags = ["-O3", "-DNDEBUG", "-fopenmp", "-ffp-contract=off", "-fno-math-errno", "-w", *facts.vector_flags]
+    head = _cpp if language is Language.CPP else _triton
+    rows = [_numbered(number, row, language) for number, row in enumerate(rows)]
     escaped = schema.schema.replace("\\", "\\\\").replace('"', r"\"")
-    return _FILE.format(
+    return head(schema, rows, facts) + _FILE.format(
         op=schema.name,
-        torch=facts.torch,
-        imports="import math\n" if _uses_math(rows) else "",
-        header=HEADER,
-        source=source,
-        name=f"opsmith_{folder_name(schema.name)}_{digest(source.encode())}",
-        cflags=_list(flags),
-        declarations="\n".join(map(_declaration, kernels)),
+        stay=_STAY.format(written=_WRITTEN[schema.name]) if schema.name in _WRITTEN else "",
         rows="".join(_row(number, row) for number, row in enumerate(rows)),
         guards="\n".join(_guard(number, row) for number, row in enumerate(rows)),
         folder=folder_name(schema.name),
@@ -229,12 +267,44 @@ def kernel_file(schema: OpSchema, signature: Signature, rows: Sequence[Row], fac
     )
 
 
-def _numbered(number: int, row: Row) -> Row:
+def _cpp(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
+    kernels = [kernel for row in rows for kernel in row.kernels]
+    source = "\n\n".join(kernel.source for kernel in kernels)
+    flags = ["-O3", "-DNDEBUG", "-fopenmp", "-ffp-contract=off", "-fno-math-errno", "-w", *facts.vector_flags]
+    return _CPP.format(
+        op=schema.name,
+        torch=facts.torch,
+        guards_note=_GUARDS_NOTE,
+        imports=_imports(rows),
+        header=HEADER,
+        source=source,
+        name=f"opsmith_{folder_name(schema.name)}_{digest(source.encode())}",
+        cflags=_list(flags),
+        declarations="\n".join(map(_declaration, kernels)),
+    )
+
+
+def _triton(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
+    kernels = [kernel for row in rows for kernel in row.kernels]
+    sources = dict.fromkeys(
+        [*(text for kernel in kernels for text in kernel.helpers), *(kernel.source for kernel in kernels)]
+    )
+    return _TRITON.format(
+        op=schema.name,
+        torch=facts.torch,
+        guards_note=_GUARDS_NOTE,
+        imports=_imports(rows),
+        source="\n\n\n".join(sources),
+    )
+
+
+def _numbered(number: int, row: Row, language: Language) -> Row:
     """The row with names of its own for its kernels."""
     new = {kernel.name: f"row{number}_{kernel.name}" for kernel in row.kernels}
-    host = [_renamed(text, {name: f"_library.{value}" for name, value in new.items()}) for text in row.host]
+    library = "_library." if language is Language.CPP else ""
+    host = [_renamed(text, {name: f"{library}{value}" for name, value in new.items()}) for text in row.host]
     kernels = [
-        EmittedKernel(name=new[kernel.name], source=_renamed(kernel.source, new), arguments=kernel.arguments)
+        msgspec.structs.replace(kernel, name=new[kernel.name], source=_renamed(kernel.source, new))
         for kernel in row.kernels
     ]
     return msgspec.structs.replace(row, host=tuple(host), kernels=tuple(kernels))
@@ -244,8 +314,8 @@ def _renamed(text: str, names: dict[str, str]) -> str:
     return re.sub(r"\b\w+\b", lambda word: names.get(word[0], word[0]), text)
 
 
-def _uses_math(rows: Iterable[Row]) -> bool:
-    return any("math." in text for row in rows for text in (*row.conditions, *row.host))
+def _imports(rows: Iterable[Row]) -> str:
+    return "import math\n" if any("math." in text for row in rows for text in (*row.conditions, *row.host)) else ""
 
 
 def _declaration(kernel: EmittedKernel) -> str:
@@ -286,19 +356,15 @@ def _annotation(row: Row, name: str) -> str:
 
 
 def _numbers(patterns: Iterable[tuple[str, Pattern]]) -> Iterable[tuple[str, str]]:
-    for name, pattern in patterns:
+    for name, pattern in leaf_patterns(patterns):
         if isinstance(pattern, NumberPattern):
             yield name, pattern.python
-        elif isinstance(pattern, SequencePattern):
-            yield from _numbers((f"{name}_{position}", item) for position, item in enumerate(pattern.items))
 
 
 def _tensors(patterns: Iterable[tuple[str, Pattern]]) -> Iterable[tuple[str, TensorPattern]]:
-    for name, pattern in patterns:
+    for name, pattern in leaf_patterns(patterns):
         if isinstance(pattern, TensorPattern):
             yield name, pattern
-        elif isinstance(pattern, SequencePattern):
-            yield from _tensors((f"{name}_{position}", item) for position, item in enumerate(pattern.items))
 
 
 def _assumptions(row: Row) -> Iterable[str]:

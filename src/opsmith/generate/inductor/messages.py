@@ -15,7 +15,6 @@ class Language(enum.StrEnum):
 
     CPP = "cpp"
     TRITON = "triton"
-    METAL = "metal"
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -44,7 +43,38 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Answer: TypeAlias = Wrote | Refused
+class AskModule(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Write a ``ModelNew`` in Triton for a problem.
+
+    Attributes:
+        file: of the problem.
+        content_hash: of the file; what was written for another content is not the answer.
+        small: at the sizes that the problem names for machines without a GPU.
+    """
+
+    file: str
+    content_hash: str
+    small: bool
+
+
+class WroteModule(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A solution of a problem.
+
+    Attributes:
+        source: of a file that defines ``ModelNew``.
+        kernels: how many it has.
+        graph_hash: of the ops that the compiler was given, with their shapes.
+        kernel_hash: of the kernels, whatever they are called.
+    """
+
+    source: str
+    kernels: int
+    graph_hash: str
+    kernel_hash: str
+
+
+Question: TypeAlias = Ask | AskModule
+Answer: TypeAlias = Wrote | WroteModule | Refused
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -52,8 +82,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         torch: its version.
+        triton: its version.
         vector_flags: for the C++ compiler; see :func:`.emission.vector_flags`.
     """
 
     torch: str
+    triton: str
     vector_flags: tuple[str, ...]

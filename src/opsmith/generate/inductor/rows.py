@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -70,11 +70,13 @@ class EmittedKernel(msgspec.Struct, frozen=True, kw_only=True):
         name: by which the host code calls it; unique in its row.
         source: C++, Triton or Metal.
         arguments: of C++, the types of its parameters.
+        helpers: of Triton, the sources of functions that it uses, which may stand in a file once for many.
     """
 
     name: str
     source: str
     arguments: tuple[str, ...] = ()
+    helpers: tuple[str, ...] = ()
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +151,15 @@ def named_values(name: str, value: Value) -> Iterator[tuple[str, float]]:
             yield from named_values(f"{name}_{position}", item)
     elif isinstance(value, (int, float)):
         yield name, value
+
+
+def leaf_patterns(patterns: Iterable[tuple[str, Pattern]]) -> Iterator[tuple[str, Pattern]]:
+    """Patterns by the names of their arguments, those of a sequence one by one."""
+    for name, pattern in patterns:
+        if isinstance(pattern, SequencePattern):
+            yield from leaf_patterns((f"{name}_{position}", item) for position, item in enumerate(pattern.items))
+        else:
+            yield name, pattern
 
 
 def size_name(tensor: str, dim: int) -> str:

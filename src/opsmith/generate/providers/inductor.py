@@ -1,4 +1,4 @@
-"""Provider ``inductor``: torch's own compiler writes the kernels. No key, no price, and for C++ no GPU."""
+"""Provider ``inductor``: torch's own compiler writes the kernels. No key, no price, and no GPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from opsmith.core.case import CallRecord
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.errors import BadInput
 from opsmith.generate.chat import NoReply, Reply, Usage
-from opsmith.generate.inductor import Compiler, NothingWritten, write_kernel
+from opsmith.generate.inductor import Compiler, Language, NothingWritten, write_kernel
+
+_LANGUAGES = {"cpp": Language.CPP, "triton": Language.TRITON}
 
 
 class InductorAuthor:
-    """torch's compiler as the author of kernels in C++.
+    """torch's compiler as the author of kernels in C++ and Triton.
 
     Args:
         model: nothing: there is one compiler.
@@ -34,13 +36,15 @@ class InductorAuthor:
         """See :meth:`opsmith.generate.chat.TaskAuthor.write`; further attempts would be the same."""
         if op.kind is TaskKind.MODULE or op.variant is not Variant.FUNCTIONAL:
             raise NoReply("the compiler writes functional overloads, which serve the others", may_have_cost=False)
-        if dsl != "cpp" or not device.startswith("cpu"):
-            raise NoReply(f"the compiler writes cpp for the CPU, not {dsl} for {device}", may_have_cost=False)
+        if dsl not in _LANGUAGES or (dsl == "cpp" and not device.startswith("cpu")):
+            raise NoReply(
+                f"the compiler writes cpp for the CPU and triton, not {dsl} for {device}", may_have_cost=False
+            )
         if number:
             raise NoReply("the compiler writes the same kernel again", may_have_cost=False)
         try:
             with self._lock:
-                written = write_kernel(op, calls, compiler=self._compiler)
+                written = write_kernel(op, calls, compiler=self._compiler, language=_LANGUAGES[dsl])
         except NothingWritten as exc:
             raise NoReply(" ".join(str(exc).split()), may_have_cost=False) from exc
         return Reply(text=f"~~~~python\n{written.source}~~~~\n", usage=Usage(0, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opsmith.generate.inductor.host_code import HostCode, Unsupported, read_module
+from opsmith.generate.inductor.triton_text import TritonKernel
 
 MODULE = """
 import torch
@@ -84,3 +85,47 @@ def test_a_view_of_a_new_buffer_is_a_result_like_any_other() -> None:
     made = "buf0 = empty_strided_cpu((s0, ), (1, ), torch.float32)"
     body = f"{made}; return (reinterpret_tensor(buf0, (s0, 1), (1, 1), 0), )"
     assert not read(body).shares_memory
+
+
+TRITON_BODY = (
+    "with torch.cuda._DeviceGuard(0): torch.cuda.set_device(0); arg0_1 = copy_if_misaligned(arg0_1); "
+    "buf0 = empty_strided_cuda((s0, ), (1, ), torch.float32); raw_stream0 = get_raw_stream(0); "
+    "triton_poi_fused_0.run(arg0_1, buf0, s0, stream=raw_stream0)\n        {more}return (buf0, )"
+)
+
+
+def read_triton(more: str = "", *, library: bool = False) -> HostCode:
+    """A module with a kernel in Triton."""
+    kernel = TritonKernel(
+        name="triton_poi_fused_0",
+        source="",
+        helpers=("helper",),
+        parameters=("in_ptr0", "out_ptr0", "xnumel"),
+        numbers=("zf9",),
+        grid=("triton.cdiv(xnumel, 64)",),
+        meta={"XBLOCK": 64},
+    )
+    code = MODULE.format(body=TRITON_BODY.format(more=more))
+    symbols = {"s0": "self_0", "s9": "alpha", "zf9": "beta"}
+    inputs = ("self", "alpha")
+    return read_module(code, inputs=inputs, symbols=symbols, triton={kernel.name: kernel}, library=library)
+
+
+def test_a_kernel_in_triton_is_launched() -> None:
+    """On the stream that Triton takes by itself, with buffers on the device of the call."""
+    found = read_triton()
+    assert "buf0 = _empty((self_0,), (1,), torch.float32, device)" in found.statements
+    launched = "triton_poi_fused_0[triton.cdiv(self_0, 64),](self, buf0, self_0, beta, XBLOCK=64)"
+    assert launched == found.statements[-2]
+    assert ("helper",) == found.kernels[0].helpers
+    assert not [text for text in found.statements if "stream" in text or "misaligned" in text or "set_device" in text]
+
+
+def test_modules_may_call_libraries() -> None:
+    """Ops may not: their kernels are their own."""
+    more = "extern_kernels.mm(arg0_1, arg0_1, out=buf0); buf1 = torch.ops.aten.sort.stable(buf0); "
+    assert {"torch.mm(self, self, out=buf0)", "buf1 = torch.ops.aten.sort.stable(buf0)"} <= set(
+        read_triton(more, library=True).statements
+    )
+    with pytest.raises(Unsupported, match="extern_kernels.mm"):
+        read_triton(more)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.core.case import CallRecord, TensorValue, Value
+from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value
 from opsmith.core.op import OpSchema, Variant
 from opsmith.generate.inductor import Compiler, NothingWritten, write_kernel
 from opsmith.generate.inductor.rows import row_major
@@ -69,3 +69,65 @@ def test_in_place_ops_are_left_to_derivation(compiler: Compiler) -> None:
     inplace = schema("relu_.default", "aten::relu_(Tensor(a!) self) -> Tensor(a!)", Variant.INPLACE)
     with pytest.raises(NothingWritten, match="no functional op"):
         write_kernel(inplace, [call("relu_.default", (4,))], compiler=compiler)
+
+
+def test_numbers_that_eager_treats_apart_have_kernels_of_their_own(compiler: Compiler) -> None:
+    """A power of 0.5 is a square root; any other exponent is an argument, and is none of these."""
+    text = "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"
+    calls = [
+        CallRecord(op="pow.Tensor_Scalar", args=(tensor(3, 5), exponent), kwargs={}, storages=())
+        for exponent in (2.5, 0.5, 1.25, -0.5)
+    ]
+    written = write_kernel(schema("pow.Tensor_Scalar", text), calls, compiler=compiler)
+    assert (3, ()) == (written.rows, written.left_out)
+    assert "exponent != 0.5" in written.source
+    assert ".sqrt()" in written.source
+
+
+def test_small_arguments_of_expm1_keep_their_digits(compiler: Compiler) -> None:
+    """The compiler would write a difference of an exponential and 1."""
+    text = "aten::expm1(Tensor self) -> Tensor"
+    written = write_kernel(schema("expm1.default", text), [call("expm1.default", (3, 50))], compiler=compiler)
+    assert ".expm1()" in written.source
+    assert ".exp() -" not in written.source
+
+
+def test_a_result_that_nobody_wants_is_none(compiler: Compiler) -> None:
+    """In its place among the others."""
+    name = "native_layer_norm_backward.default"
+    text = (
+        "aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean,"
+        " Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"
+    )
+    shape, mask = (SequenceValue(items, is_tuple=False) for items in ((6,), (True, False, True)))
+    args = (tensor(4, 6), tensor(4, 6), shape, tensor(4, 1), tensor(4, 1), tensor(6), tensor(6), mask)
+    record = CallRecord(op=name, args=args, kwargs={}, storages=())
+    written = write_kernel(schema(name, text), [record], compiler=compiler)
+    assert (1, ()) == (written.rows, written.left_out)
+    [returned] = [line for line in written.source.splitlines() if line.startswith("    return (buf")]
+    assert "None" == returned.split(", ")[1]
+
+
+def test_numbers_in_the_place_of_tensors_are_arguments(compiler: Compiler) -> None:
+    """Their values are others in every run."""
+    record = CallRecord(op="add.Tensor", args=(2.25, 8.5), kwargs={}, storages=())
+    written = write_kernel(schema("add.Tensor", ADD), [record], compiler=compiler)
+    assert "2.25" not in written.source
+
+
+def test_what_is_written_to_is_not_copied_first(compiler: Compiler) -> None:
+    """Running statistics are arguments that a kernel of batch norm changes, though the schema does not say so."""
+    name = "native_batch_norm.default"
+    text = (
+        "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var,"
+        " bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"
+    )
+    args = (tensor(4, 6, 5), None, None, tensor(6), tensor(6), True, 0.1, 1e-5)
+    record = CallRecord(op=name, args=args, kwargs={}, storages=())
+    written = write_kernel(schema(name, text), [record], compiler=compiler)
+    assert "for place in (3, 4)" in written.source
+
+
+def tensor(*shape: int) -> TensorValue:
+    """A float tensor in row-major order."""
+    return TensorValue(0, "f32", shape, row_major(shape), 0, "cpu")
