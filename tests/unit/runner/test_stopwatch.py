@@ -479,6 +479,26 @@ def test_a_side_whose_own_clock_is_far_below_the_judges_is_dishonest(machine: Ma
     assert re.match(r"its own clock says .* us a call, the judge's (199|200)\.\d\d us", str(found))
 
 
+@pytest.mark.parametrize("disturbed", [1, 2, 3])
+def test_a_disturbance_of_the_judges_clock_is_no_lie(machine: Machine, disturbed: int) -> None:
+    """Something that slows the device down while it is checked, and is over before it was checked three times."""
+    sides = StandInSide(machine, 200.0), StandInSide(machine, 150.0)
+    left = disturbed * stopwatch.SLOPES
+    answer = StandInSide._answer
+
+    def disturbs(side: StandInSide, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
+        nonlocal left
+        if isinstance(request, TimeBlock) and request.replays > 1 and left:
+            left -= 1
+            machine.now_us += request.calls * request.replays * 150.0
+        return answer(side, request)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StandInSide, "_answer", disturbs)
+        found = found_of(clock_of(*sides), "K")
+    assert isinstance(found, Dishonest if disturbed == stopwatch.CROSS_CHECKS else Timing)
+
+
 def test_a_side_that_is_faster_is_checked_and_found_so(machine: Machine) -> None:
     """Both clocks agree; only the candidate is asked."""
     sides = StandInSide(machine, 200.0), StandInSide(machine, 100.0)
