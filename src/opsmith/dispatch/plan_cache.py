@@ -294,7 +294,7 @@ class PlanCache:
         return None
 
     def wants(self, signature: Signature | None) -> bool:
-        """Whether a call is to be recorded: its signature was seen before and nothing is known of it as settings are."""
+        """Whether a call is to be recorded: its signature was seen before, and has no plan for settings as they are."""
         if signature is None:
             return False
         known = self._replays.get(signature)

@@ -1,7 +1,7 @@
-"""torch's settings ``fp32_precision``, such as ``torch.backends.cuda.matmul``'s: host code that reads one decides by it.
+"""What plans know of torch's settings ``fp32_precision``, such as that of ``torch.backends.cuda.matmul``.
 
-They are not in a signature, because few kernels ask for them. A recording sees which ones are read, whoever reads
-them: ``torch.backends`` asks one function of torch's for all of them.
+They are not in signatures, because few kernels ask for them. A recording sees which ones are read: ``torch.backends``
+asks one function of torch's for all of them.
 """
 
 from __future__ import annotations

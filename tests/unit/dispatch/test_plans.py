@@ -252,15 +252,11 @@ def test_global_settings_are_in_the_signature(
 
 
 @pytest.fixture
-def allow_tf32() -> Iterator[Callable[[bool], None]]:
-    """Allows or forbids TF32 in products of float32, which is as before after the test."""
+def precision() -> Iterator[Any]:
+    """Whose ``fp32_precision`` allows TF32 in products, or does not; it is as before after the test."""
     cublas = torch.backends.cuda.matmul
     before = cublas.fp32_precision
-
-    def allow(allowed: bool) -> None:
-        cublas.fp32_precision = "tf32" if allowed else "ieee"
-
-    yield allow
+    yield cublas
     cublas.fp32_precision = before
 
 
@@ -269,9 +265,9 @@ A = doubles(0.25, -1.75, 3.125, 0.0625).reshape(2, 2)
 EXACT, ROUNDED = A @ A, A.round(decimals=1) @ A.round(decimals=1)
 
 
-@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("settings", [("tf32", "ieee"), ("ieee", "tf32")])
 def test_a_plan_is_used_only_while_a_setting_that_host_code_read_is_as_it_was(
-    allowed: bool, replayed: Replayed, allow_tf32: Callable[[bool], None]
+    settings: tuple[str, str], replayed: Replayed, precision: Any
 ) -> None:
     """Else products would go on in TF32 after the user has forbidden it. Each value has a plan, recorded once."""
     products: list[Tensor] = []
@@ -279,24 +275,23 @@ def test_a_plan_is_used_only_while_a_setting_that_host_code_read_is_as_it_was(
     def product() -> None:
         products.append(torch.mm(A, A))
 
-    settings = (allowed, not allowed)
-    allow_tf32(settings[0])
+    precision.fp32_precision = settings[0]
     settle(product)
     assert replayed(product)
-    allow_tf32(settings[1])
+    precision.fp32_precision = settings[1]
     assert not replayed(product)
     settle(product)
     for setting in (*settings, *settings):
-        allow_tf32(setting)
+        precision.fp32_precision = setting
         product()  # Python tells C++ of the other plan.
         assert replayed(product)
-        assert all(torch.allclose(ROUNDED if setting else EXACT, one) for one in products[-2:])
+        assert all(torch.allclose(ROUNDED if setting == "tf32" else EXACT, one) for one in products[-2:])
     assert (16, 13, {}) == (served("mm.default").calls, served("mm.default").planned, served("mm.default").refused)
 
 
-@pytest.mark.usefixtures("allow_tf32")
+@pytest.mark.usefixtures("precision")
 def test_a_setting_that_is_changed_in_another_way_is_noticed(replayed: Replayed) -> None:
-    """torch has older switches for the same setting."""
+    """There are older switches for the same setting."""
     settle(lambda: torch.mm(A, A))
     torch.set_float32_matmul_precision("high")
     try:
@@ -307,12 +302,10 @@ def test_a_setting_that_is_changed_in_another_way_is_noticed(replayed: Replayed)
     assert torch.allclose(EXACT, torch.mm(A, A))
 
 
-def test_signatures_whose_host_code_reads_no_setting_keep_their_plans(
-    replayed: Replayed, allow_tf32: Callable[[bool], None]
-) -> None:
+def test_signatures_whose_host_code_reads_no_setting_keep_their_plans(replayed: Replayed, precision: Any) -> None:
     """Only what depends on it is recorded again."""
     settle(lambda: X + Y)
-    allow_tf32(True)
+    precision.fp32_precision = "tf32"
     assert replayed(lambda: X + Y)
 
 
