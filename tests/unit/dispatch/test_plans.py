@@ -260,9 +260,9 @@ def precision() -> Iterator[Any]:
     cublas.fp32_precision = before
 
 
-A = doubles(0.25, -1.75, 3.125, 0.0625).reshape(2, 2)
+A, B = doubles(0.25, -1.75, 3.125, 0.0625).reshape(2, 2), doubles(0.125, 2.25, -0.75, 1.375).reshape(2, 2)
 #: Tenths are what the stand-in makes of TF32.
-EXACT, ROUNDED = A @ A, A.round(decimals=1) @ A.round(decimals=1)
+EXACT, ROUNDED = A @ B, A.round(decimals=1) @ B.round(decimals=1)
 
 
 @pytest.mark.parametrize("settings", [("tf32", "ieee"), ("ieee", "tf32")])
@@ -273,7 +273,7 @@ def test_a_plan_is_used_only_while_a_setting_that_host_code_read_is_as_it_was(
     products: list[Tensor] = []
 
     def product() -> None:
-        products.append(torch.mm(A, A))
+        products.append(torch.mm(A, B))
 
     precision.fp32_precision = settings[0]
     settle(product)
@@ -292,14 +292,14 @@ def test_a_plan_is_used_only_while_a_setting_that_host_code_read_is_as_it_was(
 @pytest.mark.usefixtures("precision")
 def test_a_setting_that_is_changed_in_another_way_is_noticed(replayed: Replayed) -> None:
     """There are older switches for the same setting."""
-    settle(lambda: torch.mm(A, A))
+    settle(lambda: torch.mm(A, B))
     torch.set_float32_matmul_precision("high")
     try:
-        assert not replayed(lambda: torch.mm(A, A))
-        assert torch.allclose(ROUNDED, torch.mm(A, A))
+        assert not replayed(lambda: torch.mm(A, B))
+        assert torch.allclose(ROUNDED, torch.mm(A, B))
     finally:
         torch.set_float32_matmul_precision("highest")
-    assert torch.allclose(EXACT, torch.mm(A, A))
+    assert torch.allclose(EXACT, torch.mm(A, B))
 
 
 def test_signatures_whose_host_code_reads_no_setting_keep_their_plans(replayed: Replayed, precision: Any) -> None:
