@@ -134,10 +134,22 @@ def test_kernels_with_much_shared_memory_are_launched(choice: Choice) -> None:
     serving = install._installed.registry.overrides["mm.default", "cuda"].serving
     assert serving is not None
     assert serving.plans is not None
-    launches = [step for replay in serving.plans._replays.values() if replay for step in replay.plan.steps]
+    replays = [replay for several in serving.plans._replays.values() for replay in several]
+    launches = [step for replay in replays for step in replay.plan.steps]
     assert max(step.shared_bytes for step in launches if isinstance(step, Launch)) > 48 << 10
     opsmith.disable()
     assert torch.allclose(torch.mm(a, b), found, rtol=0.016, atol=1e-2)
+
+
+def test_products_are_exact_again_when_tf32_is_forbidden(choice: Choice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that was recorded while it was allowed is another one."""
+    a, b = matrix(256, 512), matrix(512, 256)
+    exact = a.double() @ b.double()
+    errors = {}
+    for value in ("tf32", "ieee", "tf32", "ieee"):
+        monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", value)
+        errors[value] = (by_plan(lambda: torch.mm(a, b)) - exact).abs().max().item()
+    assert errors["ieee"] < 1e-3 < errors["tf32"]
 
 
 def test_a_plan_launches_on_the_current_stream(choice: Choice) -> None:

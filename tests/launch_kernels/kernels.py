@@ -57,6 +57,13 @@ def aminmax_kernel(grid: Any, low: int, high: int, x: int, count: int) -> None:
     memory(low, 1)[0], memory(high, 1)[0] = memory(x, count).min(), memory(x, count).max()
 
 
+@Kernel
+def mm_kernel(grid: Any, out: int, x: int, y: int, size: int, digits: int) -> None:
+    """``out = x @ y`` of square matrices, whose elements are rounded to so many digits."""
+    factors = [memory(one, size * size).reshape(size, size).round(digits) for one in (x, y)]
+    memory(out, size * size).reshape(size, size)[:] = factors[0] @ factors[1]
+
+
 def add(x: Tensor, y: Tensor | float, *, alpha: float = 1) -> Tensor:
     """``x + alpha * y`` of contiguous doubles, or of a number."""
     _require(*(one for one in (x, y) if isinstance(one, Tensor)))
@@ -119,6 +126,15 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tupl
     low, high = torch.empty((), dtype=x.dtype), torch.empty((), dtype=x.dtype)
     aminmax_kernel[1,](low, high, x, x.numel())
     return low, high
+
+
+def mm(x: Tensor, y: Tensor) -> Tensor:
+    """Of square matrices; with fewer digits where TF32 is allowed."""
+    _require(x, y)
+    out = torch.empty_like(x)
+    digits = 1 if torch.backends.cuda.matmul.fp32_precision == "tf32" else 9
+    mm_kernel[1,](out, x, y, x.shape[0], digits)
+    return out
 
 
 def sub(x: Tensor, y: Tensor, *, alpha: float = 1) -> Tensor:

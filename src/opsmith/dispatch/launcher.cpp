@@ -202,11 +202,24 @@ struct Result {
   int64_t number;
 };
 
+// One of torch's settings fp32_precision and a value of it, as a word.
+int64_t precision_word(at::Float32Backend backend, at::Float32Op op, at::Float32Precision value) {
+  return static_cast<int64_t>(backend) | static_cast<int64_t>(op) << 8 | static_cast<int64_t>(value) << 16;
+}
+
+// Whether the setting has that value now.
+bool in_force(int64_t word) {
+  const auto backend = static_cast<at::Float32Backend>(word & 0xff);
+  const auto op = static_cast<at::Float32Op>(word >> 8 & 0xff);
+  return word == precision_word(backend, op, at::globalContext().float32Precision(backend, op));
+}
+
 struct Plan {
   std::vector<Memory> allocations;
   std::vector<std::variant<Launch, Copy>> steps;
   std::vector<Result> results;
   std::vector<Apart> apart;
+  std::vector<int64_t> precisions;  // What settings were while it was recorded.
 };
 
 // Takes a plan out of the words that native.py writes.
@@ -220,6 +233,7 @@ class Reader {
     plan.steps = several<std::variant<Launch, Copy>>([this] { return step(); });
     plan.results = several<Result>([this] { return result(); });
     plan.apart = several<Apart>([this] { return apart(); });
+    plan.precisions = numbers();
     return plan;
   }
 
@@ -417,9 +431,12 @@ class Front final : public c10::OperatorKernel {
     return true;
   }
 
-  // What the words of a call do not say: which device is the current one, and whether arguments overlap.
+  // What the words of a call do not say: the current device, settings that host code reads, whether arguments overlap.
   bool fits(const Plan& plan, const Call& call) const {
     if (call.tensors.empty() || call.tensors[0]->device().index() != guard_->getDevice().index()) {
+      return false;
+    }
+    if (!std::all_of(plan.precisions.begin(), plan.precisions.end(), in_force)) {
       return false;
     }
     return std::none_of(plan.apart.begin(), plan.apart.end(), [&](const Apart& pair) {
@@ -545,6 +562,11 @@ void opsmith_use(Registration* registration, bool on, std::shared_ptr<Plans>* pl
 // Torch's number of a dtype that Python calls so.
 int64_t opsmith_dtype(const char* name) {
   return static_cast<int64_t>(c10::getStringToDtypeMap().at(name));
+}
+
+// What a plan says of one of torch's settings fp32_precision, by the names that Python has.
+int64_t opsmith_precision(const char* backend, const char* op, const char* value) {
+  return precision_word(at::str2backend(backend), at::str2op(op), at::str2precision(value));
 }
 
 std::shared_ptr<Plans>* opsmith_plans() {

@@ -24,7 +24,7 @@ from torch._ops import OpOverload
 
 from opsmith.core.cache import cache_folder
 from opsmith.dispatch.drivers import Driver
-from opsmith.dispatch.plans import Launch, Number, Plan
+from opsmith.dispatch.plans import Launch, Number, Plan, Precision
 from opsmith.errors import BadInput
 
 Words = ctypes.Array[ctypes.c_int64]
@@ -108,6 +108,7 @@ _FUNCTIONS = {
     "opsmith_clear": (None, _ADDRESS),
     "opsmith_replayed": (ctypes.c_int64, _ADDRESS),
     "opsmith_dtype": (ctypes.c_int64, ctypes.c_char_p),
+    "opsmith_precision": (ctypes.c_int64, *[ctypes.c_char_p] * 3),
     "opsmith_learn": (ctypes.c_bool, _ADDRESS, _ADDRESS),
 }
 
@@ -176,6 +177,7 @@ class Table:
             words += _launch_words(step) if isinstance(step, Launch) else [0, *step]
         words += [len(plan.results), *(number for result in plan.results for number in _result_words(result))]
         words += [len(plan.apart), *(number for pair in plan.apart for number in pair)]
+        words += [len(plan.precisions), *map(self._precision, plan.precisions)]
         return (ctypes.c_int64 * len(words))(*words)
 
     def learn(self, words: Words) -> None:
@@ -191,6 +193,10 @@ class Table:
         """How many calls were answered by plans in C++."""
         count: int = self._library.opsmith_replayed(self.handle)
         return count
+
+    def _precision(self, precision: Precision) -> int:
+        word: int = self._library.opsmith_precision(*(text.encode() for text in precision))
+        return word
 
     def _dtype(self, dtype: torch.dtype) -> int:
         number: int = self._library.opsmith_dtype(str(dtype).removeprefix("torch.").encode())

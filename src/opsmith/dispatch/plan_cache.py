@@ -21,6 +21,7 @@ from torch.nn import Parameter
 from opsmith.dispatch.drivers import Driver
 from opsmith.dispatch.launcher import Table, Words
 from opsmith.dispatch.plans import Copy, Launch, Memory, Number, Plan, Refusal
+from opsmith.dispatch.precisions import in_force
 
 #: The tensors of a call and their first bytes; then what a replay allocates, and that.
 Tensors = list[Tensor]
@@ -110,11 +111,13 @@ class Replay:
             self.answer = _answering_at_once(plan.allocations[0], self._steps[0], driver)
 
     def fits(self, tensors: Tensors, addresses: Addresses) -> bool:
-        """What a signature does not say: which device is the current one, and whether arguments overlap."""
+        """What a signature does not say: the current device, whether arguments overlap, and settings that were read."""
         for one, one_bytes, other, other_bytes in self.plan.apart:
             first, second = addresses[one], addresses[other]
             if first < second + other_bytes and second < first + one_bytes:
                 return False
+        if self.plan.precisions and not in_force(self.plan.precisions):
+            return False
         current_device = self._current_device
         return current_device is None or current_device() == tensors[0].get_device()
 
@@ -123,6 +126,7 @@ class Replay:
         if (
             self._last_call is None
             and not self.plan.apart
+            and not self.plan.precisions
             and self._current_device is None
             and len({*map(id, args)}) == len(args) == self.plan.tensors
             and all(type(arg) is Tensor for arg in args)
@@ -260,7 +264,8 @@ class PlanCache:
         self.replayed = 0
         self.refusals: dict[Refusal, int] = {}
         self.table: Table | None = None
-        self._replays: dict[Signature, Replay | None] = {}
+        #: Several where settings that host code reads have changed; none where recording was refused.
+        self._replays: dict[Signature, tuple[Replay, ...]] = {}
         self._seen: set[Signature] = set()
         self.last: LastCall | None = None
 
@@ -277,19 +282,24 @@ class PlanCache:
 
     def find(self, signature: Signature | None, tensors: Tensors, addresses: Addresses) -> Replay | None:
         """The plan of a call, if there is one that fits; C++ is told of it, which had none."""
-        replay = None if signature is None else self._replays.get(signature)
-        if replay is None or not replay.fits(tensors, addresses):
+        if signature is None:
             return None
-        if self.table is not None:
-            if replay.words is None:
-                replay.words = self.table.words(replay.plan)
-            self.table.learn(replay.words)
-        return replay
+        for replay in self._replays.get(signature, ()):
+            if replay.fits(tensors, addresses):
+                if self.table is not None:
+                    if replay.words is None:
+                        replay.words = self.table.words(replay.plan)
+                    self.table.learn(replay.words)
+                return replay
+        return None
 
     def wants(self, signature: Signature | None) -> bool:
-        """Whether a call is to be recorded: its signature was seen before and nothing is known of it yet."""
-        if signature is None or signature in self._replays:
+        """Whether a call is to be recorded: its signature was seen before, and has no plan for settings as they are."""
+        if signature is None:
             return False
+        known = self._replays.get(signature)
+        if known is not None:
+            return known != () and not any(in_force(replay.plan.precisions) for replay in known)
         if signature in self._seen:
             return True
         if len(self._seen) >= _KEPT:
@@ -305,5 +315,9 @@ class PlanCache:
                 self.table.clear()
         if isinstance(plan, Refusal):
             self.refusals[plan] = self.refusals.get(plan, 0) + 1
-        self._replays[signature] = None if isinstance(plan, Refusal) else Replay(plan, self.driver)
+            self._replays[signature] = ()
+        else:
+            known = self._replays.get(signature, ())
+            others = (replay for replay in known if replay.plan.precisions != plan.precisions)
+            self._replays[signature] = (*others, Replay(plan, self.driver))
         self._seen.discard(signature)

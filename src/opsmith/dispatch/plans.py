@@ -8,8 +8,10 @@ launched, tensors are returned. Where these follow from the *signature* of a cal
 - every other argument by type and value;
 - torch's default dtype and whether it is to be deterministic.
 
-A kernel whose host code depends on nothing else says so in its manifest. :mod:`opsmith.dispatch.recorder` makes plans,
-:mod:`opsmith.dispatch.plan_cache` and, in C++, :mod:`opsmith.dispatch.launcher` carry them out.
+A kernel whose host code depends on nothing else says so in its manifest. Only torch's settings ``fp32_precision`` may
+be read besides: a plan holds those that were, and is used while they have the values that they had.
+:mod:`opsmith.dispatch.recorder` makes plans, :mod:`opsmith.dispatch.plan_cache` and, in C++,
+:mod:`opsmith.dispatch.launcher` carry them out.
 
 Tensors have numbers in a plan: first those of the call, then what is allocated, both in order.
 """
@@ -87,6 +89,14 @@ class Apart(NamedTuple):
     other_bytes: int
 
 
+class Precision(NamedTuple):
+    """What host code read: torch's setting ``fp32_precision`` for a backend and an op, by torch's names."""
+
+    backend: str
+    op: str
+    value: str
+
+
 class Number(NamedTuple):
     """A number that is returned among tensors, such as a size."""
 
@@ -103,6 +113,7 @@ class Plan(NamedTuple):
         results: the numbers of the tensors that are returned, None for no tensor, or numbers as such.
         single: whether the result is a tensor, not a tuple.
         apart: calls with overlapping arguments are not the plan's.
+        precisions: nor are calls while one of these settings has another value.
     """
 
     tensors: int
@@ -111,3 +122,4 @@ class Plan(NamedTuple):
     results: tuple[int | Number | None, ...]
     single: bool
     apart: tuple[Apart, ...]
+    precisions: tuple[Precision, ...]

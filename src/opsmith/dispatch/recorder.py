@@ -1,7 +1,8 @@
 """Makes a launch plan out of one call of a kernel: what it allocates, which views it takes, what it launches.
 
-A dispatch mode sees everything that the kernel asks of ATen, a wrapper around Triton's launches the rest. Tensors are
-told apart as objects, not by address: two arguments may lie at one address now and at two in the next call.
+A dispatch mode sees everything that the kernel asks of ATen, wrappers see Triton's launches and the settings that are
+read. Tensors are told apart as objects, not by address: two arguments may lie at one address now and at two in the
+next call.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.dispatch.fallbacks import tensors_in
-from opsmith.dispatch.plans import Apart, Copy, Launch, Memory, Number, Plan, Refusal
+from opsmith.dispatch.plans import Apart, Copy, Launch, Memory, Number, Plan, Precision, Refusal
+from opsmith.dispatch.precisions import watched_precisions
 from opsmith.dispatch.triton_launches import Place, Unrepeatable, counted_launches, repeatable, watched_launches
 
 _aten = torch.ops.aten
@@ -59,6 +61,7 @@ class Recorder(TorchDispatchMode):
         for number, tensor in enumerate(tensors):
             self._places.setdefault(id(tensor), (tensor, (number, 0)))
         self._steps: list[Launch | Copy] = []
+        self._precisions: set[Precision] = set()
         self._refusal: Refusal | None = None
         self._result: Any = None
         self._answered = False
@@ -74,7 +77,12 @@ class Recorder(TorchDispatchMode):
         """``kernel``, recorded when it is called."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            with watched_launches(self._launched), counted_launches() as launches, self:
+            with (
+                watched_launches(self._launched),
+                watched_precisions(self._precisions.add),
+                counted_launches() as launches,
+                self,
+            ):
                 self._result = kernel(*args, **kwargs)
             self._answered = True
             if len(launches) != sum(isinstance(step, Launch) for step in self._steps):
@@ -124,6 +132,7 @@ class Recorder(TorchDispatchMode):
             results=tuple(numbers),
             single=single,
             apart=tuple(self._apart()),
+            precisions=tuple(sorted(self._precisions)),
         )
         return _without(plan, self._needless(plan))
 

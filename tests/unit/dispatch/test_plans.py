@@ -17,7 +17,9 @@ import opsmith
 from opsmith.dispatch import install, launcher
 from opsmith.dispatch.activity import ServedOp
 from opsmith.dispatch.launcher import VARIABLE, Choice, chosen
-from opsmith.dispatch.plans import Copy, Launch, Refusal
+from opsmith.dispatch.plans import Copy, Launch, Precision, Refusal
+from opsmith.dispatch.precisions import in_force, watched_precisions
+from opsmith.kernels import gathered_products, matmul
 
 #: The stand-in's streams tell who launched: a kernel's host code, a plan in Python, a plan in C++.
 HOST, PYTHON, CPP = 0, 55, 77
@@ -165,8 +167,7 @@ def forms_of_steps(op: str) -> tuple[list[Any], list[type]]:
     serving = install._installed.registry.overrides[op, "cpu"].serving
     assert serving is not None
     assert serving.plans is not None
-    (replay,) = serving.plans._replays.values()
-    assert replay is not None
+    ((replay,),) = serving.plans._replays.values()
     return [memory.shape for memory in replay.plan.allocations], [type(step) for step in replay.plan.steps]
 
 
@@ -248,6 +249,75 @@ def test_global_settings_are_in_the_signature(
     finally:
         switch(off)
     assert replayed(lambda: X + Y)
+
+
+@pytest.fixture
+def precision() -> Iterator[Any]:
+    """Whose ``fp32_precision`` allows TF32 in products, or does not; it is as before after the test."""
+    cublas = torch.backends.cuda.matmul
+    before = cublas.fp32_precision
+    yield cublas
+    cublas.fp32_precision = before
+
+
+A, B = doubles(0.25, -1.75, 3.125, 0.0625).reshape(2, 2), doubles(0.125, 2.25, -0.75, 1.375).reshape(2, 2)
+#: Tenths are what the stand-in makes of TF32.
+EXACT, ROUNDED = A @ B, A.round(decimals=1) @ B.round(decimals=1)
+
+
+@pytest.mark.parametrize("settings", [("tf32", "ieee"), ("ieee", "tf32")])
+def test_a_plan_is_used_only_while_a_setting_that_host_code_read_is_as_it_was(
+    settings: tuple[str, str], replayed: Replayed, precision: Any
+) -> None:
+    """Else products would go on in TF32 after the user has forbidden it. Each value has a plan, recorded once."""
+    products: list[Tensor] = []
+
+    def product() -> None:
+        products.append(torch.mm(A, B))
+
+    precision.fp32_precision = settings[0]
+    settle(product)
+    assert replayed(product)
+    precision.fp32_precision = settings[1]
+    assert not replayed(product)
+    settle(product)
+    for setting in (*settings, *settings):
+        precision.fp32_precision = setting
+        product()  # Python tells C++ of the other plan.
+        assert replayed(product)
+        assert all(torch.allclose(ROUNDED if setting == "tf32" else EXACT, one) for one in products[-2:])
+    assert (16, 13, {}) == (served("mm.default").calls, served("mm.default").planned, served("mm.default").refused)
+
+
+@pytest.mark.usefixtures("precision")
+def test_a_setting_that_is_changed_in_another_way_is_noticed(replayed: Replayed) -> None:
+    """There are older switches for the same setting."""
+    settle(lambda: torch.mm(A, B))
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert not replayed(lambda: torch.mm(A, B))
+        assert torch.allclose(ROUNDED, torch.mm(A, B))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert torch.allclose(EXACT, torch.mm(A, B))
+
+
+def test_signatures_whose_host_code_reads_no_setting_keep_their_plans(replayed: Replayed, precision: Any) -> None:
+    """Only what depends on it is recorded again."""
+    settle(lambda: X + Y)
+    precision.fp32_precision = "tf32"
+    assert replayed(lambda: X + Y)
+
+
+@pytest.mark.parametrize(("products", "setting"), [(matmul, ("cuda", "matmul")), (gathered_products, ("cuda", "conv"))])
+def test_recordings_see_which_setting_the_shipped_products_read(products: Any, setting: tuple[str, str]) -> None:
+    """Those of matrices and of convolutions each ask torch for their own."""
+    seen: list[Precision] = []
+    with watched_precisions(seen.append):
+        products.dot_precision(torch.float32)
+    assert [setting] == [(one.backend, one.op) for one in seen]
+    assert in_force(seen)
+    assert not in_force([seen[0]._replace(value="bf16")])
 
 
 def test_an_inference_tensor_has_a_plan_of_its_own_and_results_are_what_eager_returns(replayed: Replayed) -> None:
