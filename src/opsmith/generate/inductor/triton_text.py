@@ -30,7 +30,8 @@ _WRITTEN_OUT = {
         y = tl.exp(x)
         log = tl.log(y)
         exact = (y - 1.0) * x / tl.where(log == 0.0, 1.0, log)
-        return tl.where(y == 1.0, x, tl.where((y == 0.0) | (y == float("inf")), y - 1.0, exact))
+        # Far below zero y has few digits itself, or none.
+        return tl.where(y == 1.0, x, tl.where((y < 1e-17) | (y == float("inf")), y - 1.0, exact))
     """,
     "isinf": "return (x == float('inf')) | (x == float('-inf'))",
     "isnan": "return x != x",
@@ -54,7 +55,8 @@ _WRITTEN_OUT = {
         size = tl.exp2(exponent * tl.log2(tl.abs(x).to(tl.float64)))
         whole = exponent == tl.floor(exponent)
         odd = whole & (exponent - 2.0 * tl.floor(exponent * 0.5) == 1.0)
-        signed = tl.where(x >= 0.0, size, tl.where(odd, -size, tl.where(whole, size, float("nan"))))
+        real = whole | (tl.abs(x) == float("inf"))
+        signed = tl.where(x >= 0.0, size, tl.where(odd, -size, tl.where(real, size, float("nan"))))
         return tl.where(exponent == 0.0, 1.0, signed).to(x.dtype)
     """,
     "tan": "return tl.sin(x) / tl.cos(x)",

@@ -14,6 +14,9 @@ import torch
 
 from opsmith.generate.inductor.triton_text import NotPortable, TritonKernel, launch, portable
 
+#: NumPy, which is what Triton's interpreter computes with, warns of infinities that a device just returns.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
 EMITTED = """
 import triton
 import triton.language as tl
