@@ -23,7 +23,8 @@ from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerL
 from opsmith.runner.protocol import OUT_OF_PROTOCOL, Answered, Compared, CompareTimed, Raised, ShowTimed
 from opsmith.runner.sides import RefereeSide, WorkerSide
 from opsmith.runner.spool import Spool
-from opsmith.runner.stopwatch import ClockSettings, Dishonest, Found, Pair, PairedClock
+from opsmith.runner.stopwatch import ClockSettings, Found, PairedClock
+from opsmith.runner.timed_pairs import Dishonest, Pair
 from opsmith.runner.verdicts import one_line
 from opsmith.suites import derive_seed
 

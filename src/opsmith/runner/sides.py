@@ -13,7 +13,7 @@ import msgspec
 from opsmith.core.verdict import Status
 from opsmith.runner.links import RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import BlockTimed, Raised, TimingPrepared
-from opsmith.runner.stopwatch import Dishonest
+from opsmith.runner.timed_pairs import Dishonest
 
 #: A process that goes on for so long after a block is not waited for.
 MAX_SETTLING_S = 5.0

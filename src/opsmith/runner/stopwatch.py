@@ -20,9 +20,10 @@ from typing import Any, Protocol
 import msgspec
 
 from opsmith.core.timing import Label, Timing
-from opsmith.evaluation.pairing import Estimate, Precision, estimate, timing_of
+from opsmith.evaluation.pairing import Precision, timing_of
 from opsmith.runner.cores import siblings_of
 from opsmith.runner.protocol import BlockTimed, MakeReady, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
+from opsmith.runner.timed_pairs import Dishonest, NotMeasured, Pair, Series
 
 #: Microseconds that a block should take: of K several hundred ticks of an event, of E far more than
 #: the jitter of a round trip between processes, which is larger on a CPU that others use as well.
@@ -33,8 +34,6 @@ BLOCK_US_CPU = 1_500.0
 BLOCKS_A_TURN = {"K": 4, "E": 1}
 #: Calls that are tried at first to find out how many make a block.
 TRIED_CALLS = 8
-#: How many times more pairs there are at each look at the interval than at the one before.
-LOOKS_APART = 1.25
 #: Between two questions whether the device's clock is held back.
 LOOK_INTERVAL_S = 0.02
 #: Empty round trips, whose median is taken off every block.
@@ -53,14 +52,6 @@ CLOCK_SLACK = 0.85
 CLOCK_SLACK_US = 10.0
 #: A pool of threads may look for work for so long before it sleeps, microseconds.
 SETTLING_US = 5_000.0
-
-
-class NotMeasured(Exception):
-    """A quantity cannot be measured of this call."""
-
-
-class Dishonest(Exception):
-    """The clock has shown that a kernel does not do what it is timed for."""
 
 
 class Side(Protocol):
@@ -115,34 +106,6 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     held_back: Callable[[], str | None] = never_held_back
     warm: bool = False
     baseline: str = "eager"
-
-
-class Pair:
-    """One call on both sides.
-
-    Attributes:
-        number: among the calls that are timed together.
-        reference_prepared: what the reference said when its inputs were there.
-        candidate_prepared: the same of the candidate.
-        calls: by quantity, calls of a block; without those that cannot be measured.
-        problems: by quantity, why it cannot be measured.
-        nodes: of a captured call, on each side.
-    """
-
-    def __init__(self, number: int, reference: TimingPrepared, candidate: TimingPrepared) -> None:
-        self.number = number
-        self.reference_prepared = reference
-        self.candidate_prepared = candidate
-        self.calls: dict[str, int] = {}
-        self.problems: dict[str, NotMeasured] = {}
-        self.nodes: list[float | None] = [None, None]
-        self.round = 0
-
-    def new_rounds(self, count: int) -> range:
-        """Numbers of rounds of values that no call has met."""
-        first = self.round + 1
-        self.round += count
-        return range(first, first + count)
 
 
 #: What is found of a pair.
@@ -276,7 +239,7 @@ class PairedClock:
         """
         precision = self.settings.precisions[quantity]
         everything = [
-            _Series(pair, precision, looked_at=self._order.randrange(precision.least_pairs))
+            Series(pair, precision, looked_at=self._order.randrange(precision.least_pairs))
             for pair in self.pairs
             if quantity in pair.calls
         ]
@@ -297,7 +260,7 @@ class PairedClock:
                 found[series.pair.number] = self._timing(series, quantity, cross_checked=cross_checked)
         return found
 
-    def _take_turns(self, running: Sequence[_Series], quantity: str) -> None:
+    def _take_turns(self, running: Sequence[Series], quantity: str) -> None:
         """One turn of each side: some blocks of each call, on values that no call of theirs has met."""
         for series in running:
             series.begin_turn(BLOCKS_A_TURN[quantity])
@@ -306,7 +269,7 @@ class PairedClock:
                 if series.problem is None:
                     self._run_blocks(number, series, quantity)
 
-    def _run_blocks(self, number: int, series: _Series, quantity: str) -> None:
+    def _run_blocks(self, number: int, series: Series, quantity: str) -> None:
         start = time.monotonic()
         pair = series.pair
         calls = pair.calls[quantity]
@@ -329,7 +292,7 @@ class PairedClock:
             self._is_held_back = self.settings.held_back() is not None
         return self._is_held_back
 
-    def _timing(self, series: _Series, quantity: str, *, cross_checked: Collection[int]) -> Timing | Dishonest:
+    def _timing(self, series: Series, quantity: str, *, cross_checked: Collection[int]) -> Timing | Dishonest:
         pair = series.pair
         assert series.found is not None
         calls = pair.calls[quantity]
@@ -416,66 +379,6 @@ class PairedClock:
             )
             slopes.append((often - once) / MORE_REPLAYS)
         return statistics.median(slopes) / calls
-
-
-class _Series:
-    """The blocks of one pair, turn by turn, until they say enough.
-
-    Attributes:
-        pair: whose blocks these are.
-        rounds: of the blocks of this turn.
-        turn: microseconds a call, of the blocks of this turn, on each side.
-        measured: the same of all blocks that count.
-        discarded: blocks that do not, because the device's clock was held back.
-        spent_s: that all blocks and what belongs to them took so far.
-        problem: why there is no time.
-        found: the estimate, at the end.
-
-    Args:
-        precision: how long a pair is timed.
-        looked_at: the candidate's block of which a result is looked at.
-    """
-
-    def __init__(self, pair: Pair, precision: Precision, *, looked_at: int) -> None:
-        self.pair = pair
-        self._precision = precision
-        self._looked_at = looked_at
-        self._next_look = precision.least_pairs
-        self.rounds = range(0)
-        self.turn: tuple[list[float], list[float]] = ([], [])
-        self.measured: tuple[list[float], list[float]] = ([], [])
-        self.discarded = 0
-        self.spent_s = 0.0
-        self.problem: NotMeasured | None = None
-        self.found: Estimate | None = None
-
-    def begin_turn(self, blocks: int) -> None:
-        """Of so many blocks at most."""
-        self.turn = ([], [])
-        self.rounds = self.pair.new_rounds(min(blocks, self._precision.most_pairs - len(self.measured[0])))
-
-    def is_looked_at(self, block: int) -> bool:
-        """Whether a result of this block of the turn is."""
-        return len(self.measured[0]) + block == self._looked_at
-
-    def goes_on(self, *, is_held_back: bool) -> bool:
-        """Take a turn's times in; whether more are needed."""
-        if self.problem is not None:
-            return False
-        if is_held_back and self.discarded < self._precision.least_pairs:
-            self.discarded += len(self.rounds)  # A device that never runs freely is timed as it is.
-            return True
-        for times, more in zip(self.measured, self.turn, strict=True):
-            times.extend(more)
-        pairs, precision = len(self.measured[0]), self._precision
-        if pairs < self._next_look:
-            return True
-        self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
-        found = estimate(*self.measured)
-        narrow = found.half_width <= math.log1p(precision.half_width)
-        if narrow or pairs >= precision.most_pairs or self.spent_s > precision.budget_s:
-            self.found = found
-        return self.found is None
 
 
 def _turns(order: random.Random) -> Iterator[list[int]]:

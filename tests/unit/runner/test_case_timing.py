@@ -38,6 +38,7 @@ from opsmith.runner.protocol import (
 )
 from opsmith.runner.spool import Spool
 from opsmith.runner.stopwatch import ClockSettings
+from opsmith.runner.timed_pairs import Dishonest
 
 WHOLE = msgspec.Raw(msgspec.msgpack.encode(Outcome(structure="*", outputs=(), changed={})))
 CALL_US = 20.0
@@ -290,7 +291,7 @@ def test_a_clock_that_is_found_to_lie_is_held_against_its_case(monkeypatch: pyte
 
     def lies(_clock: Any, pair: Any, _calls: int, _own_us: float) -> None:
         checked.append(pair.number)
-        raise stopwatch.Dishonest("its own clock says 1 us a call")
+        raise Dishonest("its own clock says 1 us a call")
 
     monkeypatch.setattr(stopwatch.PairedClock, "_cross_check", lies)
     found = timed(5)

@@ -22,12 +22,11 @@ from opsmith.runner.stopwatch import (
     LOOK_INTERVAL_S,
     SETTLING_US,
     ClockSettings,
-    Dishonest,
     Found,
-    NotMeasured,
     PairedClock,
     empty_trip_us,
 )
+from opsmith.runner.timed_pairs import Dishonest, NotMeasured
 
 QUICK, QUICK_HOST = PRECISIONS["quick"], PRECISIONS_HOST["quick"]
 

@@ -1,0 +1,1 @@
+"""The shipped kernels against what they replace."""

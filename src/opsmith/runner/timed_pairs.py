@@ -1,0 +1,107 @@
+"""One call on both sides of a clock: how long its blocks took, and whether they say enough."""
+
+from __future__ import annotations
+
+import math
+
+from opsmith.evaluation.pairing import Estimate, Precision, estimate
+from opsmith.runner.protocol import TimingPrepared
+
+#: How many times more pairs there are at each look at the interval than at the one before.
+LOOKS_APART = 1.25
+
+
+class NotMeasured(Exception):
+    """A quantity cannot be measured of this call."""
+
+
+class Dishonest(Exception):
+    """The clock has shown that a kernel does not do what it is timed for."""
+
+
+class Pair:
+    """One call on both sides.
+
+    Attributes:
+        number: among the calls that are timed together.
+        reference_prepared: what the reference said when its inputs were there.
+        candidate_prepared: the same of the candidate.
+        calls: by quantity, calls of a block; without those that cannot be measured.
+        problems: by quantity, why it cannot be measured.
+        nodes: of a captured call, on each side.
+    """
+
+    def __init__(self, number: int, reference: TimingPrepared, candidate: TimingPrepared) -> None:
+        self.number = number
+        self.reference_prepared = reference
+        self.candidate_prepared = candidate
+        self.calls: dict[str, int] = {}
+        self.problems: dict[str, NotMeasured] = {}
+        self.nodes: list[float | None] = [None, None]
+        self.round = 0
+
+    def new_rounds(self, count: int) -> range:
+        """Numbers of rounds of values that no call has met."""
+        first = self.round + 1
+        self.round += count
+        return range(first, first + count)
+
+
+class Series:
+    """The blocks of one pair, turn by turn, until they say enough.
+
+    Attributes:
+        pair: whose blocks these are.
+        rounds: of the blocks of this turn.
+        turn: microseconds a call, of the blocks of this turn, on each side.
+        measured: the same of all blocks that count.
+        discarded: blocks that do not, because the device's clock was held back.
+        spent_s: that all blocks and what belongs to them took so far.
+        problem: why there is no time.
+        found: the estimate, at the end.
+
+    Args:
+        precision: how long a pair is timed.
+        looked_at: the candidate's block of which a result is looked at.
+    """
+
+    def __init__(self, pair: Pair, precision: Precision, *, looked_at: int) -> None:
+        self.pair = pair
+        self._precision = precision
+        self._looked_at = looked_at
+        self._next_look = precision.least_pairs
+        self.rounds = range(0)
+        self.turn: tuple[list[float], list[float]] = ([], [])
+        self.measured: tuple[list[float], list[float]] = ([], [])
+        self.discarded = 0
+        self.spent_s = 0.0
+        self.problem: NotMeasured | None = None
+        self.found: Estimate | None = None
+
+    def begin_turn(self, blocks: int) -> None:
+        """Of so many blocks at most."""
+        self.turn = ([], [])
+        self.rounds = self.pair.new_rounds(min(blocks, self._precision.most_pairs - len(self.measured[0])))
+
+    def is_looked_at(self, block: int) -> bool:
+        """Whether a result of this block of the turn is."""
+        return len(self.measured[0]) + block == self._looked_at
+
+    def goes_on(self, *, is_held_back: bool) -> bool:
+        """Take a turn's times in; whether more are needed."""
+        if self.problem is not None:
+            return False
+        if is_held_back and self.discarded < self._precision.least_pairs:
+            self.discarded += len(self.rounds)  # A device that never runs freely is timed as it is.
+            return True
+        for times, more in zip(self.measured, self.turn, strict=True):
+            times.extend(more)
+        pairs, precision = len(self.measured[0]), self._precision
+        if pairs < self._next_look:
+            return True
+        self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
+        found = estimate(*self.measured)
+        narrow = found.half_width <= math.log1p(precision.half_width)
+        if narrow or pairs >= precision.most_pairs or self.spent_s > precision.budget_s:
+            self.found = found
+        return self.found is None
