@@ -33,7 +33,7 @@ computed in two passes and fails computed from the mean of squares.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -43,6 +43,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.arguments import bind, overload_of
+from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, attention, gradients
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.suites import callables
 
@@ -101,15 +102,6 @@ LINEAR = frozenset(
 ADDING_UP = {"sub": "add", "rsub": "add", "sub_": "add_"}
 #: Linear when their ``reduce`` argument is sum or mean.
 LINEAR_REDUCTIONS = frozenset({"scatter_reduce", "index_reduce"})
-#: Fused attention has no float64 kernel on CUDA: its first result is that of the textbook's formula.
-#: Eager itself rounds the probabilities to the inputs' dtype, a half unit in the last place each.
-ATTENTION = frozenset(
-    {
-        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
-        *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable"),
-        "_scaled_dot_product_flash_attention_for_cpu",
-    }
-)
 #: Unitary transforms: an element's error has the scale of the whole signal.
 ISOTROPIC = frozenset({"_fft_c2c", "_fft_r2c", "_fft_c2r"})
 
@@ -151,8 +143,8 @@ class Oracle:
 
     def opinion(self, index: int) -> Opinion | None:
         """What the oracle says about result ``index``, or None where it has nothing to say."""
-        if self._stem in ATTENTION:
-            return self._attention if index == 0 else None
+        if self._stem in FORWARDS | BACKWARDS:
+            return self._attention[index] if index < len(self._attention) else None
         value = self._values[index] if self._values else None
         if not isinstance(value, torch.Tensor) or value.dtype not in (torch.float64, torch.complex128):
             return None
@@ -182,22 +174,11 @@ class Oracle:
         return [_execute(self._call, self._count, change=partial(_moved, trial=n)) for n in range(MODULE_TRIALS)]
 
     @cached_property
-    def _attention(self) -> Opinion:
-        """Attention by its formula; its condition is the same average taken over the values' magnitudes."""
+    def _attention(self) -> Sequence[Opinion]:
+        """What is known of a fused attention's results: of the first one, or of all its gradients."""
         arguments = bind(self._call)
-        query, key, value = (arguments[name].double() for name in ("query", "key", "value"))
-        mask = arguments.get("attn_bias", arguments.get("attn_mask"))
-        mask = mask.double() if isinstance(mask, torch.Tensor) and mask.is_floating_point() else mask
-
-        def attend(values: torch.Tensor) -> torch.Tensor:
-            causal, scale = arguments["is_causal"], arguments.get("scale")
-            attention = torch.ops.aten._scaled_dot_product_attention_math
-            result: torch.Tensor = attention(query, key, values, mask, 0.0, causal, scale=scale)[0]
-            return result.cpu()
-
-        dtype = arguments["query"].dtype
-        eps = torch.finfo(dtype).eps / 2 if dtype in TRUST else LINEAR_SLACK * torch.finfo(torch.float32).eps
-        return Opinion(attend(value), eps * attend(value.abs()))
+        found = [attention(arguments)] if self._stem in FORWARDS else gradients(arguments) or ()
+        return [Opinion(*result) for result in found]
 
     @cached_property
     def _values(self) -> list[Any] | None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.evaluation_calls import call_of, judge
 
+from opsmith.evaluation.attention_oracle import gradients
 from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.oracle import Oracle
@@ -166,6 +167,108 @@ def test_attention_may_round_its_probabilities_and_nothing_more() -> None:
     for answer, passed in ((scores, True), (scores * 1.1, False)):
         out = (answer.softmax(-1) @ v.float()).bfloat16()
         assert passed == compare(call, [[eager, lse]], [[out, lse]], tolerance="strict").passed
+
+
+def gradients_of(
+    call: JudgedCall, change: Callable[[torch.Tensor], torch.Tensor] = torch.clone
+) -> tuple[torch.Tensor, ...]:
+    """Those of attention, a row of queries at a time in float32, from changed operands."""
+    gradient, q, k, v, out, lse = (arg.float() for arg in call.args[:6])
+    q, k, v, gradient = change(q), change(k), change(v), change(gradient)
+    found = [torch.zeros_like(tensor) for tensor in (q, k, v)]
+    for row in range(q.shape[-2]):
+        one = slice(row, row + 1)
+        p = (q[..., one, :] @ k.mT / q.shape[-1] ** 0.5 - lse[..., one, None]).exp()
+        delta = (gradient[..., one, :] * out[..., one, :]).sum(-1, keepdim=True)
+        ds = change(p * (gradient[..., one, :] @ v.mT - delta) / q.shape[-1] ** 0.5)
+        found[0][..., one, :] = ds @ k
+        found[1] += ds.mT @ q[..., one, :]
+        found[2] += change(p).mT @ gradient[..., one, :]
+    return tuple(tensor.to(call.args[1].dtype) for tensor in found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+@pytest.mark.parametrize("consistent", [True, False])
+def test_attentions_gradients_may_differ_by_what_float32_loses(
+    dtype: torch.dtype, scale: float, *, consistent: bool
+) -> None:
+    """Also for results of a forward call that do not belong to these queries: all take them as they are."""
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    for seed in range(8):
+        torch.manual_seed(seed)
+        q, k, v, gradient = ((torch.randn(1, 2, 48, 16) * scale).to(dtype) for _ in range(4))
+        out, lse = aten._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0)
+        if not consistent:
+            out, lse = torch.randn_like(out), lse + torch.randn_like(lse)
+        call = call_of(backward, gradient, q, k, v, out, lse, 0.0, False)
+        eager = list(backward(*call.args))
+        finding = compare(call, [eager], [list(gradients_of(call))], tolerance="strict")
+        assert finding.passed, finding.detail
+
+
+def test_attentions_gradients_of_rounded_operands_fail() -> None:
+    """As do those of another scale."""
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    torch.manual_seed(1)
+    q, k, v, gradient = (torch.randn(1, 2, 48, 16) for _ in range(4))
+    call = call_of(
+        backward, gradient, q, k, v, *aten._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0), 0.0, False
+    )
+    eager = list(backward(*call.args))
+    wrong = [[*gradients_of(call, _tf32)], [eager[0] * 1.001, *eager[1:]], [eager[1], eager[0], eager[2]]]
+    for answer in wrong:
+        assert not compare(call, [eager], [answer], tolerance="strict").passed
+
+
+def test_attentions_gradients_are_eagers_in_float64() -> None:
+    """With a mask, causal, and with keys that heads share."""
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    forward = aten._scaled_dot_product_flash_attention_for_cpu.default
+    q, gradient = (torch.randn(2, 4, 24, 16) for _ in range(2))
+    for causal, keys, mask in (
+        (False, 24, None),
+        (True, 24, None),
+        (True, 40, None),
+        (False, 24, torch.randn(2, 4, 24, 24)),
+    ):
+        k, v = (torch.randn(2, 4, keys, 16) for _ in range(2))
+        out, lse = forward(q, k, v, 0.0, causal, attn_mask=mask)
+        call = call_of(backward, gradient, q, k, v, out, lse, 0.0, causal, attn_mask=mask)
+        wide_q, wide_k, wide_v = wide = [tensor.double().requires_grad_() for tensor in (q, k, v)]
+        wide_mask = None if mask is None else mask.double()
+        textbook = torch.nn.functional.scaled_dot_product_attention(wide_q, wide_k, wide_v, wide_mask, 0.0, causal)
+        expected = torch.autograd.grad(textbook, wide, gradient.double())
+        oracle = Oracle(call, "_scaled_dot_product_flash_attention_for_cpu_backward", 3)
+        for index, exact in enumerate(expected):
+            opinion = oracle.opinion(index)
+            assert opinion is not None
+            torch.testing.assert_close(opinion.value, exact, rtol=1e-5, atol=1e-5)
+    shared = gradients_of_shared_heads()
+    torch.testing.assert_close(*shared, rtol=1e-5, atol=1e-5)
+
+
+def gradients_of_shared_heads() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """What the formulas say where four heads share two keys, and autograd through repeated ones."""
+    q, gradient = (torch.randn(1, 4, 12, 8, dtype=torch.float64) for _ in range(2))
+    k, v = (torch.randn(1, 2, 12, 8, dtype=torch.float64) for _ in range(2))
+    tensors = [tensor.requires_grad_() for tensor in (q, k, v)]
+    scores = q @ k.repeat_interleave(2, 1).mT / 8**0.5
+    out = scores.softmax(-1) @ v.repeat_interleave(2, 1)
+    arguments = {
+        "query": q,
+        "key": k,
+        "value": v,
+        "out": out,
+        "grad_out": gradient,
+        "logsumexp": scores.logsumexp(-1),
+        "dropout_p": 0.0,
+        "is_causal": False,
+    }
+    with torch.no_grad():
+        found = gradients(arguments)
+    assert found is not None
+    return [result.value for result in found], list(torch.autograd.grad(out, tensors, gradient))
 
 
 @pytest.fixture

@@ -1,0 +1,114 @@
+"""Fused attention and its gradients in float64, by the textbook's formulas, with what its condition explains.
+
+The fused ops have no float64 kernels on CUDA. With probabilities p, scores s and a gradient g of the result o:
+dv = p^T g, ds = p (g v^T - g . o), dq = ds k, dk = ds^T q. A gradient takes p and g . o from the results of the forward
+call that it is given, as every implementation does.
+
+Eager rounds p and ds to the inputs' dtype, where that is a half type: half a unit in the last place each. In float32 a
+score may err by the size of its terms, |q| |k|, and so may p by as much of itself, and ds besides by its own terms,
+|g| |v| and |g| |o|: a difference of two that are nearly the same has few digits left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+#: Float32's roundings in a sum of products.
+SLACK = 4.0
+#: Half types, whose probabilities are rounded.
+HALVES = (torch.bfloat16, torch.float16)
+
+FORWARDS = frozenset(
+    {
+        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
+        *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable"),
+        "_scaled_dot_product_flash_attention_for_cpu",
+    }
+)
+BACKWARDS = frozenset({f"{name}_backward" for name in FORWARDS})
+
+
+class Result(NamedTuple):
+    """One result in float64, and the absolute error that the condition of the problem explains; both on the CPU."""
+
+    value: torch.Tensor
+    slack: torch.Tensor
+
+
+def attention(arguments: Mapping[str, Any]) -> Result:
+    """The first result of a fused attention; its condition is the same average taken over the values' magnitudes."""
+    query, key, value = (arguments[name].double() for name in ("query", "key", "value"))
+    mask = _mask(arguments)
+
+    def attend(values: torch.Tensor) -> torch.Tensor:
+        causal, scale = arguments["is_causal"], arguments.get("scale")
+        textbook = torch.ops.aten._scaled_dot_product_attention_math
+        result: torch.Tensor = textbook(query, key, values, mask, 0.0, causal, scale=scale)[0]
+        return result.cpu()
+
+    dtype = arguments["query"].dtype
+    eps = torch.finfo(dtype).eps / 2 if dtype in HALVES else SLACK * torch.finfo(torch.float32).eps
+    return Result(attend(value), eps * attend(value.abs()))
+
+
+def gradients(arguments: Mapping[str, Any]) -> list[Result] | None:
+    """The gradients of query, key, value and, where there is one, of the mask; None with dropout."""
+    query, key, value, out = (arguments[name].double() for name in ("query", "key", "value", "out"))
+    gradient = arguments["grad_out" if "grad_out" in arguments else "grad_out_"].double()
+    if arguments["dropout_p"]:
+        return None
+    shared = query.shape[-3] // key.shape[-3]
+    key, value = (tensor.repeat_interleave(shared, -3) for tensor in (key, value))
+    scale = arguments.get("scale") or 1 / math.sqrt(query.shape[-1])
+    mask = _mask(arguments)
+    p = _probabilities(query @ key.mT * scale, mask, arguments)
+    delta = (gradient * out).sum(-1, keepdim=True)
+    ds = p * (gradient @ value.mT - delta)
+
+    eps, half = SLACK * torch.finfo(torch.float32).eps, 0.0
+    if arguments["query"].dtype in HALVES:
+        half = torch.finfo(arguments["query"].dtype).eps / 2
+    terms = query.abs() @ key.abs().mT * scale
+    p_slack = p * (half + eps * (1 + terms))
+    terms_of_ds = gradient.abs() @ value.abs().mT + (gradient * out).abs().sum(-1, keepdim=True)
+    ds_slack = ds.abs() * (half + eps * (1 + terms)) + eps * p * terms_of_ds
+
+    def joined(tensor: torch.Tensor) -> torch.Tensor:
+        """Summed over the heads that share a key."""
+        heads: torch.Tensor = tensor.unflatten(-3, (tensor.shape[-3] // shared, shared))
+        return heads.sum(-3).cpu()
+
+    results = [
+        Result((ds @ key * scale).cpu(), (ds_slack @ key.abs() * scale).cpu()),
+        Result(joined(ds.mT @ query * scale), joined(ds_slack.mT @ query.abs() * scale)),
+        Result(joined(p.mT @ gradient), joined(p_slack.mT @ gradient.abs())),
+    ]
+    if mask is not None:
+        results.append(Result(ds.sum_to_size(mask.shape).cpu(), ds_slack.sum_to_size(mask.shape).cpu()))
+    return results
+
+
+def _mask(arguments: Mapping[str, Any]) -> torch.Tensor | None:
+    mask = arguments.get("attn_bias", arguments.get("attn_mask"))
+    if mask is None:
+        return None
+    assert isinstance(mask, torch.Tensor)
+    return mask.double() if mask.is_floating_point() else mask
+
+
+def _probabilities(scores: torch.Tensor, mask: torch.Tensor | None, arguments: Mapping[str, Any]) -> torch.Tensor:
+    """exp(s - logsumexp), by the given one, whose rows may be padded; 0 where nothing may be seen.
+
+    A causal mask lets the first query see the first key, however many keys there are.
+    """
+    if arguments["is_causal"]:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(hidden, -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    logsumexp = arguments["logsumexp"].double().reshape(*scores.shape[:-2], -1)[..., : scores.shape[-2], None]
+    return torch.where(scores == -math.inf, 0.0, (scores - logsumexp).exp())
