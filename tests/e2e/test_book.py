@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from opsmith.cli.main import app
 from opsmith.generate.book.files import read_book
 
 
+@pytest.mark.slow
+@pytest.mark.corpus
 def test_a_book_holds_what_the_judge_accepted(tmp_path: Path) -> None:
     """Of three problems one is a library's, and two are pairs; the second build asks nobody."""
     out = tmp_path / "book.parquet"

@@ -16,7 +16,7 @@ from benchmarks.modules.verdicts import RULES, SOLUTIONS
 from opsmith.core.run import Summary
 from opsmith.report.outcome import outcome
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.corpus]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "module_solutions"
 OPSMITH = "import sys; from opsmith.cli.main import main; sys.argv[0] = 'opsmith'; main()"
