@@ -195,7 +195,7 @@ def test_attentions_gradients_may_differ_by_what_float32_loses(
 ) -> None:
     """Also for results of a forward call that do not belong to these queries: all take them as they are."""
     backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-    for seed in range(8):
+    for seed in range(3):
         torch.manual_seed(seed)
         q, k, v, gradient = ((torch.randn(1, 2, 48, 16) * scale).to(dtype) for _ in range(4))
         out, lse = aten._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0)
