@@ -133,6 +133,8 @@ def test_bad_words_get_one_line(tmp_path: Path, words: list[str], line: str) -> 
     assert 1 == len(result.stderr.strip().splitlines())
 
 
+@pytest.mark.slow
+@pytest.mark.corpus
 def test_the_compiler_writes_triton_without_a_gpu(tmp_path: Path) -> None:
     """Judged under the policy `native`, in Triton's interpreter; what it leaves to a library has no kernel."""
     out = tmp_path / "out"
