@@ -102,6 +102,8 @@ LINEAR = frozenset(
 ADDING_UP = {"sub": "add", "rsub": "add", "sub_": "add_"}
 #: Linear when their ``reduce`` argument is sum or mean.
 LINEAR_REDUCTIONS = frozenset({"scatter_reduce", "index_reduce"})
+#: The second result of a layer norm.
+_MEAN = 1
 #: Unitary transforms: an element's error has the scale of the whole signal.
 ISOTROPIC = frozenset({"_fft_c2c", "_fft_r2c", "_fft_c2r"})
 
@@ -152,12 +154,27 @@ class Oracle:
         if self._stem in ISOTROPIC:
             rms = value.abs().square().mean().sqrt()
             return Opinion(value, LINEAR_SLACK * eps * rms.expand(value.shape))
+        if self._stem == "native_layer_norm" and index != _MEAN:
+            return Opinion(value, self._of_variance(value))
         if self._call.schema.kind is TaskKind.MODULE:
             return Opinion(value, MODULE_SLACK * self._movement(index, value))
         magnitude = self._magnitudes[index] if self._magnitudes else None
         if not isinstance(magnitude, torch.Tensor) or magnitude.shape != value.shape:
             return Opinion(value, None)
         return Opinion(value, LINEAR_SLACK * eps * magnitude.abs().nan_to_num(0.0, 0.0, 0.0))
+
+    def _of_variance(self, value: torch.Tensor) -> torch.Tensor:
+        """By how much a rounding of the variance moves a layer norm or its ``rstd``: far, if eps is its opposite."""
+        assert self._values is not None
+        rstd, shift = self._values[2], bind(self._call)
+        variance = rstd.square().reciprocal() - shift["eps"]
+        share = (
+            LINEAR_SLACK * torch.finfo(torch.float32).eps * (variance * rstd.square()).abs().nan_to_num(0.0, 0.0, 0.0)
+        )
+        bias = shift["bias"]
+        size = value.abs() if bias is None or value.shape == rstd.shape else value.abs() + bias.double().cpu().abs()
+        slack: torch.Tensor = share * size
+        return slack.nan_to_num(0.0, 0.0, 0.0)
 
     def _movement(self, index: int, value: torch.Tensor) -> torch.Tensor:
         """How far a module's result moves with the last digits of inputs and state; 0 where it moves to no number."""

@@ -169,6 +169,27 @@ def test_attention_may_round_its_probabilities_and_nothing_more() -> None:
         assert passed == compare(call, [[eager, lse]], [[out, lse]], tolerance="strict").passed
 
 
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_a_norm_by_nearly_nothing_may_be_as_far_off_as_its_variances_rounding(*, with_bias: bool) -> None:
+    """OpInfo asks a negative eps: where the variance is its opposite, nothing is left to divide by."""
+    norm = aten.native_layer_norm.default
+    torch.manual_seed(3)
+    x = torch.randn(16, 96, dtype=torch.float64)
+    x[5] *= (0.5 * (1 + 2e-6) / x[5].var(correction=0)) ** 0.5
+    bias = torch.randn(96) if with_bias else None
+    call = call_of(norm, x.float(), [96], None, bias, -0.5)
+    eager = list(norm(*call.args))
+    centred = x.float() - x.float().mean(-1, keepdim=True)
+    variance = (
+        centred[..., ::2].square().sum(-1, keepdim=True) + centred[..., 1::2].square().sum(-1, keepdim=True)
+    ) / 96
+    for error, passed in ((0.0, True), (1e-7, True), (1e-5, False)):
+        rstd = (variance * (1 + error) - 0.5).rsqrt()
+        out = centred * rstd + (0.0 if bias is None else bias)
+        answer = [out, eager[1], rstd]
+        assert passed == compare(call, [eager], [answer], tolerance="strict").passed
+
+
 def gradients_of(
     call: JudgedCall, change: Callable[[torch.Tensor], torch.Tensor] = torch.clone
 ) -> tuple[torch.Tensor, ...]:
