@@ -15,7 +15,7 @@ from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Jobs, Json, default_jobs
 from opsmith.core.run import Options, new_seed
 from opsmith.errors import BadInput
-from opsmith.generate.book.build import INTERPRETER, OWN_LICENSE, BookSummary, Builder, summarise
+from opsmith.generate.book.build import OWN_LICENSE, BookSummary, Builder, summarise
 from opsmith.generate.book.files import Log, check_ending, write_book
 from opsmith.generate.book.pairs import distinct
 from opsmith.generate.inductor import Compiler
@@ -122,10 +122,9 @@ def _build(out: Path, files: dict[str, Path], options: Options, *, license_id: s
                 log=log,
             )
             entries = builder.build(files, jobs=jobs, made=made)
-            on = INTERPRETER if options.device == "cpu" else session.environment.device_name
     pairs, duplicates = distinct([entry.pair for entry in entries if entry.pair is not None])
     write_book(out, pairs)
-    return summarise(entries, pairs, duplicates, on=on)
+    return summarise(entries, pairs, duplicates, on=builder.validated_on)
 
 
 def _print(summary: BookSummary, out: Path) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-#: Float32's roundings in a sum of products.
-SLACK = 4.0
+from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion
+
 #: Half types, whose probabilities are rounded.
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -32,14 +32,7 @@ FORWARDS = frozenset(
 BACKWARDS = frozenset({f"{name}_backward" for name in FORWARDS})
 
 
-class Result(NamedTuple):
-    """One result in float64, and the absolute error that the condition of the problem explains; both on the CPU."""
-
-    value: torch.Tensor
-    slack: torch.Tensor
-
-
-def attention(arguments: Mapping[str, Any]) -> Result:
+def attention(arguments: Mapping[str, Any]) -> Opinion:
     """The first result of a fused attention; its condition is the same average taken over the values' magnitudes."""
     query, key, value = (arguments[name].double() for name in ("query", "key", "value"))
     mask = _mask(arguments)
@@ -51,11 +44,11 @@ def attention(arguments: Mapping[str, Any]) -> Result:
         return result.cpu()
 
     dtype = arguments["query"].dtype
-    eps = torch.finfo(dtype).eps / 2 if dtype in HALVES else SLACK * torch.finfo(torch.float32).eps
-    return Result(attend(value), eps * attend(value.abs()))
+    eps = torch.finfo(dtype).eps / 2 if dtype in HALVES else LINEAR_SLACK * torch.finfo(torch.float32).eps
+    return Opinion(attend(value), eps * attend(value.abs()))
 
 
-def gradients(arguments: Mapping[str, Any]) -> list[Result] | None:
+def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
     """The gradients of query, key, value and, where there is one, of the mask; None with dropout."""
     query, key, value, out = (arguments[name].double() for name in ("query", "key", "value", "out"))
     gradient = arguments["grad_out" if "grad_out" in arguments else "grad_out_"].double()
@@ -69,7 +62,7 @@ def gradients(arguments: Mapping[str, Any]) -> list[Result] | None:
     delta = (gradient * out).sum(-1, keepdim=True)
     ds = p * (gradient @ value.mT - delta)
 
-    eps, half = SLACK * torch.finfo(torch.float32).eps, 0.0
+    eps, half = LINEAR_SLACK * torch.finfo(torch.float32).eps, 0.0
     if arguments["query"].dtype in HALVES:
         half = torch.finfo(arguments["query"].dtype).eps / 2
     terms = query.abs() @ key.abs().mT * scale
@@ -83,12 +76,12 @@ def gradients(arguments: Mapping[str, Any]) -> list[Result] | None:
         return heads.sum(-3).cpu()
 
     results = [
-        Result((ds @ key * scale).cpu(), (ds_slack @ key.abs() * scale).cpu()),
-        Result(joined(ds.mT @ query * scale), joined(ds_slack.mT @ query.abs() * scale)),
-        Result(joined(p.mT @ gradient), joined(p_slack.mT @ gradient.abs())),
+        Opinion((ds @ key * scale).cpu(), (ds_slack @ key.abs() * scale).cpu()),
+        Opinion(joined(ds.mT @ query * scale), joined(ds_slack.mT @ query.abs() * scale)),
+        Opinion(joined(p.mT @ gradient), joined(p_slack.mT @ gradient.abs())),
     ]
     if mask is not None:
-        results.append(Result(ds.sum_to_size(mask.shape).cpu(), ds_slack.sum_to_size(mask.shape).cpu()))
+        results.append(Opinion(ds.sum_to_size(mask.shape).cpu(), ds_slack.sum_to_size(mask.shape).cpu()))
     return results
 
 

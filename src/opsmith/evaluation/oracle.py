@@ -36,7 +36,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -45,6 +45,7 @@ from opsmith.core.op import TaskKind
 from opsmith.evaluation.arguments import bind, overload_of
 from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, attention, gradients
 from opsmith.evaluation.observation import JudgedCall
+from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion
 from opsmith.suites import callables
 
 #: How many units eager may be off before the oracle is not believed, and how many a candidate may
@@ -57,7 +58,6 @@ TRUST_WIDE = CEILING_WIDE = 4096.0
 #: eager's is enough for that.
 SLACK = {torch.bfloat16: 2.0, torch.float16: 2.0, torch.complex32: 2.0}
 SLACK_WIDE = 6.0
-LINEAR_SLACK = 4.0
 #: Roundings on the way are more than those of the inputs. Of 1,500 draws of attention over scores in the hundreds,
 #: computed one query at a time in float32, all pass with 4, 8 fail with 2 and 166 without this term; computed from
 #: operands rounded to TF32 all fail.
@@ -117,18 +117,6 @@ _WIDER = {
     torch.complex32: torch.complex128,
     torch.complex64: torch.complex128,
 }
-
-
-class Opinion(NamedTuple):
-    """What float64 says about one result; both tensors lie on the CPU.
-
-    Attributes:
-        value: the result in float64 or complex128.
-        slack: absolute error that the condition of the problem explains, or None.
-    """
-
-    value: torch.Tensor
-    slack: torch.Tensor | None
 
 
 class Oracle:
@@ -194,8 +182,7 @@ class Oracle:
     def _attention(self) -> Sequence[Opinion]:
         """What is known of a fused attention's results: of the first one, or of all its gradients."""
         arguments = bind(self._call)
-        found = [attention(arguments)] if self._stem in FORWARDS else gradients(arguments) or ()
-        return [Opinion(*result) for result in found]
+        return [attention(arguments)] if self._stem in FORWARDS else gradients(arguments) or ()
 
     @cached_property
     def _values(self) -> list[Any] | None:

@@ -110,7 +110,6 @@ class TimedCall:
     @torch.no_grad()
     def _run_calls(self, function: Callable[..., Any], calls: int) -> None:
         results = self._results
-        self.inputs.make(calls)
         for live in self.inputs.lives[:calls]:
             results.append(function(*live.args, **live.kwargs))
 
@@ -129,6 +128,7 @@ class TimedCall:
             the time, None where it cannot be told from the host's, because a call waits for the device;
             and the nodes, None where no graph was captured.
         """
+        self.inputs.make(calls)
         graph = self.captured(calls) if captured else None
         if round_number is not None:
             self._queue_renewal(round_number, calls)

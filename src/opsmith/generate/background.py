@@ -6,12 +6,13 @@ when the campaign is taken up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
 
-from opsmith.core.case import CallRecord, digest, tensor_values
+from opsmith.core.case import CallRecord, tensor_values
 from opsmith.core.op import TaskKind, Variant
 from opsmith.core.run import write_atomically
 from opsmith.generate.eager_profile import counters, eager_profiles
@@ -76,13 +77,7 @@ def backgrounds(
 
 
 def _elements(call: CallRecord) -> int:
-    total = 0
-    for tensor in tensor_values((*call.args, *call.kwargs.values())):
-        size = 1
-        for length in tensor.shape:
-            size *= length
-        total += size
-    return total
+    return sum(math.prod(tensor.shape) for tensor in tensor_values((*call.args, *call.kwargs.values())))
 
 
 def _compiled(session: Session, task: AskedTask, dsl: str, compiler: Compiler) -> str | None:
@@ -90,7 +85,7 @@ def _compiled(session: Session, task: AskedTask, dsl: str, compiler: Compiler) -
     if task.op.kind is TaskKind.MODULE:
         file = Path(task.op.schema)
         small = session.options.selection.sizes == "small"
-        answer = compiler.ask(AskModule(file=str(file), content_hash=digest(file.read_bytes()), small=small))
+        answer = compiler.ask(AskModule.of(file, small=small))
         return answer.source if isinstance(answer, WroteModule) else None
     if task.op.variant is not Variant.FUNCTIONAL:
         return None

@@ -165,9 +165,8 @@ class RefereeLink:
         """
         assert self._child is not None
         with self._watching(self._child):
-            channel = self._child.channel
-            reply = channel.receive(RefereeReply, self._limits.referee_s)
-            self.wall_us = (channel.received_s - channel.sent_s) * 1e6
+            reply = self._child.channel.receive(RefereeReply, self._limits.referee_s)
+            self.wall_us = self._child.channel.wall_us
         if isinstance(reply, RefereeError):
             raise RefereeFailed(f"{reply.message}\n{reply.traceback}")
         assert isinstance(reply, reply_type), reply
@@ -331,7 +330,7 @@ class WorkerLink:
                 self._take_notice(reply)
                 left_s = max(deadline - time.monotonic(), 0.0)
                 reply = child.channel.receive(WorkerReply, left_s, most_bytes=MAX_REPLY_BYTES)
-            self.wall_us = (child.channel.received_s - child.channel.sent_s) * 1e6
+            self.wall_us = child.channel.wall_us
             if not isinstance(reply, reply_types):
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")
         except TimeoutError as exc:

@@ -624,14 +624,12 @@ class Channel:
 
     Attributes:
         spin_s: how long to look for a message again and again before sleeping until one comes.
-        sent_s: when the last message went out, by the clock of :func:`time.perf_counter`.
-        received_s: when the last one was there.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.spin_s = 0.0
-        self.sent_s = self.received_s = 0.0
+        self._sent_s = self._received_s = 0.0
         self._encoder = msgspec.msgpack.Encoder()
         self._decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
@@ -646,9 +644,14 @@ class Channel:
         body = self._encoder.encode(message)
         header = HEADER.pack(MAGIC, len(body))
         parts = (header + body,) if len(body) <= JOINED_BYTES else (header, body)
-        self.sent_s = time.perf_counter()
+        self._sent_s = time.perf_counter()
         for part in parts:
             self._write(part, deadline)
+
+    @property
+    def wall_us(self) -> float:
+        """Microseconds from when the last message went out to when the last one was there."""
+        return (self._received_s - self._sent_s) * 1e6
 
     def has_unread(self) -> bool:
         """Whether bytes wait to be read."""
@@ -670,7 +673,7 @@ class Channel:
         if magic != MAGIC or length > most_bytes:
             raise ProtocolError("the bytes received are no message of this protocol")
         body = self._read_exactly(length, deadline)
-        self.received_s = time.perf_counter()
+        self._received_s = time.perf_counter()
         decoder = self._decoders.get(message_type)
         if decoder is None:
             decoder = self._decoders[message_type] = msgspec.msgpack.Decoder(message_type)

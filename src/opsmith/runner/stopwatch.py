@@ -248,17 +248,16 @@ class PairedClock:
             self._take_turns(running, quantity)
             is_held_back = self._was_held_back()
             running = [series for series in running if series.goes_on(is_held_back=is_held_back)]
-        found: list[Found] = [pair.problems.get(quantity) or NotMeasured(quantity) for pair in self.pairs]
-        for series in everything:
-            pair = series.pair
-            if series.problem is not None:
-                found[pair.number] = series.problem
-            elif quantity == self.settings.quantities[-1]:
+        measured = {series.pair.number: series for series in everything if series.problem is None}
+        if quantity == self.settings.quantities[-1]:
+            for pair in [series.pair for series in measured.values()]:
                 self._look(pair.number, self._order.randrange(pair.calls[quantity]), pair.round)
-        for series in everything:
-            if series.problem is None:
-                found[series.pair.number] = self._timing(series, quantity, cross_checked=cross_checked)
-        return found
+        return [
+            self._timing(measured[pair.number], quantity, cross_checked=cross_checked)
+            if pair.number in measured
+            else pair.problems[quantity]
+            for pair in self.pairs
+        ]
 
     def _take_turns(self, running: Sequence[Series], quantity: str) -> None:
         """One turn of each side: some blocks of each call, on values that no call of theirs has met."""

@@ -15,7 +15,8 @@ from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.evaluation.comparisons import exact
 from opsmith.evaluation.comparisons.leaves import as_tensor, near_the_work, position, wrong
 from opsmith.evaluation.observation import Finding, Result
-from opsmith.evaluation.oracle import CEILING, CEILING_WIDE, SLACK, SLACK_WIDE, TRUST, TRUST_WIDE, Opinion
+from opsmith.evaluation.opinion import Opinion
+from opsmith.evaluation.oracle import CEILING, CEILING_WIDE, SLACK, SLACK_WIDE, TRUST, TRUST_WIDE
 from opsmith.evaluation.tolerance import Tolerance
 
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,9 @@ class Builder:
         license_id: SPDX expression, of the problems.
         folder: takes what was written, for the judge.
         log: of the build.
+
+    Attributes:
+        validated_on: see :class:`.pairs.Pair`.
     """
 
     def __init__(
@@ -77,7 +81,7 @@ class Builder:
         self._license = license_id
         self._folder = folder
         self._log = log
-        self._on = INTERPRETER if session.options.device == "cpu" else session.environment.device_name
+        self.validated_on = INTERPRETER if session.options.device == "cpu" else session.environment.device_name
 
     def build(self, problems: Mapping[str, Path], *, jobs: int, made: Callable[[str], None]) -> list[Entry]:
         """What became of each problem, in order.
@@ -90,15 +94,12 @@ class Builder:
         with ThreadPoolExecutor(jobs) as judging:
             entries = []
             for task, file in problems.items():
-                answer = self._compiler.ask(self._question(file))
+                answer = self._compiler.ask(AskModule.of(file, small=self._small))
                 entries.append(judging.submit(self._entry, task, file, answer, made))
             return [entry.result() for entry in entries]
 
     def _key(self, task: str, answer: Answer) -> str:
-        return digest(msgspec.msgpack.encode((task, self._on, answer)))
-
-    def _question(self, file: Path) -> AskModule:
-        return AskModule(file=str(file), content_hash=digest(file.read_bytes()), small=self._small)
+        return digest(msgspec.msgpack.encode((task, self.validated_on, answer)))
 
     def _entry(self, task: str, file: Path, answer: Answer, made: Callable[[str], None]) -> Entry:
         key = self._key(task, answer)
@@ -128,7 +129,7 @@ class Builder:
             graph_hash=wrote.graph_hash,
             kernel_hash=wrote.kernel_hash,
             validated=problem is None,
-            validated_on=self._on,
+            validated_on=self.validated_on,
             problem=problem,
             license=self._license,
             torch=facts.torch,
@@ -178,7 +179,4 @@ def summarise(entries: list[Entry], kept: list[Pair], duplicates: dict[str, int]
 
 
 def _counted(reasons: list[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        counts[reason] = counts.get(reason, 0) + 1
-    return dict(sorted(counts.items(), key=lambda pair: -pair[1]))
+    return dict(Counter(reasons).most_common())

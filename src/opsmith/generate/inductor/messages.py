@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
+from opsmith.core.case import digest
 from opsmith.generate.inductor.rows import BoundCall, Row
 
 
@@ -55,6 +57,11 @@ class AskModule(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     file: str
     content_hash: str
     small: bool
+
+    @classmethod
+    def of(cls, file: Path, *, small: bool) -> AskModule:
+        """The question about a file as it is now."""
+        return cls(file=str(file), content_hash=digest(file.read_bytes()), small=small)
 
 
 class WroteModule(msgspec.Struct, frozen=True, kw_only=True, tag=True):

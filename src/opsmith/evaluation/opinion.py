@@ -1,0 +1,22 @@
+"""What float64 says about a result, see :mod:`.oracle`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+#: Float32's roundings in a sum, in units of what its terms' magnitudes add up to.
+LINEAR_SLACK = 4.0
+
+
+class Opinion(NamedTuple):
+    """What float64 says about one result; both tensors lie on the CPU.
+
+    Attributes:
+        value: the result in float64 or complex128.
+        slack: absolute error that the condition of the problem explains, or None.
+    """
+
+    value: torch.Tensor
+    slack: torch.Tensor | None
