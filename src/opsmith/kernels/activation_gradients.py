@@ -190,12 +190,14 @@ def product_of_three(x: tl.tensor, y: tl.tensor, z: tl.tensor) -> tl.tensor:
 # ---------------------------------------------------------------- the ops
 
 
-def _gradient(function: Any, grad: torch.Tensor, x: torch.Tensor, *numbers: float) -> torch.Tensor:
+def _gradient(
+    function: Any, grad: torch.Tensor, x: torch.Tensor, *numbers: float, rounds_numbers: bool = False
+) -> torch.Tensor:
     """Apply ``function`` to the gradient and what it is taken at, in their one floating point type."""
     require_served(grad, x, dtypes=FLOATS)
     if grad.dtype != x.dtype:
         raise NotImplementedError(f"a gradient of {grad.dtype} at {x.dtype} is not served")
-    return map_elements(function, [grad, x], [x.dtype] * 2, x.dtype, parameters=numbers)
+    return map_elements(function, [grad, x], [x.dtype] * 2, x.dtype, parameters=numbers, rounds_numbers=rounds_numbers)
 
 
 def sigmoid_backward(grad_output: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
@@ -286,12 +288,12 @@ def hardsigmoid_backward(grad_output: torch.Tensor, self: torch.Tensor) -> torch
 
 def hardshrink_backward(grad_out: torch.Tensor, self: torch.Tensor, lambd: float) -> torch.Tensor:
     """``grad_out`` further than ``lambd`` from zero, else 0."""
-    return _gradient(shrink_gradient_of, grad_out, self, lambd)
+    return _gradient(shrink_gradient_of, grad_out, self, lambd, rounds_numbers=True)
 
 
 def softshrink_backward(grad_output: torch.Tensor, self: torch.Tensor, lambd: float) -> torch.Tensor:
     """``grad_output`` further than ``lambd`` from zero, else 0."""
-    return _gradient(shrink_gradient_of, grad_output, self, lambd)
+    return _gradient(shrink_gradient_of, grad_output, self, lambd, rounds_numbers=True)
 
 
 def logit_backward(grad_output: torch.Tensor, self: torch.Tensor, eps: float | None = None) -> torch.Tensor:

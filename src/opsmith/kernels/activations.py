@@ -127,12 +127,12 @@ hardswish = only_floating(hardswish_of)
 hardsigmoid = only_floating(hardsigmoid_of)
 
 
-def _with_numbers(function: object, self: torch.Tensor, *numbers: float) -> torch.Tensor:
+def _with_numbers(function: object, self: torch.Tensor, *numbers: float, rounds_numbers: bool = False) -> torch.Tensor:
     """Apply ``function`` with numbers to a floating point tensor."""
     require_served(self)
     if not self.dtype.is_floating_point:
         raise TypeError(f"not defined for {self.dtype}")
-    return map_elements(function, [self], [self.dtype], self.dtype, parameters=numbers)
+    return map_elements(function, [self], [self.dtype], self.dtype, parameters=numbers, rounds_numbers=rounds_numbers)
 
 
 def softplus(self: torch.Tensor, beta: float = 1, threshold: float = 20) -> torch.Tensor:
@@ -159,7 +159,7 @@ def leaky_relu(self: torch.Tensor, negative_slope: float = 0.01) -> torch.Tensor
 
 def hardshrink(self: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
     """0 within ``lambd`` of zero, else ``self``."""
-    return _with_numbers(hardshrink_of, self, lambd)
+    return _with_numbers(hardshrink_of, self, lambd, rounds_numbers=True)
 
 
 def softshrink(self: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:

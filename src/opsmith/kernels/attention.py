@@ -305,7 +305,8 @@ def _efficient(
     lse = torch.empty((*q.shape[:2], rows), dtype=torch.float32, device=q.device)
     rule = Rule(scale_of(q, scale), _expanded(bias, q, k), shift, 0.0)
     attend_heads(out, lse if compute_log_sumexp else None, q, k, v, rule)
-    return out, lse, _state(q), _state(q)
+    # Eager has this state on the host.
+    return out, lse, *(torch.empty((), dtype=torch.int64, device="cpu") for _ in range(2))
 
 
 def scaled_dot_product_efficient_attention_backward(

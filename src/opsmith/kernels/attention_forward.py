@@ -29,8 +29,8 @@ from .matmul import multiply_type
 
 _LOG2_E = math.log2(math.e)
 LOG2_E = tl.constexpr(_LOG2_E)
-#: How tiles of float32 are multiplied.
-PRECISION = "ieee"
+#: How tiles of float32 are multiplied: see :func:`matmul.float32_precision`.
+PRECISION = "ieee" if INTERPRETED else "tf32x3"
 #: Logarithms may have rows up to a multiple of this.
 LSE_ROWS = 32
 _LSE_BLOCK = tl.constexpr(LSE_ROWS)

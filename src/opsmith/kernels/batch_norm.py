@@ -180,6 +180,29 @@ def batch_norm_with_update(
     return out, save_mean, save_rstd, torch.empty(0, dtype=torch.uint8, device=input.device)
 
 
+def cudnn_batch_norm(
+    input: torch.Tensor,  # noqa: A002
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    training: bool,
+    exponential_average_factor: float,
+    epsilon: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """:func:`batch_norm` in inference, by the name under which eager calls cuDNN: nothing is saved or reserved.
+
+    Raises:
+        NotImplementedError: in training, where cuDNN's backward pass needs what only cuDNN reserves.
+    """
+    if training:
+        raise NotImplementedError("what cuDNN reserves for its backward pass is not served")
+    statistics = (running_mean, running_var)
+    out, _, _ = batch_norm(input, weight, bias, *statistics, False, exponential_average_factor, epsilon)
+    save_mean, save_var = (torch.empty(0, dtype=weight.dtype, device=weight.device) for _ in range(2))
+    return out, save_mean, save_var, torch.empty(0, dtype=torch.uint8, device=input.device)
+
+
 def _all_but_channels(x: torch.Tensor) -> tuple[int, ...]:
     return tuple(d for d in range(x.ndim) if d != 1)
 

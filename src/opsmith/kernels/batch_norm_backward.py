@@ -215,6 +215,24 @@ def batch_norm_backward_reserved(
     )
 
 
+def cudnn_batch_norm_backward(
+    input: torch.Tensor,  # noqa: A002
+    grad_output: torch.Tensor,
+    weight: torch.Tensor,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    save_mean: torch.Tensor | None,
+    save_var: torch.Tensor | None,
+    epsilon: float,
+    reserveSpace: torch.Tensor,  # noqa: ARG001 - As above.
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """As :func:`batch_norm_backward` in training; ``save_var`` is the reciprocal deviation."""
+    everything = (True, True, True)
+    return batch_norm_backward(
+        grad_output, input, weight, running_mean, running_var, save_mean, save_var, True, epsilon, everything
+    )
+
+
 Gradients = tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
 Operands = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]
 

@@ -91,6 +91,11 @@ def zeros(
     return filled(empty(size, dtype, layout, device, pin_memory), 0)
 
 
+def zero_(self: torch.Tensor) -> torch.Tensor:
+    """Write 0 everywhere."""
+    return filled(self, 0)
+
+
 def ones(
     size: Sequence[int],
     *,

@@ -118,18 +118,20 @@ def filter_gradient_kernel(
 def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding) -> None:
     """Write the gradient by a weight of shape (site channels, field channels / groups, *kernel), which is dense."""
     own = Sides(rule.groups, grad_weight.shape[0] // rule.groups, grad_weight.shape[1])
-    sides = own.joined() if feeds_tensor_cores(field.dtype) else own
+    kernel_S, P = kernel_sizes(rule.windows), sites.shape[0] * math.prod(sites.shape[2:])
+    precision = dot_precision(field.dtype, P)
+    on_tensor_cores = feeds_tensor_cores(field.dtype, precision)
+    sides = own.joined() if on_tensor_cores else own
     f, s = operand_of(field, sides.groups), operand_of(sites, sides.groups)
-    if feeds_tensor_cores(field.dtype):
+    if on_tensor_cores:
         f, s = _field_side_by_side(f, sides.groups, rule), _sites_side_by_side(s, sides.groups)
-    kernel_S, P = kernel_sizes(rule.windows), s.batch * math.prod(s.size_S)
     taps = math.prod(kernel_S)
     if rule.is_pointwise():
         flat = with_flat_space(f), with_flat_space(s)
         if flat[0].size_S == flat[1].size_S:
             f, s = flat
     mixed = f.channels < CHANNELS
-    tile = _tile(sides.sites, f.channels * taps if mixed else f.channels, P, field.dtype)
+    tile = _tile(sides.sites, f.channels * taps if mixed else f.channels, P, field.dtype, precision)
     tiles_J = triton.cdiv(taps * f.channels, tile.p) if mixed else taps * triton.cdiv(f.channels, tile.p)
     tiles, steps = triton.cdiv(sides.sites, tile.o) * tiles_J, triton.cdiv(P, tile.k)
     splits = _splits(tiles * sides.groups, steps, field.device)
@@ -170,7 +172,7 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
         MIXED=mixed,
         ACCUMULATE=compute_type(field.dtype),
         MULTIPLY=multiply_type(field.dtype),
-        PRECISION=dot_precision(field.dtype),
+        PRECISION=precision,
         INDEX=tl.int64 if splits * size >= 1 << 31 else reach_type(f, s),
         GROUP=GROUP,
         BLOCK_O=tile.o,
@@ -204,12 +206,12 @@ def _splits(programs: int, steps: int, device: torch.device) -> int:
     return max(min(2 * multiprocessors(device) // programs, steps // 4), 1)
 
 
-def _tile(O: int, J: int, P: int, dtype: torch.dtype) -> Tile:  # noqa: E741
+def _tile(O: int, J: int, P: int, dtype: torch.dtype, precision: str) -> Tile:  # noqa: E741
     """A tile no larger than the result; whatever its size, splits fill the device."""
     if INTERPRETED:
         o, j, p = (max(triton.next_power_of_2(size), 16) for size in (O, J, P))
         return Tile(min(o, 64), min(j, 128), min(p, 1024), 4, 1)
     o, j = (min(max(triton.next_power_of_2(size), 16), 128) for size in (O, J))
-    if not feeds_tensor_cores(dtype):
+    if not feeds_tensor_cores(dtype, precision):
         return Tile(min(o, 64), min(j, 64), 32 if dtype == torch.float32 else 16, 4, 2)
     return Tile(o, j, 64 if dtype != torch.float32 else 32, 8 if o * j >= 16384 else 4, 3)

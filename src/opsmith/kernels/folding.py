@@ -89,7 +89,8 @@ def copy_of(index: tl.tensor, term: tl.tensor, view: tl.tuple, COPIES_D: tl.cons
     ``view`` holds the fields of :class:`Fold`, dimension by dimension, then the number of copies and what to divide
     ``term`` by, which numbers the combinations of the copies of all dimensions.
     """
-    shape_D, stride_D, before_D, extent_D, inner_D, kernel_D, step_D, dilation_D, count_D, divisor_D = view
+    # What comes last is from settled() in launch.py.
+    shape_D, stride_D, before_D, extent_D, inner_D, kernel_D, step_D, dilation_D, count_D, divisor_D, _ = view
     offset = index * 0
     exists = index >= 0
     for d in tl.static_range(len(shape_D)):

@@ -12,6 +12,7 @@ Suffixes: as above, ``_S`` one entry for each of depth, height and width.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -37,10 +38,23 @@ from .convolution_operands import (
 )
 from .indexing import converted
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
-from .matmul import GROUP, Term, combine, multiply_type, tile_place, times
+from .matmul import (
+    GROUP,
+    MULTIPROCESSORS,
+    SHARED_BYTES,
+    Term,
+    combine,
+    float32_precision,
+    multiply_type,
+    tile_place,
+    times,
+)
 from .sliding import Sliding, all_taps_of, read_in, walk_of
+from .tuning import Family, Work, size_class
 from .windows import place_in_box
 
+#: Up to so many rows a product reads each number too rarely to pay for a copy of it.
+FEW_ROWS = 128
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
 _BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
 
@@ -196,15 +210,29 @@ class Tile(NamedTuple):
     stages: int
 
 
-def dot_precision(dtype: torch.dtype) -> str:
-    """How tiles are multiplied: float32 exactly, or as TF32 where torch's flag for convolutions allows it."""
-    is_tf32_allowed = dtype == torch.float32 and torch.backends.cudnn.conv.fp32_precision == "tf32"  # type: ignore[attr-defined]
-    return "tf32" if is_tf32_allowed else "ieee"
+class Plan(NamedTuple):
+    """A tile, and how many programs share the terms of each."""
+
+    o: int
+    p: int
+    k: int
+    warps: int
+    stages: int
+    splits: int
 
 
-def feeds_tensor_cores(dtype: torch.dtype) -> bool:
+def dot_precision(dtype: torch.dtype, terms: int) -> str:
+    """How tiles are multiplied for sums of so many terms.
+
+    TF32 is allowed in convolutions unless somebody forbids it, and cuDNN takes it for some shapes only: float32 is
+    float32 here.
+    """
+    return float32_precision("ieee", terms) if dtype == torch.float32 else "ieee"
+
+
+def feeds_tensor_cores(dtype: torch.dtype, precision: str) -> bool:
     """Whether products run on tensor cores, which wait for their operands."""
-    return compute_dtype(dtype) != dtype or dot_precision(dtype) == "tf32"
+    return compute_dtype(dtype) != dtype or precision != "ieee"
 
 
 def convolve(
@@ -227,17 +255,28 @@ def convolve(
         to_field: whether ``out`` is the field, and ``x`` the sites.
     """
     sides = Sides(rule.groups, weight.shape[0] // rule.groups, weight.shape[1])
-    product = gathering(x, weight, sides, rule, to_field=to_field)
+    product = gathering(x, weight, sides, rule, _precision(x, sides, rule, to_field=to_field), to_field=to_field)
     _launch_product(out, product, bias, rule)
 
 
+def _precision(x: torch.Tensor, sides: Sides, rule: Sliding, *, to_field: bool) -> str:
+    """How a product multiplies: float32 is not split for tensor cores where reading in their order costs more."""
+    summed, rows = (sides.sites, sides.field) if to_field else (sides.field, sides.sites)
+    precision = dot_precision(x.dtype, summed * math.prod(kernel_sizes(rule.windows)))
+    lies_across = rule.is_pointwise() and places_side_by_side(operand_of(x, sides.groups))
+    if precision == "tf32x3" and (summed < CHANNELS or (lies_across and rows <= FEW_ROWS)):
+        return "ieee"
+    return precision
+
+
 class Gathering(NamedTuple):
-    """The operands of a product as it reads them."""
+    """The operands of a product as it reads them, and how it multiplies."""
 
     x: Operand
     w: Filter
     sides: Sides
     to_field: bool
+    precision: str
 
     @property
     def rows(self) -> int:
@@ -245,21 +284,23 @@ class Gathering(NamedTuple):
         return self.sides.field if self.to_field else self.sides.sites
 
 
-def gathering(x: torch.Tensor, weight: torch.Tensor, sides: Sides, rule: Sliding, *, to_field: bool) -> Gathering:
+def gathering(
+    x: torch.Tensor, weight: torch.Tensor, sides: Sides, rule: Sliding, precision: str, *, to_field: bool
+) -> Gathering:
     """The operands, copied where tensor cores would wait for them otherwise."""
     w = filter_of(weight, sides, to_field=to_field)
     summed = sides.sites if to_field else sides.field
     operand = operand_of(x, sides.groups)
-    if not feeds_tensor_cores(x.dtype) or summed < CHANNELS:
-        return Gathering(operand, w, sides, to_field)
-    if rule.is_pointwise() and places_side_by_side(operand):
-        return Gathering(operand, w, sides, to_field)
+    if not feeds_tensor_cores(x.dtype, precision) or summed < CHANNELS:
+        return Gathering(operand, w, sides, to_field, precision)
+    if rule.is_pointwise() and places_side_by_side(operand) and precision != "tf32x3":
+        return Gathering(operand, w, sides, to_field, precision)
     if not side_by_side(operand):
         operand = channels_last(operand, sides.groups)
     columns_lie_well = w.strides_GRC[2] == 1 and w.strides_GRC[1] % CHANNELS == 0 and summed % CHANNELS == 0
     if not columns_lie_well:
         w = relaid_filter(w, sides, kernel_sizes(rule.windows), to_field=to_field)
-    return Gathering(operand, w, sides, to_field)
+    return Gathering(operand, w, sides, to_field, precision)
 
 
 def shared_copy(x: torch.Tensor, weight: torch.Tensor, rule: Sliding) -> torch.Tensor:
@@ -267,7 +308,8 @@ def shared_copy(x: torch.Tensor, weight: torch.Tensor, rule: Sliding) -> torch.T
     sides = Sides(rule.groups, weight.shape[0] // rule.groups, weight.shape[1])
     operand = operand_of(x, sides.groups)
     is_read_as_it_is = side_by_side(operand) or (rule.is_pointwise() and places_side_by_side(operand))
-    if not feeds_tensor_cores(x.dtype) or operand.channels % CHANNELS or is_read_as_it_is or x.numel() == 0:
+    precision = dot_precision(x.dtype, operand.batch * math.prod(operand.size_S))
+    if not feeds_tensor_cores(x.dtype, precision) or operand.channels % CHANNELS or is_read_as_it_is or x.numel() == 0:
         return x
     return with_channels_side_by_side(x, sides.groups)
 
@@ -285,10 +327,16 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
     O, P, C = product.rows, y.batch * math.prod(space_S), x.channels  # noqa: E741
     # The interpreter's steps cost the same whatever their size.
     mixed = C < CHANNELS or (INTERPRETED and C < 64)
-    tile = product_tile(O, P, product.sides.groups * phases, C * taps if mixed else C, out.dtype)
-    steps = triton.cdiv(taps * C, tile.k) if mixed else taps * triton.cdiv(C, tile.k)
+    others = product.sides.groups * phases
+    usual = product_tile(O, P, others, C * taps if mixed else C, out.dtype, product.precision)
+    programs = triton.cdiv(O, usual.o) * triton.cdiv(P, usual.p) * others
+    usual_splits = _splits(programs, steps_of(C, taps, usual.k, mixed=mixed), out.device)
+    lie = "channels" if x.strides_NGC[2] == 1 else "places"
+    work = (str(out.dtype).removeprefix("torch."), product.precision, lie, int(mixed), taps, others)
+    tile = GATHERED.choice((*work, *map(size_class, (O, P, C))), Plan(*usual, usual_splits), out.device)
+    steps = steps_of(C, taps, tile.k, mixed=mixed)
     tiles = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p)
-    splits = _splits(tiles * product.sides.groups * phases, steps, out.device)
+    splits = max(min(tile.splits, steps), 1)
     each = triton.cdiv(steps, splits)
     target = (
         out if splits == 1 else torch.empty((splits, out.numel()), dtype=compute_dtype(out.dtype), device=out.device)
@@ -324,7 +372,7 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
         MIXED=mixed,
         ACCUMULATE=compute_type(out.dtype),
         MULTIPLY=multiply_type(out.dtype),
-        PRECISION=dot_precision(out.dtype),
+        PRECISION=product.precision,
         INDEX=tl.int64 if splits * out.numel() >= 1 << 31 else reach_type(x, y),
         GROUP=GROUP,
         BLOCK_O=tile.o,
@@ -357,7 +405,35 @@ def _splits(programs: int, steps: int, device: torch.device) -> int:
     return max(min(multiprocessors(device) // programs, steps // 4, 64), 1)
 
 
-def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype) -> Tile:  # noqa: E741
+def steps_of(C: int, taps: int, k: int, *, mixed: bool) -> int:
+    """Steps of k terms: over channels and taps at once, or over the channels of one tap after the other."""
+    return -(-taps * C // k) if mixed else taps * -(-C // k)
+
+
+def _candidates(work: Work) -> list[Plan]:
+    """Tiles no larger than the result that fit a multiprocessor, alone or with the terms split over the device."""
+    dtype, precision = str(work[0]), str(work[1])
+    mixed, taps, others, O, P, C = map(int, work[3:])  # noqa: E741
+    itemsize = {"bfloat16": 2, "float16": 2, "float32": 4}.get(dtype)
+    if itemsize is None or (itemsize == 4 and not feeds_tensor_cores(torch.float32, precision)):
+        return []
+    plans = []
+    for o, p, k in itertools.product((16, 32, 64, 128, 256), (32, 64, 128, 256), (16, 32, 64)):
+        if o >= max(2 * O, 32) or p >= max(2 * P, 64) or not 1024 <= o * p <= (32768 if itemsize == 2 else 16384):
+            continue
+        steps = steps_of(C, taps, k, mixed=bool(mixed))
+        tiles = triton.cdiv(O, o) * triton.cdiv(P, p) * others
+        room = max(min(MULTIPROCESSORS // tiles, steps // 4, 64), 1)
+        for warps, stages, splits in itertools.product((4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, room})):
+            if (o + p) * k * itemsize * stages <= SHARED_BYTES and not (o * p == 32768 and warps == 4):
+                plans.append(Plan(o, p, k, warps, stages, splits))
+    return plans
+
+
+GATHERED = Family("gathered product", Plan, _candidates)
+
+
+def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precision: str) -> Tile:  # noqa: E741
     """A tile that is no larger than the result, and small enough for a program on each of 132 multiprocessors.
 
     Args:
@@ -365,12 +441,13 @@ def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype) -> Til
         others: groups and phases.
         K: what steps divide: the channels under a tap, or all that is summed.
         dtype: of the operands.
+        precision: of their products.
     """
     if INTERPRETED:
         o, p, k = (max(triton.next_power_of_2(size), 16) for size in (O, P, K))
         return Tile(min(o, 64), min(p, 1024), min(k, 256), 4, 1)
     o = min(max(triton.next_power_of_2(O), 16), 128)
-    if not feeds_tensor_cores(dtype):
+    if not feeds_tensor_cores(dtype, precision):
         # Without tensor cores a thread holds a tile of 8 x 8 products.
         o = min(o, 64)
         p = 128 if others * triton.cdiv(O, o) * triton.cdiv(P, 128) >= 132 else 64

@@ -43,15 +43,17 @@ def offset_of(index: tl.tensor, shape_D: tl.tuple, strides_D: tl.tuple) -> tl.te
 def number(bits: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
     """A scalar that came as :func:`launch.number_bits`."""
     wide = tl.full([1], bits, tl.int64)
-    if TYPE.is_floating():
+    if TYPE.primitive_bitwidth == 16 and TYPE.is_floating():
+        value = converted(wide.to(tl.float64, bitcast=True).to(tl.float32), TYPE)
+    elif TYPE.is_floating():
         value = wide.to(tl.float64, bitcast=True).to(TYPE)
     else:
         value = wide.to(TYPE)
     return value
 
 
-#: Triton's interpreter cuts float32 to bfloat16 where a device rounds to nearest even.
-INTERPRETER_CUTS = tl.constexpr(INTERPRETED)
+#: Triton's interpreter cuts float32 to bfloat16 where a device rounds to nearest even, and loses denormal numbers.
+IS_INTERPRETED = tl.constexpr(INTERPRETED)
 
 
 @triton.jit
@@ -60,24 +62,29 @@ def converted(x: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
     if x.dtype == TYPE:
         result = x
     elif TYPE.is_floating() and TYPE.primitive_bitwidth == 16:
-        result = x.to(tl.float32)
-        if INTERPRETER_CUTS and TYPE.is_bf16():
+        result = widened(x).to(tl.float32)
+        if IS_INTERPRETED and TYPE.is_bf16():
             bits = result.to(tl.int32, bitcast=True)
-            nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
-            result = tl.where(result == result, nearest.to(tl.float32, bitcast=True), result)  # noqa: PLR0124 - NaN keeps its bits
-        result = result.to(TYPE)
+            nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+            # NaN keeps its upper bits, of which one is set for sure.
+            nearest = tl.where(result == result, nearest, (bits >> 16) | 1)  # noqa: PLR0124 - false for NaN
+            result = nearest.to(tl.int16).to(TYPE, bitcast=True)
+        else:
+            result = result.to(TYPE)
     elif x.dtype.is_floating() and TYPE.is_int() and TYPE.primitive_bitwidth > 1 and TYPE.primitive_bitwidth <= 16:
         # A number outside a short type wraps, as it does in C++ by way of int.
-        result = x.to(tl.int32).to(TYPE)
+        result = widened(x).to(tl.int32).to(TYPE)
     else:
-        result = x.to(TYPE)
+        result = widened(x).to(TYPE)
     return result
 
 
 @triton.jit
 def widened(x: tl.tensor) -> tl.tensor:
     """``x`` in float32 if it is of a half type."""
-    if x.dtype.is_floating() and x.dtype.primitive_bitwidth == 16:
+    if IS_INTERPRETED and x.dtype.is_bf16():
+        result = (x.to(tl.int16, bitcast=True).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+    elif x.dtype.is_floating() and x.dtype.primitive_bitwidth == 16:
         result = x.to(tl.float32)
     else:
         result = x

@@ -10,6 +10,7 @@ Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -31,9 +32,28 @@ from .launch import (
     require_served,
 )
 from .pointwise import FLOATS
+from .rearrangements import copied
+from .tuning import Family, Work, size_class
 
 #: Programs in this many rows of tiles run side by side, so that they share their tiles of b in L2.
 GROUP = 8
+#: From so many terms on the rounding of a sum in float32 exceeds that of its products as ``tf32x3`` has them.
+LONG_SUM = 64
+#: A result with no more rows or columns than this is waited for by memory: tensor cores would not make it faster.
+NARROW = 16
+#: A copy of a factor in another layout costs as much as this many of its uses.
+USES_THAT_PAY = 128
+#: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
+MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
+_INTERPRETED = tl.constexpr(INTERPRETED)
+
+
+@triton.jit
+def nearest_tf32(x: tl.tensor) -> tl.tensor:
+    """float32 rounded to TF32: tensor cores cut the other bits off, and errors of one sign add up over layers."""
+    if not _INTERPRETED:
+        x = tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
+    return x
 
 
 @triton.jit
@@ -59,6 +79,8 @@ def times(
     if PRECISION is None:
         product_MKN = a_MK.to(c_MN.dtype)[:, :, None] * b_KN.to(c_MN.dtype)[None, :, :]
         c_MN += tl.sum(product_MKN, axis=1).to(c_MN.dtype)
+    elif PRECISION == "tf32":
+        c_MN = tl.dot(nearest_tf32(a_MK), nearest_tf32(b_KN), c_MN, input_precision=PRECISION)
     else:
         c_MN = tl.dot(a_MK.to(MULTIPLY), b_KN.to(MULTIPLY), c_MN, input_precision=PRECISION, out_dtype=c_MN.dtype)
     return c_MN
@@ -180,6 +202,17 @@ class Tile(NamedTuple):
     stages: int
 
 
+class Plan(NamedTuple):
+    """A tile, and how many programs share the terms of each."""
+
+    m: int
+    n: int
+    k: int
+    warps: int
+    stages: int
+    splits: int
+
+
 class Term(NamedTuple):
     """What a product is added to, expanded to its shape, and the two factors; a factor of 0 leaves its part out."""
 
@@ -191,12 +224,32 @@ class Term(NamedTuple):
 ALONE = Term(None, 0, 1)
 
 
-def dot_precision(dtype: torch.dtype) -> str | None:
-    """How tiles are multiplied: float32 exactly, or as TF32 where the user allows it; None is not on tensor cores."""
-    if dtype not in FLOATS:
-        return None
-    is_tf32_allowed = dtype == torch.float32 and torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return "tf32" if is_tf32_allowed else "ieee"
+def float32_precision(setting: str, terms: int) -> str:
+    """How tiles of float32 are multiplied, with what torch's setting ``fp32_precision`` allows.
+
+    ``tf32x3`` splits each factor into two TF32 numbers and leaves out the product of the small parts (Ootomo and
+    Yokota, 2022), so that tensor cores multiply to about 22 bits. Short sums are as exact as float32 itself.
+    """
+    if setting == "tf32":
+        return "tf32"
+    return "tf32x3" if terms >= LONG_SUM and not INTERPRETED else "ieee"
+
+
+def dot_precision(dtype: torch.dtype, terms: int) -> str | None:
+    """How tiles are multiplied for sums of so many terms; None is not by ``tl.dot``."""
+    if dtype == torch.float32:
+        return float32_precision(torch.backends.cuda.matmul.fp32_precision, terms)
+    return "ieee" if dtype in FLOATS else None
+
+
+def with_terms_side_by_side(a: torch.Tensor, uses: int) -> torch.Tensor:
+    """Factors of shape (B, rows, K) as the tensor cores of a Hopper GPU read four-byte numbers: along K.
+
+    Args:
+        a: the factors; a copy of them is worth its traffic where each is used often.
+        uses: how often.
+    """
+    return a if a.stride(2) == 1 or uses < USES_THAT_PAY else copied(a)
 
 
 def multiply_type(dtype: torch.dtype) -> Any:
@@ -222,9 +275,11 @@ def product(a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, out_dtype: tor
 
 def _launch_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, K: int) -> None:
     B, M, N = c.shape
-    precision = dot_precision(a.dtype)
-    tile = product_tile(B, M, N, a.dtype)
-    splits = _splits(B * triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n), triton.cdiv(K, tile.k), c.device)
+    precision = "ieee" if min(M, N) <= NARROW and a.dtype == torch.float32 else dot_precision(a.dtype, K)
+    if precision == "tf32x3":
+        a, b = with_terms_side_by_side(a, N), with_terms_side_by_side(b.mT, M).mT
+    tile = product_plan(a, b, precision)
+    splits = max(min(tile.splits, triton.cdiv(K, tile.k)), 1)
     steps = triton.cdiv(triton.cdiv(K, tile.k), splits)
     target = c if splits == 1 else torch.empty((splits, B, M, N), dtype=compute_dtype(a.dtype), device=c.device)
     added, strides, bits = _term_arguments(term, c)
@@ -306,7 +361,45 @@ def _splits(tiles: int, steps: int, device: torch.device) -> int:
     return max(min(multiprocessors(device) // tiles, steps // 4, 64), 1)
 
 
-def product_tile(B: int, M: int, N: int, dtype: torch.dtype) -> Tile:
+def product_plan(a: torch.Tensor, b: torch.Tensor, precision: str | None) -> Plan:
+    """What was measured to be fastest for factors like these, or else what the rule says."""
+    (B, M, K), N = a.shape, b.shape[2]
+    tile = product_tile(B, M, N, a.dtype, precision)
+    splits = _splits(B * triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n), triton.cdiv(K, tile.k), a.device)
+    layout = ("t" if a.stride(2) != 1 else "n") + ("t" if b.stride(1) == 1 else "n")
+    whole = "".join("e" if size % 16 == 0 else "o" for size in (M, N, K))
+    kind = str(a.dtype).removeprefix("torch."), precision or "none", layout, whole
+    work: Work = (*kind, *map(size_class, (B, M, N, K)))
+    return PRODUCTS.choice(work, Plan(*tile, splits), a.device)
+
+
+def _product_candidates(work: Work) -> list[Plan]:
+    """Tiles that fit the work and a multiprocessor, alone or with the terms split over the device."""
+    itemsize = {"bfloat16": 2, "float16": 2, "float32": 4}.get(str(work[0]))
+    if itemsize is None:
+        return []
+    B, M, N, K = map(int, work[4:])
+    sizes = (16, 32, 64, 128, 256)
+    # float32 is multiplied from registers, where larger tiles have no room.
+    most = 32768 if itemsize == 2 or work[1] == "tf32" else 16384
+    plans = []
+    for m, n, k in itertools.product(sizes, sizes, (128 // itemsize, 256 // itemsize)):
+        if m >= max(2 * M, 32) or n >= max(2 * N, 32) or not 1024 <= m * n <= most:
+            continue
+        tiles = B * triton.cdiv(M, m) * triton.cdiv(N, n)
+        room = max(min(MULTIPROCESSORS // tiles, triton.cdiv(K, k) // 4, 64), 1)
+        for warps, stages, splits in itertools.product(
+            (4, 8) if m * n >= 8192 else (4,), (3, 4), sorted({1, room, max(room // 2, 1)})
+        ):
+            if (m + n) * k * itemsize * stages <= SHARED_BYTES and not (m * n == 32768 and warps == 4):
+                plans.append(Plan(m, n, k, warps, stages, splits))
+    return plans
+
+
+PRODUCTS = Family("product", Plan, _product_candidates)
+
+
+def product_tile(B: int, M: int, N: int, dtype: torch.dtype, precision: str | None) -> Tile:
     """A tile that fits the type's instructions, as large as leaves a program for each of 132 multiprocessors.
 
     A large tile loads less for each product: 128 x 256 reads a byte for 85 operations, 64 x 64 for 32.
@@ -318,7 +411,7 @@ def product_tile(B: int, M: int, N: int, dtype: torch.dtype) -> Tile:
     if dtype == torch.float64:
         return Tile(64, 64, 16, 4, 2)
     if dtype == torch.float32:
-        return _float32_tile(B, M, N)
+        return _float32_tile(B, M, N) if precision == "ieee" else _split_float32_tile(B, M, N)
     if M <= 32 or N <= 32:
         # One operand is read once whatever the tile: a long step keeps more of it on its way.
         narrow = 16 if min(M, N) <= 16 else 32
@@ -336,6 +429,14 @@ def _float32_tile(B: int, M: int, N: int) -> Tile:
     if B * triton.cdiv(M, 128) * triton.cdiv(N, 128) >= 132:
         return Tile(128, 128, 16, 8, 3)
     return Tile(64, 64, 32, 4, 3)
+
+
+def _split_float32_tile(B: int, M: int, N: int) -> Tile:
+    """On tensor cores, whose factors are split in registers: the largest tile of which each has more than one."""
+    for tile in (Tile(128, 128, 32, 8, 3), Tile(128, 64, 32, 4, 4)):
+        if B * triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n) >= 264:
+            return tile
+    return Tile(64, 64, 32, 4, 4)
 
 
 def _require_factors(name: str, a: torch.Tensor, b: torch.Tensor, ndim: int) -> None:

@@ -91,7 +91,7 @@ def tile_values(
             values += (number(operands_I[i], COMPUTE_I[i])[None, :],)  # type: ignore[assignment]
         else:
             element = tl.load(operands_I[i] + offsets_L[LAYOUT_T[FIRST + i]], mask=inside, other=0)
-            values += (converted(element, READ_I[i]).to(COMPUTE_I[i]),)  # type: ignore[assignment]
+            values += (converted(converted(element, READ_I[i]), COMPUTE_I[i]),)  # type: ignore[assignment]
     return values
 
 
@@ -133,11 +133,14 @@ def map_elements(
     reads: Sequence[torch.dtype],
     result: torch.dtype,
     parameters: Sequence[float] = (),
+    *,
+    rounds_numbers: bool = False,
 ) -> torch.Tensor:
     """Broadcast the operands, convert each to its dtype in ``reads``, apply ``function``.
 
     ``parameters`` are numbers of the result type that follow the operands; unlike a number among the
-    operands they have no say in the layout.
+    operands they have no say in the layout. ``rounds_numbers``: numbers among the operands are converted as
+    well, where eager's arithmetic takes them as they are.
 
     Returns:
         A new tensor of dtype ``result``, laid out as eager lays it out.
@@ -146,7 +149,9 @@ def map_elements(
         RuntimeError: the shapes do not broadcast.
         ValueError: the operands lie on several devices.
     """
-    return map_several(function, operands, reads, [result], parameters)[0]
+    out = empty_result(operands, result)
+    map_into_several((out,), function, operands, reads, parameters, rounds_numbers=rounds_numbers)
+    return out
 
 
 def map_several(
@@ -188,12 +193,14 @@ def map_into_several(
     operands: Sequence[Operand],
     reads: Sequence[torch.dtype],
     parameters: Sequence[float] = (),
+    *,
+    rounds_numbers: bool = False,
 ) -> None:
     """As :func:`map_into`, for a ``function`` that returns a tuple; the outs have one shape."""
     out = outs[0]
     if out.numel() == 0:
         return
-    call = prepare_call(layout_of(out), outs, operands, reads, parameters, out.dtype)
+    call = prepare_call(layout_of(out), outs, operands, reads, parameters, out.dtype, rounds_numbers=rounds_numbers)
     tiles = call.tiles
     launch(
         map_kernel,
@@ -247,6 +254,8 @@ def prepare_call(
     reads: Sequence[torch.dtype],
     parameters: Sequence[float],
     parameter_type: torch.dtype,
+    *,
+    rounds_numbers: bool = False,
 ) -> ElementwiseCall:
     """Cut a call into tiles in the order of ``output``; ``outs`` are the tensors that it writes at every element."""
     types = [*reads, *[parameter_type] * len(parameters)]
@@ -254,10 +263,11 @@ def prepare_call(
     device = pick_device([*outs, *operands])
     pairs = zip([*operands, *parameters], compute_I, strict=True)
     arguments = tuple(_argument(operand, compute, device) for operand, compute in pairs)
-    read_I = tuple(
-        ELEMENT_TYPE[dtype] if isinstance(argument, torch.Tensor) else None
-        for argument, dtype in zip(arguments, types, strict=True)
-    )
+    tensors = [isinstance(argument, torch.Tensor) for argument in arguments]
+    read_I = tuple(ELEMENT_TYPE[dtype] if is_tensor else None for is_tensor, dtype in zip(tensors, types, strict=True))
+    if rounds_numbers:
+        entered = zip(tensors, compute_I, types, strict=True)
+        compute_I = tuple(compute if is_tensor else ELEMENT_TYPE[dtype] for is_tensor, compute, dtype in entered)
     others = tuple(map(_layout, [*outs[1:], *operands, *parameters]))
     geometry = elementwise_geometry(output, others)
     itemsize = max(tensor.dtype.itemsize for tensor in (*outs, *arguments) if isinstance(tensor, torch.Tensor))

@@ -130,11 +130,11 @@ def _copy_complex(out: torch.Tensor, source: torch.Tensor) -> None:
         return
     real, imaginary = torch.view_as_real(source).unbind(-1) if conjugated else (source, None)
     require_served(real)
-    copy_strided(pairs[..., 0], real, real.stride(), negate=negated)
+    copy_strided(pairs.select(-1, 0), real, real.stride(), negate=negated)
     if imaginary is None:
-        fill(pairs[..., 1], 0)
+        fill(pairs.select(-1, 1), 0)
     else:
-        copy_strided(pairs[..., 1], imaginary, imaginary.stride(), negate=not negated)
+        copy_strided(pairs.select(-1, 1), imaginary, imaginary.stride(), negate=not negated)
 
 
 def fill(out: torch.Tensor, value: float) -> None:

@@ -328,6 +328,18 @@ def prod_dim(self: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: torc
     return fold(self, normalized_dims(dim, self.ndim), keepdim, PRODUCT, result=sum_dtype(self, dtype))
 
 
+def trace(self: torch.Tensor) -> torch.Tensor:
+    """The sum of a matrix's diagonal, in the type of :func:`sum_default`.
+
+    Raises:
+        ValueError: no matrix.
+    """
+    require_served(self)
+    if self.ndim != 2:
+        raise ValueError(f"a trace is of a matrix, not of {self.ndim} dimensions")
+    return fold(self.diagonal(), {0}, False, SUM, result=sum_dtype(self, None))
+
+
 def count_nonzero(self: torch.Tensor, dim: int | None = None) -> torch.Tensor:
     """How many elements along ``dim`` (None: of all) are not zero."""
     return count_nonzero_dims(self, [] if dim is None else [dim])

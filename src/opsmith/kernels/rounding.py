@@ -63,15 +63,59 @@ def round_of(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def rounded(x: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """The nearest number of ``TYPE``."""
+    return converted(x, TYPE).to(x.dtype)
+
+
+@triton.jit
+def round_fraction_in(x: tl.tensor, power: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """X rounded to a multiple of ``1 / power``, with the power and the product in ``TYPE``."""
+    power = rounded(power, TYPE)
+    return quotient_of(round_of(rounded(x * power, TYPE)), power)
+
+
+@triton.jit
+def round_tens_in(x: tl.tensor, power: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """X rounded to a multiple of ``power``, with the power and the quotient in ``TYPE``."""
+    power = rounded(power, TYPE)
+    return round_of(rounded(quotient_of(x, power), TYPE)) * power
+
+
+@triton.jit
 def round_fraction_of(x: tl.tensor, power: tl.tensor) -> tl.tensor:
     """X rounded to a multiple of ``1 / power``."""
-    return quotient_of(round_of(x * power), power)
+    return round_fraction_in(x, power, x.dtype)
 
 
 @triton.jit
 def round_tens_of(x: tl.tensor, power: tl.tensor) -> tl.tensor:
     """X rounded to a multiple of ``power``."""
-    return round_of(quotient_of(x, power)) * power
+    return round_tens_in(x, power, x.dtype)
+
+
+@triton.jit
+def round_bfloat16_fraction_of(x: tl.tensor, power: tl.tensor) -> tl.tensor:
+    """:func:`round_fraction_of` by way of bfloat16."""
+    return round_fraction_in(x, power, BFLOAT16)
+
+
+@triton.jit
+def round_bfloat16_tens_of(x: tl.tensor, power: tl.tensor) -> tl.tensor:
+    """:func:`round_tens_of` by way of bfloat16."""
+    return round_tens_in(x, power, BFLOAT16)
+
+
+@triton.jit
+def round_float16_fraction_of(x: tl.tensor, power: tl.tensor) -> tl.tensor:
+    """:func:`round_fraction_of` by way of float16."""
+    return round_fraction_in(x, power, FLOAT16)
+
+
+@triton.jit
+def round_float16_tens_of(x: tl.tensor, power: tl.tensor) -> tl.tensor:
+    """:func:`round_tens_of` by way of float16."""
+    return round_tens_in(x, power, FLOAT16)
 
 
 # ---------------------------------------------------------------- remainders
@@ -108,12 +152,6 @@ def remainder_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
     """``x - y floor(x / y)``: the remainder has the sign of y."""
     rest = fmod_of(x, y)
     return tl.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
-
-
-@triton.jit
-def rounded(x: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
-    """The nearest number of ``TYPE``."""
-    return converted(x, TYPE).to(x.dtype)
 
 
 @triton.jit
@@ -193,23 +231,24 @@ def round_decimals(self: torch.Tensor, *, decimals: int) -> torch.Tensor:
         raise TypeError(f"rounding to decimals is not defined for {self.dtype}")
     if decimals == 0:
         return round_to_even(self)
-    function = round_fraction_of if decimals > 0 else round_tens_of
+    fraction, tens = (_ROUNDED_ON_DEVICE if self.is_cuda else {}).get(self.dtype, (round_fraction_of, round_tens_of))
+    function = fraction if decimals > 0 else tens
     return map_elements(function, [self], [self.dtype], self.dtype, parameters=[10.0 ** abs(decimals)])
 
 
 def fmod(self: Operand, other: Operand) -> torch.Tensor:
     """The remainder of ``self / other`` with the sign of ``self``."""
-    return _divided(fmod_of, self, other)
+    return _divided(fmod_of, self, other, rounds_numbers=True)
 
 
 def remainder(self: Operand, other: Operand) -> torch.Tensor:
     """The remainder of ``self / other`` with the sign of ``other``."""
-    return _divided(remainder_of, self, other)
+    return _divided(remainder_of, self, other, rounds_numbers=True)
 
 
 def floor_divide(self: Operand, other: Operand) -> torch.Tensor:
     """``floor(self / other)``."""
-    return _divided(floor_quotient_of, self, other, _FLOOR_QUOTIENTS)
+    return _divided(floor_quotient_of, self, other, None if _is_on_device(self, other) else _FLOOR_QUOTIENTS)
 
 
 def div_mode(self: Operand, other: Operand, *, rounding_mode: str | None) -> torch.Tensor:
@@ -223,13 +262,28 @@ def div_mode(self: Operand, other: Operand, *, rounding_mode: str | None) -> tor
     return _divided(whole_quotient_of, self, other, _WHOLE_QUOTIENTS)
 
 
-#: In half types eager rounds every step of a division of tensors; by a number it divides in float32.
+def _is_on_device(*operands: Operand) -> bool:
+    return any(isinstance(operand, torch.Tensor) and operand.is_cuda for operand in operands)
+
+
+#: In half types eager rounds every step of a division of tensors, except to a floor on a device; by a number it divides
+#: in float32.
 _FLOOR_QUOTIENTS = {torch.bfloat16: floor_bfloat16_quotient_of, torch.float16: floor_float16_quotient_of}
+#: And on a device, other than on a CPU, it scales to decimals in them.
+_ROUNDED_ON_DEVICE = {
+    torch.bfloat16: (round_bfloat16_fraction_of, round_bfloat16_tens_of),
+    torch.float16: (round_float16_fraction_of, round_float16_tens_of),
+}
 _WHOLE_QUOTIENTS = {torch.bfloat16: whole_bfloat16_quotient_of, torch.float16: whole_float16_quotient_of}
 
 
 def _divided(
-    function: object, self: Operand, other: Operand, between_tensors: Mapping[torch.dtype, object] | None = None
+    function: object,
+    self: Operand,
+    other: Operand,
+    between_tensors: Mapping[torch.dtype, object] | None = None,
+    *,
+    rounds_numbers: bool = False,
 ) -> torch.Tensor:
     """Apply a whole division in the promoted type; float64 would need more than float64 inside."""
     result = served_promotion([self, other])
@@ -238,4 +292,4 @@ def _divided(
         require_type(result, of=SINGLE)
     if between_tensors and isinstance(other, torch.Tensor) and (other.ndim or other.is_cuda):
         function = between_tensors.get(result, function)
-    return map_elements(function, [self, other], [result] * 2, result)
+    return map_elements(function, [self, other], [result] * 2, result, rounds_numbers=rounds_numbers)

@@ -60,7 +60,7 @@ def search_kernel(
     """``out[i]``: how many elements of row ``i // columns`` come before ``x[i]``, or, if RIGHT, before or with it."""
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     if NUMBER:
-        value = number(x, COMPUTE)
+        value = number(x, READ).to(COMPUTE)
     else:
         value = converted(tl.load(x + offset_of(i, shape_D, x_strides_D), mask=i < numel, other=0), READ).to(COMPUTE)
     row = i // columns

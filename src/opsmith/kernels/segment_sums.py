@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from .gathering import Index, require_index
-from .indexing import INTERPRETER_CUTS, Geometry, converted, index_type, merge_dims, offset_of
+from .indexing import IS_INTERPRETED, Geometry, converted, index_type, merge_dims, offset_of
 from .launch import (
     INTERPRETED,
     compute_dtype,
@@ -102,7 +102,7 @@ def segment_sum_kernel(
         at_G = grad_ptr + offset_of(t_G, shape_T, grad_strides_T)
         at_GD = at_G[:, None] + (d.to(INDEX) * grad_stride_D)[None, :]
         grad_GD = tl.load(at_GD, mask=(g < count)[:, None] & (d < columns)[None, :], other=0)
-        if INTERPRETER_CUTS:  # Triton's interpreter multiplies the bits of bfloat16.
+        if IS_INTERPRETED:  # Triton's interpreter multiplies the bits of bfloat16.
             grad_GD = grad_GD.to(tl.float32)
         one_hot_RG = here_RG.to(tl.float32).to(grad_GD.dtype)
         total_RD = tl.dot(one_hot_RG, grad_GD, total_RD, input_precision="ieee")

@@ -300,6 +300,11 @@ def safe_softmax(self: torch.Tensor, dim: int, dtype: torch.dtype | None = None)
     return _softmax(self, dim, dtype or self.dtype, read=dtype, safe=True)
 
 
+def converted_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None, *, log: bool = False) -> torch.Tensor:
+    """Softmax along ``dim`` of ``x`` converted to ``dtype``, if one is given, or its logarithm."""
+    return _softmax(x, dim, dtype or x.dtype, read=dtype, log=log)
+
+
 def logsumexp(self: torch.Tensor, dim: Sequence[int], keepdim: bool = False) -> torch.Tensor:
     """The logarithm of the sum of exponentials over ``dim`` (empty: all); of integers in the default float type."""
     require_served(self)

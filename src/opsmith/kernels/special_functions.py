@@ -18,7 +18,7 @@ import triton.language as tl
 from . import fitted_series as fits
 from .exponentials import log1p_of
 from .launch import require_served
-from .pointwise import Operand, map_elements, served_promotion
+from .pointwise import Operand, empty_result, map_elements, map_into, served_promotion
 from .type_rules import HALF, float_result, floating
 
 _PI = tl.constexpr(math.pi)
@@ -500,10 +500,29 @@ def polygamma(n: int, self: torch.Tensor) -> torch.Tensor:
         ValueError: ``n`` is negative.
     """
     require_served(self)
+    out = empty_result([self], float_result(self.dtype))
+    _write_polygamma(out, n, self)
+    return out
+
+
+def polygamma_(self: torch.Tensor, n: int) -> torch.Tensor:
+    """As :func:`polygamma`, in place.
+
+    Raises:
+        TypeError: a type that does not hold the result.
+    """
+    require_served(self)
+    if not self.dtype.is_floating_point:
+        raise TypeError(f"{self.dtype} does not hold a derivative of digamma")
+    _write_polygamma(self, n, self)
+    return self
+
+
+def _write_polygamma(out: torch.Tensor, n: int, x: torch.Tensor) -> None:
     if n < 0:
         raise ValueError(f"there is no derivative of order {n}")
-    result = float_result(self.dtype)
     if n < 2:
-        return map_elements(digamma_of if n == 0 else trigamma_of, [self], [torch.float64], result)
+        map_into(out, digamma_of if n == 0 else trigamma_of, [x], [torch.float64])
+        return
     factor = math.factorial(n) * (1 if n % 2 else -1)
-    return map_elements(polygamma_of, [self], [torch.float64], result, [n + 1, factor])
+    map_into(out, polygamma_of, [x], [torch.float64], [n + 1, factor])

@@ -124,10 +124,10 @@ def promoting_to_float(function: Any, half_function: Any = None, *, served: tupl
 
 
 def comparison(function: Any) -> Binary:
-    """An op of two operands that are compared in their promoted type."""
+    """An op of two operands that are compared in their promoted type, a number as the nearest one of that type."""
 
     def op(self: Operand, other: Operand) -> torch.Tensor:
         common = served_promotion([self, other])
-        return map_elements(function, [self, other], [common] * 2, torch.bool)
+        return map_elements(function, [self, other], [common] * 2, torch.bool, rounds_numbers=True)
 
     return op

@@ -4,6 +4,7 @@ import inspect
 import shutil
 import subprocess
 import sys
+from keyword import iskeyword
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ def test_an_entry_takes_the_arguments_of_its_overload(op: str) -> None:
     """Names, order, keyword-only ones and which may be left out, by the schema."""
     schema = eager(op)._schema  # type: ignore[attr-defined]
     parameters = list(inspect.signature(kernel(op)).parameters.values())
-    assert [argument.name for argument in schema.arguments] == [parameter.name for parameter in parameters]
+    names = [f"{argument.name}_" if iskeyword(argument.name) else argument.name for argument in schema.arguments]
+    assert names == [parameter.name for parameter in parameters]
     for argument, parameter in zip(schema.arguments, parameters, strict=True):
         assert argument.kwarg_only == (parameter.kind is parameter.KEYWORD_ONLY)
         assert not argument.has_default_value() or parameter.default is not parameter.empty

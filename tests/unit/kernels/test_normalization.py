@@ -53,3 +53,27 @@ def test_shapes_that_do_not_fit_are_refused(tail: list[int]) -> None:
     for layer_norm in (eager(LAYER_NORM), kernel(LAYER_NORM)):
         with pytest.raises((RuntimeError, ValueError)):
             layer_norm(torch.ones(5, 6), tail, None, None, 1e-5)
+
+
+def test_batch_norm_by_cudnns_name_normalizes_with_the_running_statistics() -> None:
+    """In inference; in training cuDNN reserves what only its backward pass can read, so that is declined."""
+    x, weight, bias, mean = values(4, 6, 5, 3), values(6), values(6), values(6)
+    var = values(6).abs() + 0.5
+    out, *rest = kernel("cudnn_batch_norm.default")(x, weight, bias, mean, var, False, 0.1, 1e-5)
+    torch.testing.assert_close(out, torch.nn.functional.batch_norm(x, mean, var, weight, bias))
+    assert [0, 0, 0] == [one.numel() for one in rest]
+    with pytest.raises(NotImplementedError, match="reserves"):
+        kernel("cudnn_batch_norm.default")(x, weight, bias, mean, var, True, 0.1, 1e-5)
+
+
+def test_its_gradient_is_that_of_batch_norm_in_training() -> None:
+    """From the statistics that were saved."""
+    x, grad, weight = values(4, 6, 5), values(4, 6, 5) + 1, values(6)
+    _, mean, rstd = eager("native_batch_norm.default")(x, weight, None, None, None, True, 0.1, 1e-5)
+    expected = eager("native_batch_norm_backward.default")(
+        grad, x, weight, None, None, mean, rstd, True, 1e-5, [True] * 3
+    )
+    actual = kernel("cudnn_batch_norm_backward.default")(
+        x, grad, weight, None, None, mean, rstd, 1e-5, torch.empty(0, dtype=torch.uint8)
+    )
+    torch.testing.assert_close(actual, expected)

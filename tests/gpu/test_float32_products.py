@@ -1,0 +1,91 @@
+"""Products of float32 on tensor cores are products of float32."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+import opsmith
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="needs TRITON_INTERPRET=0"),
+]
+
+
+@pytest.fixture(autouse=True)
+def float32_alone() -> Iterator[None]:
+    """No TF32, neither in products nor in convolutions."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def numbers(*shape: int, positive: bool = False) -> Tensor:
+    """Reproducible ones; of one sign, errors of one sign cannot hide."""
+    made = torch.randn(*shape, device="cuda", generator=torch.Generator("cuda").manual_seed(sum(shape)))
+    return made.abs() if positive else made
+
+
+def error(result: Tensor, exact: Tensor) -> float:
+    """The largest, relative to the largest number."""
+    return ((result.double() - exact).abs().max() / exact.abs().max()).item()
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("sizes", [(512, 1024, 384), (300, 70, 301), (64, 4096, 64)])
+def test_long_sums_are_as_exact_as_the_librarys(sizes: tuple[int, int, int], turned: str, *, positive: bool) -> None:
+    """In every layout, whole tiles and cut ones, with and without splits."""
+    rows, terms, columns = sizes
+    a = numbers(terms, rows, positive=positive).t() if "a" in turned else numbers(rows, terms, positive=positive)
+    b = numbers(columns, terms, positive=positive).t() if "b" in turned else numbers(terms, columns, positive=positive)
+    exact = a.double() @ b.double()
+    library = error(a @ b, exact)
+    with opsmith.enabled(ops="mm.default", device="cuda"):
+        assert error(a @ b, exact) <= max(3 * library, 5e-7)
+
+
+def test_what_is_not_finite_stays_where_it_belongs() -> None:
+    """An infinity has no small part; rows and columns without one are numbers as before."""
+    a, b = numbers(128, 256), numbers(256, 128) * 1e-3
+    a[3, 5], a[7, 9], b[11, 2], a[12] = float("inf"), float("nan"), float("-inf"), 1e38
+    expected = (a.double() @ b.double()).float()
+    with opsmith.enabled(ops="mm.default", device="cuda"):
+        result = a @ b
+    torch.testing.assert_close(result, expected, rtol=1e-2, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_convolutions_and_their_gradients_too(kernel: int) -> None:
+    """Forward, by the input and by the weight."""
+    x, weight = numbers(8, 64, 28, 28).requires_grad_(), numbers(96, 64, kernel, kernel).requires_grad_()
+    grad = numbers(8, 96, 29 - kernel, 29 - kernel)
+
+    def results(x: Tensor, weight: Tensor, grad: Tensor) -> list[Tensor]:
+        y = torch.nn.functional.conv2d(x, weight)
+        return [y, *torch.autograd.grad(y, (x, weight), grad)]
+
+    exact = results(x.double(), weight.double(), grad.double())
+    library = results(x, weight, grad)
+    with opsmith.enabled(ops="convolution*", device="cuda"):
+        ours = results(x, weight, grad)
+    for one, theirs, right in zip(ours, library, exact, strict=True):
+        assert error(one, right) <= max(3 * error(theirs, right), 5e-7)
+
+
+def test_tf32_is_rounded_to_nearest_where_it_is_allowed() -> None:
+    """Of numbers cut off the sum is too small, by about a half of 2 ** -10 for each factor."""
+    a, b = numbers(256, 1024, positive=True), numbers(1024, 256, positive=True)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    with opsmith.enabled(ops="mm.default", device="cuda"):
+        result = (a @ b).double()
+    exact = a.double() @ b.double()
+    assert abs(((result - exact) / exact).mean().item()) < 2e-5
+    assert error(result, exact) < 1e-3

@@ -1,0 +1,38 @@
+"""Python numbers among tensors of half types: where eager rounds them first, kernels do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.unit.kernels.against_eager import eager, kernel
+from torch import Tensor
+
+LIMITS = (0.1, 0.3, 0.7, 1.1, 1e-12)
+CALLS: dict[str, Callable[[Tensor, float], tuple[object, ...]]] = {
+    **{f"{name}.Scalar": lambda x, limit: (x, limit) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "hardshrink.default": lambda x, limit: (x, limit),
+    "hardshrink_backward.default": lambda x, limit: (torch.ones_like(x), x, limit),
+    "softshrink_backward.default": lambda x, limit: (torch.ones_like(x), x, limit),
+    "fmod.Scalar": lambda x, limit: (x, limit),
+    "remainder.Scalar": lambda x, limit: (x, limit),
+    "searchsorted.Scalar": lambda x, limit: (x.sort()[0], limit),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("op", CALLS)
+def test_a_number_is_the_nearest_one_of_the_tensors_type(op: str, dtype: torch.dtype) -> None:
+    """Elements that are a limit as the type has it: only its rounding tells whether they reach it."""
+    for limit in LIMITS if "mod" not in op and "remainder" not in op else LIMITS[:-1]:
+        x = torch.tensor([limit, -limit, 0.0, 2 * limit, -limit / 2]).to(dtype)
+        expected, actual = eager(op)(*CALLS[op](x, limit)), kernel(op)(*CALLS[op](x, limit))
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_number_of_a_half_type_passes_through_a_kernel(dtype: torch.dtype) -> None:
+    """Denormal ones, infinities and NaN too: 65,536 of them."""
+    x = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
+    torch.testing.assert_close(kernel("relu.default")(x), torch.relu(x), rtol=0, atol=0, equal_nan=True)
