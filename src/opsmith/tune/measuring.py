@@ -1,0 +1,221 @@
+"""Finding works, compiling their candidates in several processes at once, and timing them in one.
+
+What finds and compiles never touches the GPU (:mod:`opsmith.prewarm.compiling`), so it runs on all cores beside the
+one process that times. A candidate that ends that process costs itself and the work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+from opsmith.prewarm.warming import Task, compiler, compilers
+from opsmith.tune.works import Tuned, TunedWork
+
+if TYPE_CHECKING:
+    from opsmith.kernels.tuning import Family
+
+#: Calls of a block that is timed, each on inputs of its own, and blocks; the fastest block counts.
+CALLS, BLOCKS = 8, 5
+#: A choice has to be so much faster than the rule's: less is within what a device's clock varies.
+GAIN = 0.02
+#: Values differ from the rule's, where sums have another order, by so much of the largest at most.
+TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2, "float16": 4e-3, "float64": 1e-10}
+
+
+def gpu() -> tuple[str, dict[str, str]]:
+    """The first GPU's name, and the versions that a table is made with."""
+    pool = _timer()
+    try:
+        return pool.submit(_gpu).result()
+    finally:
+        pool.shutdown()
+
+
+def find_works(tasks: Sequence[Task], *, inputs: int, jobs: int, architecture: int | None) -> list[TunedWork]:
+    """The works that the traced calls of the tasks' ops ask, each once, with the largest of its calls.
+
+    Args:
+        tasks: ops with their dtypes and kernels.
+        inputs: how many different calls of an op at most.
+        jobs: processes.
+        architecture: of a GPU that is not there; None for the one that is.
+    """
+    found: dict[tuple[str, str], TunedWork] = {}
+    with compilers(jobs, architecture) as pool:
+        for works in pool.map(_find, tasks, [inputs] * len(tasks)):
+            for work in works:
+                found.setdefault((work.family, work.work), work)
+    return list(found.values())
+
+
+def compile_all(works: Sequence[TunedWork], *, jobs: int, architecture: int | None) -> Iterator[tuple[TunedWork, int]]:
+    """Compile every candidate; yields each work with how many of them the device can run, as it is done."""
+    with compilers(jobs, architecture) as pool:
+        left = {id(work): len(work.candidates) for work in works}
+        fit = dict.fromkeys(left, 0)
+        running: dict[Future[bool], TunedWork] = {
+            pool.submit(_compile, work, candidate): work for work in works for candidate in work.candidates
+        }
+        try:
+            for one in as_completed(running):
+                work = running[one]
+                left[id(work)] -= 1
+                fit[id(work)] += one.result()
+                if not left[id(work)]:
+                    yield work, fit[id(work)]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def time_all(works: Sequence[TunedWork]) -> Iterator[tuple[TunedWork, Tuned | None]]:
+    """What was measured for each work, None where its process ended or the rule's own choice does not run."""
+    timer = _timer()
+    try:
+        for work in works:
+            try:
+                yield work, timer.submit(time_candidates, work).result()
+            except (BrokenProcessPool, RuntimeError):
+                timer.shutdown(cancel_futures=True)  # The device may be lost to its process.
+                timer = _timer()
+                yield work, None
+    finally:
+        timer.shutdown(cancel_futures=True)
+
+
+def _timer() -> ProcessPoolExecutor:
+    os.environ["TRITON_INTERPRET"] = "0"
+    return ProcessPoolExecutor(1, get_context("spawn"))
+
+
+# ---------------------------------------------------------------- in a process that compiles
+
+
+def _find(task: Task, inputs: int) -> list[TunedWork]:
+    from opsmith.kernels.tuning import FAMILIES, work_name
+    from opsmith.prewarm.compiling import kernel_function
+    from opsmith.prewarm.fake_calls import traced_calls
+
+    function, works = kernel_function(task.entry), []
+    for record in traced_calls(task.op, task.dtype, inputs):
+        for name, family in FAMILIES.items():
+
+            def ask(work: Any, rule: Any, name: str = name, family: Any = family, record: Any = record) -> None:
+                others = [tuple(choice) for choice in family.candidates(work) if tuple(choice) != tuple(rule)]
+                works.append(
+                    TunedWork(
+                        family=name,
+                        work=work_name(work),
+                        op=task.op,
+                        dtype=task.dtype,
+                        entry=task.entry,
+                        record=record,
+                        rule=tuple(rule),
+                        candidates=tuple(others),
+                    )
+                )
+
+            family.asked = ask
+        try:
+            compiler().call(function, record)
+        except Exception:  # noqa: BLE001, S112 - A call that is declined asks nothing; `prewarm` tells of the others.
+            continue
+        finally:
+            for family in FAMILIES.values():
+                family.asked = None
+    return [work for work in works if work.candidates]
+
+
+def _compile(work: TunedWork, candidate: tuple[int, ...]) -> bool:
+    from opsmith.prewarm.compiling import kernel_function
+
+    function = kernel_function(work.entry)
+    with _family(work).force(candidate):
+        try:
+            compiler().call(function, work.record)
+        except Exception:  # noqa: BLE001 - Too much shared memory, or what Triton cannot compile: no candidate.
+            return False
+    return True
+
+
+# ---------------------------------------------------------------- in the process that times
+
+
+def _gpu() -> tuple[str, dict[str, str]]:
+    import torch
+    import triton
+
+    versions = {"torch": torch.__version__, "triton": triton.__version__, "cuda": str(torch.version.cuda)}
+    return torch.cuda.get_device_name(), versions
+
+
+def time_candidates(work: TunedWork) -> Tuned | None:
+    """Time the rule's choice and every candidate that gives its result; None where the former does not run."""
+    import torch
+
+    from opsmith.evaluation.inputs import rebuild
+    from opsmith.prewarm.compiling import kernel_function
+
+    device = torch.device("cuda")
+    function, family = kernel_function(work.entry), _family(work)
+    live = rebuild(work.record, device)
+
+    def result(choice: Sequence[int]) -> torch.Tensor:
+        with family.force(choice), torch.no_grad():
+            out = function(*live.args, **live.kwargs)
+        torch.cuda.synchronize()
+        first = out if isinstance(out, torch.Tensor) else next(one for one in out if isinstance(one, torch.Tensor))
+        return first.double()
+
+    expected = result(work.rule)
+    limit = TOLERANCE[str(live.args[0].dtype).removeprefix("torch.")] * expected.abs().max().item()
+    times = {work.rule: _device_us(work, work.rule)}
+    for candidate in work.candidates:
+        try:
+            # Not <=: NaN is not near.
+            if not (result(candidate) - expected).abs().max().item() <= limit:
+                continue
+            times[candidate] = _device_us(work, candidate)
+        except (RuntimeError, ValueError):
+            torch.cuda.synchronize()  # Raises where the device is lost, which ends this process's use.
+    fastest = min(times, key=times.__getitem__)
+    if times[fastest] > times[work.rule] * (1 - GAIN):
+        fastest = work.rule
+    return Tuned(
+        choice=fastest,
+        us=round(times[fastest], 3),
+        rule_us=round(times[work.rule], 3),
+        timed=len(times) - 1,
+        call=f"{work.op} {work.dtype} {' '.join(str([*x.shape]) for x in live.args if isinstance(x, torch.Tensor))}",
+    )
+
+
+def _device_us(work: TunedWork, choice: Sequence[int]) -> float:
+    """K of the whole call, as the judge measures it."""
+    import torch
+
+    from opsmith.evaluation.timed_inputs import TimedInputs
+    from opsmith.evaluation.timing import TimedCall
+    from opsmith.prewarm.compiling import kernel_function
+
+    device = torch.device("cuda")
+    with _family(work).force(choice):
+        inputs = TimedInputs(work.record, device, CALLS, varied=False)
+        timed = TimedCall(kernel_function(work.entry), inputs, device)
+        blocks = [timed.device_block(CALLS, round_number=number)[0] for number in range(BLOCKS)]
+    measured = [one for one in blocks if one is not None]
+    if not measured:
+        raise RuntimeError("the call waits for the device")
+    return min(measured)
+
+
+def _family(work: TunedWork) -> Family[Any]:
+    from opsmith.kernels.tuning import FAMILIES
+
+    importlib.import_module(f"opsmith.kernels.{work.entry.partition(':')[0].removesuffix('.py')}")
+    return FAMILIES[work.family]
