@@ -111,11 +111,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def batch_norm_impl_index(x: Tensor, *_: Any) -> tuple[Tensor | int | None, ...]:
-    """A copy, which is right for no mean and no deviation, absent tensors, and a number."""
+    """A copy, which is right for no mean and no deviation, absent tensors, one that nobody writes, and a number."""
     _require(x)
     out = torch.empty_like(x)
     copy_kernel[1,](out, x, x.numel())
-    return out, None, None, None, 3
+    return out, None, None, torch.empty((), dtype=torch.int32), 3
 
 
 def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:

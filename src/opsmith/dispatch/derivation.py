@@ -13,10 +13,23 @@ from typing import Any
 
 import torch
 
-from opsmith.dispatch.fallbacks import share_memory
+from opsmith.dispatch.fallbacks import share_memory, tensors_in
 
 #: Factory arguments that the functional overload takes and the ``out=`` overload reads from ``out``.
 _FACTORY_ARGUMENTS = {"dtype", "device"}
+
+
+#: What torch says of a tensor two of whose elements certainly share memory.
+_OVERLAPS = 1
+#: Packets beside the pointwise ones whose ``out=`` may have a wider dtype than the result.
+_CASTING = frozenset(
+    {
+        *("sum", "nansum", "mean", "prod", "cumsum", "cumprod", "logsumexp", "std", "var", "cat", "stack"),
+        *("_chunk_cat", "mse_loss", "smooth_l1_loss", "huber_loss", "addr", "glu", "im2col", "floor_divide", "norm"),
+        *("linalg_vector_norm", "arange", "eye", "full", "linspace", "logspace", "ones", "zeros", "scalar_tensor"),
+        *("full_like", "ones_like", "zeros_like", "new_full", "new_ones", "new_zeros"),
+    }
+)
 
 
 class DoesNotFit(RuntimeError):
@@ -38,7 +51,7 @@ def derived_exactly(
     arguments = variant._schema.arguments
     written = [(index, argument.name) for index, argument in enumerate(arguments) if argument.alias_info is not None]
     if general.writes_one_tensor:
-        return _into_one_tensor(kernel, *written[0])
+        return _into_one_tensor(kernel, *written[0], may_be_read=general.reads_what_it_writes)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         destinations = [args[index] if index < len(args) else kwargs[name] for index, name in written]
@@ -49,7 +62,7 @@ def derived_exactly(
     return call
 
 
-def _into_one_tensor(kernel: Callable[..., Any], position: int, name: str) -> Callable[..., Any]:
+def _into_one_tensor(kernel: Callable[..., Any], position: int, name: str, *, may_be_read: bool) -> Callable[..., Any]:
     """The frequent case, in as few steps as it takes: it is most of what an in-place call costs on the host."""
     tensor, overlaps = torch.Tensor, torch._C._overlaps
 
@@ -58,12 +71,13 @@ def _into_one_tensor(kernel: Callable[..., Any], position: int, name: str) -> Ca
         for value in args:
             kind = type(value)
             if kind is list or kind is tuple:
-                met = share_memory((destination,), value)
+                met = share_memory((destination,), value, or_are_one=not may_be_read)
             else:
                 # Sharing a storage is found fast, overlapping in it is not.
                 met = (
-                    value is not destination
-                    and isinstance(value, tensor)
+                    not may_be_read
+                    if value is destination
+                    else isinstance(value, tensor)
                     and overlaps(value, destination)
                     and share_memory((destination,), (value,))
                 )
@@ -94,6 +108,8 @@ class DerivedKernel:
 
     Attributes:
         writes_one_tensor: it copies its one result into its one destination, a tensor, and returns that.
+        reads_what_it_writes: an argument may also be the one that is written to: of ops that are elementwise, or
+            have an in-place form.
     """
 
     def __init__(
@@ -111,7 +127,12 @@ class DerivedKernel:
         self._returned = [_written_by(returned, arguments) for returned in variant._schema.returns]
         self._written = self._returned + [name for name in _written(arguments) if name not in self._returned]
         self._result_count = len(functional._schema.returns)
+        is_pointwise = torch.Tag.pointwise in variant.tags
+        packet = variant._schema.name.removeprefix("aten::")
+        has_in_place_form = hasattr(torch.ops.aten, f"{packet}_")
+        self.reads_what_it_writes = is_pointwise or has_in_place_form or not self._out_names
         self._converts = converts
+        self._casts = converts and (is_pointwise or packet in _CASTING)
         self._factory_arguments = _FACTORY_ARGUMENTS & {a.name for a in functional._schema.arguments} - {*self._names}
         self.writes_one_tensor = (
             self._returned == self._written
@@ -124,20 +145,35 @@ class DerivedKernel:
         """Compute the functional result and copy it into the arguments that the variant writes to.
 
         Raises:
-            DoesNotFit: eager would refuse the destination's dtype, device or (in-place) shape.
+            DoesNotFit: eager would refuse the destination's dtype, device or (in-place) shape, or the memory that it
+                shares with itself or with an argument.
             TypeError: the functional kernel returned another structure than its schema says.
         """
         bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        if self._out_names:
+            self._check_memory(bound)
         results = self._unpacked(self._kernel(*args, **self._functional_kwargs(kwargs)))
         writes = [(result, name) for result, name in zip(results, self._written, strict=True) if name is not None]
         for result, name in writes:
-            _check(result, bound[name], name, resizable=name in self._out_names, converts=self._converts)
+            is_out = name in self._out_names
+            casts = self._casts if is_out else self._converts
+            _check(result, bound[name], name, resizable=is_out and self._converts, casts=casts)
+            if is_out:
+                _check_growth(result, bound[name], args)
         for result, name in writes:
             _store(result, bound[name])
         returned = [
             result if name is None else bound[name] for result, name in zip(results, self._returned, strict=False)
         ]
         return returned[0] if len(returned) == 1 else tuple(returned) or None
+
+    def _check_memory(self, bound: dict[str, Any]) -> None:
+        destinations = tensors_in(bound[name] for name in self._written if name is not None)
+        if any(torch._debug_has_internal_overlap(tensor) == _OVERLAPS for tensor in destinations):
+            raise DoesNotFit("several elements of the tensor that is written to share memory")
+        read = [value for name, value in bound.items() if name not in self._written]
+        if share_memory(destinations, read, or_are_one=not self.reads_what_it_writes):
+            raise DoesNotFit("the tensor that is written to overlaps an argument")
 
     def _functional_kwargs(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         kept = {name: value for name, value in kwargs.items() if name not in self._out_names}
@@ -170,23 +206,30 @@ def _written(arguments: Sequence[Any]) -> list[str]:
     return [str(a.name) for a in sorted(written, key=lambda a: (a.name != "self", not a.is_out))]
 
 
-def _check(result: Any, destination: Any, name: str, *, resizable: bool, converts: bool) -> None:
+def _check(result: Any, destination: Any, name: str, *, resizable: bool, casts: bool) -> None:
     if isinstance(destination, (list, tuple)):
         if not isinstance(result, (list, tuple)) or len(result) != len(destination):
             raise TypeError(
                 f"the functional kernel returned {_kind(result)} for the {len(destination)} tensors of {name}"
             )
         for one_result, one_destination in zip(result, destination, strict=True):
-            _check(one_result, one_destination, name, resizable=resizable, converts=converts)
+            _check(one_result, one_destination, name, resizable=resizable, casts=casts)
         return
     if not isinstance(result, torch.Tensor):
         raise TypeError(f"the functional kernel returned {_kind(result)} where {name} needs a tensor")
-    if result.dtype is not destination.dtype and not (converts and torch.can_cast(result.dtype, destination.dtype)):
+    if result.dtype is not destination.dtype and not (casts and torch.can_cast(result.dtype, destination.dtype)):
         raise DoesNotFit(f"a result of {result.dtype} cannot be cast to the {destination.dtype} of {name}")
     if result.device != destination.device:
         raise DoesNotFit(f"a result on {result.device} cannot be written to {name} on {destination.device}")
-    if result.shape != destination.shape and not (converts and resizable):
+    if result.shape != destination.shape and not resizable:
         raise DoesNotFit(f"a result of shape {[*result.shape]} does not fit {name} of shape {[*destination.shape]}")
+
+
+def _check_growth(result: Any, destination: Any, values: Sequence[Any]) -> None:
+    """Refuse a tensor that would be given another size in memory that an argument looks at."""
+    is_resized = isinstance(result, torch.Tensor) and result.shape != destination.shape
+    if is_resized and any(torch._C._overlaps(source, destination) for source in tensors_in(values)):
+        raise DoesNotFit("the tensor that is to be resized shares its memory with an argument")
 
 
 def _store(result: Any, destination: Any) -> None:

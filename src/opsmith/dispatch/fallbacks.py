@@ -107,13 +107,25 @@ def gradient_needed(values: Iterable[Any]) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_in(values))
 
 
-def share_memory(destinations: Iterable[Any], values: Iterable[Any]) -> bool:
-    """Whether an argument that is written to overlaps another argument, other than being it."""
+def share_memory(destinations: Iterable[Any], values: Iterable[Any], *, or_are_one: bool = False) -> bool:
+    """Whether an argument that is written to overlaps another argument; being it counts if ``or_are_one``."""
     sources = tensors_in(values)
     return any(
-        source is not destination and torch._C._overlaps(source, destination) and _ranges_meet(source, destination)
+        or_are_one
+        if _are_one(source, destination)
+        else torch._C._overlaps(source, destination) and _ranges_meet(source, destination)
         for destination in tensors_in(destinations)
         for source in sources
+    )
+
+
+def _are_one(one: Tensor, other: Tensor) -> bool:
+    """Whether both look at the same elements in the same order, as eager allows it to elementwise ops."""
+    return one is other or (
+        one.data_ptr() == other.data_ptr()
+        and one.dtype is other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
     )
 
 

@@ -5,6 +5,7 @@
 // and handed over as 64-bit words. A call without one goes on to the Python function; see native.py.
 
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/copy_ops.h>
@@ -196,9 +197,9 @@ struct Apart {
   int64_t other_bytes;
 };
 
-// What is returned: a number, or a tensor by its number, -1 for none.
+// What is returned: a tensor by its number, -1 for none; a number; or a tensor on the host without dimensions, by its dtype.
 struct Result {
-  bool is_number;
+  enum Kind : int64_t { kTensor, kNumber, kHostScalar } kind;
   int64_t number;
 };
 
@@ -267,8 +268,8 @@ class Reader {
   }
 
   Result result() {
-    const auto is_number = number() != 0;
-    return {is_number, number()};
+    const auto kind = static_cast<Result::Kind>(number());
+    return {kind, number()};
   }
 
   Apart apart() {
@@ -417,11 +418,17 @@ class Front final : public c10::OperatorKernel {
     }
     plans->replayed.fetch_add(1, std::memory_order_relaxed);
     c10::SmallVector<c10::IValue, 4> results;
-    for (const auto& [is_number, number] : plan->results) {
-      if (is_number) {
-        results.emplace_back(number);
-      } else {
-        results.emplace_back(number < 0 ? at::Tensor() : tensor(call, made, number));
+    for (const auto& [kind, number] : plan->results) {
+      switch (kind) {
+        case Result::kNumber:
+          results.emplace_back(number);
+          break;
+        case Result::kHostScalar:
+          results.emplace_back(at::detail::empty_cpu({}, static_cast<at::ScalarType>(number)));
+          break;
+        case Result::kTensor:
+          results.emplace_back(number < 0 ? at::Tensor() : tensor(call, made, number));
+          break;
       }
     }
     torch::jit::drop(*stack, count);

@@ -24,7 +24,7 @@ from torch._ops import OpOverload
 
 from opsmith.core.cache import cache_folder
 from opsmith.dispatch.drivers import Driver
-from opsmith.dispatch.plans import Launch, Number, Plan, Precision
+from opsmith.dispatch.plans import HostScalar, Launch, Number, Plan, Precision, Result
 from opsmith.errors import BadInput
 
 Words = ctypes.Array[ctypes.c_int64]
@@ -175,7 +175,7 @@ class Table:
         for step in plan.steps:
             # A copy has no function.
             words += _launch_words(step) if isinstance(step, Launch) else [0, *step]
-        words += [len(plan.results), *(number for result in plan.results for number in _result_words(result))]
+        words += [len(plan.results), *(number for result in plan.results for number in self._result(result))]
         words += [len(plan.apart), *(number for pair in plan.apart for number in pair)]
         words += [len(plan.precisions), *map(self._precision, plan.precisions)]
         return (ctypes.c_int64 * len(words))(*words)
@@ -194,6 +194,14 @@ class Table:
         count: int = self._library.opsmith_replayed(self.handle)
         return count
 
+    def _result(self, result: Result) -> tuple[int, int]:
+        """0 and a tensor's number, or -1 for none; 1 and a number; 2 and the dtype of a tensor on the host."""
+        if isinstance(result, Number):
+            return 1, result.value
+        if isinstance(result, HostScalar):
+            return 2, self._dtype(result.dtype)
+        return 0, -1 if result is None else result
+
     def _precision(self, precision: Precision) -> int:
         word: int = self._library.opsmith_precision(*(text.encode() for text in precision))
         return word
@@ -209,13 +217,6 @@ def _launch_words(launch: Launch) -> list[int]:
         *(len(launch.slots), *launch.slots),
         *(len(launch.pointers), *(number for pointer in launch.pointers for number in pointer)),
     ]
-
-
-def _result_words(result: int | Number | None) -> tuple[int, int]:
-    """Whether a result is a number, and the number; else the tensor's, and -1 for none."""
-    if isinstance(result, Number):
-        return 1, result.value
-    return 0, -1 if result is None else result
 
 
 class Front:

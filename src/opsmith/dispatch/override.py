@@ -189,12 +189,12 @@ def backend_function(override: Override, original: Call) -> Call:
         plans = serving.plans
         if plans is None:
             return answer(serving, serving.kernel, args, kwargs)
-        last = plans.last
-        if last is not None and not kwargs:
-            known = last.addresses_of(args)
-            if known is not None:
+        again = plans.again
+        if again is not None and not kwargs:
+            result = again(args)
+            if result is not None:
                 plans.replayed += 1
-                return last.answer(args, known)
+                return result
         tensors: list[torch.Tensor] = []
         addresses: list[int] = []
         signature = signature_of(args, kwargs, tensors, addresses)
@@ -202,7 +202,7 @@ def backend_function(override: Override, original: Call) -> Call:
         if replay is not None:
             plans.replayed += 1
             if plans.table is None and not kwargs:
-                plans.last = replay.last_call(args, addresses)
+                plans.again = replay.again(args, addresses)
             return replay.answer(tensors, addresses)
         if signature is None or not plans.wants(signature) or not _recording.acquire(blocking=False):
             return answer(serving, serving.kernel, args, kwargs)

@@ -20,7 +20,7 @@ from torch.nn import Parameter
 
 from opsmith.dispatch.drivers import Driver
 from opsmith.dispatch.launcher import Table, Words
-from opsmith.dispatch.plans import Copy, Launch, Memory, Number, Plan, Refusal
+from opsmith.dispatch.plans import Copy, HostScalar, Launch, Number, Plan, Refusal, Result
 from opsmith.dispatch.precisions import in_force
 
 #: The tensors of a call and their first bytes; then what a replay allocates, and that.
@@ -93,14 +93,14 @@ class Replay:
         answer: answers a call with the plan's signature, which it fits, given its tensors and their addresses.
     """
 
-    __slots__ = ("_current_device", "_driver", "_last_call", "_result", "_steps", "answer", "plan", "words")
+    __slots__ = ("_again", "_current_device", "_driver", "_result", "_steps", "answer", "plan", "words")
 
     def __init__(self, plan: Plan, driver: Driver) -> None:
         self.plan = plan
         self.words: Words | None = None
         self._driver = driver
         self._current_device = driver.current_device if driver.device_count() > 1 else None
-        self._last_call: LastCall | None = None
+        self._again: Again | None = None
         count = plan.tensors + len(plan.allocations)
         self._steps = [
             _launching(step, driver, count) if isinstance(step, Launch) else _copying(step) for step in plan.steps
@@ -108,7 +108,7 @@ class Replay:
         self._result = _returning(plan)
         self.answer: Callable[[Sequence[Tensor], Sequence[int]], Any] = self._in_steps
         if _is_one_launch(plan):
-            self.answer = _answering_at_once(plan.allocations[0], self._steps[0], driver)
+            self.answer = _answering_at_once(plan, driver)
 
     def fits(self, tensors: Tensors, addresses: Addresses) -> bool:
         """What a signature does not say: the current device, whether arguments overlap, and settings that were read."""
@@ -121,10 +121,10 @@ class Replay:
         current_device = self._current_device
         return current_device is None or current_device() == tensors[0].get_device()
 
-    def last_call(self, args: tuple[Any, ...], addresses: Addresses) -> LastCall | None:
-        """What tells the same call again, or None where that takes the signature and :meth:`fits`."""
+    def again(self, args: tuple[Any, ...], addresses: Addresses) -> Again | None:
+        """What answers the same call again, or None where telling it takes the signature and :meth:`fits`."""
         if (
-            self._last_call is None
+            self._again is None
             and not self.plan.apart
             and not self.plan.precisions
             and self._current_device is None
@@ -132,12 +132,12 @@ class Replay:
             and all(type(arg) is Tensor for arg in args)
             and all(address % 16 == 0 for address in addresses)
         ):
-            self._last_call = LastCall(args, self)
-        return self._last_call
+            self._again = _answering_again(args, self.plan, self.answer, self._driver)
+        return self._again
 
     def _in_steps(self, arguments: Sequence[Tensor], their_addresses: Sequence[int]) -> Any:
         tensors, addresses, driver = [*arguments], [*their_addresses], self._driver
-        allocate, stream = driver.allocate, driver.stream(tensors[0].get_device())
+        allocate, stream = driver.allocate, driver.stream(self.plan.device)
         for memory in self.plan.allocations:
             made = allocate(*memory)
             tensors.append(made)
@@ -147,40 +147,9 @@ class Replay:
         return self._result(tensors)
 
 
-class LastCall:
-    """A call whose arguments are all tensors, and its plan: the same one again is known without its signature.
-
-    A guard of torch's compiler looks at type, dtype, device, shape and strides, and that all are distinct, in a
-    tenth of the time that the signature takes.
-
-    Attributes:
-        answer: that of the plan.
-    """
-
-    __slots__ = ("_deterministic", "_dtype", "_same", "answer")
-
-    def __init__(self, tensors: tuple[Tensor, ...], replay: Replay) -> None:
-        guards = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self._same = guards.check
-        self._dtype, self._deterministic = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
-        self.answer = replay.answer
-
-    def addresses_of(self, args: tuple[Any, ...]) -> tuple[int, ...] | None:
-        """The addresses of the arguments if they are like those of that call, and divisible by 16 as those were."""
-        if (
-            not self._same(*args)
-            or torch.get_default_dtype() is not self._dtype
-            or torch.are_deterministic_algorithms_enabled() is not self._deterministic
-        ):
-            return None
-        if len(args) == 2:  # By far the most.
-            one, other = args[0].data_ptr(), args[1].data_ptr()
-            return None if (one | other) & 15 else (one, other)
-        addresses = tuple([tensor.data_ptr() for tensor in args])
-        return None if any(address & 15 for address in addresses) else addresses
-
-
 Step = Callable[[Sequence[Tensor], Sequence[int], int], None]
+#: Answers a call by its arguments; None where it is another call.
+Again = Callable[[tuple[Any, ...]], Any]
 
 
 def _is_one_launch(plan: Plan) -> bool:
@@ -188,36 +157,72 @@ def _is_one_launch(plan: Plan) -> bool:
     return (
         len(plan.allocations) == len(plan.steps) == 1
         and isinstance(plan.steps[0], Launch)
+        and not any(pointer.offset_bytes for pointer in plan.steps[0].pointers)
         and plan.single
         and plan.results == (plan.tensors,)
     )
 
 
-def _answering_at_once(memory: Memory, step: Step, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
+def _answering_at_once(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
     """The same as the steps one by one, in two thirds of the time."""
-    allocate, stream = functools.partial(driver.allocate, *memory), driver.stream
+    allocate, run, pick, numbers, stream = _parts(plan, driver)
 
-    def answer(tensors: Sequence[Tensor], addresses: Sequence[int]) -> Tensor:
+    def answer(_: Sequence[Tensor], addresses: Sequence[int]) -> Any:
         made = allocate()
-        step(tensors, (*addresses, made.data_ptr()), stream(tensors[0].get_device()))
+        run(pick((*addresses, made.data_ptr(), *numbers)), stream())
         return made
 
     return answer
 
 
+def _answering_again(
+    tensors: tuple[Tensor, ...], plan: Plan, answer: Callable[[Sequence[Tensor], Sequence[int]], Any], driver: Driver
+) -> Again:
+    """Answers a call whose arguments are tensors like these: the same one is known without its signature.
+
+    A guard of torch's compiler looks at type, dtype, device, shape and strides, and that all are distinct, in a
+    tenth of the time that the signature takes. The settings are those that a signature has.
+    """
+    same = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    default, deterministic = torch.get_default_dtype, torch._C._get_deterministic_algorithms
+    dtype, is_deterministic = default(), deterministic()
+
+    def again(args: tuple[Any, ...]) -> Any:
+        if not same(*args) or default() is not dtype or deterministic() is not is_deterministic:
+            return None
+        addresses = tuple([tensor.data_ptr() for tensor in args])
+        return None if any(address & 15 for address in addresses) else answer(args, addresses)
+
+    if len(tensors) != 2 or not _is_one_launch(plan):
+        return again
+    allocate, run, pick, numbers, stream = _parts(plan, driver)
+
+    def at_once(args: tuple[Any, ...]) -> Any:  # By far the most calls, without a step more than they need.
+        if not same(*args) or default() is not dtype or deterministic() is not is_deterministic:
+            return None
+        one, other = args
+        first, second = one.data_ptr(), other.data_ptr()
+        if (first | second) & 15:
+            return None
+        made = allocate()
+        run(pick((first, second, made.data_ptr(), *numbers)), stream())
+        return made
+
+    return at_once
+
+
+def _parts(plan: Plan, driver: Driver) -> tuple[Any, ...]:
+    """Of a plan of one launch: what allocates, runs, picks the parameters, the numbers among them, and the stream."""
+    [memory], [launch] = plan.allocations, plan.steps
+    assert isinstance(launch, Launch)  # Only such a plan is answered so.
+    allocate, stream = functools.partial(driver.allocate, *memory), functools.partial(driver.stream, plan.device)
+    return allocate, _running(launch, driver), _picking(launch, plan.tensors + 1), tuple(launch.slots), stream
+
+
 def _launching(launch: Launch, driver: Driver, count: int) -> Step:
     """The function that launches a kernel, given the addresses of ``count`` tensors."""
-    numbers = [*launch.slots]
-    moved = [(pointer.number, pointer.offset_bytes) for pointer in launch.pointers if pointer.offset_bytes]
-    # Addresses, moved addresses and numbers are put behind each other and picked out in the order of the slots.
-    order = [count + len(moved) + slot for slot in range(len(numbers))]
-    for pointer in launch.pointers:
-        place = (pointer.number, pointer.offset_bytes)
-        order[pointer.slot] = count + moved.index(place) if pointer.offset_bytes else pointer.number
-    pick = operator.itemgetter(*order)
-    run = functools.partial(
-        driver.launch, launch.function, *launch.grid, launch.warps, launch.shared_bytes, "K" * len(numbers)
-    )
+    pick, run, numbers = _picking(launch, count), _running(launch, driver), tuple(launch.slots)
+    moved = _moved(launch)
 
     def plainly(_: Sequence[Tensor], addresses: Sequence[int], stream: int) -> None:
         run(pick((*addresses, *numbers)), stream)
@@ -228,6 +233,27 @@ def _launching(launch: Launch, driver: Driver, count: int) -> Step:
     return with_offsets if moved else plainly
 
 
+def _picking(launch: Launch, count: int) -> Callable[[tuple[int, ...]], Any]:
+    """Picks a launch's arguments, in the order of the slots, out of addresses, moved addresses and numbers."""
+    moved = _moved(launch)
+    order = [count + len(moved) + slot for slot in range(len(launch.slots))]
+    for pointer in launch.pointers:
+        place = (pointer.number, pointer.offset_bytes)
+        order[pointer.slot] = count + moved.index(place) if pointer.offset_bytes else pointer.number
+    return operator.itemgetter(*order)
+
+
+def _moved(launch: Launch) -> list[tuple[int, int]]:
+    """Tensors of which a launch gets another address than their first, and how many bytes further that is."""
+    return [(pointer.number, pointer.offset_bytes) for pointer in launch.pointers if pointer.offset_bytes]
+
+
+def _running(launch: Launch, driver: Driver) -> Callable[..., None]:
+    """The launch but for its arguments and its stream."""
+    kinds = "K" * len(launch.slots)
+    return functools.partial(driver.launch, launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds)
+
+
 def _copying(copy: Copy) -> Step:
     def step(tensors: Sequence[Tensor], _: Sequence[int], __: int) -> None:
         tensors[copy.to].copy_(tensors[copy.source])
@@ -236,13 +262,15 @@ def _copying(copy: Copy) -> Step:
 
 
 def _returning(plan: Plan) -> Callable[[Sequence[Tensor]], Any]:
-    if plan.single and plan.results[0] is not None:
+    if plan.single and isinstance(plan.results[0], int):
         return operator.itemgetter(plan.results[0])
-    places = [one if isinstance(one, int) else None for one in plan.results]
-    others = [one.value if isinstance(one, Number) else None for one in plan.results]
-    return lambda tensors: tuple(
-        other if place is None else tensors[place] for place, other in zip(places, others, strict=True)
-    )
+
+    def result(one: Result, tensors: Sequence[Tensor]) -> Any:
+        if isinstance(one, HostScalar):
+            return torch.empty((), dtype=one.dtype, device="cpu")
+        return one.value if isinstance(one, Number) else None if one is None else tensors[one]
+
+    return lambda tensors: tuple([result(one, tensors) for one in plan.results])
 
 
 class PlanCache:
@@ -256,7 +284,7 @@ class PlanCache:
         replayed: how many calls were answered by plans here.
         refusals: how many signatures have no plan, and why.
         table: where C++ finds plans, once a front uses one.
-        last: what was called last, while there is no table.
+        again: answers the last call again, while there is no table.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -267,7 +295,7 @@ class PlanCache:
         #: Several where settings that host code reads have changed; none where recording was refused.
         self._replays: dict[Signature, tuple[Replay, ...]] = {}
         self._seen: set[Signature] = set()
-        self.last: LastCall | None = None
+        self.again: Again | None = None
 
     @property
     def replayed_in_cpp(self) -> int:
@@ -277,7 +305,7 @@ class PlanCache:
     def table_in(self, library: ctypes.CDLL) -> Table:
         """Where C++ finds the plans; from now on it is told of them."""
         if self.table is None:
-            self.table, self.last = Table(library), None
+            self.table, self.again = Table(library), None
         return self.table
 
     def find(self, signature: Signature | None, tensors: Tensors, addresses: Addresses) -> Replay | None:

@@ -19,7 +19,7 @@ Tensors have numbers in a plan: first those of the call, then what is allocated,
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -103,23 +103,35 @@ class Number(NamedTuple):
     value: int
 
 
+class HostScalar(NamedTuple):
+    """A tensor without dimensions that is returned on the host, and that nobody has written."""
+
+    dtype: torch.dtype
+
+
+#: The number of a tensor, None for none, or what is made anew.
+Result: TypeAlias = int | Number | HostScalar | None
+
+
 class Plan(NamedTuple):
     """What is done for one signature.
 
     Attributes:
         tensors: how many a call has.
+        device: the index of the device on whose stream it is done, which a signature says.
         allocations: what is allocated first.
         steps: what is done then.
-        results: the numbers of the tensors that are returned, None for no tensor, or numbers as such.
+        results: the numbers of the tensors that are returned, None for no tensor, or what is made anew.
         single: whether the result is a tensor, not a tuple.
         apart: calls with overlapping arguments are not the plan's.
         precisions: nor are calls while one of these settings has another value.
     """
 
     tensors: int
+    device: int
     allocations: tuple[Memory, ...]
     steps: tuple[Launch | Copy, ...]
-    results: tuple[int | Number | None, ...]
+    results: tuple[Result, ...]
     single: bool
     apart: tuple[Apart, ...]
     precisions: tuple[Precision, ...]

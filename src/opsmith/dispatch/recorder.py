@@ -16,7 +16,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.dispatch.fallbacks import tensors_in
-from opsmith.dispatch.plans import Apart, Copy, Launch, Memory, Number, Plan, Precision, Refusal
+from opsmith.dispatch.plans import Apart, Copy, HostScalar, Launch, Memory, Number, Plan, Precision, Refusal, Result
 from opsmith.dispatch.precisions import watched_precisions
 from opsmith.dispatch.triton_launches import Place, Unrepeatable, counted_launches, repeatable, watched_launches
 
@@ -58,6 +58,7 @@ class Recorder(TorchDispatchMode):
         self._written = [*written]
         #: Of each tensor that is known by now. A tensor that is gone would leave its id to another one.
         self._places: dict[int, tuple[Tensor, Place]] = {}
+        self._host_scalars: dict[int, Tensor] = {}
         for number, tensor in enumerate(tensors):
             self._places.setdefault(id(tensor), (tensor, (number, 0)))
         self._steps: list[Launch | Copy] = []
@@ -127,6 +128,7 @@ class Recorder(TorchDispatchMode):
             return self._refusal
         plan = Plan(
             tensors=self._arguments,
+            device=self._tensors[0].get_device() if self._tensors else -1,
             allocations=tuple(map(_memory, self._tensors[self._arguments :])),
             steps=tuple(self._steps),
             results=tuple(numbers),
@@ -174,12 +176,17 @@ class Recorder(TorchDispatchMode):
         return found and found[1]
 
     def _allocated(self, tensor: Tensor) -> None:
+        if _is_host_scalar(tensor, self._tensors[0].device):
+            self._host_scalars[id(tensor)] = tensor
+            return
         if tensor.device != self._tensors[0].device or type(tensor) is not Tensor:
             self._refuse(Refusal.OPERATION)
         self._places[id(tensor)] = tensor, (len(self._tensors), 0)
         self._tensors.append(tensor)
 
     def _viewed(self, view: Tensor, of: Any) -> None:
+        if id(of) in self._host_scalars:
+            self._host_scalars[id(view)] = view
         place = self._place_of(of)
         # A tensor without elements has no address, so none can be told from that of what it is a part of.
         if place is not None and (view.numel() or not of.numel()):
@@ -215,12 +222,14 @@ class Recorder(TorchDispatchMode):
         storages = (tensor.untyped_storage() for tensor in self._tensors)
         return any(0 < storage.data_ptr() <= slot < storage.data_ptr() + storage.nbytes() for storage in storages)
 
-    def _returned(self, result: Any) -> int | Number | None:
+    def _returned(self, result: Any) -> Result:
         """The number of a result; memory is allocated in the form in which it is returned."""
         if result is None:
             return None
         if isinstance(result, int) and not isinstance(result, bool):
             return Number(result)
+        if id(result) in self._host_scalars:
+            return HostScalar(result.dtype)
         place = self._place_of(result)
         if place is None:
             self._refuse(Refusal.RESULT)
@@ -233,6 +242,11 @@ class Recorder(TorchDispatchMode):
             self._views.add(number)
             self._tensors[number] = result
         return number
+
+
+def _is_host_scalar(tensor: Tensor, device: torch.device) -> bool:
+    """Whether a tensor without dimensions is on the host, and the call is not."""
+    return tensor.device.type == "cpu" and not tensor.ndim and device.type != "cpu"
 
 
 def _is_view(func: OpOverload) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
@@ -13,7 +12,7 @@ from opsmith.backends.attribute import AttributeBackend, NeedsDiscovery
 from opsmith.backends.directory import KernelDirectory
 from opsmith.backends.resolve import resolve
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import OpSchema
+from opsmith.core.op import OpSchema, matches
 from opsmith.core.task import Task
 from opsmith.dispatch.choice import Choice, answers, runs_on
 from opsmith.dispatch.exclusions import REASONS, why_excluded
@@ -81,15 +80,15 @@ def offered(backend: Backend, ops: Sequence[str] | None, exclude: Sequence[str])
     """
     schemas = kept_schemas()
     for pattern in (*(ops or ()), *exclude):
-        if not any(_matches(name, pattern) for name in schemas):
+        if not any(matches(name, pattern) for name in schemas):
             raise UnknownName("op", pattern, [*schemas, *{schema.packet for schema in schemas.values()}])
     found = []
     for name in sorted(dispatched_overloads() & schemas.keys()):
         schema = schemas[name]
         names = [name, schema.functional or name]
-        if ops is not None and not any(_matches(known, pattern) for known in names for pattern in ops):
+        if ops is not None and not any(matches(known, pattern) for known in names for pattern in ops):
             continue
-        if any(_matches(known, pattern) for known in names for pattern in exclude):
+        if any(matches(known, pattern) for known in names for pattern in exclude):
             continue
         record = backend.kernel_for(Task(name=name, op=schema, suite="dispatch"))
         if record is not None:
@@ -101,10 +100,6 @@ def split_patterns(given: str | Iterable[str]) -> tuple[str, ...]:
     """Patterns in a list, or with commas between them."""
     patterns = given.split(",") if isinstance(given, str) else given
     return tuple(pattern.strip() for pattern in patterns if pattern.strip())
-
-
-def _matches(op: str, pattern: str) -> bool:
-    return fnmatchcase(op, pattern) or op.rpartition(".")[0] == pattern
 
 
 def _device_types(device: str | None) -> tuple[str, ...]:

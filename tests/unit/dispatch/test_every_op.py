@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import opsmith
 from opsmith.dispatch.fallbacks import Fallback
+from opsmith.suites.opinfo import op_infos
 
 PARTS = 8
 #: Their results are memory as it was found, or (lstsq) contain some.
@@ -75,13 +77,11 @@ def calls(info: Any, sample: Any) -> list[Callable[[], Any]]:
 @pytest.mark.filterwarnings("ignore")
 def test_every_op_is_the_same_through_a_kernel(part: int) -> None:
     """Values to the last bit, types, strides and exceptions; forward, in place and backward; no kernel fails."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
     forms = {
-        info.name + info.variant_test_name: [
-            form for sample in list(info.sample_inputs("cpu", torch.float32))[:SAMPLES] for form in calls(info, sample)
+        name: [
+            form for sample in islice(info.sample_inputs("cpu", torch.float32), SAMPLES) for form in calls(info, sample)
         ]
-        for info in op_db[part::PARTS]
+        for name, info in islice(op_infos().items(), part, None, PARTS)
         if info.name not in UNINITIALISED | DIFFERENT and torch.float32 in info.supported_dtypes("cpu")
     }
     expected = {name: [outcome(form) for form in of_op] for name, of_op in forms.items()}

@@ -14,7 +14,7 @@ from tests.launch_stand_in import KERNELS, error, launched, stand_in_driver
 from torch import Tensor
 
 import opsmith
-from opsmith.dispatch import install, launcher
+from opsmith.dispatch import install, launcher, recorder
 from opsmith.dispatch.activity import ServedOp
 from opsmith.dispatch.launcher import VARIABLE, Choice, chosen
 from opsmith.dispatch.plans import Copy, Launch, Precision, Refusal
@@ -126,17 +126,32 @@ def test_a_repeated_call_gives_what_eager_gives(form: str, replayed: Replayed) -
             assert (one.dtype, one.stride()) == (other.dtype, other.stride())
 
 
-def test_numbers_and_absent_tensors_are_returned_again(replayed: Replayed) -> None:
-    """As attention returns sizes, and nothing where a padded batch has no bounds of sequences."""
+@pytest.mark.parametrize("on_host", [False, True])
+def test_numbers_and_absent_tensors_are_returned_again(
+    *, on_host: bool, monkeypatch: pytest.MonkeyPatch, replayed: Replayed
+) -> None:
+    """As attention returns sizes, nothing for a padded batch's bounds, and the state of no dropout on the host."""
+    monkeypatch.setattr(recorder, "_is_host_scalar", lambda tensor, _device: on_host and tensor.dtype == torch.int32)
 
     def normalized() -> Any:
         return torch._batch_norm_impl_index(X[None], None, None, None, None, False, 0.1, 1e-5, False)
 
     settle(normalized)
-    found = []
+    found: list[Any] = []
     assert replayed(lambda: found.extend(normalized()))
-    assert torch.equal(found[0], X[None])
-    assert found[1:] == [None, None, None, 3]
+    copied, mean, deviation, state, number = found
+    assert torch.equal(copied, X[None])
+    assert [None, None, 3] == [mean, deviation, number]
+    assert (torch.int32, torch.Size(), "cpu") == (state.dtype, state.shape, state.device.type)
+    assert state is not normalized()[3]
+
+
+def test_only_a_tensor_without_dimensions_is_made_anew_on_the_host() -> None:
+    """And only where the call is on a device."""
+    scalar, vector, device = torch.empty(()), torch.empty(3), torch.device("meta")
+    assert recorder._is_host_scalar(scalar, device)
+    assert not recorder._is_host_scalar(vector, device)
+    assert not recorder._is_host_scalar(scalar, torch.device("cpu"))
 
 
 def test_what_is_written_is_what_is_returned(replayed: Replayed) -> None:
@@ -309,13 +324,13 @@ def test_signatures_whose_host_code_reads_no_setting_keep_their_plans(replayed: 
     assert replayed(lambda: X + Y)
 
 
-@pytest.mark.parametrize(("products", "setting"), [(matmul, ("cuda", "matmul")), (gathered_products, ("cuda", "conv"))])
-def test_recordings_see_which_setting_the_shipped_products_read(products: Any, setting: tuple[str, str]) -> None:
-    """Those of matrices and of convolutions each ask torch for their own."""
+def test_recordings_see_which_setting_the_shipped_products_read() -> None:
+    """Those of matrices ask torch whether TF32 is allowed; convolutions are in float32 whatever is."""
     seen: list[Precision] = []
     with watched_precisions(seen.append):
-        products.dot_precision(torch.float32)
-    assert [setting] == [(one.backend, one.op) for one in seen]
+        matmul.dot_precision(torch.float32, 8)
+        gathered_products.dot_precision(torch.float32, 8)
+    assert [("cuda", "matmul")] == [(one.backend, one.op) for one in seen]
     assert in_force(seen)
     assert not in_force([seen[0]._replace(value="bf16")])
 

@@ -16,7 +16,7 @@ from tests.dispatch_tables import KERNELS, kernel_file
 import opsmith
 
 #: Longer where somebody asks for it: OPSMITH_STRESS_S=60.
-STRESS_S = float(os.environ.get("OPSMITH_STRESS_S", "10"))
+STRESS_S = float(os.environ.get("OPSMITH_STRESS_S", "3"))
 
 
 @pytest.mark.timeout(STRESS_S + 120)
