@@ -14,6 +14,6 @@ class Inductor:
     trusted = False
 
     def kernel_for(self, task: Task) -> Kernel | None:
-        if task.kind is TaskKind.MODULE:
+        if task.kind is not TaskKind.OP:
             return None
         return Kernel(task=task.name, backend=self.name, loader=Loader.INDUCTOR, entry=task.op.name, dsl="inductor")

@@ -1,0 +1,5 @@
+"""The backend ``opsmith`` of torch.compile; see :mod:`opsmith.compile.backend`."""
+
+from opsmith.compile.graph_pass import choose_passes, forget_pass, graph_pass
+
+__all__ = ["choose_passes", "forget_pass", "graph_pass"]

@@ -1,0 +1,127 @@
+"""``torch.compile(model, backend="opsmith")``: our passes around Inductor's compilation.
+
+Dynamo's graph is rewritten first, by the passes of the stage *traced*. Inductor then takes it through
+AOTAutograd, and hands each lowered graph (inference, forward, backward) to the passes of the stage *lowered*
+before its own. What comes out is Inductor's code, for any device that it knows.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor import config
+from torch._inductor.custom_graph_pass import CustomGraphPass
+
+from opsmith.compile.graph_pass import GraphPass, Stage
+from opsmith.compile.manager import copy_of, run_passes
+from opsmith.compile.options import Options, read_options
+from opsmith.compile.report import add_fallback, add_passes
+from opsmith.compile.shipped import kernel_decompositions, kernels_hash
+
+_log = logging.getLogger("opsmith")
+
+
+def opsmith(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's; torch calls this by the entry point's name.
+
+    Args:
+        module: the graph.
+        inputs: fake tensors, and symbolic sizes.
+        mode: as :func:`~opsmith.compile.options.read_options`.
+        options: as :func:`~opsmith.compile.options.read_options`.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    chosen = read_options(mode, options)
+    original = copy_of(module.graph)
+    try:
+        with config.patch(dict(chosen.inductor)):
+            add_passes(run_passes(module.graph, chosen.passes, Stage.TRACED))
+        module.recompile()
+        return _inductor(module, inputs, chosen)
+    except torch._dynamo.exc.RestartAnalysis:
+        raise  # Dynamo asks itself to begin anew.
+    except Exception as exc:
+        if chosen.fallback == "raise":
+            raise
+        return _without_us(fx.GraphModule(module, original), inputs, chosen, exc)
+
+
+def _inductor(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options) -> Callable[..., Any]:
+    from torch._inductor.compile_fx import compile_fx
+
+    passes = LoweredPasses(chosen, config.post_grad_custom_pre_pass)
+    settings = {**chosen.inductor, "post_grad_custom_pre_pass": passes}
+    compiled: Any = compile_fx(
+        module, inputs, config_patches=settings, decompositions=kernel_decompositions(chosen.kernels)
+    )
+    return compiled  # type: ignore[no-any-return]
+
+
+def _without_us(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options, error: Exception) -> Callable[..., Any]:
+    from torch._inductor.compile_fx import compile_fx
+
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    add_fallback(reason)
+    _log.warning("a graph is compiled by Inductor alone, because with opsmith it was not: %s", reason)
+    eager = fx.GraphModule(module, copy.deepcopy(module.graph))
+    try:
+        compiled: Any = compile_fx(module, inputs, config_patches=dict(chosen.inductor))
+    except Exception as exc:
+        if chosen.fallback != "eager":
+            raise
+        _log.warning("a graph runs in eager mode, because Inductor does not compile it: %s", exc)
+        return eager.forward
+    return compiled  # type: ignore[no-any-return]
+
+
+class LoweredPasses(CustomGraphPass):
+    """The passes of the stage *lowered*, where Inductor runs passes of its users.
+
+    Inductor and AOTAutograd keep what they compile on disk; :meth:`uuid` tells graphs apart that went through
+    other passes or may call other kernels.
+
+    Args:
+        chosen: what is compiled how.
+        configured: the passes that the user's configuration of Inductor holds; they run first.
+    """
+
+    def __init__(self, chosen: Options, configured: Any = None) -> None:
+        self._passes = tuple(one for one in chosen.passes if one.stage is Stage.LOWERED)
+        self._configured = tuple(configured) if isinstance(configured, (list, tuple)) else (configured,)
+        self._kernels = chosen.kernels
+
+    def __call__(self, graph: fx.Graph) -> None:
+        for one in self._configured:
+            if one is not None:
+                one(graph)
+        add_passes(run_passes(graph, self._passes, Stage.LOWERED))
+
+    def uuid(self) -> Any | None:
+        """A hash of the passes' source files, or None where there is none to read: then nothing is kept."""
+        parts = [kernels_hash(self._kernels), *(_source_hash(one) for one in self._passes)]
+        configured = (one for one in self._configured if one is not None)
+        parts.extend(one.uuid() if isinstance(one, CustomGraphPass) else None for one in configured)
+        return None if None in parts else ("opsmith", *parts)
+
+
+def _source_hash(one: GraphPass) -> str | None:
+    try:
+        source = inspect.getsource(inspect.getmodule(one.run) or one.run)
+    except (OSError, TypeError):
+        return None
+    return hashlib.sha256(f"{one.name}\n{source}".encode()).hexdigest()

@@ -1,0 +1,216 @@
+"""Shipped kernels in compiled graphs: for overloads that they are known to answer faster than Inductor.
+
+Which these are says ``measured.json``, next to this file: a row for each overload, dtype and GPU on which runs
+against the baseline ``compile`` were won. ``benchmarks/compile/kernel_table.py`` writes it from the records of
+such runs. Without a row, as on every CPU, Inductor generates the code.
+
+A row is about a call by itself. In a graph Inductor makes one kernel of elementwise calls and what is around them,
+which no kernel of one call can win against; so they never have a row. And a row of float32 is about products in
+float32: it does not count where TF32 is allowed.
+
+A kernel enters a graph through the table of decompositions: while AOTAutograd traces, a call that a kernel
+answers becomes a call of an opaque overload of the library ``opsmith`` with the same schema. In it the kernel
+runs, or ATen's, if the kernel declines.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import torch
+from torch.utils._pytree import tree_leaves
+
+from opsmith.backends.shipped import Shipped
+from opsmith.core.case import digest
+from opsmith.core.dtypes import TORCH_NAMES
+from opsmith.core.kernel import Kernel
+from opsmith.core.op import Variant
+from opsmith.dispatch.choice import runs_on
+from opsmith.dispatch.loading import function_of
+from opsmith.dispatch.selection import offered, split_patterns
+from opsmith.errors import UnknownName
+from opsmith.suites.aten_schemas import overload
+
+_TABLE = Path(__file__).with_name("measured.json")
+
+Decompositions: TypeAlias = dict[Any, Callable[..., Any]]
+Covers: TypeAlias = Callable[[torch.Tensor], bool]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """An overload that a shipped kernel answers faster than Inductor's code.
+
+    Attributes:
+        op: the overload.
+        dtype: short name of the dtype of its first tensor.
+        hardware: the device's name.
+        speedup: geometric mean over the record's inputs.
+        inputs: how many these were; on none of them Inductor's code was faster.
+        record: the run that says so.
+    """
+
+    op: str
+    dtype: str
+    hardware: str
+    speedup: float
+    inputs: int
+    record: str
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of ``measured.json``."""
+
+    format: int
+    rows: tuple[Row, ...]
+
+
+@functools.cache
+def measured() -> tuple[Row, ...]:
+    """The rows of the shipped table."""
+    return msgspec.json.decode(_TABLE.read_bytes(), type=Table).rows
+
+
+def may_have_row(op: str) -> bool:
+    """Whether what a run shows of an overload by itself says something of graphs: nothing fuses through it."""
+    return torch.Tag.pointwise not in overload(op).tags
+
+
+def check_kernels(wanted: str) -> str:
+    """``measured``, ``none`` or patterns of overloads, as given.
+
+    Raises:
+        UnknownName: a pattern matches no overload with a shipped kernel.
+    """
+    if wanted not in {"measured", "none"} and not list(_wanted_records(wanted)):
+        raise UnknownName("shipped kernel", wanted, ("measured", "none"))
+    return wanted
+
+
+def kernels_hash(wanted: str) -> str:
+    """Names what graphs may call: the choice, the table and the kernels' files."""
+    records = [record.content_hash for record, _ in _wanted_records(wanted)]
+    return digest(msgspec.json.encode((wanted, measured(), records)))
+
+
+def kernel_decompositions(wanted: str) -> Decompositions | None:
+    """Inductor's table of decompositions with shipped kernels in it; None if there is none to put in.
+
+    Args:
+        wanted: ``measured``, ``none``, or overloads, packets and wildcards with commas between them.
+    """
+    chosen = list(_wanted_records(wanted))
+    if not chosen:
+        return None
+    from torch._inductor.decomposition import select_decomp_table
+
+    table: Decompositions = dict(select_decomp_table())
+    for record, covers in chosen:
+        op = overload(record.task)
+        table[op] = _choosing(op, _opaque(record), covers, table.get(op))
+    return table
+
+
+def _wanted_records(wanted: str) -> Iterator[tuple[Kernel, Covers]]:
+    """The kernels that may be called, each with the tensors that it is called for."""
+    if wanted == "none":
+        return
+    if wanted != "measured":
+        for schema, record in offered(Shipped(), split_patterns(wanted), ()):
+            plain = schema.variant is Variant.FUNCTIONAL and "(a" not in schema.schema
+            if plain and any(runs_on(record, device) for device in _device_types()):
+                yield record, functools.partial(_on_device, record)
+        return
+    rows: dict[str, list[Row]] = {}
+    for row in measured():
+        rows.setdefault(row.op, []).append(row)
+    for schema, record in offered(Shipped(), list(rows), ()) if rows else ():
+        if schema.name in rows:
+            yield record, functools.partial(_measured_for, rows[schema.name])
+
+
+def _device_types() -> tuple[str, ...]:
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return ("cpu",) if accelerator is None else ("cpu", accelerator.type)
+
+
+def _on_device(record: Kernel, tensor: torch.Tensor) -> bool:
+    return runs_on(record, tensor.device.type)
+
+
+def _measured_for(rows: list[Row], tensor: torch.Tensor) -> bool:
+    if tensor.device.type != "cuda":
+        return False
+    if tensor.dtype == torch.float32 and torch.backends.cuda.matmul.fp32_precision == "tf32":
+        return False
+    name = torch.cuda.get_device_name(tensor.device)
+    return any(row.hardware == name and getattr(torch, TORCH_NAMES[row.dtype]) == tensor.dtype for row in rows)
+
+
+def _choosing(
+    op: torch._ops.OpOverload,
+    opaque: torch._ops.OpOverload,
+    covers: Covers,
+    otherwise: Callable[..., Any] | None,
+) -> Callable[..., Any]:
+    """A decomposition that calls the kernel where it should, and else does what Inductor's does."""
+
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if tensors and covers(tensors[0]):
+            return opaque(*args, **kwargs)
+        return NotImplemented if otherwise is None else otherwise(*args, **kwargs)
+
+    decompose.__name__ = str(op)
+    return decompose
+
+
+# ---------------------------------------------------------------- opaque overloads
+
+
+@functools.cache
+def _library() -> torch.library.Library:
+    return torch.library.Library("opsmith", "FRAGMENT")
+
+
+_defined: dict[str, torch._ops.OpOverload] = {}
+
+
+def _opaque(record: Kernel) -> torch._ops.OpOverload:
+    """The overload ``opsmith::_softmax__default`` that runs the kernel of ``_softmax.default``."""
+    name = record.task.replace(".", "__")
+    if name not in _defined:
+        op = overload(record.task)
+        _library().define(
+            name + str(op._schema)[str(op._schema).index("(") :], tags=(torch.Tag.needs_fixed_stride_order,)
+        )
+        _library().impl(name, _running(record, op), "CompositeExplicitAutograd")
+        torch.library.register_fake(f"opsmith::{name}", op, lib=_library())
+        _defined[name] = getattr(torch.ops.opsmith, name).default
+    return _defined[name]
+
+
+def _running(record: Kernel, op: torch._ops.OpOverload) -> Callable[..., Any]:
+    kernel = function_of(record)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return kernel(*args, **kwargs)
+        except NotImplementedError:
+            return op(*args, **kwargs)
+
+    return run
+
+
+def opaque_calls(graph: Any) -> Mapping[str, int]:
+    """How often a lowered graph calls which shipped kernel."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "opsmith":
+            packet, _, overload_name = node.target._schema.name.partition("::")[2].rpartition("__")
+            name = f"{packet}.{overload_name}"
+            found[name] = found.get(name, 0) + 1
+    return found

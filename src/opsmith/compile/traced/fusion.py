@@ -1,0 +1,182 @@
+"""Replacing a pattern of a traced graph by one call, safely.
+
+A pattern is replaced where its inner results are used nowhere else, where nothing between its first and its last
+call writes to a tensor or switches autocast or gradients, and where the graph, run again on fake tensors, returns
+what it did: shapes, dtypes, strides, devices and the need of a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
+
+from opsmith.compile.effects import changes_state, has_effect, writes
+from opsmith.compile.traced.calls import tensor
+from opsmith.compile.values import Values
+
+
+@dataclass(frozen=True)
+class Match:
+    """A pattern that was found.
+
+    Attributes:
+        inside: its nodes but the last: nobody else may use them. A node that the replacement takes as an
+            input is none of them.
+        build: makes the replacement, before the last node.
+    """
+
+    inside: set[fx.Node]
+    build: Callable[[fx.Graph], fx.Node]
+
+
+Find = Callable[[fx.Node], Match | None]
+
+
+class Recorder:
+    """Makes tensors of nodes to compute with: every call on one is recorded where the graph inserts nodes.
+
+    Args:
+        graph: that grows.
+    """
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._tracer = fx.proxy.GraphAppendingTracer(graph)
+
+    def __call__(self, node: Any) -> Any:
+        """A node as a tensor; what is no node is itself."""
+        return fx.Proxy(node, self._tracer) if isinstance(node, fx.Node) else node
+
+
+def fuse(graph: fx.Graph, find: Find) -> int:
+    """Replace what ``find`` finds for a last node, from the end of the graph to its beginning."""
+    values, barriers = Values(graph), _Barriers(graph)
+    fired = 0
+    for node in reversed(list(graph.nodes)):
+        if node.op not in {"call_function", "call_method"} or tensor(node) is None or node._erased:
+            continue
+        match = find(node)
+        if match is None or not _private(node, match.inside) or not barriers.free(node, match.inside):
+            continue
+        fired += _replace(graph, node, match, values)
+    return fired
+
+
+class _Barriers:
+    """Where in a graph something is written or switched, as counts up to each node."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._before: dict[fx.Node, int] = {}
+        count = 0
+        for node in graph.nodes:
+            self._before[node] = count
+            called = node.op in {"call_function", "call_method", "call_module"}
+            count += called and (writes(node) or changes_state(node))
+        self._switched = _switched(graph)
+
+    def free(self, last: fx.Node, inside: set[fx.Node]) -> bool:
+        """Whether nothing happens between a pattern's first and last node; and it isn't in a switched region."""
+        counts = {self._before.get(node) for node in (last, *inside)}
+        return len(counts) == 1 and None not in counts and last not in self._switched
+
+
+def _switched(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes for which autocast, gradients or transforms are not what they are around the graph.
+
+    Fake tensors are run as things are around it.
+    """
+    found: set[fx.Node] = set()
+    regions, grad, unknown = 0, torch.is_grad_enabled(), False
+    for node in graph.nodes:
+        if node.op == "call_function" and changes_state(node):
+            name = getattr(node.target, "__name__", "")
+            if name == "_enter_autocast":
+                regions += 1
+            elif name == "_exit_autocast":
+                regions -= 1
+            elif name == "_set_grad_enabled":
+                grad = bool(node.args[0])
+            else:
+                unknown = True
+        if regions or unknown or grad != torch.is_grad_enabled():
+            found.add(node)
+    return found
+
+
+def _private(last: fx.Node, inside: set[fx.Node]) -> bool:
+    known = {last, *inside}
+    return all(user in known for node in inside for user in node.users)
+
+
+def _replace(graph: fx.Graph, node: fx.Node, match: Match, values: Values) -> int:
+    before = node.prev
+    with graph.inserting_before(node):
+        new = match.build(graph)
+    accepted = _accepted(node, new, values) or _accepted_contiguous(graph, node, new, values)
+    if accepted:
+        _drop(node, match.inside)
+        return 1
+    for one in reversed(list(_between(before, node))):
+        graph.erase_node(one)
+    return 0
+
+
+def _accepted_contiguous(graph: fx.Graph, node: fx.Node, new: fx.Node, values: Values) -> bool:
+    """The same with the layout of before, if that was contiguous: the copy is part of the next kernel, or small."""
+    old = tensor(node)
+    if old is None or not old.is_contiguous():
+        return False
+    with graph.inserting_before(node):
+        contiguous = graph.call_method("contiguous", (new,))
+    return _accepted(node, contiguous, values)
+
+
+def _between(first: fx.Node, last: fx.Node) -> Iterator[fx.Node]:
+    node = first.next
+    while node is not last:
+        yield node
+        node = node.next
+
+
+def _accepted(node: fx.Node, new: fx.Node, values: Values) -> bool:
+    """Let ``new`` stand for ``node`` if the graph then returns what it did; else leave all as it was."""
+    users = list(node.users)
+    node.replace_all_uses_with(new)
+    try:
+        updated = values.updated()
+        kept = values.outputs_kept(updated) and _fits(updated.get(new), values.of(node))
+    except Exception:  # noqa: BLE001 - a call that refuses the new layout: any error of torch's
+        kept = False
+    if kept:
+        values.store(updated)
+        return True
+    for user in users:
+        user.replace_input_with(new, node)
+    return False
+
+
+def _fits(new: Any, old: Any) -> bool:
+    """Whether two results differ in their strides at most."""
+    if not (isinstance(new, torch.Tensor) and isinstance(old, torch.Tensor)):
+        return False
+    return (
+        (new.dtype, new.device, new.requires_grad) == (old.dtype, old.device, old.requires_grad)
+        and new.dim() == old.dim()
+        and statically_known_true(sym_eq(tuple(new.shape), tuple(old.shape)))
+    )
+
+
+def _drop(last: fx.Node, inside: set[fx.Node]) -> None:
+    """Erase a pattern that nobody uses any more, from its end."""
+    waiting = [last]
+    while waiting:
+        node = waiting.pop()
+        if node._erased or node.users or has_effect(node):
+            continue
+        sources = [source for source in node.all_input_nodes if source in inside]
+        node.graph.erase_node(node)
+        waiting.extend(sources)
