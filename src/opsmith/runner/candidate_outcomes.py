@@ -14,7 +14,7 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.inputs import item_bytes
 from opsmith.evaluation.outcome import MAX_RESULT_BYTES
-from opsmith.runner.exchange import read_outcome
+from opsmith.runner.exchange import read_outcome, read_outcome_of_ranks
 from opsmith.runner.protocol import OUT_OF_PROTOCOL, Compare, ComparedCase, CompareTimed
 
 
@@ -23,7 +23,7 @@ def compared(
 ) -> ComparedCase | None:
     """What was found for one case; None where a summary leaves it open."""
     try:
-        told = [read_outcome(outcome, Path(request.folder)) for outcome in outcomes]
+        told = [read_told(outcome, request) for outcome in outcomes]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
         told = []
     candidate = [outcome for outcome in told if isinstance(outcome, Outcome)]
@@ -35,6 +35,18 @@ def compared(
         return ComparedCase(Status.PASSED, "", None, layout_differs=False) if equal else None
     found = held.judge(candidate, tolerance=request.tolerance, layout=request.layout)
     return ComparedCase(found.status, found.detail, found.figures, found.layout_differs)
+
+
+def read_told(message: msgspec.Raw, request: Compare | CompareTimed) -> Outcome | SummarisedOutcome:
+    """What a worker, or all ranks together, said of one execution.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no outcome.
+        OSError: a file that is named is not there, or is no plain file of that size.
+    """
+    if isinstance(request, Compare) and request.rank_folders:
+        return read_outcome_of_ranks(message, [Path(folder) for folder in request.rank_folders])
+    return read_outcome(message, Path(request.folder))
 
 
 def _is_well_formed(outcome: Outcome) -> bool:

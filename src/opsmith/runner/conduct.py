@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from opsmith.core.conduct import AtenCall, CallConduct
+from opsmith.core.op import TaskKind
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.evaluation.integrity.static import Kind, StaticFinding, examine
 from opsmith.evaluation.integrity.traced_lines import confirm
@@ -81,7 +82,7 @@ class JobConduct:
         copied: dict[AtenCall, None] = {}
         for seen in conduct:
             forbidden |= dict.fromkeys(seen.forbidden)
-            if self._job.policy == "native":
+            if self._job.policy == "native" and self._job.schema.kind is not TaskKind.COLLECTIVE:
                 copied |= dict.fromkeys(seen.copied_results)
         lines = [f"called {call}" for call in forbidden]
         lines += [f"{call} wrote the result, and nothing after it" for call in copied if call not in forbidden]

@@ -23,7 +23,9 @@ def open_device(name: str) -> DeviceOpened:
     if not name.startswith("cuda"):
         return DeviceOpened(name, None, name)
     properties = torch.cuda.get_device_properties(name)
-    return DeviceOpened(torch.cuda.get_device_name(name), None, f"GPU-{properties.uuid}")
+    return DeviceOpened(
+        torch.cuda.get_device_name(name), None, f"GPU-{properties.uuid}", count=torch.cuda.device_count()
+    )
 
 
 def make_waiting_context(device: torch.device) -> None:

@@ -47,11 +47,17 @@ WORKER_HOST_GIB = 0.15
 WORKER_SHARE = 0.85
 
 
-def workers_that_fit() -> int:
-    """How many idle workers with a CUDA context device and host can hold beside the cases."""
-    free_mib = _first_line("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits")
+def workers_that_fit(sharers: int = 1) -> int:
+    """How many idle workers with a CUDA context device and host can hold beside the cases.
+
+    Args:
+        sharers: so many lanes, each with a device of its own, divide the host's memory.
+    """
+    device = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    which = ["-i", device] if device and not device.startswith("MIG") else []
+    free_mib = _first_line("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", *which)
     device_gib = float(free_mib) / 1024 if free_mib else 0.0
-    host_gib = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    host_gib = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30 / sharers
     return int(WORKER_SHARE * min(device_gib / WORKER_DEVICE_GIB, host_gib / WORKER_HOST_GIB))
 
 

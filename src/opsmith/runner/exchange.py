@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from opsmith.core.case import Outcome, StoredOutcome, SummarisedOutcome
+from opsmith.core.case import Outcome, OutputOther, OutputTensor, StoredOutcome, SummarisedOutcome
 
 #: An encoded outcome up to this size travels in the message itself.
 INLINE_BYTES = 1 << 20
@@ -30,9 +31,12 @@ class OutcomeWriter:
 
     Args:
         folder: the worker's private folder.
+        summarises: what is large on a device is told by its summary first; of a rank it is part of an outcome, which
+            has none.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, summarises: bool = True) -> None:
+        self.summarises = summarises
         self._folder = folder.absolute()
         self._written: list[Path] = []
 
@@ -83,6 +87,42 @@ def read_outcome(message: msgspec.Raw, folder: Path) -> Outcome | SummarisedOutc
         return found
     outcome: Outcome = _OUTCOME_DECODER.decode(_read(folder, found))
     return outcome
+
+
+def read_outcome_of_ranks(message: msgspec.Raw, folders: Sequence[Path]) -> Outcome:
+    """The referee's side: one outcome of those that all ranks sent, rank after rank.
+
+    Their results stand in one tuple. All ranks number the input storages of the whole call, and of a storage that
+    several claim to have changed the last one's content counts.
+
+    Args:
+        message: a list of what each rank sent, as :class:`~opsmith.runner.rank_group.RankGroup` joins them.
+        folders: the ranks' private folders.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: a rank sent no outcome.
+        OSError: a file that is named is not there, or is no plain file of that size.
+    """
+    parts: list[Outcome] = []
+    for part, folder in zip(msgspec.msgpack.decode(message, type=list[msgspec.Raw]), folders, strict=True):
+        outcome = read_outcome(part, folder)
+        if not isinstance(outcome, Outcome):
+            raise msgspec.DecodeError("a rank sends its outcome and no summary of it")
+        parts.append(outcome)
+    outputs: list[OutputTensor | OutputOther] = []
+    for outcome in parts:
+        first = len(outputs)
+        outputs += [
+            msgspec.structs.replace(output, output=output.output + first)
+            if isinstance(output, OutputTensor) and output.output is not None
+            else output
+            for output in outcome.outputs
+        ]
+    return Outcome(
+        structure=f"({','.join(outcome.structure for outcome in parts)})",
+        outputs=tuple(outputs),
+        changed={number: content for outcome in parts for number, content in outcome.changed.items()},
+    )
 
 
 def _read(folder: Path, stored: StoredOutcome) -> bytes:

@@ -99,8 +99,11 @@ def jobs_to_time(
 
 
 def timed_part(job: Job, options: Options, *, interpreted: bool, already: Container[str] = frozenset()) -> Job | None:
-    """What of a correct kernel's job is timed, without the cases that are ``already``; None if nothing is."""
-    if interpreted and job.kernel.dsl == "triton":
+    """What of a correct kernel's job is timed, without the cases that are ``already``; None if nothing is.
+
+    Nothing of what ranks do together: this clock has one device.
+    """
+    if (interpreted and job.kernel.dsl == "triton") or job.schema.kind is TaskKind.COLLECTIVE:
         return None
     asked = job.cases if options.reads_dataset else _largest_of_each_dtype(job.cases)
     cases = tuple(case for case in asked if not case.expects_error and str(case.address) not in already)

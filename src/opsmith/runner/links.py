@@ -19,6 +19,7 @@ from opsmith.core.op import OpSchema
 from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, ProtocolError, RefereeFailed
+from opsmith.runner.nursery import Nursery
 from opsmith.runner.processes import Child, Processes
 from opsmith.runner.protocol import (
     MAX_REPLY_BYTES,
@@ -34,12 +35,15 @@ from opsmith.runner.protocol import (
     waits_awake,
 )
 from opsmith.runner.sandbox.reach import Reach
-from opsmith.runner.zygote_link import ZygoteLink
+from opsmith.runner.seat import Seat
 
 #: How long a worker may take to make its device context, with many made at once.
 START_TIMEOUT_S = 120.0
 #: Before a worker for which the device had no memory is started again, and again.
 START_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+#: What an interpreted kernel takes follows from the number of its programs, not from how good it is: an honest softmax
+#: in small blocks took more than 20 s where others had the processor, too.
+INTERPRETED_CALL = 3
 #: How long a killed process may take to be reaped before its status is given up on.
 REAP_TIMEOUT_S = 2.0
 MAX_EVIDENCE_LINES = 12
@@ -53,7 +57,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         load_s: for loading a kernel; compilers may run during it.
-        call_s: for one request to a worker: one case, or one timed block.
+        call_s: for one request to a worker: one case, or one timed block. A kernel that Triton's interpreter runs
+            gets INTERPRETED_CALL times as long.
         referee_s: for one request to a referee.
     """
 
@@ -201,8 +206,11 @@ class WorkerLink:
         withheld: folders that no worker may read; what the processes share is among them in any case.
         started_in: where the command was started, if kernels are imported from there.
         one_kernel: no worker loads a second kernel.
+        seat: which rank it is, of several that run a kernel together; None where it runs one alone.
+        nursery: of another rank, whose network and shared memory are this one's, too; None for one of its own.
 
     Attributes:
+        nursery: what its workers are forked from; ended where one of them may have harmed it.
         waits_awake: whether the judge does, for the reply to a block.
         wall_us: microseconds from the last request to its reply.
     """
@@ -219,21 +227,26 @@ class WorkerLink:
         withheld: Sequence[Path] = (),
         started_in: Path | None = None,
         one_kernel: bool = True,
+        seat: Seat | None = None,
+        nursery: Nursery | None = None,
     ) -> None:
         self._processes = processes
-        self._reach = Reach(
+        reach = Reach(
             scratch=str(processes.scratch),
             builds=str(builds),
             withheld=tuple(map(str, withheld)),
             home=str(Path.home()),
             started_in=str(started_in) if started_in else None,
             one_kernel=one_kernel,
+            for_ranks=seat is not None,
         )
-        self._config = {"device": device, "builds": str(builds), "threads": threads}
+        self._config: dict[str, Any] = {"device": device, "builds": str(builds), "threads": threads}
+        if seat is not None:
+            self._config["seat"] = msgspec.to_builtins(seat)
         self._limits = limits
         self.waits_awake = waits_awake(device)
         self.wall_us = 0.0
-        self._nursery: ZygoteLink | None = None
+        self.nursery = nursery or Nursery(processes, reach)
         self._child: Child | None = None
         self._spares: deque[Child] = deque()
         self.wanted_spares = spares
@@ -250,9 +263,7 @@ class WorkerLink:
             self._fork_spare()
 
     def _fork_spare(self) -> None:
-        if self._nursery is None:
-            self._nursery = self._processes.start_nursery(self._reach)
-        self._spares.append(self._processes.fork("worker", self._config, self._nursery))
+        self._spares.append(self.nursery.fork(self._config))
 
     @property
     def folder(self) -> Path:
@@ -315,7 +326,7 @@ class WorkerLink:
         assert child is not None
         child.output_bytes = 0
         child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
-        limit_s = timeout_s or self._limits.call_s
+        limit_s = timeout_s or self._call_limit_s
         self.notices = ()
         deadline = time.monotonic() + limit_s
         try:
@@ -342,6 +353,11 @@ class WorkerLink:
         if isinstance(reply, Raised) and reply.kind == "device":
             self.retire()
         return reply
+
+    @property
+    def _call_limit_s(self) -> float:
+        is_triton = self._loaded is not None and self._loaded.dsl == "triton"
+        return self._limits.call_s * (INTERPRETED_CALL if is_triton and self._processes.interpreted else 1)
 
     def _take_notice(self, notice: Noticed) -> None:
         if len(self.notices) >= MAX_NOTICES:
@@ -390,6 +406,12 @@ class WorkerLink:
         if not trusted and child.wait(REAP_TIMEOUT_S) is None:
             self._end_nursery()
 
+    def kill(self) -> None:
+        """Kill the current worker; who waits for its reply is told that it died. For another thread than that one."""
+        child = self._child
+        if child is not None:
+            child.kill()
+
     def close(self) -> None:
         self.retire()
         self._end_nursery()
@@ -397,9 +419,7 @@ class WorkerLink:
     def _end_nursery(self) -> None:
         while self._spares:
             self._processes.discard(self._spares.popleft())
-        if self._nursery is not None:
-            self._nursery.close()
-            self._nursery = None
+        self.nursery.end()
 
 
 _LIMIT_DETAILS = {

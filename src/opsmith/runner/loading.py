@@ -18,6 +18,7 @@ from opsmith.evaluation.compiler import traceable, use_compiler_settings
 from opsmith.evaluation.inputs import CALL_DECODER, rebuild
 from opsmith.runner.protocol import Discovered
 from opsmith.suites.aten_schemas import overload
+from opsmith.suites.distributed.program import RankProgram, answer_of_torch
 from opsmith.suites.modules.call import CONSTRUCTION_SEED, ModuleCall
 
 CPU = torch.device("cpu")
@@ -32,7 +33,8 @@ def load_kernel(kernel: Kernel, root: Path | None, schema: OpSchema, device: tor
         kernel: the record.
         root: the folder of its files, which may be a snapshot of ``kernel.root``.
         schema: the overload that it answers, or the module: then the kernel is a class, of which
-            one instance is made with the problem's own arguments and put on the device.
+            one instance is made with the problem's own arguments and put on the device. Of a collective the
+            result is called with the program of a rank.
         device: where it runs.
 
     Raises:
@@ -41,26 +43,34 @@ def load_kernel(kernel: Kernel, root: Path | None, schema: OpSchema, device: tor
         TypeError: what the entry names cannot be called.
         BaseException: whatever the stranger's code raises while it is loaded.
     """
-    function = _load(kernel, root, schema)
+    function = _load(kernel, root, schema, device)
     if not callable(function):
         raise TypeError(f"{kernel.entry} is a {type(function).__name__}, which cannot be called")
     if schema.kind is TaskKind.MODULE:
         return _module_call(kernel.entry, function, schema, device)
+    if schema.kind is TaskKind.COLLECTIVE:
+        return RankProgram(function, schema.name)
     if kernel.derived_from is None:
         return cast("Call", function)
     return DerivedKernel(function, overload(schema.name), overload(kernel.derived_from))
 
 
-def _load(kernel: Kernel, root: Path | None, schema: OpSchema) -> Any:
+def _load(kernel: Kernel, root: Path | None, schema: OpSchema, device: torch.device) -> Any:
     match kernel.loader:
         case Loader.ATEN:
-            return from_file(kernel, root) if schema.kind is TaskKind.MODULE else overload(kernel.entry)
+            return _of_torch(kernel, root, schema, device)
         case Loader.INDUCTOR:
             return _compiled(kernel.entry)
         case Loader.FILE | Loader.MODULE:
             return from_file(kernel, root)
         case Loader.ATTRIBUTE:
             return from_attribute(kernel.entry, kernel.derived_from or schema.name)
+
+
+def _of_torch(kernel: Kernel, root: Path | None, schema: OpSchema, device: torch.device) -> Any:
+    if schema.kind is TaskKind.OP:
+        return overload(kernel.entry)
+    return from_file(kernel, root) if schema.kind is TaskKind.MODULE else answer_of_torch(kernel.entry, device)
 
 
 def _module_call(entry: str, make: Callable[..., Any], schema: OpSchema, device: torch.device) -> ModuleCall:

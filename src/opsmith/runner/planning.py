@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -12,11 +11,12 @@ from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.directory import KernelDirectory
 from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import OpSchema, TaskKind
-from opsmith.core.run import Options, Plan, PlannedOp
+from opsmith.core.op import OpSchema, TaskKind, matches
+from opsmith.core.run import SUITES_WITHOUT_DATASET, Options, Plan, PlannedOp
+from opsmith.core.sampling import spread_sample
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UnknownName
-from opsmith.runner.executors.local import LocalExecutor
+from opsmith.runner.fleet import Fleet
 from opsmith.runner.protocol import OpsListed, Raised
 from opsmith.runner.suite_index import SuiteIndex
 
@@ -53,7 +53,7 @@ def select_ops(patterns: Sequence[str], known: Iterable[str]) -> tuple[str, ...]
     names = list(known)
     chosen: dict[str, None] = {}
     for pattern in patterns:
-        found = [name for name in names if fnmatchcase(name, pattern) or name.rpartition(".")[0] == pattern]
+        found = [name for name in names if matches(name, pattern)]
         if not found:
             raise UnknownName("op", pattern, [*names, *{name.rpartition(".")[0] for name in names}])
         chosen.update(dict.fromkeys(found))
@@ -61,7 +61,7 @@ def select_ops(patterns: Sequence[str], known: Iterable[str]) -> tuple[str, ...]
 
 
 def enumerate_cases(
-    executor: LocalExecutor,
+    fleet: Fleet,
     listed: OpsListed,
     ops: Sequence[str] | None,
     *,
@@ -74,13 +74,13 @@ def enumerate_cases(
         ops: overloads wanted, or None for all.
         advance: told how many entries are done.
     """
-    entries = _relevant_entries(listed.entries, ops, executor.options, torch_version)
+    entries = _relevant_entries(listed.entries, ops, fleet.options, torch_version)
     found: dict[int, list[CaseRef]] = {}
     counts: dict[str, int] = {}
     skipped: dict[str, str] = {}
     modules: dict[str, OpSchema] = {}
     ops_of_entry: dict[tuple[str, str], list[str]] = {}
-    for done, (index, reply) in enumerate(executor.enumerate(entries, ops), start=1):
+    for done, (index, reply) in enumerate(fleet.enumerate(entries, ops), start=1):
         found[index] = list(reply.cases)
         skipped.update(reply.skipped)
         modules.update({schema.name: schema for schema in reply.modules})
@@ -89,9 +89,13 @@ def enumerate_cases(
             counts[signature] = counts.get(signature, 0) + count
         advance(done)
     if len(entries) == len(listed.entries):
-        _save_index(ops_of_entry, executor.options, torch_version)
+        _save_index(ops_of_entry, fleet.options, torch_version)
+    cases = _first_of_each_signature(found, fleet.options.case)
+    selection = fleet.options.selection
+    if selection.sample is not None and fleet.options.suite in SUITES_WITHOUT_DATASET:
+        cases = spread_sample(cases, selection.sample, seed=selection.sample_seed, name=lambda case: str(case.address))
     return Enumeration(
-        cases=_first_of_each_signature(found, executor.options.case),
+        cases={op: tuple(chosen) for op, chosen in cases.items()},
         counts=counts,
         ops=frozenset(op for names in ops_of_entry.values() for op in names),
         skipped=skipped,
@@ -99,7 +103,7 @@ def enumerate_cases(
     )
 
 
-def _first_of_each_signature(found: dict[int, list[CaseRef]], only: str | None) -> dict[str, tuple[CaseRef, ...]]:
+def _first_of_each_signature(found: dict[int, list[CaseRef]], only: str | None) -> dict[str, list[CaseRef]]:
     seen: set[str] = set()
     by_op: dict[str, list[CaseRef]] = {}
     for index in sorted(found):
@@ -107,7 +111,7 @@ def _first_of_each_signature(found: dict[int, list[CaseRef]], only: str | None) 
             if case.signature not in seen and only in (None, str(case.address)):
                 seen.add(case.signature)
                 by_op.setdefault(case.op, []).append(case)
-    return {op: tuple(cases) for op, cases in by_op.items()}
+    return by_op
 
 
 def _relevant_entries(
@@ -150,7 +154,7 @@ def _index(options: Options, torch_version: str, dtype: str) -> SuiteIndex:
     return SuiteIndex(options.suite, torch=torch_version, device=options.device, dtype=dtype)
 
 
-def discover_backend(executor: LocalExecutor, asked: Backend | NeedsDiscovery, tasks: Sequence[Task]) -> Backend:
+def discover_backend(fleet: Fleet, asked: Backend | NeedsDiscovery, tasks: Sequence[Task]) -> Backend:
     """Turn a stranger's Python object into a backend, by looking at it in a worker.
 
     Raises:
@@ -158,7 +162,7 @@ def discover_backend(executor: LocalExecutor, asked: Backend | NeedsDiscovery, t
     """
     if not isinstance(asked, NeedsDiscovery):
         return asked
-    reply = executor.discover(asked.target, asked.ops_to_ask(tasks))
+    reply = fleet.discover(asked.target, asked.ops_to_ask(tasks))
     if isinstance(reply, Raised):
         raise BadInput(f"backend {asked.name}: {' '.join(reply.message.split())}")
     return asked.backend(reply.answered, dsl=reply.dsl, kernel_directory=reply.kernel_directory)

@@ -173,6 +173,7 @@ class Processes:
         memory_limit_bytes: resident memory that a worker may add to what it was born with.
         output_limit_bytes: bytes a worker may print while it answers one request.
         with_compiler: import torch's compiler before anything is forked.
+        with_opinfo: on the CPU, import OpInfo, too, which takes twice as long as all the rest.
         without_layers: layers of the sandbox to do without, as on a machine that lacks them.
 
     Attributes:
@@ -187,6 +188,7 @@ class Processes:
         memory_limit_bytes: int,
         output_limit_bytes: int,
         with_compiler: bool = False,
+        with_opinfo: bool = False,
         without_layers: Iterable[Layer] = (),
     ) -> None:
         self.worker_limit = sys.maxsize
@@ -196,6 +198,7 @@ class Processes:
         self._output_limit_bytes = output_limit_bytes
         self._options = [
             *(["--compiler"] if with_compiler else []),
+            *(["--opinfo"] if with_opinfo else []),
             *(f"--without={layer}" for layer in without_layers),
         ]
         self._children: dict[int, Child] = {}
@@ -383,6 +386,9 @@ def _scrubbed_environment(device: str, scratch: Path) -> dict[str, str]:
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONDONTWRITEBYTECODE": "1",
+        # OpInfo makes some samples in the order of a set of strings: with one hash seed their addresses mean the same
+        # in every process.
+        "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
         "PYTHONWARNINGS": "ignore",
     }

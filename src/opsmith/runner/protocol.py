@@ -324,7 +324,7 @@ class Enumerate(msgspec.Struct, frozen=True, tag=True):
 
     ``ops`` limits what is spooled; None takes every op that the entry calls. ``only`` limits it to
     the case of that address. With ``again`` the entry is run under another seed as well, for the
-    other values of each case.
+    other values of each case. With ``afresh`` what was recorded before is recorded once more.
     """
 
     suite: str
@@ -335,6 +335,7 @@ class Enumerate(msgspec.Struct, frozen=True, tag=True):
     ops: tuple[str, ...] | None
     only: str | None
     again: bool = False
+    afresh: bool = False
 
 
 class CaseToPrepare(msgspec.Struct, frozen=True):
@@ -370,7 +371,8 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
     """Judge a worker's outcomes against held references; the key is the case's place in ``Prepare``.
 
     ``again`` holds the outcomes on other values. ``folder`` is the worker's private folder, where its
-    large outcomes lie.
+    large outcomes lie. Where several ranks answered, ``rank_folders`` are theirs, and each outcome is the list of
+    what they sent.
     """
 
     outcomes: dict[int, tuple[msgspec.Raw, ...]]
@@ -378,6 +380,7 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
     tolerance: str
     layout: str
     folder: str
+    rank_folders: tuple[str, ...] = ()
 
 
 class CompareTimed(msgspec.Struct, frozen=True, tag=True):
@@ -454,12 +457,14 @@ RefereeRequest = (
 class DeviceOpened(msgspec.Struct, frozen=True, tag=True):
     """The device's name; ``problem`` says why it cannot be used, or is None.
 
-    ``identity`` tells one device of a machine from another: an NVIDIA GPU's UUID.
+    ``identity`` tells one device of a machine from another: an NVIDIA GPU's UUID. ``count`` says how many of its type
+    there are.
     """
 
     name: str
     problem: str | None
     identity: str = ""
+    count: int = 1
 
 
 class OpsListed(msgspec.Struct, frozen=True, tag=True):

@@ -47,9 +47,8 @@ from opsmith.evaluation.reference import observe_eager, reference_calls, repeat_
 from opsmith.evaluation.runtime import launch_ms, runtime_ms
 from opsmith.evaluation.small_values import describe_with_values
 from opsmith.runner.build_cache import EAGER, use_build_cache
-from opsmith.runner.candidate_outcomes import compared, tensor_bytes
+from opsmith.runner.candidate_outcomes import compared, read_told, tensor_bytes
 from opsmith.runner.devices import open_device
-from opsmith.runner.exchange import read_outcome
 from opsmith.runner.protocol import (
     BlockTimed,
     CaseToPrepare,
@@ -87,7 +86,7 @@ from opsmith.runner.protocol import (
 )
 from opsmith.runner.timed_reference import TimedReference
 from opsmith.suites import (
-    AsksModules,
+    AsksOwnTasks,
     Search,
     Selective,
     Shrinkable,
@@ -229,10 +228,14 @@ class Referee:
     def _list_ops(self, request: ListOps) -> OpsListed:
         suite = self.load_suite(request.suite)
         entries = tuple((entry, dtype) for dtype in request.dtypes for entry in suite.entries(dtype, self._device.type))
-        return OpsListed(suite.schemas() if isinstance(suite, AsksModules) else tuple(aten_schemas().values()), entries)
+        return OpsListed(
+            suite.schemas() if isinstance(suite, AsksOwnTasks) else tuple(aten_schemas().values()), entries
+        )
 
     def _enumerate(self, request: Enumerate) -> Enumerated:
         wanted_ops = None if request.ops is None else frozenset(request.ops)
+        if request.afresh:
+            self._spooled.clear()
 
         def wanted(op: str, signature: str) -> bool:
             return (wanted_ops is None or op in wanted_ops) and signature not in self._spooled
@@ -282,6 +285,7 @@ class Referee:
             length=length,
             expects_error=call is not None and call.expects_error,
             tolerance=call.tolerance if call is not None else None,
+            ranks=call.ranks if call is not None else None,
         )
 
     def _with_other_values(self, suite: Suite, request: Enumerate, cases: Sequence[CaseRef]) -> Iterator[CaseRef]:
@@ -441,9 +445,8 @@ class Referee:
 
     def _is_replay(self, number: int, request: Compare) -> bool:
         """Whether the second outcome has the first one's values, which are the answer to other arguments."""
-        folder = Path(request.folder)
         try:
-            one, other = (read_outcome(raw, folder) for raw in (request.outcomes[number][0], request.again[number]))
+            one, other = (read_told(raw, request) for raw in (request.outcomes[number][0], request.again[number]))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
             return False  # Said already, by the comparison.
         assert isinstance(other, Outcome)  # A summary says no more than that it may be right.

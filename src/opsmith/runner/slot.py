@@ -37,6 +37,7 @@ from opsmith.runner.protocol import (
     ShowOutcomes,
     VariantsMade,
 )
+from opsmith.runner.rank_group import RankGroup
 from opsmith.runner.shrinking import Shrinking
 from opsmith.runner.spool import Spool
 from opsmith.runner.stopwatch import ClockSettings
@@ -82,7 +83,7 @@ class Slot:
 
     Args:
         referee: of this slot.
-        worker: of this slot.
+        worker: of this slot, or the ranks that are one together.
         spool: of all referees.
         options: of the run.
         seed: of the run.
@@ -92,7 +93,7 @@ class Slot:
     def __init__(
         self,
         referee: RefereeLink,
-        worker: WorkerLink,
+        worker: WorkerLink | RankGroup,
         spool: Spool,
         options: Options,
         seed: int,
@@ -123,7 +124,7 @@ class Slot:
             self.referee, self._options, self._seed, lambda case: self._judge_alone(job, case, conduct)
         )
         cases = {str(case.address): case for case in job.cases}
-        loaded = True
+        loaded = all(verdict.status is not Status.LOAD_FAILED for verdict in job.earlier)
         for verdict in self._judge_cases(job, job.cases, tally, conduct):
             loaded = loaded and verdict.status is not Status.LOAD_FAILED
             yield shrinking.explain(verdict, cases[verdict.case])
@@ -143,7 +144,9 @@ class Slot:
         return verdicts[0]
 
     def _variants(self, job: Job) -> Sequence[CaseRef]:
-        """More cases of the op than the suite asks, made from those that it asks."""
+        """More cases of the op than the suite asks, made from those that it asks; of a collective none."""
+        if job.schema.kind is TaskKind.COLLECTIVE:
+            return ()  # What ranks are given has to fit together.
         varied = [case for case in job.all_cases if not case.expects_error and case.size_bytes <= MAX_VARIED_BYTES]
         if not varied:
             return ()
@@ -197,6 +200,7 @@ class Slot:
             settings: of the run's clock.
             limits: what the device can reach.
         """
+        assert not isinstance(self.worker, RankGroup), "ranks are not timed by this clock"
         timer = CaseTimer(
             self.referee,
             self.worker,
@@ -221,6 +225,9 @@ class Slot:
         calls = [self.spool.read(case) for case in chunk]
         try:
             self.referee.send(self._prepare_request(chunk, calls))
+            if isinstance(self.worker, RankGroup):
+                assert chunk[0].ranks is not None
+                self.worker.resize(chunk[0].ranks)
             try:
                 problem = self.worker.load(job.kernel, job.root, job.schema, job.policy)
             except WorkerFailed as failure:
@@ -335,13 +342,19 @@ class Slot:
             {number: reply.outcomes[-1] for number, reply in returned.items() if prepared[number].again},
             self._options.tolerance,
             self._options.layout,
-            str(self.worker.folder),
+            *self._folders(),
         )
         compared = self.referee.ask(request, Compared)
         assert isinstance(compared, Compared)
         if any(found.status is Status.CRASHED for found in (*compared.cases.values(), *compared.again.values())):
             self.worker.retire()  # It spoke out of protocol: what it says next may answer nothing that is asked.
         return compared
+
+    def _folders(self) -> tuple[str, tuple[str, ...]]:
+        """Where large outcomes lie: of a worker, and of each rank."""
+        if isinstance(self.worker, RankGroup):
+            return "", tuple(map(str, self.worker.folders))
+        return str(self.worker.folder), ()
 
     def _compare_fully(
         self, prepared: Sequence[PreparedCase], replies: dict[int, Returned | Raised], returned: dict[int, Returned]
@@ -356,6 +369,7 @@ class Slot:
             for number, reply in replies.items()
             if isinstance(reply, Returned)
         }
+        assert not isinstance(self.worker, RankGroup), "ranks send no summaries"
         wanted = tuple([outcome for number in compared.unclear for outcome in outcomes_of[number]])
         shown = self.worker.ask(ShowOutcomes(wanted), (OutcomesShown, Raised))
         if isinstance(shown, Raised) or len(shown.outcomes) != len(wanted):
@@ -439,12 +453,12 @@ def _alone(chunk: Sequence[CaseRef], verdict: Verdict) -> list[Verdict] | None:
 
 
 def _chunk(cases: Sequence[CaseRef], size: int) -> list[CaseRef]:
-    """The next cases that are judged together: at most ``size``, and not too many bytes; at least one."""
+    """The next cases that are judged together, by as many ranks: at most ``size``, not too many bytes; at least one."""
     chunk = [cases[0]]
     total_bytes = cases[0].size_bytes
     for case in cases[1 : max(size, 1)]:
         total_bytes += case.size_bytes
-        if total_bytes > MAX_CHUNK_BYTES:
+        if total_bytes > MAX_CHUNK_BYTES or case.ranks != cases[0].ranks:
             break
         chunk.append(case)
     return chunk

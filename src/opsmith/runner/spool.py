@@ -1,26 +1,33 @@
-"""Serialized calls, as the judge reads them back from the referees' files."""
+"""Serialized calls on disk: written by referees, or sent by another machine, and read back by the judge."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from opsmith.core.case import CaseRef
 
+#: Spool files with these numbers and above hold what was sent; those below are the referees'.
+FIRST_SENT = 1 << 20
+
 
 class Spool:
-    """Reads serialized calls back from the referees' spool files."""
+    """Reads serialized calls back from the spool files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._descriptors: dict[int, int] = {}
+        self._numbers = itertools.count(FIRST_SENT)
 
     def read(self, case: CaseRef) -> bytes:
         descriptor = self._descriptors.get(case.spool)
         if descriptor is None:
-            descriptor = self._descriptors[case.spool] = os.open(self.folder / f"{case.spool}.spool", os.O_RDONLY)
+            descriptor = self._descriptors[case.spool] = os.open(self._path(case.spool), os.O_RDONLY)
         data = os.pread(descriptor, case.length, case.offset)
         assert len(data) == case.length, "a spool file is shorter than its index says"
         return data
@@ -32,6 +39,82 @@ class Spool:
         offset, length = case.again
         return self.read(msgspec.structs.replace(case, offset=offset, length=length))
 
+    def add(self, calls: bytes) -> int:
+        """Write calls that were sent; the number of their spool file."""
+        number = next(self._numbers)
+        self._path(number).write_bytes(calls)
+        return number
+
+    def remove(self, number: int) -> None:
+        """Delete a file that was added."""
+        descriptor = self._descriptors.pop(number, None)
+        if descriptor is not None:
+            os.close(descriptor)
+        self._path(number).unlink()
+
     def close(self) -> None:
         for descriptor in self._descriptors.values():
             os.close(descriptor)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.spool"
+
+
+class SentCalls:
+    """The judge's copy of what lanes on other machines have recorded: one file, to which all of them add."""
+
+    def __init__(self, folder: Path) -> None:
+        self._spool = Spool(folder)
+        self._number = self._spool.add(b"")
+        self._stream = (folder / f"{self._number}.spool").open("ab")
+        self._lock = threading.Lock()
+
+    def add(self, cases: Iterable[CaseRef], calls: bytes) -> tuple[CaseRef, ...]:
+        """Keep the calls of cases that were :func:`packed`; the cases as they are found from now on."""
+        with self._lock:
+            start = self._stream.tell()
+            self._stream.write(calls)
+            self._stream.flush()
+        return tuple([placed(case, self._number, start) for case in cases])
+
+    def packed(self, cases: Iterable[CaseRef]) -> tuple[dict[CaseRef, CaseRef], bytes]:
+        """As :func:`packed`."""
+        return packed(cases, self._spool)
+
+    def close(self) -> None:
+        self._stream.close()
+        self._spool.close()
+
+
+def packed(cases: Iterable[CaseRef], spool: Spool) -> tuple[dict[CaseRef, CaseRef], bytes]:
+    """Put the calls of some cases one after another, to be sent.
+
+    Returns:
+        each case -> the same with its place in the bytes, and the bytes.
+    """
+    parts: list[bytes] = []
+    size = 0
+    found: dict[CaseRef, CaseRef] = {}
+    for case in cases:
+        if case in found:
+            continue
+        call, again = spool.read(case), spool.read_again(case)
+        parts.append(call)
+        found[case] = msgspec.structs.replace(case, spool=0, offset=size, again=None)
+        size += len(call)
+        if again is not None:
+            parts.append(again)
+            found[case] = msgspec.structs.replace(found[case], again=(size, len(again)))
+            size += len(again)
+    return found, b"".join(parts)
+
+
+def placed(case: CaseRef, number: int, start: int) -> CaseRef:
+    """A packed case, after its bytes were written at ``start`` into spool file ``number``."""
+    again = None if case.again is None else (case.again[0] + start, case.again[1])
+    return msgspec.structs.replace(case, spool=number, offset=case.offset + start, again=again)
+
+
+def with_places(cases: Iterable[CaseRef], places: Mapping[CaseRef, CaseRef]) -> tuple[CaseRef, ...]:
+    """The cases, each as ``places`` has it."""
+    return tuple([places[case] for case in cases])

@@ -34,6 +34,7 @@ from opsmith.runner.build_cache import EAGER, use_build_cache
 from opsmith.runner.devices import end_waiting, make_waiting_context
 from opsmith.runner.exchange import OutcomeWriter, summarised
 from opsmith.runner.loading import discover, load_kernel
+from opsmith.runner.meeting import meet
 from opsmith.runner.protocol import (
     Answered,
     BlockTimed,
@@ -60,13 +61,22 @@ from opsmith.runner.protocol import (
     spin_s,
 )
 from opsmith.runner.sandbox.layers import Sandbox
+from opsmith.runner.seat import Seat
 from opsmith.runner.timed_blocks import timed_block
 
 MAX_FILE_BYTES = 4 << 30
 
 
 def serve(
-    channel: Channel, *, device: str, scratch: str, kernels: str, builds: str, threads: int, sandbox: Sandbox
+    channel: Channel,
+    *,
+    device: str,
+    scratch: str,
+    kernels: str,
+    builds: str,
+    threads: int,
+    sandbox: Sandbox,
+    seat: dict[str, Any] | None = None,
 ) -> None:
     """Answer the judge's requests until it closes the channel.
 
@@ -77,17 +87,22 @@ def serve(
         builds: parent of the per-kernel build caches.
         threads: CPU threads that a kernel may use through torch.
         sandbox: put on before anything has a thread, and made tighter before a kernel is loaded.
+        seat: the :class:`~opsmith.runner.seat.Seat` of a rank, which meets the others before it starts.
     """
     _confine(scratch)
-    sandbox.confine(scratch, kernels)
+    own = None if seat is None else msgspec.convert(seat, Seat)
+    sandbox.confine(scratch, kernels, own.meeting if own else "")
     torch.set_num_threads(threads)
+    if own is not None:
+        meet(own, torch.device(device))
     telling = threading.Lock()
 
     def tell(line: str, breach: bool) -> None:  # noqa: FBT001 - one of two, in order
         with telling:  # Any thread of the kernel's may be the one.
             channel.send(Noticed(line, breach))
 
-    worker = Worker(torch.device(device), Path(builds), OutcomeWriter(Path(scratch)), sandbox, tell)
+    outcomes = OutcomeWriter(Path(scratch), summarises=own is None)
+    worker = Worker(torch.device(device), Path(builds), outcomes, sandbox, tell)
     channel.send(Started())
     original = os.getpid()
     while True:
@@ -209,7 +224,7 @@ class Worker:
     def _told(self, observer: Observer) -> list[msgspec.Raw]:
         """What is sent of the outcomes: large ones stay where they are until they are asked for."""
         self._observer = observer
-        summaries = observer.summaries()
+        summaries = observer.summaries() if self._outcomes.summarises else []
         if not any(summaries):
             return [self._outcomes.encode(outcome) for outcome in observer.outcomes()]
         return [

@@ -4,7 +4,7 @@ It never makes a tensor, so it has no thread pool and no device context; a child
 ready in milliseconds instead of the seconds that the imports take. (A child forked from a process
 that has run a parallel region hangs in its own first one.)
 
-Started as ``python -m opsmith.runner.zygote FD DEVICE SCRATCH [--compiler] [--without=LAYER ...]`` with a
+Started as ``python -m opsmith.runner.zygote FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` with a
 SEQPACKET socket to the judge: one packet in is a :class:`~opsmith.runner.protocol.Fork` with two
 descriptors (the child's channel and its output pipe); packets out are ``Ready``, ``Forked`` and
 ``Exited``. It outlives a judge that is killed just long enough to end every process below it and to
@@ -46,7 +46,7 @@ def main() -> None:
     # A signal that can be waited for: there are children to end first.
     die_with_parent(signal.SIGTERM)
     set_readable(readable=False)
-    facts = _import_everything(sys.argv[2], with_compiler="--compiler" in sys.argv)
+    facts = _import_everything(sys.argv[2], with_compiler="--compiler" in sys.argv, with_opinfo="--opinfo" in sys.argv)
     gc.collect()
     gc.freeze()  # Children never touch the pages of what was imported, so they stay shared.
     left_out = {argument.partition("=")[2] for argument in sys.argv if argument.startswith("--without=")}
@@ -56,7 +56,7 @@ def main() -> None:
     shutil.rmtree(sys.argv[3], ignore_errors=True)
 
 
-def _import_everything(device: str, *, with_compiler: bool) -> dict[str, Any]:
+def _import_everything(device: str, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
     import torch
 
     import opsmith.runner.referee
@@ -64,9 +64,12 @@ def _import_everything(device: str, *, with_compiler: bool) -> dict[str, Any]:
     from opsmith.runner.versions import versions
 
     if device.partition(":")[0] == "cpu":
-        # With a GPU its import asks the CUDA runtime for the device's capability, after which no
+        # With a GPU OpInfo's import asks the CUDA runtime for the device's capability, after which no
         # forked child may use CUDA: there each referee that enumerates imports it for itself.
-        import torch.testing._internal.common_methods_invocations
+        import torch._dynamo  # Dispatch modes and torch.manual_seed import it when they are first used.
+
+        if with_opinfo:
+            import torch.testing._internal.common_methods_invocations
 
     if with_compiler:
         # As slow to import as the rest of torch: for those only who need it.

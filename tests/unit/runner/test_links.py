@@ -1,4 +1,4 @@
-"""What a link makes of a worker that does not start; the processes are stand-ins."""
+"""What a link makes of a worker that does not start, or does not answer; the processes are stand-ins."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from opsmith.core.kernel import Kernel, Loader
 from opsmith.errors import InternalError
-from opsmith.runner.links import START_PAUSES_S, Limits, WorkerLink
+from opsmith.runner.links import INTERPRETED_CALL, START_PAUSES_S, Limits, WorkerFailed, WorkerLink
 from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import Channel, Started
+from opsmith.runner.protocol import Answered, Channel, Discover, Started
 
 NO_MEMORY = """Traceback (most recent call last):
 torch.AcceleratorError: CUDA error: out of memory
@@ -24,11 +25,13 @@ class StandInProcesses:
     """Forks workers that end with some output before they have started, and then one that starts.
 
     Attributes:
+        interpreted: whether Triton is.
         forked: how many there were.
     """
 
     def __init__(self, *outputs: str) -> None:
         self.scratch = Path("/nowhere")
+        self.interpreted = False
         self.forked = 0
         self._outputs = list(outputs)
         self._theirs: list[socket.socket] = []
@@ -52,7 +55,8 @@ class StandInProcesses:
             channel=Channel(ours),
             usable=True,
             is_at_work=False,
-            last_output=lambda: output,
+            killed_for=None,
+            last_output=lambda: output or "",
             wait=lambda timeout_s: 0,
         )
 
@@ -98,3 +102,21 @@ def test_any_other_end_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InternalError, match="invalid device ordinal"):
         started(processes, monkeypatch)
     assert 1 == processes.forked
+
+
+@pytest.mark.parametrize(
+    ("dsl", "interpreted", "times"),
+    [("triton", True, INTERPRETED_CALL), ("triton", False, 1), ("cpp", True, 1)],
+)
+def test_an_interpreted_kernel_gets_more_time_for_a_call(dsl: str, *, interpreted: bool, times: int) -> None:
+    """The interpreter is what is slow; the same kernel compiled is as fast as any other."""
+    processes = StandInProcesses()
+    processes.interpreted = interpreted
+    limits = Limits(call_s=0.01)
+    link = WorkerLink(cast("Processes", processes), device="cpu", builds=Path(), threads=1, spares=0, limits=limits)
+    link._start()
+    link._loaded = Kernel(task="relu.default", backend="mine", loader=Loader.FILE, entry="k.py:relu", dsl=dsl)
+    with pytest.raises(WorkerFailed, match=f"no answer within {0.01 * times:g} s$"):
+        link.ask(Discover("m:a", ()), (Answered,))
+    link.close()
+    processes.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -184,6 +185,13 @@ def test_a_worker_holds_no_descriptor_and_no_secret_of_the_judges(bench: Bench) 
         "raise ValueError(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
     )
     assert "ValueError: False" == bench.run("raise ValueError('hunter2' in str(os.environ))")
+
+
+def test_every_process_iterates_sets_of_strings_in_the_same_order(bench: Bench) -> None:
+    """OpInfo makes samples in such an order, and an address counts them."""
+    command = [sys.executable, "-c", "print(hash('xy'))"]
+    expected = subprocess.run(command, env={"PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=True).stdout
+    assert f"ValueError: {expected.strip()}" == bench.run("raise ValueError(hash('xy'))")
 
 
 def test_a_process_that_a_worker_leaves_behind_ends_with_it(bench: Bench) -> None:

@@ -74,6 +74,14 @@ def test_threads_can_be_made_and_namespaces_cannot(machine: str, clone: int, clo
     assert errno.ENOSYS == decide(machine, clone3)
 
 
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 41), ("aarch64", 198)])
+def test_a_rank_makes_any_socket_until_all_are_refused(machine: str, number: int) -> None:
+    """It connects with the others before a kernel is loaded."""
+    for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_NETLINK):
+        assert 0 == decide(machine, number, family, program=seccomp.program(machine, connects=True))
+        assert errno.EPERM == decide(machine, number, family, program=seccomp.socket_program(machine))
+
+
 def test_calls_under_another_name_are_refused() -> None:
     """The 32-bit table and x32 have numbers of their own for the same calls."""
     assert errno.ENOSYS == decide("x86_64", 102, architecture=0x40000003)

@@ -175,16 +175,19 @@ def judge(
     worker: StandInWorker, referee: StandInReferee | None = None, count: int = 12, earlier: tuple[Verdict, ...] = ()
 ) -> list[Verdict]:
     """The verdicts of a slot on ``count`` cases, the earlier ones among them."""
-    options = Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",))
-    slot = Slot(
+    return [*earlier, *slot(worker, referee).judge(job(count, earlier))]
+
+
+def slot(worker: StandInWorker, referee: StandInReferee | None = None) -> Slot:
+    """A slot with stand-ins."""
+    return Slot(
         cast("RefereeLink", referee or StandInReferee()),
         cast("WorkerLink", worker),
         cast("Spool", StandInSpool()),
-        options,
+        Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",)),
         1,
         lambda _: contextlib.nullcontext(),
     )
-    return [*earlier, *slot.judge(job(count, earlier))]
 
 
 def statuses(verdicts: list[Verdict]) -> list[Status]:
@@ -472,3 +475,11 @@ def test_a_worker_that_does_not_show_its_outcomes_has_crashed(
     expected[5] = S.CRASHED
     assert expected == judge_summaries(worker, SummaryReferee())
     assert 3 == worker.loads
+
+
+def test_a_kernel_that_did_not_load_is_not_asked_variants_when_it_is_taken_up_again() -> None:
+    """As it would not have been if nobody had interrupted."""
+    [failed, *_] = judge(StandInWorker(lambda number: None, load=raised("error")), count=1)
+    assert Status.LOAD_FAILED is failed.status
+    rest = msgspec.structs.replace(job(1, (failed,)), integrity=True, all_cases=(case(0),))
+    assert [] == list(slot(StandInWorker(lambda number: None, load=raised("error"))).judge(rest))

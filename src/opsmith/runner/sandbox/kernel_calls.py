@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -68,6 +69,17 @@ def set_readable(*, readable: bool) -> None:
 def is_readable() -> bool:
     """What :func:`set_readable` sets."""
     return prctl(_PR_GET_DUMPABLE) == 1
+
+
+@contextlib.contextmanager
+def unreadable() -> Iterator[None]:
+    """While this lasts, this process is not readable; see :func:`set_readable`."""
+    before = is_readable()
+    set_readable(readable=False)
+    try:
+        yield
+    finally:
+        set_readable(readable=before)
 
 
 def forgo_privileges() -> None:

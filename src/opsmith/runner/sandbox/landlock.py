@@ -31,7 +31,7 @@ _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _FILE_RIGHTS = {2: 14, 3: 15, 4: 15, 5: 16}
 _TCP_SINCE, _SCOPES_SINCE, _ALL_THREADS_SINCE = 4, 6, 8
 _TCP = 0b11
-_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
+_ABSTRACT_SOCKETS_AND_SIGNALS, _SIGNALS = 0b11, 0b10
 
 READ = EXECUTE | READ_FILE | READ_DIR
 USE_DEVICE = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEVICE
@@ -78,8 +78,10 @@ def reaches_all_threads() -> bool:
     return abi() >= _ALL_THREADS_SINCE
 
 
-def restrict(rules: Iterable[Rule]) -> None:
+def restrict(rules: Iterable[Rule], *, connects: bool = False) -> None:
     """Forbid every file access but these, and with a kernel that can do it all TCP and all signals to others.
+
+    Where it ``connects`` TCP and abstract sockets remain.
 
     Holds for this thread and what it starts, from ABI 8 on for all threads; needs no-new-privs. A
     path that does not exist is left out. Rules of earlier calls hold as well: a process can only
@@ -89,11 +91,12 @@ def restrict(rules: Iterable[Rule]) -> None:
         OSError: the kernel refuses.
     """
     handled = (1 << _FILE_RIGHTS[min(abi(), max(_FILE_RIGHTS))]) - 1
-    network = _TCP if abi() >= _TCP_SINCE else 0
-    scoped = _ABSTRACT_SOCKETS_AND_SIGNALS if limits_signals() else 0
+    network = _TCP if abi() >= _TCP_SINCE and not connects else 0
+    scopes = _SIGNALS if connects else _ABSTRACT_SOCKETS_AND_SIGNALS
+    scoped = scopes if limits_signals() else 0
     ruleset = _Ruleset(handled, network, scoped)
     # An older kernel wants the structure as long as it was then.
-    size = 8 * (1 if not network else 2 if not scoped else 3)
+    size = 8 * (3 if limits_signals() else 2 if abi() >= _TCP_SINCE else 1)
     descriptor = syscall("landlock_create_ruleset", _CREATE_RULESET, ruleset, size, 0)
     try:
         for rule in rules:

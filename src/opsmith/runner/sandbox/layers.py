@@ -16,7 +16,14 @@ import msgspec
 from opsmith.runner.sandbox import landlock, seccomp
 from opsmith.runner.sandbox.kernel_calls import forgo_privileges, set_readable
 from opsmith.runner.sandbox.landlock import EVERYTHING, Rule
-from opsmith.runner.sandbox.namespaces import SHARED_MEMORY, leave_network, make_read_only
+from opsmith.runner.sandbox.namespaces import (
+    SHARED_BY_RANKS_MIB,
+    SHARED_MEMORY,
+    SHARED_MIB,
+    leave_network,
+    make_read_only,
+    raise_loopback,
+)
 from opsmith.runner.sandbox.reach import Reach, private, readable
 
 
@@ -54,29 +61,35 @@ class Sandbox:
         if Layer.NETWORK in self._active:
             set_readable(readable=True)  # Else the files that describe the user namespace are root's.
             leave_network()
+            if reach.for_ranks:
+                raise_loopback()
         if Layer.READ_ONLY in self._active:
-            make_read_only([reach.scratch, reach.builds])
+            shared_mib = SHARED_BY_RANKS_MIB if reach.for_ranks else SHARED_MIB
+            make_read_only([reach.scratch, reach.builds], shared_mib=shared_mib)
         if Layer.PRIVILEGES in self._active:
             forgo_privileges()
         if Layer.SYSTEM_CALLS in self._active:
             seccomp.compiled()  # Once, and not in each worker.
         set_readable(readable=False)
 
-    def confine(self, scratch: str, kernels: str) -> None:
+    def confine(self, scratch: str, kernels: str, meeting: str = "") -> None:
         """For a worker, before it has a second thread or runs anything of a stranger's.
 
-        Until it loads a kernel nobody else may look into it either: it may be the next kernel's.
+        Until it loads a kernel nobody else may look into it either: it may be the next kernel's. A rank may connect
+        with the others until then.
 
         Args:
             scratch: the folder that it may write to.
             kernels: the folder with the files of its kernel.
+            meeting: of a rank, the folder where it meets the others; empty for a worker that runs kernels alone.
         """
         self._private = (scratch, kernels)
+        self._meeting = meeting
         self._is_narrow = False
         if Layer.FILES in self._active:
-            self._restrict(self._reach.builds)
+            self._restrict(self._reach.builds, connects=bool(meeting))
         if Layer.SYSTEM_CALLS in self._active:
-            seccomp.refuse_system_calls()
+            seccomp.refuse_system_calls(connects=bool(meeting))
         set_readable(readable=False)
 
     def narrow(self, builds: Path | None) -> None:
@@ -88,18 +101,19 @@ class Sandbox:
         if self._is_narrow:
             return  # A process may have few sets of rules.
         self._is_narrow = True
-        if Layer.FILES in self._active and self._reach.one_kernel:
-            self._restrict("" if builds is None else str(builds))
+        if Layer.FILES in self._active and (self._reach.one_kernel or self._meeting):
+            kept = builds if self._reach.one_kernel else Path(self._reach.builds)
+            self._restrict("" if kept is None else str(kept))
         if Layer.SYSTEM_CALLS in self._active:
             seccomp.refuse_sockets()
         # From here on the judge has to see how much memory is used by what a kernel starts.
         set_readable(readable=True)
 
-    def _restrict(self, builds: str) -> None:
-        rules = [*self._readable, *private(*self._private, builds)]
+    def _restrict(self, builds: str, *, connects: bool = False) -> None:
+        rules = [*self._readable, *private(*self._private, builds, self._meeting)]
         if Layer.READ_ONLY in self._active:
             rules.append(Rule(SHARED_MEMORY, EVERYTHING))  # A nursery's own by then.
-        landlock.restrict(rules)
+        landlock.restrict(rules, connects=connects)
 
 
 # ---------------------------------------------------------------- trying out

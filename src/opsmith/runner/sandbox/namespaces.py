@@ -6,7 +6,10 @@ A nursery enters them once; the workers that it forks are born in them.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import socket
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,9 +25,12 @@ _FROM_EMPTY_PATH = 4
 _READ_ONLY = 1
 _PRIVATE = 1 << 18
 
+#: ``SIOCSIFFLAGS`` and ``IFF_UP``; the request is a ``struct ifreq``.
+_SET_INTERFACE_FLAGS, _INTERFACE_UP = 0x8914, 0x1
+
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the place that shm_open uses, not a temporary file
-#: Memory that is counted for no process: a few semaphores and queues, not tensors.
-_SHARED_MEMORY_OPTIONS = "size=64m,mode=1777"
+#: Memory that is counted for no process: a few semaphores and queues, not tensors. Of NCCL each rank wants some 32 MiB.
+SHARED_MIB, SHARED_BY_RANKS_MIB = 64, 1024
 
 
 class _MountAttributes(ctypes.Structure):
@@ -47,10 +53,17 @@ def leave_network() -> None:
         Path("/proc/self", name).write_text(line)
 
 
-def make_read_only(writable: Iterable[str]) -> None:
+def raise_loopback() -> None:
+    """Let the processes of a new network talk to each other: its loopback device goes up."""
+    request = struct.pack("16sH14x", b"lo", _INTERFACE_UP)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SET_INTERFACE_FLAGS, request)
+
+
+def make_read_only(writable: Iterable[str], *, shared_mib: int = SHARED_MIB) -> None:
     """Make every mount read-only but those of the folders ``writable``, for this process and its children.
 
-    Devices can still be written to. ``/dev/shm`` becomes a small memory file system of its own.
+    Devices can still be written to. ``/dev/shm`` becomes a memory file system of its own, of ``shared_mib`` at most.
     """
     unshare(_NEW_MOUNTS)
     _set_attributes(_HERE, b"/", _RECURSIVE, _MountAttributes(_READ_ONLY, 0, _PRIVATE, 0))
@@ -63,7 +76,7 @@ def make_read_only(writable: Iterable[str]) -> None:
         syscall("move_mount", _MOVE_MOUNT, tree, b"", _HERE, name, _FROM_EMPTY_PATH)
         os.close(tree)
     if Path(SHARED_MEMORY).is_dir():
-        mount_tmpfs(SHARED_MEMORY, _SHARED_MEMORY_OPTIONS)
+        mount_tmpfs(SHARED_MEMORY, f"size={shared_mib}m,mode=1777")
 
 
 def _set_attributes(folder: int, path: bytes, flags: int, attributes: _MountAttributes) -> None:

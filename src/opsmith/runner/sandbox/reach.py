@@ -45,6 +45,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         home: the user's home.
         started_in: where the command was started, for kernels that are imported from there; else None.
         one_kernel: a worker loads one kernel and sees no other's build cache.
+        for_ranks: its workers run kernels together, so they get a network of their own, of the loopback device alone.
     """
 
     scratch: str
@@ -53,6 +54,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     home: str
     started_in: str | None = None
     one_kernel: bool = True
+    for_ranks: bool = False
 
 
 def readable(reach: Reach) -> list[Rule]:
@@ -75,10 +77,17 @@ def readable(reach: Reach) -> list[Rule]:
     return [rule for rule in dict.fromkeys(rules) if os.access(rule.path, os.R_OK)]
 
 
-def private(scratch: str, kernels: str, builds: str) -> list[Rule]:
-    """Rules about the folders of one worker, and what ``/proc`` says about itself."""
+def private(scratch: str, kernels: str, builds: str, meeting: str = "") -> list[Rule]:
+    """Rules about the folders of one worker, and what ``/proc`` says about itself; an empty name stands for no folder.
+
+    Args:
+        scratch: it may write to.
+        kernels: with its kernel's files.
+        builds: its build cache, or the parent of all.
+        meeting: of a rank, where it meets the others.
+    """
     return [
-        *(Rule(folder, EVERYTHING) for folder in (scratch, builds)),
+        *(Rule(folder, EVERYTHING) for folder in (scratch, builds, meeting)),
         Rule(kernels, READ),
         Rule(f"/proc/{os.getpid()}", READ | USE_DEVICE),
     ]

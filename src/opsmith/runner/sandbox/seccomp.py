@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from opsmith.runner.sandbox.kernel_calls import filter_system_calls
 
@@ -128,15 +129,16 @@ class _SockFprog(ctypes.Structure):
     _fields_ = (("len", ctypes.c_uint16), ("filter", ctypes.POINTER(_SockFilter)))
 
 
-def refuse_system_calls() -> None:
+def refuse_system_calls(*, connects: bool = False) -> None:
     """Install the filter on this thread and all that it starts; it needs no-new-privs.
 
-    Sockets within the machine remain: CUDA's driver makes one when it makes a context.
+    Sockets within the machine remain: CUDA's driver makes one when it makes a context. Where it ``connects`` others
+    remain, too.
 
     Raises:
         OSError: this architecture is not known here, or the kernel takes no filter.
     """
-    filter_system_calls(_NUMBERS[_machine()], compiled()[0])
+    filter_system_calls(_NUMBERS[_machine()], compiled().connecting if connects else compiled().alone)
 
 
 def refuse_sockets() -> None:
@@ -145,17 +147,31 @@ def refuse_sockets() -> None:
     Raises:
         OSError: as :func:`refuse_system_calls`.
     """
-    filter_system_calls(_NUMBERS[_machine()], compiled()[1])
+    filter_system_calls(_NUMBERS[_machine()], compiled().without_sockets)
+
+
+class Filters(NamedTuple):
+    """The filters for a machine: of a worker that runs kernels alone, of a rank, and what either gets later."""
+
+    alone: ctypes.Structure
+    connecting: ctypes.Structure
+    without_sockets: ctypes.Structure
 
 
 @cache
-def compiled() -> tuple[ctypes.Structure, ctypes.Structure]:
-    """The two filters for this machine, made once for all that are forked from here.
+def compiled() -> Filters:
+    """The filters for this machine, made once for all that are forked from here.
 
     Raises:
         OSError: this architecture is not known here.
     """
-    return _compiled(program(_machine())), _compiled(socket_program(_machine()))
+    machine = _machine()
+    return Filters(
+        *(
+            _compiled(listing)
+            for listing in (program(machine), program(machine, connects=True), socket_program(machine))
+        )
+    )
 
 
 def _compiled(instructions: Sequence[_Instruction]) -> ctypes.Structure:
@@ -170,8 +186,11 @@ def _machine() -> str:
     return machine
 
 
-def program(machine: str) -> list[_Instruction]:
-    """The filter for a machine of :data:`ARCHITECTURES`: (code, offset if true, offset if false, value) each."""
+def program(machine: str, *, connects: bool = False) -> list[_Instruction]:
+    """The filter for a machine of :data:`ARCHITECTURES`: (code, offset if true, offset if false, value) each.
+
+    Where a process ``connects`` every kind of socket remains.
+    """
     column = list(ARCHITECTURES).index(machine)
     listing = [
         *_unless(_ARCHITECTURE, _IF_EQUAL, ARCHITECTURES[machine], errno.ENOSYS),
@@ -183,7 +202,8 @@ def program(machine: str) -> list[_Instruction]:
         number = numbers[column]
         if number is not None:
             listing += [(_IF_EQUAL, 0, 1, number), _refuse(errno.EPERM)]
-    listing += _for_call(_SOCKET[column], _unless(_argument(0), _IF_EQUAL, _UNIX, errno.EPERM))
+    if not connects:
+        listing += _for_call(_SOCKET[column], _unless(_argument(0), _IF_EQUAL, _UNIX, errno.EPERM))
     # The C library falls back to clone, whose flags a filter can see.
     listing += [(_IF_EQUAL, 0, 1, _CLONE3[column]), _refuse(errno.ENOSYS)]
     for call in _OWN_PROCESS_ONLY.values():

@@ -1,0 +1,159 @@
+"""How much faster several devices judge and time than one, and whether they say the same.
+
+::
+
+    python -m benchmarks.executors.scaling --backend opsmith --sample 4000 --devices 4 -o scaling-4.json
+    python -m benchmarks.executors.scaling --device cpu --backend aten --sample 24 --devices 2 -o scaling-cpu.json
+
+Both runs ask the same inputs of real models, drawn from the shipped traces, under the same seed. The record has the
+seconds of each stage, their ratio, and how many timed quantities got the same label. With ``--again`` one device is
+asked a second time: what differs there is the clock's own doing. The runs are kept in the folder of ``--runs``, and
+those that are finished there are not repeated, so that each can have a command of its own. Setting up the clock takes
+every device the same time, however many there are: a small sample shows less than a large one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from benchmarks.executors.comparison import asked, found, judged_twice
+
+from opsmith.core.dtypes import RECORDED, parse_dtypes
+from opsmith.core.run import Options, RunDirectory, Selection
+from opsmith.pipeline import Silent, evaluate
+
+
+class Stages(Silent):
+    """Progress that notes when each stage began."""
+
+    def __init__(self) -> None:
+        self._began: list[tuple[str, float]] = []
+
+    def stage(self, name: str, total: int) -> None:
+        self._began.append((name, time.monotonic()))
+        sys.stderr.write(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {name} {total or ''}\n")
+
+    def seconds(self) -> dict[str, float]:
+        """Of each stage so far."""
+        ends = [*(start for _, start in self._began[1:]), time.monotonic()]
+        return {name: round(end - start, 1) for (name, start), end in zip(self._began, ends, strict=True)}
+
+
+def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDirectory, dict[str, float]]:
+    """One run, and the seconds of its stages; a finished one that is there already is not repeated."""
+    kept = out.with_suffix(".stages.json")
+    if kept.exists():
+        return RunDirectory(out), json.loads(kept.read_bytes())
+    shutil.rmtree(out, ignore_errors=True)  # What a killed command left: its times would be of two halves.
+    default = "f32" if arguments.device == "cpu" else RECORDED
+    options = Options(
+        suite="traces",
+        backend=arguments.backend,
+        device=arguments.device,
+        dtypes=parse_dtypes(arguments.dtype or default),
+        timing=arguments.timing,
+        selection=Selection(sample=arguments.sample, sample_seed=arguments.seed),
+    )
+    stages = Stages()
+    evaluate(options, out, seed=arguments.seed, jobs=None, devices=devices, command=tuple(sys.argv), progress=stages)
+    kept.write_text(json.dumps(stages.seconds()))
+    return RunDirectory(out), stages.seconds()
+
+
+def labels(run: RunDirectory) -> dict[tuple[str, str, str], str]:
+    """(op, case, quantity) -> label."""
+    return {
+        (timed.op, timed.case, timing.quantity): timing.label for timed in run.timed_cases() for timing in timed.timings
+    }
+
+
+def agreement(one: RunDirectory, other: RunDirectory) -> dict[str, Any]:
+    """How many quantities that both have timed got the same label, and what became of the others."""
+    ours, theirs = labels(one), labels(other)
+    both = ours.keys() & theirs.keys()
+    pairs = Counter((str(ours[key]), str(theirs[key])) for key in both)
+    same = sum(count for (mine, its), count in pairs.items() if mine == its)
+    by_quantity = {
+        quantity: round(sum(ours[key] == theirs[key] for key in both if key[2] == quantity) / count, 4)
+        for quantity, count in Counter(key[2] for key in both).items()
+    }
+    return {
+        "timed by both": len(both),
+        "timed by one": len(ours.keys() ^ theirs.keys()),
+        "same label": round(same / len(both), 4) if both else None,
+        "same label, by quantity": by_quantity,
+        "FASTER in one and SLOWER in the other": sum(
+            count for pair, count in pairs.items() if set(pair) == {"FASTER", "SLOWER"}
+        ),
+        "labels": {f"{mine}, {its}": count for (mine, its), count in pairs.most_common()},
+        "other verdicts": (found(one) - found(other)).total(),
+    }
+
+
+def described(run: RunDirectory, seconds: dict[str, float]) -> dict[str, Any]:
+    """A run for the record."""
+    manifest = run.manifest()
+    return {
+        "wall_s": manifest.wall_s,
+        "stages_s": seconds,
+        "devices": [msgspec.to_builtins(device) | {"clock": None} for device in manifest.devices],
+        "noise": [device.clock.noise for device in manifest.devices if device.clock is not None],
+        "verdicts": sum(1 for _ in run.verdicts()),
+        "judged_twice": judged_twice(run),
+        "timed_on": dict(Counter(str(timed.device) for timed in run.timed_cases())),
+    }
+
+
+def main() -> int:
+    """Run on one and on several, print and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="opsmith")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--dtype", default="")
+    parser.add_argument("--devices", default="all", help="the several: all, or how many")
+    parser.add_argument("--sample", type=int, default=4000, help="inputs drawn from the traces")
+    parser.add_argument("--timing", default="quick", choices=["off", "quick", "full"])
+    parser.add_argument("--seed", type=int, default=20261122)
+    parser.add_argument("--again", action="store_true", help="ask one device a second time")
+    parser.add_argument("--runs", type=Path, help="keep the runs here")
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.runs or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        one, one_s = ask(arguments, folder / "one", "")
+        several, several_s = ask(arguments, folder / "several", arguments.devices)
+        work = ("judging", "timing")
+        record = {
+            "asked": asked(arguments),
+            "utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            "environment": msgspec.to_builtins(one.manifest().environment),
+            "one": described(one, one_s),
+            "several": described(several, several_s),
+            "times as fast": {
+                "judging and timing": round(sum(one_s[s] for s in work) / sum(several_s[s] for s in work), 2),
+                "all": round(sum(one_s.values()) / sum(several_s.values()), 2),
+                **{stage: round(one_s[stage] / several_s[stage], 2) for stage in work if several_s[stage]},
+            },
+            "one and several": agreement(one, several),
+        }
+        if arguments.again:
+            again, again_s = ask(arguments, folder / "again", "")
+            record |= {"again": described(again, again_s), "one and again": agreement(one, again)}
+    arguments.out.write_text(json.dumps(record, indent=2) + "\n")
+    print(json.dumps({key: record[key] for key in ("times as fast", "one and several")}, indent=2))
+    return int(bool(record["several"]["judged_twice"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The process of a lane on this machine: ``python -m opsmith.runner.executors.lane_process FD ...``, one FD a seat."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+
+from opsmith.runner.executors.lane_host import LaneHost
+from opsmith.runner.executors.messages import decode_request, encode
+from opsmith.runner.sandbox.kernel_calls import die_with_parent
+
+
+def main() -> None:
+    """Answer on every connection until the run closes them."""
+    die_with_parent(signal.SIGKILL)
+    connections = [Connection(int(descriptor)) for descriptor in sys.argv[1:]]
+    host = LaneHost(_say_that_it_waits)
+    try:
+        with contextlib.suppress(OSError, EOFError):  # Nobody asks any more.
+            # The first request opens the lane. Its processes end with the thread that has started them: with this one.
+            # The threads of the other seats keep to the processors that this one has kept to by then.
+            _answer(host, 0, connections[0])
+            for seat, connection in enumerate(connections[1:], start=1):
+                threading.Thread(target=_serve, args=(host, seat, connection), daemon=True).start()
+            _serve(host, 0, connections[0])
+    finally:
+        host.close()
+
+
+def _serve(host: LaneHost, seat: int, connection: Connection) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            _answer(host, seat, connection)
+
+
+def _answer(host: LaneHost, seat: int, connection: Connection) -> None:
+    for reply in host.answer(seat, decode_request(connection.recv_bytes())):
+        connection.send_bytes(encode(reply))
+
+
+def _say_that_it_waits(seconds: float) -> None:
+    device = os.environ.get("CUDA_VISIBLE_DEVICES", "the CPU")
+    sys.stderr.write(f"opsmith: another run is timing on {device}; waiting ({seconds:.0f} s so far)\n")
+
+
+if __name__ == "__main__":
+    main()

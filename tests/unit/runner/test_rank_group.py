@@ -1,0 +1,228 @@
+"""A group of ranks answers like one worker, and the rank that failed first is named; its links are stand-ins."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from opsmith.core.case import CallRecord, Outcome, OutputTensor, SequenceValue, TensorValue
+from opsmith.core.verdict import Status
+from opsmith.runner import rank_group
+from opsmith.runner.exchange import OutcomeWriter, read_outcome_of_ranks
+from opsmith.runner.links import WorkerFailed
+from opsmith.runner.processes import Processes
+from opsmith.runner.protocol import Answered, CallToRun, Raised, Returned, RunCalls
+from opsmith.runner.rank_group import RankGroup, split_by_rank
+from opsmith.runner.seat import Seat
+
+
+def tensor(storage: int) -> TensorValue:
+    """Two bytes of a storage."""
+    return TensorValue(storage, "u8", (2,), (1,), 0, "cpu")
+
+
+def program(*storages: int) -> SequenceValue:
+    """What a rank is asked: one call with these tensors."""
+    call = SequenceValue(tuple(map(tensor, storages)), is_tuple=True)
+    return SequenceValue((SequenceValue((call,), is_tuple=False), SequenceValue((0,), is_tuple=False), False), True)
+
+
+RECORD = CallRecord(
+    op="all_reduce.default", args=(program(0, 1), program(2)), kwargs={}, storages=(b"ab", b"cd", b"ef")
+)
+
+
+def test_a_rank_gets_its_own_arguments_only() -> None:
+    """Storages keep their numbers, so what ranks say of them can be put together."""
+    first, second = split_by_rank(RECORD)
+    assert (b"ab", b"cd", b"") == first.storages
+    assert (b"", b"", b"ef") == second.storages
+    assert program(2).items == second.args
+
+
+def outcome(data: bytes, **fields: Any) -> Outcome:
+    """Of a call that returned one tensor."""
+    output = OutputTensor("u8", (len(data),), (1,), 0, "cpu", "strided", None, fields.pop("output", None), data)
+    return Outcome(structure="(*)", outputs=(output,), changed=fields.pop("changed", {}))
+
+
+def test_the_outcomes_of_all_ranks_are_one_outcome(tmp_path: Path) -> None:
+    """Large ones lie in the folders of the ranks that wrote them."""
+    folders = [tmp_path / "0", tmp_path / "1"]
+    for folder in folders:
+        folder.mkdir()
+    large = bytes(2 << 20)
+    parts = [OutcomeWriter(folders[0]).encode(outcome(large)), OutcomeWriter(folders[1]).encode(outcome(b"x"))]
+    joined = read_outcome_of_ranks(msgspec.Raw(msgspec.msgpack.encode(parts)), folders)
+    assert "((*),(*))" == joined.structure
+    assert [large, b"x"] == [cast("OutputTensor", output).data for output in joined.outputs]
+
+
+def test_results_that_share_memory_are_counted_within_their_rank() -> None:
+    """Number 0 of the second rank is number 1 of all."""
+    parts = [outcome(b"a", changed={0: b"xy"}), outcome(b"b", output=0, changed={2: b"zz"})]
+    message = msgspec.msgpack.encode([msgspec.Raw(msgspec.msgpack.encode(part)) for part in parts])
+    joined = read_outcome_of_ranks(msgspec.Raw(message), [Path(), Path()])
+    assert [None, 1] == [cast("OutputTensor", output).output for output in joined.outputs]
+    assert {0: b"xy", 2: b"zz"} == joined.changed
+
+
+class StandInLink:
+    """A rank that does as it is told when it is asked.
+
+    Args:
+        act: what it does; it may wait for ``killed``.
+    """
+
+    def __init__(self, act: Callable[[StandInLink], Any]) -> None:
+        self.nursery = SimpleNamespace(end=lambda: None)
+        self.notices: tuple[Any, ...] = ()
+        self.load_changes: tuple[str, ...] = ()
+        self.killed = threading.Event()
+        self.retired = False
+        self.asked: list[RunCalls] = []
+        self._act = act
+
+    def ask(self, request: RunCalls, _types: object) -> Any:
+        self.asked.append(request)
+        return self._act(self)
+
+    def kill(self) -> None:
+        self.killed.set()
+
+    def retire(self) -> None:
+        self.retired = True
+
+
+def answers(_link: StandInLink) -> Answered:
+    """One outcome."""
+    return Answered((Returned((msgspec.Raw(msgspec.msgpack.encode(outcome(b"x"))),)),))
+
+
+def raises(_link: StandInLink) -> Answered:
+    """What a kernel raised."""
+    return Answered((Raised("error", "ValueError: no", ""),))
+
+
+def fails(status: Status) -> Callable[[StandInLink], Any]:
+    """End like that."""
+
+    def fail(_link: StandInLink) -> None:
+        raise WorkerFailed(status, f"it was {status}", ())
+
+    return fail
+
+
+def waits(link: StandInLink) -> None:
+    """For a rank that never comes, until it is killed."""
+    assert link.killed.wait(20)
+    raise WorkerFailed(Status.CRASHED, "it was killed", ())
+
+
+REQUEST = RunCalls((CallToRun(msgspec.msgpack.encode(RECORD), 0),))
+
+
+@pytest.fixture
+def group_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RankGroup, list[StandInLink]]]:
+    """Make a group of two ranks that act so."""
+    monkeypatch.setattr(rank_group, "GRACE_S", 0.05)
+
+    def make(*acts: Callable[[StandInLink], Any]) -> tuple[RankGroup, list[StandInLink]]:
+        links: list[StandInLink] = []
+
+        def make_rank(*, device: str, seat: Seat, nursery: object) -> Any:
+            assert "cpu" == device
+            assert (len(links), len(acts)) == (seat.rank, seat.ranks)
+            assert nursery is (links[0].nursery if links else None)
+            links.append(StandInLink(acts[seat.rank]))
+            return links[-1]
+
+        group = RankGroup(cast("Processes", SimpleNamespace(scratch=tmp_path)), "cpu", make_rank)
+        group.resize(len(acts))
+        return group, links
+
+    return make
+
+
+Make = Callable[..., tuple[RankGroup, list[StandInLink]]]
+
+
+def test_each_rank_is_asked_for_its_part(group_of: Make) -> None:
+    """And answers are joined execution by execution."""
+    group, links = group_of(answers, answers)
+    answer = group.ask(REQUEST, (Answered, Raised))
+    assert isinstance(answer, Answered)
+    [reply] = answer.replies
+    assert isinstance(reply, Returned)
+    assert 2 == len(msgspec.msgpack.decode(reply.outcomes[0]))
+    decode = msgspec.msgpack.Decoder(CallRecord).decode
+    assert split_by_rank(RECORD) == [decode(link.asked[0].calls[0].call) for link in links]
+    assert not any(link.retired for link in links)
+
+
+@pytest.mark.parametrize(
+    ("acts", "status", "detail"),
+    [
+        ((waits, fails(Status.CRASHED)), Status.CRASHED, "rank 1: it was CRASHED"),
+        ((raises, fails(Status.CRASHED)), Status.CRASHED, "rank 1: it was CRASHED"),
+        ((fails(Status.TIMEOUT), answers), Status.TIMEOUT, "rank 0: it was TIMEOUT"),
+        ((fails(Status.TIMEOUT), fails(Status.OUT_OF_MEMORY)), Status.OUT_OF_MEMORY, "rank 1: it was OUT_OF_MEMORY"),
+    ],
+)
+def test_the_rank_that_failed_first_is_named(group_of: Make, acts: Any, status: Status, detail: str) -> None:
+    """Not one that waited for it, nor one that raised because it was gone."""
+    group, links = group_of(*acts)
+    with pytest.raises(WorkerFailed) as caught:
+        group.ask(REQUEST, (Answered, Raised))
+    assert (status, detail) == (caught.value.status, caught.value.detail)
+    assert all(link.retired for link in links)
+
+
+def test_what_a_rank_raised_is_the_answer_while_the_others_wait_for_it(group_of: Make) -> None:
+    """They are killed, and the next request goes to new ranks."""
+    group, links = group_of(waits, raises)
+    answer = group.ask(REQUEST, (Answered, Raised))
+    assert isinstance(answer, Raised)
+    assert "rank 1: ValueError: no" == answer.message
+    assert all(link.retired for link in links)
+
+
+def test_ranks_that_all_decline_are_asked_again(group_of: Make) -> None:
+    """None of them is in the middle of anything."""
+
+    def declines(_link: StandInLink) -> Answered:
+        return Answered((Raised("unsupported", "NotImplementedError: sparse", ""),))
+
+    group, links = group_of(declines, declines)
+    answer = group.ask(REQUEST, (Answered, Raised))
+    assert isinstance(answer, Answered)
+    assert not any(link.retired for link in links)
+
+
+def test_calls_after_one_that_raised_are_asked_again(group_of: Make) -> None:
+    """A rank that raised goes on to the next call while the others are still in that one."""
+
+    def raises_first(link: StandInLink) -> Answered:
+        return Answered((*raises(link).replies, *answers(link).replies))
+
+    def answers_twice(link: StandInLink) -> Answered:
+        return Answered(answers(link).replies * 2)
+
+    group, links = group_of(raises_first, answers_twice)
+    answer = group.ask(RunCalls(REQUEST.calls * 2), (Answered, Raised))
+    assert isinstance(answer, Raised)
+    assert all(link.retired for link in links)
+
+
+def test_a_rank_that_answers_something_else_is_out_of_protocol(group_of: Make) -> None:
+    """It has one outcome too few."""
+    group, links = group_of(answers, lambda _link: Answered((Returned(()),)))
+    with pytest.raises(WorkerFailed, match="not of the protocol"):
+        group.ask(REQUEST, (Answered, Raised))
+    assert all(link.retired for link in links)
