@@ -1,0 +1,276 @@
+"""The judge's threads: each takes a judgement from the queue, makes it, and writes what was found."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol, Self
+
+import msgspec
+
+from opsmith.core.environment import Environment
+from opsmith.core.kernel import Kernel
+from opsmith.core.run import Options, PlannedOp, TimedCase, write_atomically
+from opsmith.core.timing import Clock
+from opsmith.core.verdict import Verdict
+from opsmith.errors import BadInput, OpsmithError
+from opsmith.generate.reward import why_not
+from opsmith.report.scores import summarise_by_dtype, summarise_op
+from opsmith.serve.live import Live
+from opsmith.serve.metrics import Metrics
+from opsmith.serve.store import queue
+from opsmith.serve.store.database import Database, StoreAway
+from opsmith.session import AskedTask, Judged
+from opsmith.session import Found as Told
+
+logger = logging.getLogger(__name__)
+
+#: How long an idle thread sleeps before it looks again, unless it is woken: another server may have submitted.
+IDLE_S = 1.0
+#: Between two attempts to reach a database that is away.
+AWAY_S = 0.5
+#: Claims are renewed this often, well before they run out.
+RENEWAL_S = queue.CLAIM_S / 4
+
+
+class _Stopped(Exception):
+    """The server stops: what is not finished goes back into the queue."""
+
+
+class Judge(Protocol):
+    """What the threads need of a :class:`~opsmith.session.Session`."""
+
+    options: Options
+    environment: Environment
+
+    @property
+    def tasks(self) -> Mapping[str, AskedTask]:
+        """What a kernel may be judged on, by name."""
+        ...
+
+    @property
+    def clock(self) -> Clock | None:
+        """How kernels are timed; None until one was."""
+        ...
+
+    def kernel_in(self, source: Path, task: str) -> Kernel:
+        """The kernel for a task that a file defines."""
+        ...
+
+    def planned(self, task: str, kernel: Kernel | None) -> PlannedOp:
+        """What a task asks, and who answers it."""
+        ...
+
+    def judge_kernel(
+        self, task: str, kernel: Kernel, *, most_s: float, told: Callable[[Told], None] | None = None
+    ) -> Judged:
+        """Judge a kernel; called from several threads."""
+        ...
+
+
+class Judging:
+    """Judges what is in the queue; a context manager.
+
+    Args:
+        database: has the queue.
+        judges: suite -> the session that judges it.
+        jobs: kernels judged at a time, of each suite.
+        live: is told what is found.
+        metrics: count it.
+        folder: takes the sources as files; no kernel may read it.
+        most_s: after so many seconds no further case of a kernel is begun.
+        failed: told when judging cannot go on, from one of the threads.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        judges: Mapping[str, Judge],
+        *,
+        jobs: int,
+        live: Live,
+        metrics: Metrics,
+        folder: Path,
+        most_s: float,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.judges = judges
+        self.rules = {suite: rules_of(judge) for suite, judge in judges.items()}
+        self._database = database
+        self._live = live
+        self._metrics = metrics
+        self._folder = folder
+        self._most_s = most_s
+        self._failed = failed
+        self._stop = threading.Event()
+        self._more = threading.Condition()
+        self._claims: set[str] = set()
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(self._work, suite), name=f"judge-{suite}-{number}")
+            for suite in judges
+            for number in range(jobs)
+        ]
+        self._threads.append(threading.Thread(target=self._guarded, args=(self._renew, ""), name="claims"))
+
+    def __enter__(self) -> Self:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self.wake()
+        for thread in self._threads:
+            thread.join()
+
+    def wake(self) -> None:
+        """There is something new in the queue."""
+        with self._more:
+            self._more.notify_all()
+
+    def _guarded(self, work: Callable[[str], None], suite: str) -> None:
+        try:
+            work(suite)
+        except BaseException as exc:
+            logger.exception("judging cannot go on")
+            self._failed(exc)
+
+    def _work(self, suite: str) -> None:
+        while not self._stop.is_set():
+            try:
+                claimed = queue.claim_next(self._database, suite, self.rules[suite])
+            except StoreAway as exc:
+                logger.warning("the database does not answer: %s", exc)
+                self._stop.wait(AWAY_S)
+                continue
+            if claimed is not None:
+                self._take(claimed)
+                continue
+            with self._more:
+                if not self._stop.is_set():
+                    self._more.wait(IDLE_S)
+
+    def _take(self, claimed: queue.Claimed) -> None:
+        self._claims.add(claimed.claim)
+        self._live.begin(claimed.id)
+        try:
+            found = self._judge(claimed)
+            if self._persistently(lambda: queue.complete(self._database, claimed, found)):
+                self._metrics.judged(claimed.suite, found)
+            else:
+                logger.warning("judgement %d was not written: another server has it, or this one stops", claimed.id)
+        except _Stopped:
+            self._give_back(claimed, counts=False)
+        except OpsmithError:
+            self._give_back(claimed, counts=True)
+            raise
+        finally:
+            self._live.end(claimed.id)
+            self._claims.discard(claimed.claim)
+
+    def _give_back(self, claimed: queue.Claimed, *, counts: bool) -> None:
+        with contextlib.suppress(StoreAway):  # Then the claim runs out.
+            queue.release(self._database, claimed.claim, counts=counts)
+
+    def _judge(self, claimed: queue.Claimed) -> queue.Found:
+        judge = self.judges[claimed.suite]
+        verdicts: list[Verdict] = []
+        timed: dict[str, TimedCase] = {}
+
+        def told(found: Told) -> None:
+            if self._stop.is_set():
+                raise _Stopped
+            self._live.tell(claimed.id, found)
+            if isinstance(found, TimedCase):
+                timed[found.case] = found
+            else:
+                verdicts.append(found)
+
+        started = time.monotonic()
+        try:
+            with self._as_file(claimed) as file:
+                kernel = judge.kernel_in(file, claimed.task)
+                judged = judge.judge_kernel(claimed.task, kernel, most_s=self._most_s, told=told)
+        except BadInput as exc:
+            planned = judge.planned(claimed.task, None)
+            return queue.Found(
+                kernel_hash=None,
+                dsl=None,
+                summary=summarise_op(planned, ()),
+                by_dtype={},
+                detail=str(exc).replace(str(self._file(claimed)), "the source"),
+                verdicts=(),
+                timed=(),
+                device_s=time.monotonic() - started,
+            )
+        final = [timed[each.case].told_by(each) if each.case in timed else each for each in verdicts]
+        return queue.Found(
+            kernel_hash=judged.kernel_hash,
+            dsl=judged.dsl,
+            summary=judged.summary,
+            by_dtype=summarise_by_dtype(judge.planned(claimed.task, kernel), final),
+            detail=why_not(final),
+            verdicts=tuple(final),
+            timed=tuple(timed.values()),
+            device_s=judged.device_s,
+            ceilings=judge.clock.ceilings if judge.clock else None,
+        )
+
+    def _file(self, claimed: queue.Claimed) -> Path:
+        return self._folder / str(claimed.id) / "kernel.py"
+
+    @contextlib.contextmanager
+    def _as_file(self, claimed: queue.Claimed) -> Iterator[Path]:
+        file = self._file(claimed)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, claimed.source.encode())
+        try:
+            yield file
+        finally:
+            file.unlink()
+            file.parent.rmdir()
+
+    def _persistently(self, act: Callable[[], bool]) -> bool:
+        """Do what needs the database, however long it is away; what was judged is not judged again for it."""
+        while True:
+            try:
+                return act()
+            except StoreAway as exc:
+                logger.warning("the database does not answer: %s", exc)
+                if self._stop.wait(AWAY_S):
+                    return False
+
+    def _renew(self, _: str) -> None:
+        while not self._stop.wait(RENEWAL_S):
+            if claims := set(self._claims):
+                with contextlib.suppress(StoreAway):
+                    queue.renew(self._database, claims)
+
+
+def rules_of(judge: Judge) -> str:
+    """Names what decides a judge's verdicts and, where it times, the device: servers of one queue may have several.
+
+    Paths of data sets and problems have no part in it, only their contents; nor has the number of a device.
+    """
+    options = judge.options
+    selection = msgspec.structs.replace(options.selection, dataset=None, problems=None)
+    decides = msgspec.structs.replace(options, device=options.device.partition(":")[0], selection=selection)
+    timed_on = "" if options.timing == "off" else judge.environment.device_name
+    return hashlib.blake2b(msgspec.json.encode((decides, timed_on)), digest_size=16).hexdigest()
+
+
+def facts_of(judge: Judge, sandbox: tuple[str, ...], missing: Mapping[str, str]) -> str:
+    """What a run of a judge's suite is judged by, as JSON."""
+    facts = {
+        "options": judge.options,
+        "environment": judge.environment,
+        "sandbox": sandbox,
+        "sandbox_missing": missing,
+    }
+    return msgspec.json.encode(facts).decode()

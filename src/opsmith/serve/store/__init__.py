@@ -1,0 +1,1 @@
+"""What the service remembers: SQLite or PostgreSQL, behind functions that read and write whole things."""

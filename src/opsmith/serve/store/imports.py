@@ -1,0 +1,133 @@
+"""Run directories, taken into the service's tables to be looked at beside what was submitted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import Connection, insert, select
+
+from opsmith.core.run import PlannedOp, RunDirectory, RunManifest, TimedCase
+from opsmith.core.verdict import Verdict
+from opsmith.generate.reward import why_not
+from opsmith.report.results import Results
+from opsmith.report.scores import summarise_by_dtype
+from opsmith.serve.store.database import Database
+from opsmith.serve.store.queue import Found, cell_rows, summary_values, verdict_rows
+from opsmith.serve.store.schema import State, cells, judgements, runs, sources, verdicts
+from opsmith.serve.store.tokens import now_utc
+
+
+def keep_run(database: Database, run: RunDirectory) -> int:
+    """Take a finished run in; one that is there already stays as it is.
+
+    Returns:
+        its id.
+
+    Raises:
+        BadInput: a file of the run is missing or damaged.
+    """
+    results = Results.read(run)
+    manifest = results.manifest
+    origin = hashlib.sha256(msgspec.json.encode((str(run.path.resolve()), manifest.started_utc))).hexdigest()
+    with database.writing() as connection:
+        known = connection.execute(select(runs.c.id).where(runs.c.origin == origin)).scalar_one_or_none()
+        if known is not None:
+            return int(known)
+        made = insert(runs).values(
+            name=run.path.name,
+            contender=manifest.options.backend,
+            suite=manifest.options.suite,
+            device_name=manifest.environment.device_name,
+            tasks_asked=max(1, results.summary.ops["asked"]),
+            facts=_facts(manifest),
+            ceilings=msgspec.json.encode(manifest.clock.ceilings).decode() if manifest.clock else None,
+            origin=origin,
+            created_utc=manifest.started_utc,
+        )
+        number = int(connection.execute(made.returning(runs.c.id)).scalar_one())
+        _keep_ops(connection, number, results, run)
+        return number
+
+
+def _facts(manifest: RunManifest) -> str:
+    facts = {
+        "options": manifest.options,
+        "environment": manifest.environment,
+        "sandbox": manifest.sandbox,
+        "sandbox_missing": manifest.sandbox_missing,
+    }
+    return msgspec.json.encode(facts).decode()
+
+
+def _keep_ops(connection: Connection, number: int, results: Results, run: RunDirectory) -> None:
+    found: defaultdict[str, list[Verdict]] = defaultdict(list)
+    timed: defaultdict[str, list[TimedCase]] = defaultdict(list)
+    for verdict in results.verdicts:
+        found[verdict.op].append(verdict)
+    for each in results.timed_cases:
+        timed[each.op].append(each)
+    for planned in results.plan.ops:
+        if planned.kernel is not None and planned.op in results.summary.per_op:
+            _keep_op(connection, number, results, planned, found[planned.op], timed[planned.op], _source(run, planned))
+
+
+def _keep_op(
+    connection: Connection,
+    number: int,
+    results: Results,
+    planned: PlannedOp,
+    of_op: Sequence[Verdict],
+    timed: Sequence[TimedCase],
+    source: str | None,
+) -> None:
+    kernel = planned.kernel
+    assert kernel is not None
+    found = Found(
+        kernel_hash=planned.kernel_hash,
+        dsl=kernel.dsl,
+        summary=results.summary.per_op[planned.op],
+        by_dtype=summarise_by_dtype(planned, of_op),
+        detail=why_not(of_op),
+        verdicts=tuple(of_op),
+        timed=tuple(timed),
+        device_s=0.0,
+    )
+    made = insert(judgements).values(
+        run_id=number,
+        suite=results.manifest.options.suite,
+        task=planned.op,
+        source_hash=None if source is None else _keep_source(connection, source),
+        provenance=msgspec.json.encode(kernel.provenance).decode(),
+        state=State.JUDGED,
+        tries=1,
+        created_utc=results.manifest.started_utc,
+        judged_utc=results.manifest.finished_utc or now_utc(),
+        **summary_values(found),
+    )
+    judgement = int(connection.execute(made.returning(judgements.c.id)).scalar_one())
+    if rows := verdict_rows(judgement, found):
+        connection.execute(insert(verdicts), rows)
+    if rows := cell_rows(judgement, number, planned.op, found):
+        connection.execute(insert(cells), rows)
+
+
+def _source(run: RunDirectory, planned: PlannedOp) -> str | None:
+    """The text of a kernel's file as the run keeps it."""
+    kernel = planned.kernel
+    if kernel is None or kernel.snapshot_name is None:
+        return None
+    file = run.kernels_path / kernel.snapshot_name / kernel.entry.rpartition(":")[0]
+    try:
+        return file.read_text(encoding="utf-8").replace("\x00", "\ufffd")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _keep_source(connection: Connection, source: str) -> str:
+    name = hashlib.sha256(source.encode()).hexdigest()
+    if connection.execute(select(sources.c.hash).where(sources.c.hash == name)).scalar_one_or_none() is None:
+        connection.execute(insert(sources).values(hash=name, text=source))
+    return name
