@@ -32,12 +32,12 @@ from pathlib import Path
 import msgspec
 import torch
 from benchmarks.models import records
-from benchmarks.models.gpt import GPT
 from benchmarks.models.loss_plot import draw
 from torch import Tensor, nn
 
 import opsmith
 from opsmith.core.environment import Environment
+from opsmith.suites.models.gpt import GPT
 
 REPOSITORY = Path(__file__).parents[2]
 

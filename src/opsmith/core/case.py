@@ -68,6 +68,7 @@ class CaseRef(msgspec.Struct, frozen=True, kw_only=True):
         tolerance: (rtol, atol) that the suite's author declared for this op, or None.
         again: offset and length of the same call with other values, or None if there are none.
         variant: what was varied in a call of the suite to make this one, or None for a call of the suite.
+        ranks: processes that make the call together, or None: one makes it.
     """
 
     address: CaseAddress
@@ -82,6 +83,7 @@ class CaseRef(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: tuple[float, float] | None = None
     again: tuple[int, int] | None = None
     variant: str | None = None
+    ranks: int | None = None
 
 
 class TensorValue(msgspec.Struct, frozen=True, tag="tensor", array_like=True):

@@ -18,6 +18,7 @@ class Loader(enum.StrEnum):
     FILE = "file"
     ATTRIBUTE = "attribute"
     MODULE = "module"
+    COLUMN = "column"
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +41,8 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         backend: the backend that offered it.
         loader: how a worker loads it.
         entry: for FILE ``path/in/root.py:function``; for MODULE, and for ATEN where the task is a
-            module, ``path/in/root.py:class``; for ATTRIBUTE ``package.module:attribute``; for the
-            others the overload's name.
+            module, ``path/in/root.py:class``; for ATTRIBUTE ``package.module:attribute``; for COLUMN
+            the way to run a whole model, which no worker loads; for the others the overload's name.
         dsl: ``triton``, ``cpp``, ``cuda``, ``torch``, ``aten``, ``inductor`` or ``unknown``.
         root: the folder that ``files`` are relative to, or None where there are no files.
         files: relative path -> content hash of every file that belongs to the kernel.

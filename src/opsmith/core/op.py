@@ -1,20 +1,23 @@
 """ATen overloads: their names, their folder names and what their schema says about them.
 
-A module problem is asked like an op and travels in the same record; it has no schema of torch's.
+A module problem or a collective is asked like an op and travels in the same record; a module has no schema of torch's.
 """
 
 from __future__ import annotations
 
 import enum
+from fnmatch import fnmatchcase
 
 import msgspec
 
 
 class TaskKind(enum.StrEnum):
-    """What is to be implemented: an ATen overload, or the ``Model`` of a problem file."""
+    """What is asked: an ATen overload, the ``Model`` of a problem file, what ranks do together, or a whole model."""
 
     OP = "op"
     MODULE = "module"
+    COLLECTIVE = "collective"
+    MODEL = "model"
 
 
 class Variant(enum.StrEnum):
@@ -38,7 +41,7 @@ class OpSchema(msgspec.Struct, frozen=True, kw_only=True):
         functional: the functional overload of the same group, or None (an in-place or ``out=``
             overload can be answered by it plus a copy).
         tags: torch's own tags, such as ``pointwise`` or ``nondeterministic_seeded``.
-        kind: an overload or a module.
+        kind: an overload, a module or a collective.
         init: of a module, once its file was loaded, the serialized
             :class:`~opsmith.core.case.CallRecord` of what it is constructed with.
     """
@@ -55,6 +58,11 @@ class OpSchema(msgspec.Struct, frozen=True, kw_only=True):
     def packet(self) -> str:
         """The name without the overload: ``add`` of ``add.Tensor``."""
         return self.name.rpartition(".")[0]
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern of a user's names an overload: itself, its packet, or a wildcard."""
+    return fnmatchcase(name, pattern) or name.rpartition(".")[0] == pattern
 
 
 def folder_name(op_name: str) -> str:

@@ -7,6 +7,7 @@
       plan.json       every op asked, who answers it, how many cases it has
       verdicts.jsonl  one verdict a line, append-only
       timings.jsonl   one timed case a line, append-only
+      columns.jsonl   of whole models one way to run one a line, append-only
       kernels/        exact snapshot of what was judged
       summary.json    the scores
       report.html     the page
@@ -38,12 +39,16 @@ FORMAT_VERSION = 1
 Record = TypeVar("Record")
 
 
+#: The suite whose tasks several processes answer together.
+DISTRIBUTED = "distributed"
+#: The suite of whole models, which columns answer instead of kernels.
+MODELS = "models"
 #: Opsmith's own suites that make their inputs themselves.
-SUITES_WITHOUT_DATASET = ("fuzz", "modules", "opinfo", "smoke")
+SUITES_WITHOUT_DATASET = (DISTRIBUTED, "fuzz", MODELS, "modules", "opinfo", "smoke")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which inputs of a dataset a run asks, or which problems; only the suites that read them look at it.
+    """Which inputs a run asks, or which problems; all but ``sample`` is for the suites that read a dataset or problems.
 
     Attributes:
         dataset: file of the dataset, or None for the one that comes with opsmith.
@@ -59,6 +64,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         sizes: ``full``, or ``small`` for those that a problem names for machines without a GPU.
         seeded: a solution gets its weights by being constructed under the seed that Model was, as the public
             harness does it, and is asked nothing but what the problem draws.
+        ranks: numbers of processes that collectives are asked on.
+        mode: what whole models are asked: ``infer``, ``train`` or ``both``.
+        columns: further ways to run whole models, beside the backend's.
+        autocast: whole models keep float32 weights and compute in bfloat16 under autocast.
     """
 
     dataset: str | None = None
@@ -73,6 +82,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     trials: int = 5
     sizes: str = "full"
     seeded: bool = False
+    ranks: tuple[int, ...] = ()
+    mode: str = "both"
+    columns: tuple[str, ...] = ()
+    autocast: bool = False
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +118,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return self.suite not in SUITES_WITHOUT_DATASET
 
 
+class UsedDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that a run was judged on.
+
+    Attributes:
+        name: its maker's.
+        identity: what tells it from others of its machine, its UUID for example.
+        host: the machine's name.
+        jobs: ops judged at a time on it.
+        lost: it was gone before the run ended.
+        clock: how it was set up there; None where nothing was timed.
+    """
+
+    name: str
+    identity: str
+    host: str
+    jobs: int
+    lost: bool = False
+    clock: Clock | None = None
+
+
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     """``run.json``.
 
@@ -120,7 +153,9 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
         resumed: how often the run was taken up again.
         notes: remarks that change how figures are to be read (interpreter, no timing).
         wall_s: seconds of the last start, imports included; None while not finished.
-        clock: how kernels were timed; None where nothing was.
+        clock: how kernels were timed, on the first device that did; None where nothing was.
+        executor: what brought the devices together, as ``--executor`` names it.
+        devices: all that were used, by all starts of the run.
     """
 
     command: tuple[str, ...]
@@ -135,6 +170,8 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     wall_s: float | None = None
     clock: Clock | None = None
+    executor: str = "local"
+    devices: tuple[UsedDevice, ...] = ()
     format_version: int = FORMAT_VERSION
 
 
@@ -185,7 +222,7 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
             kernel takes, of K where there is one; None: not measured.
         first_call_s: seconds that the first calls of the timed cases took together, compiling included.
         dsl: what the kernel is written in; None without a kernel.
-        task_kind: ``op`` or ``module``.
+        task_kind: ``op``, ``module`` or ``model``.
         variants: status -> number of variants of the cases, which are not among ``cases``; a kernel may
             decline one.
     """
@@ -284,6 +321,34 @@ class LevelScores(msgspec.Struct, frozen=True, kw_only=True):
     speeds: tuple[SpeedScores, ...] = ()
 
 
+class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run found about one way to run whole models.
+
+    Attributes:
+        cases: cases asked.
+        passed: how many of them PASSED.
+        statuses: status -> number of cases, in the order of the enum.
+        speedup_k: geometric mean over the timed cases of K over eager's; None: not timed.
+        speedup_e: the same of E.
+        labels_k: label -> number of timed cases, of K.
+        labels_e: the same of E.
+        first_call_s: seconds that the first calls took together, compiling included; None: not timed.
+        graphs: graphs that the compiler made together; None where nothing is compiled.
+        memory: geometric mean of peak memory over eager's; None: not measured.
+    """
+
+    cases: int
+    passed: int
+    statuses: dict[str, int]
+    speedup_k: float | None
+    speedup_e: float | None
+    labels_k: dict[str, int]
+    labels_e: dict[str, int]
+    first_call_s: float | None
+    graphs: int | None
+    memory: float | None
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """``summary.json``.
 
@@ -295,6 +360,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         scores: by name; a score that cannot be computed from this run is not among them.
         statuses: how many cases got each status; bad-call cases are not among them.
         levels: of module problems, level by level, then ``all``; empty for a run of ops.
+        columns: of whole models, way by way; empty for a run of ops.
     """
 
     suite: str
@@ -310,6 +376,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     statuses: dict[str, int]
     notes: tuple[str, ...] = ()
     levels: tuple[LevelScores, ...] = ()
+    columns: dict[str, ColumnSummary] = {}
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -353,6 +420,7 @@ class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
         reference_first_call_s: the same of the reference.
         peak_bytes: device memory of torch's that one candidate call takes at most, results included.
         reference_peak_bytes: the same of the reference.
+        device: which of the run's devices it was timed on, by its number in ``run.json``; None where the run had one.
     """
 
     op: str
@@ -367,6 +435,7 @@ class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
     reference_first_call_s: float | None = None
     peak_bytes: int | None = None
     reference_peak_bytes: int | None = None
+    device: int | None = None
 
     def told_by(self, verdict: Verdict) -> Verdict:
         """The verdict of the case, with what the clock says."""
@@ -374,6 +443,24 @@ class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(verdict, timings=self.timings)
         evidence = (self.offence, *verdict.evidence)
         return msgspec.structs.replace(verdict, status=Status.DISHONEST, detail=self.offence, evidence=evidence)
+
+
+class ColumnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of ``columns.jsonl``: one whole model run in one way.
+
+    Attributes:
+        column: the way's name.
+        verdict: whether results and gradients are right.
+        timed: how fast they came; None where nothing was timed.
+        graphs: graphs that the compiler made, those of recompilations among them; None where nothing is compiled.
+        peak_bytes: device memory that torch's allocator held at most during a call, weights included; None off CUDA.
+    """
+
+    column: str
+    verdict: Verdict
+    timed: TimedCase | None = None
+    graphs: int | None = None
+    peak_bytes: int | None = None
 
 
 class RunDirectory:
@@ -462,6 +549,15 @@ class RunDirectory:
             except msgspec.DecodeError:
                 return
 
+    def column_results(self) -> Iterator[ColumnResult]:
+        """Yield what was found of whole models; a damaged line ends it, and its column is judged again on a resume."""
+        decoder = msgspec.json.Decoder(ColumnResult)
+        for line in _complete_lines(self.path / "columns.jsonl"):
+            try:
+                yield decoder.decode(line)
+            except msgspec.DecodeError:
+                return
+
     @contextlib.contextmanager
     def appender(self, name: str) -> Iterator[Callable[[msgspec.Struct], None]]:
         """Open one of the run's jsonl files for appending; each record is one write."""
@@ -474,7 +570,7 @@ class RunDirectory:
             yield append
 
     def recover(self) -> tuple[list[Verdict], Path | None]:
-        """Return the intact verdicts; cut them and the timings off before the first damage.
+        """Return the intact verdicts; cut them, the timings and the columns off before the first damage.
 
         Whatever follows the last intact line is moved to a side file, so nothing is lost.
 
@@ -485,6 +581,7 @@ class RunDirectory:
         with contextlib.suppress(DamagedRun):
             intact.extend(self.verdicts())  # Keeps what was yielded before the damage.
         self._keep_lines("timings", len(list(self.timed_cases())))
+        self._keep_lines("columns", len(list(self.column_results())))
         return intact, self._keep_lines("verdicts", len(intact))
 
     def _keep_lines(self, name: str, count: int) -> Path | None:

@@ -22,5 +22,5 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> TaskKind:
-        """An op or a module."""
+        """An op, a module or a collective."""
         return self.op.kind

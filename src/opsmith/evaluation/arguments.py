@@ -25,9 +25,9 @@ def overload_of(schema: OpSchema) -> Any:
 
 
 def bind(call: JudgedCall) -> dict[str, Any]:
-    """Every argument of ``call`` by name, the schema's defaults filled in; of a module none."""
+    """Every argument of ``call`` by name, the schema's defaults filled in; of a module or a collective none."""
     bound: dict[str, Any] = {}
-    if call.schema.kind is TaskKind.MODULE:
+    if call.schema.kind is not TaskKind.OP:
         return bound
     for position, argument in enumerate(overload_of(call.schema)._schema.arguments):
         if position < len(call.args) and not argument.kwarg_only:

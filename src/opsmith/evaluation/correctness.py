@@ -267,6 +267,8 @@ def _written_storages(record: CallRecord, schema: OpSchema, reference: Sequence[
     Some schemas, such as native_batch_norm's, do not say what is written.
     """
     written = {number for outcome in reference for number in outcome.changed}
+    if schema.kind is TaskKind.COLLECTIVE:
+        return written  # Its record holds the arguments of all ranks, of which no schema says which are written.
     if schema.variant is Variant.INPLACE:
         written |= {t.storage for t in tensor_values(record.args[:1])}
     elif schema.variant in (Variant.OUT, Variant.MUTABLE):

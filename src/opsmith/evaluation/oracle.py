@@ -7,9 +7,10 @@ that computed in a lower precision than the dtype asks does not.
 The unit of error is the tolerance around the oracle, ``T = atol + rtol * |oracle|``. For ops that
 are linear in their inputs a term for the condition of the problem is added,
 ``LINEAR_SLACK * eps(float32) * op(|inputs|)``: data that cancel leave an absolute error of the
-size of their *magnitudes*, whatever the order of summation. A module has no such formula: its results'
-condition is seen by moving its inputs and its state, ``MODULE_SLACK`` times the farthest that each element goes
-when each float moves by ``eps(float32)``, up or down at random, in a few trials. An element passes when
+size of their *magnitudes*, whatever the order of summation. A module has no such formula, nor have the
+few ops in ``SENSITIVE``: the condition of their results is seen by moving inputs and state, ``MODULE_SLACK``
+times the farthest that each element goes when each float moves by ``eps(float32)``, up or down at random,
+in a few trials. An element passes when
 
 - oracle and candidate are finite there,
 - eager's own error is at most ``TRUST`` units (else float64 may mean something else here), and
@@ -104,6 +105,8 @@ ADDING_UP = {"sub": "add", "rsub": "add", "sub_": "add_"}
 LINEAR_REDUCTIONS = frozenset({"scatter_reduce", "index_reduce"})
 #: The second result of a layer norm.
 _MEAN = 1
+#: Ops next to whose poles and kinks the last digits of an input decide; what these explain is seen as for a module.
+SENSITIVE = frozenset({"digamma", "polygamma", "grid_sampler_2d_backward", "grid_sampler_3d_backward"})
 #: Unitary transforms: an element's error has the scale of the whole signal.
 ISOTROPIC = frozenset({"_fft_c2c", "_fft_r2c", "_fft_c2r"})
 
@@ -144,7 +147,7 @@ class Oracle:
             return Opinion(value, LINEAR_SLACK * eps * rms.expand(value.shape))
         if self._stem == "native_layer_norm" and index != _MEAN:
             return Opinion(value, self._of_variance(value))
-        if self._call.schema.kind is TaskKind.MODULE:
+        if self._call.schema.kind is TaskKind.MODULE or self._stem in SENSITIVE:
             return Opinion(value, MODULE_SLACK * self._movement(index, value))
         magnitude = self._magnitudes[index] if self._magnitudes else None
         if not isinstance(magnitude, torch.Tensor) or magnitude.shape != value.shape:
@@ -165,7 +168,7 @@ class Oracle:
         return slack.nan_to_num(0.0, 0.0, 0.0)
 
     def _movement(self, index: int, value: torch.Tensor) -> torch.Tensor:
-        """How far a module's result moves with the last digits of inputs and state; 0 where it moves to no number."""
+        """How far a result moves with the last digits of inputs and state; 0 where it moves to no number."""
         farthest = torch.zeros(value.shape, dtype=torch.float64)
         for results in self._moved:
             moved = results[index] if results else None
@@ -175,7 +178,7 @@ class Oracle:
 
     @cached_property
     def _moved(self) -> list[list[Any] | None]:
-        """The module's results for inputs and state with other last digits."""
+        """The results for inputs and state with other last digits."""
         return [_execute(self._call, self._count, change=partial(_moved, trial=n)) for n in range(MODULE_TRIALS)]
 
     @cached_property
@@ -218,9 +221,9 @@ def _execute(call: JudgedCall, count: int, *, change: Change | None = None) -> l
             copies[id(leaf)] = leaf, _wide_copy(leaf, change)
         return copies[id(leaf)][1]
 
-    is_module = call.schema.kind is TaskKind.MODULE
+    is_op = call.schema.kind is TaskKind.OP
     # A Model runs in the dtypes of the state that it is given, which is widened with the inputs.
-    function: Any = callables.reference(call.schema.name) if is_module else overload_of(call.schema)
+    function: Any = overload_of(call.schema) if is_op else callables.reference(call.schema.name)
     with torch.no_grad(), _float64_default(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -229,7 +232,7 @@ def _execute(call: JudgedCall, count: int, *, change: Change | None = None) -> l
                 kwargs |= {name: abs(kwargs[name]) for name in ("alpha", "beta") if name in kwargs}
                 packet = ADDING_UP.get(call.schema.packet)
                 function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
-            args, kwargs = (args, kwargs) if is_module else _without_half_to_float(call, args, kwargs)
+            args, kwargs = _without_half_to_float(call, args, kwargs) if is_op else (args, kwargs)
             returned = tree_leaves(function(*args, **kwargs))
             missing = count - len(returned)
             written = _written(list(copies.values()), returned, change) if missing else []

@@ -19,6 +19,8 @@ UNSTABLE = 0.05
 
 def stabilised(mine: OutputTensor, other: OutputTensor, again: Sequence[OutputTensor]) -> OutputTensor:
     """The candidate's result with eager's elements where the difference is eager's own."""
+    if all(each.data == mine.data for each in again):
+        return other  # As nearly always, it has none.
     expected = tensor_from_bytes(mine.data, mine.dtype, mine.shape)
     repeated = [tensor_from_bytes(o.data, o.dtype, o.shape) for o in again if o.shape == mine.shape]
     if not repeated or expected.is_complex() or expected.dtype is torch.bool:

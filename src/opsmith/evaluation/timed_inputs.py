@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import torch
@@ -22,6 +23,8 @@ from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_stor
 #: Elements by which one set is rotated further than the one before: the first that leaves a rest, so that a
 #: storage has as many different sets as elements.
 STRIDES = (13, 17, 19, 23)
+#: Where a device's allocator lets every storage begin.
+ALIGNED_BYTES = 512
 #: Sets that are made before anybody asks for them.
 MADE_AT_ONCE = 8
 _FLOATING = ("f16", "bf16", "f32", "f64", "c32", "c64", "c128")
@@ -64,21 +67,24 @@ class TimedInputs:
             _Values(storage, step if varied else None, count) for storage, step in zip(storages, steps, strict=True)
         ]
         self.lives: list[LiveCall] = []
-        self._targets: list[list[torch.Tensor]] = [[] for _ in storages]
-        # Fetched here, past whatever may be put in the dispatcher's tables later.
-        self._copy_all = torch.library.get_kernel("aten::_foreach_copy_", device.type.upper())
+        resizable = _resizable(record)
+        self._copies = [
+            _SideBySide(values)
+            if values.size_bytes and number not in resizable and not _is_on_host(values)
+            else _Apart(values)
+            for number, values in enumerate(self._values)
+        ]
         self.make(min(count, MADE_AT_ONCE))
 
     def make(self, count: int) -> None:
         """Make the first ``count`` sets, as far as they are not there."""
         made = len(self.lives)
-        for _ in range(made, count):
-            storages = [torch.UntypedStorage(v.size_bytes, device=v.device) for v in self._values]
-            self.lives.append(live_call(self.record, storages, self._device))
-            for targets, storage, values in zip(self._targets, storages, self._values, strict=True):
-                targets.append(flat_view(storage, values.unit))
-        if count > made:
-            self.renew(0, count)
+        if count <= made:
+            return
+        columns = [copies.make(count - made) for copies in self._copies]
+        for place in range(count - made):
+            self.lives.append(live_call(self.record, [column[place] for column in columns], self._device))
+        self.renew(0, count)
 
     def renew(self, round_number: int, count: int) -> None:
         """Write the values of a round into the first ``count`` sets, of which missing ones are made.
@@ -86,16 +92,9 @@ class TimedInputs:
         An ``out=`` argument that a call has resized stays as it is: its tensor would look past a smaller storage.
         """
         self.make(count)
-        for number, values in enumerate(self._values):
+        for values, copies in zip(self._values, self._copies, strict=True):
             if values.size_bytes and count:
-                self._write(values, values.start(round_number, self._count), self._targets[number][:count])
-
-    def _write(self, values: _Values, start: int, targets: Sequence[torch.Tensor]) -> None:
-        if values.is_on_host:
-            for slot, target in enumerate(targets):
-                ctypes.memmove(target.data_ptr(), values.address(slot, start), values.size_bytes)
-            return
-        self._copy_all.call_boxed(torch._C._dispatch_keys(targets[0]), targets, values.rows(start, len(targets)))
+                copies.write(values.start(round_number, self._count), count)
 
     def before(self, slot: int, round_number: int) -> list[torch.UntypedStorage]:
         """Fresh storages with the values that one set has in a round."""
@@ -122,7 +121,6 @@ class _Values:
     def __init__(self, storage: torch.UntypedStorage, step: int | None, count: int) -> None:
         self.size_bytes = size = storage.nbytes()
         self.device = storage.device
-        self.is_on_host = storage.device.type == "cpu"
         if step is None or size < 2 * step or size % step:
             step = None
         width = min(step or _widest(size), 8)
@@ -141,9 +139,9 @@ class _Values:
             return 0
         return (1 + round_number * count) * self._stride % self._length
 
-    def rows(self, start: int, count: int) -> list[torch.Tensor]:
-        """The values of the first sets as flat tensors."""
-        return list(self._flat.as_strided((count, self._length), (self._stride, 1), start).unbind(0))
+    def rows(self, start: int, slot: int, count: int) -> torch.Tensor:
+        """The values of ``count`` sets from ``slot`` on, a row each."""
+        return self._flat.as_strided((count, self._length), (self._stride, 1), start + slot * self._stride)
 
     def rotation(self, slot: int, start: int) -> int:
         """Bytes by which the values of one set are rotated."""
@@ -159,6 +157,84 @@ class _Values:
         """A fresh storage with the values of one set."""
         first = start + slot * self._stride
         return self._flat[first : first + self._length].clone().untyped_storage()
+
+
+class _Apart:
+    """The storages of each set for themselves: on a host, and where a call may give them another size."""
+
+    def __init__(self, values: _Values) -> None:
+        self._values = values
+        self._targets: list[torch.Tensor] = []
+        self._copy = _copying(values)
+
+    def make(self, count: int) -> list[torch.UntypedStorage]:
+        """Storages of so many further sets."""
+        values = self._values
+        storages = [torch.UntypedStorage(values.size_bytes, device=values.device) for _ in range(count)]
+        self._targets += [flat_view(storage, values.unit) for storage in storages]
+        return storages
+
+    def write(self, start: int, count: int) -> None:
+        """Write the values of the first ``count`` sets."""
+        values = self._values
+        for slot, target in enumerate(self._targets[:count]):
+            if _is_on_host(values):
+                ctypes.memmove(target.data_ptr(), values.address(slot, start), values.size_bytes)
+            else:
+                self._copy(target, values.rows(start, slot, 1)[0])
+
+
+class _SideBySide:
+    """The storages of many sets behind each other in one piece of memory, which one copy writes.
+
+    To a kernel they are storages like any other, but for :meth:`resize_`, and as well aligned.
+    """
+
+    def __init__(self, values: _Values) -> None:
+        self._values = values
+        #: Of sets that were made together.
+        self._pieces: list[torch.Tensor] = []
+        self._copy = _copying(values)
+
+    def make(self, count: int) -> list[torch.UntypedStorage]:
+        """Storages of so many further sets."""
+        values = self._values
+        pitch = -(-values.size_bytes // ALIGNED_BYTES) * ALIGNED_BYTES
+        memory = torch.empty(count, pitch, dtype=torch.uint8, device=values.device).view(values.unit)
+        self._pieces.append(memory[:, : values.size_bytes // values.unit.itemsize])
+        at: Callable[[int, torch.device, int], Any] = torch._C._construct_storage_from_data_pointer
+        return [at(row.data_ptr(), values.device, values.size_bytes) for row in memory]
+
+    def write(self, start: int, count: int) -> None:
+        """Write the values of the first ``count`` sets."""
+        slot = 0
+        for rows in self._pieces:
+            some = min(len(rows), count - slot)
+            if some <= 0:
+                return
+            self._copy(rows[:some], self._values.rows(start, slot, some))
+            slot += some
+
+
+def _copying(values: _Values) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    """What copies on the device of values: fetched now, past whatever may be put in the dispatcher's tables later."""
+    kernel = torch.library.get_kernel("aten::copy_", values.device.type.upper())
+
+    def copy(target: torch.Tensor, source: torch.Tensor) -> None:
+        kernel.call_boxed(torch._C._dispatch_keys(target), target, source, False)
+
+    return copy
+
+
+def _is_on_host(values: _Values) -> bool:
+    return values.device.type == "cpu"
+
+
+def _resizable(record: CallRecord) -> set[int]:
+    """Storages that a call may give another size: of what it writes to, by keyword, or of everything."""
+    resizes = record.op.startswith(("resize", "set_"))
+    values = (*record.args, *record.kwargs.values()) if resizes else tuple(record.kwargs.values())
+    return {tensor.storage for tensor in tensor_values(values)}
 
 
 def _stride(elements: int) -> int:

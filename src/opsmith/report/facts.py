@@ -6,8 +6,10 @@ A fact is a name and a value; one without a value is left out.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 
+from opsmith.core.run import RunManifest
 from opsmith.core.timing import Ceilings, Clock
 from opsmith.core.verdict import Part, Status
 from opsmith.report.conventions import BASELINES
@@ -32,6 +34,7 @@ def environment_facts(results: Results) -> Iterable[Fact]:
     yield "Isolation", f"one worker per {options.isolation}"
     yield "Isolation layers", ", ".join(manifest.sandbox) or "none"
     yield "Device", f"{environment.device} ({environment.device_name})"
+    yield "Devices", _devices(manifest)
     yield "CPU", f"{environment.cpu}, {environment.cpu_count} cores, {environment.memory_gib:.0f} GiB"
     yield "torch", environment.torch
     yield "triton", environment.triton
@@ -43,6 +46,16 @@ def environment_facts(results: Results) -> Iterable[Fact]:
     yield "opsmith", environment.opsmith
     yield "Commit", environment.git_commit
     yield "Command", shlex.join(manifest.command)
+
+
+def _devices(manifest: RunManifest) -> str | None:
+    """How many there were, and where; None where it was one."""
+    if len(manifest.devices) < 2:
+        return None
+    hosts = Counter(device.host for device in manifest.devices)
+    lost = sum(device.lost for device in manifest.devices)
+    where = ", ".join(f"{count} on {host}" for host, count in hosts.items())
+    return f"{len(manifest.devices)} by executor {manifest.executor}: {where}{f'; {lost} lost' if lost else ''}"
 
 
 def clock_facts(results: Results) -> Iterable[Fact]:

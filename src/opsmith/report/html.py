@@ -23,6 +23,7 @@ from opsmith.core.case import digest
 from opsmith.core.run import PlannedOp, write_atomically
 from opsmith.core.verdict import ErrorFigures, Status, Verdict
 from opsmith.errors import BadInput
+from opsmith.report.column_tables import case_table, column_tables
 from opsmith.report.conventions import BASELINES
 from opsmith.report.facts import Fact, clock_facts, environment_facts
 from opsmith.report.level_tables import level_tables
@@ -72,6 +73,9 @@ def render(results: Results) -> str:
             tiles=list(_tiles(results)),
             bar=list(_bar(results)),
             level_tables=level_tables(results.summary.levels),
+            column_tables=[*column_tables(results.summary.columns, results.columns), case_table(results.columns)]
+            if results.columns
+            else [],
             notes=[one_line(note) for note in results.summary.notes],
             facts=_shown(environment_facts(results)),
             clock=results.manifest.clock,

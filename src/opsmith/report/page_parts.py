@@ -9,10 +9,14 @@ import jinja2
 from plotly.offline import get_plotlyjs
 
 
-def templates() -> jinja2.Environment:
-    """The templates of all pages; an undefined name is an error, text is escaped."""
+def templates(*packages: str) -> jinja2.Environment:
+    """The templates of all pages; an undefined name is an error, text is escaped.
+
+    Args:
+        packages: have further templates, which come first.
+    """
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("opsmith.report"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in (*packages, "opsmith.report")]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from opsmith.core.run import TimedCase
-from opsmith.core.timing import Label
+from opsmith.core.timing import Label, Work
 from opsmith.core.verdict import Verdict
 from opsmith.report.results import Results
 from opsmith.report.strangers import one_line
@@ -57,8 +56,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
 def points(results: Results, limit: int = POINTS) -> list[Point]:
     """At most ``limit`` of the timed cases, evenly chosen in the order of op and case."""
     timed = sorted((verdict for verdict in results.verdicts if verdict.timings), key=lambda each: (each.op, each.case))
-    known = {(each.case, each.kernel): each for each in results.timed_cases}
-    return [_point(verdict, known.get((verdict.case, verdict.kernel))) for verdict in evenly(timed, limit)]
+    works = {(each.case, each.kernel): each.work for each in results.timed_cases}
+    return [point(verdict, works.get((verdict.case, verdict.kernel))) for verdict in evenly(timed, limit)]
 
 
 def evenly(items: Sequence[Item], limit: int) -> list[Item]:
@@ -78,12 +77,12 @@ def speedup_logs(results: Results, quantity: str) -> list[float]:
     )
 
 
-def _point(verdict: Verdict, timed: TimedCase | None) -> Point:
+def point(verdict: Verdict, work: Work | None) -> Point:
+    """A verdict with timings as a point, with the work of its case where that is known."""
     timings = {timing.quantity: timing for timing in verdict.timings}
     kernel, call = timings.get("K"), timings.get("E")
     shown = kernel or call
     assert shown is not None, "a verdict with timings has one of K or E"
-    work = timed.work if timed else None
     return Point(
         op=verdict.op,
         inputs=one_line(verdict.inputs, INPUTS_CHARACTERS),

@@ -30,6 +30,12 @@ def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict:
     kernel = planned.kernel
     if planned.kind is TaskKind.MODULE:
         words = _module_words(run, options, planned)
+    elif planned.kind is TaskKind.COLLECTIVE:
+        ranks = ",".join(map(str, options.selection.ranks))
+        words = ["opsmith", "run", "--suite", options.suite, "--backend", options.backend, "--ops", planned.op]
+        words += ["--ranks", ranks]
+    elif planned.kind is TaskKind.MODEL:
+        words = _model_words(options, planned)
     elif kernel is not None and kernel.snapshot_name is not None and _is_one_file(kernel):
         # Somebody who checks one file is editing it, and the run may be temporary.
         asked_for_file = options.backend.endswith(".py")
@@ -57,6 +63,14 @@ def _module_words(run: Path, options: Options, planned: PlannedOp) -> list[str]:
     assert problems is not None, "a module is asked out of a folder of problems"
     words = ["opsmith", "run", "--suite", options.suite, "--problems", problems, "--backend", backend]
     return [*words, "--ops", split_sample(planned.op)[0]]
+
+
+def _model_words(options: Options, planned: PlannedOp) -> list[str]:
+    """The command for a whole model, under the backend's column alone."""
+    model, _, mode = planned.op.rpartition("/")
+    words = ["opsmith", "run", "--suite", options.suite, "--backend", options.backend]
+    words += ["--models", model, "--mode", mode, "--sizes", options.selection.sizes, "--timing", options.timing]
+    return [*words, "--autocast"] if options.selection.autocast else words
 
 
 def _is_one_file(kernel: Kernel) -> bool:

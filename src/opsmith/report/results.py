@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.core.run import Plan, RunDirectory, RunManifest, Summary, TimedCase
+from opsmith.core.run import ColumnResult, Plan, RunDirectory, RunManifest, Summary, TimedCase
 from opsmith.core.verdict import ErrorFigures, Part, Status, Verdict
 from opsmith.report.repro import repro_command
 from opsmith.report.scores import summarise
@@ -57,6 +57,7 @@ class Results:
         plan: ``plan.json``.
         verdicts: every verdict, in the order found.
         timed_cases: what else is known of the cases whose timings count, sorted by op and case.
+        columns: of whole models what was found of each way to run them, in the order found.
         summary: the scores.
     """
 
@@ -65,6 +66,7 @@ class Results:
     plan: Plan
     verdicts: tuple[Verdict, ...]
     timed_cases: tuple[TimedCase, ...]
+    columns: tuple[ColumnResult, ...]
     summary: Summary
 
     @classmethod
@@ -76,13 +78,15 @@ class Results:
         """
         manifest, plan, verdicts = run.manifest(), run.plan(), tuple(run.verdicts())
         timed_cases = _that_count(run.timed_cases(), verdicts)
+        columns = tuple(run.column_results())
         return cls(
             path=run.path,
             manifest=manifest,
             plan=plan,
             verdicts=verdicts,
             timed_cases=timed_cases,
-            summary=summarise(manifest, plan, verdicts, timed_cases),
+            columns=columns,
+            summary=summarise(manifest, plan, verdicts, timed_cases, columns),
         )
 
     @property

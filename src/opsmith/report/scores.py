@@ -15,10 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from opsmith.core.run import OpSummary, Plan, PlannedOp, RunManifest, Score, Summary, TimedCase
+import msgspec
+
+from opsmith.core.run import ColumnResult, OpSummary, Plan, PlannedOp, RunManifest, Score, Summary, TimedCase
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import DamagedRun
+from opsmith.report.column_scores import column_scores
 from opsmith.report.conventions import TimedOp, count_labels, geometric_mean, speed_scores
 from opsmith.report.levels import level_scores
 
@@ -85,7 +88,11 @@ class Tally:
 
 
 def summarise(
-    manifest: RunManifest, plan: Plan, verdicts: Iterable[Verdict], timed_cases: Iterable[TimedCase] = ()
+    manifest: RunManifest,
+    plan: Plan,
+    verdicts: Iterable[Verdict],
+    timed_cases: Iterable[TimedCase] = (),
+    columns: Iterable[ColumnResult] = (),
 ) -> Summary:
     """Score a run, finished or not.
 
@@ -96,6 +103,7 @@ def summarise(
         plan: ``plan.json``.
         verdicts: with their timings.
         timed_cases: what else is known of those that were timed, one for a case.
+        columns: of whole models what was found of each way to run them.
 
     Raises:
         DamagedRun: a verdict is about an op that the plan does not ask.
@@ -124,6 +132,7 @@ def summarise(
         statuses=_ordered(statuses),
         notes=(*manifest.notes, *_notes(manifest, plan)),
         levels=level_scores(per_op, manifest.options.baseline),
+        columns=column_scores(plan, columns),
     )
 
 
@@ -144,6 +153,23 @@ def summarise_op(planned: PlannedOp, verdicts: Iterable[Verdict]) -> OpSummary:
     for verdict in verdicts:
         tally.add(verdict)
     return _summarise_op(planned, tally)
+
+
+def summarise_by_dtype(planned: PlannedOp, verdicts: Iterable[Verdict]) -> dict[str, OpSummary]:
+    """Score one op's cases dtype by dtype, sorted; as many are planned as have a verdict.
+
+    What is about the kernel as a whole counts in every dtype.
+    """
+    conduct: list[Verdict] = []
+    found: defaultdict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        (conduct if verdict.part is Part.CONDUCT else found[verdict.dtype]).append(verdict)
+    summaries = {}
+    for dtype, of_dtype in sorted(found.items()):
+        cases = [verdict.expects_error for verdict in of_dtype if verdict.part is Part.CASE]
+        part = msgspec.structs.replace(planned, cases=cases.count(False), error_cases=cases.count(True))
+        summaries[dtype] = summarise_op(part, [*of_dtype, *conduct])
+    return summaries
 
 
 def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:

@@ -14,6 +14,7 @@ from rich.text import Text
 from opsmith.core.run import OpSummary, Summary
 from opsmith.core.timing import Label
 from opsmith.report.baseline_scores import AgainstFile
+from opsmith.report.column_tables import column_tables
 from opsmith.report.conventions import BASELINES
 from opsmith.report.costs import costs
 from opsmith.report.level_tables import LevelTable, level_tables, speed_tables
@@ -39,7 +40,7 @@ _STYLES = {
 def print_results(results: Results, console: Console) -> None:
     """Print the whole report of a run."""
     console.print(headline(results))
-    for table in level_tables(results.summary.levels):
+    for table in (*level_tables(results.summary.levels), *column_tables(results.summary.columns, results.columns)):
         console.print(_level_table(table))
     console.print(op_table(results.summary))
     for remark in (left_out(results.summary), footnote(results.summary)):

@@ -17,6 +17,7 @@ from opsmith.core.op import OpSchema
 if TYPE_CHECKING:
     # The records of runs are no part of what `import torch` waits for where a kernel package is installed.
     from opsmith.core.run import Selection
+    from opsmith.suites.models.workload import Workload
 
 
 class SuiteCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +31,8 @@ class SuiteCall(msgspec.Struct, frozen=True, kw_only=True):
         tolerance: (rtol, atol) declared by the suite's author for this op, or None.
         count: how often the call was made where it was recorded.
         tried: eager has answered it on this device.
+        ranks: processes that make the call together, whose arguments the record holds rank by rank; None: it is one
+            process's.
     """
 
     address: CaseAddress
@@ -40,6 +43,7 @@ class SuiteCall(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: tuple[float, float] | None = None
     count: int = 1
     tried: bool = True
+    ranks: int | None = None
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,11 +84,30 @@ class Selective(Protocol):
 
 
 @runtime_checkable
-class AsksModules(Protocol):
-    """A suite whose tasks are modules instead of overloads."""
+class AsksOwnTasks(Protocol):
+    """A suite whose tasks are not ATen's overloads: modules, collectives."""
 
     def schemas(self) -> tuple[OpSchema, ...]:
         """Its tasks, as far as they are known without loading their files."""
+        ...
+
+
+@runtime_checkable
+class AsksWholeModels(Protocol):
+    """A suite of whole models, which columns answer instead of kernels; it yields no calls of ATen."""
+
+    name: str
+
+    def models(self) -> tuple[str, ...]:
+        """The names of all models, those of packages that are not installed too."""
+        ...
+
+    def missing(self, model: str) -> str | None:
+        """What to do to have a model's package; None where it is there."""
+        ...
+
+    def workload(self, model: str, *, small: bool) -> Workload:
+        """Build a model, with weights and inputs drawn from torch's generator."""
         ...
 
 

@@ -1,4 +1,7 @@
-"""What stands behind a task's name in the referee: an overload, or the Model of a problem file."""
+"""What stands behind a task's name in the referee.
+
+An overload, the Model of a problem file, a whole model, or what a collective means.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import torch
 
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.suites.aten_schemas import aten_schemas, overload
+from opsmith.suites.distributed.collectives import NAMESPACES, collective_schemas
+from opsmith.suites.distributed.reference import world_reference
 
 if TYPE_CHECKING:
     from opsmith.suites.modules.problem import Problem
@@ -28,6 +33,8 @@ class _Problems(NamedTuple):
 
 #: Those of the run that this process serves; a referee serves one.
 _problems = _Problems({}, "cpu")
+#: The whole model that this process serves, by its task's name.
+_models: dict[str, Callable[..., Any]] = {}
 
 
 def use_problems(files: Mapping[str, Path], device: str, *, small: bool = False) -> None:
@@ -46,6 +53,12 @@ def problem_files() -> Mapping[str, Path]:
     return _problems.files
 
 
+def use_model(task: str, call: Callable[..., Any]) -> None:
+    """Let a task's name mean the call of a whole model, until another one takes its place."""
+    _models.clear()
+    _models[task] = call
+
+
 def reference(task: str) -> Callable[..., Any]:
     """The trusted callable of a task.
 
@@ -53,7 +66,11 @@ def reference(task: str) -> Callable[..., Any]:
         AttributeError: this torch has no such overload.
         BrokenProblem: the problem file does not load.
     """
-    return problem(task).call if task in _problems.files else overload(task)
+    if task in _models:
+        return _models[task]
+    if task in _problems.files:
+        return problem(task).call
+    return world_reference(task) if task in NAMESPACES else overload(task)
 
 
 @lru_cache(KEPT_PROBLEMS)
@@ -71,7 +88,7 @@ def problem(task: str) -> Problem:
 def schema_of(task: str) -> OpSchema:
     """What is known of a task without loading its file."""
     if task not in _problems.files:
-        return aten_schemas()[task]
+        return collective_schemas()[task] if task in NAMESPACES else aten_schemas()[task]
     return OpSchema(name=task, schema=str(_problems.files[task]), variant=Variant.FUNCTIONAL, kind=TaskKind.MODULE)
 
 

@@ -21,6 +21,7 @@ import torch
 from opsmith.core.case import CaseAddress, NamedValue, SequenceValue, TensorValue, Value, digest
 from opsmith.core.dtypes import RECORDED, SHORT_NAMES, TORCH_NAMES
 from opsmith.core.run import Selection
+from opsmith.core.sampling import spread_sample
 from opsmith.core.trace import TracedCall
 from opsmith.suites import Skipped, SuiteCall, derive_seed
 from opsmith.suites.traced_size import argument_bytes, result_bytes
@@ -101,7 +102,10 @@ class Traces:
                     name = row.op_name.removeprefix("aten.")
                     successor = SUCCESSORS.get(name)
                     rows.setdefault(successor.op if successor else name, []).append((number, row))
-            self._rows = rows if self._selection.sample is None else _sampled(rows, self._selection)
+            if self._selection.sample is not None:
+                seed, count = self._selection.sample_seed, self._selection.sample
+                rows = spread_sample(rows, count, seed=seed, name=lambda entry: entry[1].uuid)
+            self._rows = rows
         return self._rows
 
     def _chosen(self, entry: str, dtype: str, device: str) -> list[_Choice]:
@@ -113,21 +117,6 @@ class Traces:
         choices.sort(key=lambda choice: (-choice.size_bytes, choice.number))
         most_bytes = MOST_BYTES.get(torch.device(device).type, MOST_BYTES_ELSEWHERE)
         return _largest(choices, self._selection.top_inputs, most_bytes)
-
-
-def _sampled(rows: dict[str, list[tuple[int, Row]]], selection: Selection) -> dict[str, list[tuple[int, Row]]]:
-    """So many rows as are asked for, drawn at random and spread over the ops as evenly as they allow."""
-    assert selection.sample is not None
-    left = selection.sample
-    sampled: dict[str, list[tuple[int, Row]]] = {}
-    # Those with the fewest rows first: what they cannot give, the others share.
-    for number, (op, own) in enumerate(sorted(rows.items(), key=lambda entry: (len(entry[1]), entry[0]))):
-        quota = -(-left // (len(rows) - number))
-        drawn = sorted(own, key=lambda entry: digest(f"{selection.sample_seed} {entry[1].uuid}".encode()))[:quota]
-        left -= len(drawn)
-        if drawn:
-            sampled[op] = sorted(drawn)
-    return sampled
 
 
 def _largest(choices: Sequence[_Choice], top_inputs: int | None, most_bytes: int) -> list[_Choice]:

@@ -103,6 +103,19 @@ def test_dropout_has_to_agree_with_its_mask() -> None:
     assert not _judge(aten.native_dropout.default, args, lambda: zeros).passed
 
 
+def test_dropout_may_round_otherwise_than_eager() -> None:
+    """In bfloat16 eager rounds the scale first; a kernel that rounds once differs by a bit, always the same way."""
+    x = torch.randn(40, 50).bfloat16()
+
+    def drop(error: float) -> tuple[torch.Tensor, torch.Tensor]:
+        mask = torch.rand(40, 50) < 0.7
+        return (x.float() * mask / 0.7 * (1 + error)).bfloat16(), mask
+
+    args = (x, 0.3, True)
+    assert _judge(aten.native_dropout.default, args, lambda: drop(0.0)).passed
+    assert "does not follow" in _judge(aten.native_dropout.default, args, lambda: drop(0.04)).detail
+
+
 def test_a_permutation_is_one_and_every_order_is_likely() -> None:
     """Neither sorted numbers nor rotations nor repeated numbers."""
     assert not _judge(aten.randperm.default, (50,), lambda: torch.arange(50)).passed

@@ -13,10 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
+from tests.described_calls import described, recorded, t, work, work_with_results
 
-from opsmith.core.case import CallRecord, GeneratedStorage, OutputTensor
-from opsmith.core.domains import Normal
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.timing import Ceilings, Work
 from opsmith.evaluation.comparisons.table import stem_of
@@ -24,9 +22,7 @@ from opsmith.evaluation.floors.datasheets import datasheet_of
 from opsmith.evaluation.floors.limits import Plausibility, floor_us, impossible_us, judge_time
 from opsmith.evaluation.floors.reading import TABLE
 from opsmith.evaluation.floors.work import work_of
-from opsmith.evaluation.inputs import dtype_name
-from opsmith.suites.aten_schemas import aten_schemas, overload
-from opsmith.suites.recording import PendingRecord
+from opsmith.suites.aten_schemas import aten_schemas
 
 H200 = datasheet_of("NVIDIA H200")
 assert H200 is not None
@@ -47,66 +43,6 @@ BF16, F32, F64 = torch.bfloat16, torch.float32, torch.float64
 N = 16384
 #: Bytes of a bf16 matrix of N x N.
 X_BYTES = 2 * N * N
-
-
-class FormsOnly:
-    """Takes the place of the values of a record: meta tensors have none."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def add_storage(self, storage: torch.UntypedStorage) -> int:
-        self.sizes.append(storage.nbytes())
-        return len(self.sizes) - 1
-
-
-def recorded(op: str, *args: Any, **kwargs: Any) -> CallRecord:
-    """The serialized call with storages that nobody generates."""
-    memory = FormsOnly()
-    pending = PendingRecord(op, args, kwargs, memory)  # type: ignore[arg-type]
-    storages = [GeneratedStorage(size, "u8", (size,), (1,), 0, Normal(), 0) for size in memory.sizes]
-    return pending.resolve(storages)  # type: ignore[arg-type]
-
-
-def described(result: Any, arguments: Any) -> list[OutputTensor]:
-    """The result's tensors without data, with the input storage whose memory they use."""
-    storages: dict[int, int] = {}
-    for leaf in tree_leaves(arguments):
-        if isinstance(leaf, torch.Tensor):
-            storages.setdefault(leaf.untyped_storage()._cdata, len(storages))
-    return [
-        OutputTensor(
-            dtype=dtype_name(leaf.dtype),
-            shape=tuple(leaf.shape),
-            strides=leaf.stride(),
-            offset=int(leaf.storage_offset()),
-            device=leaf.device.type,
-            layout="strided",
-            input_storage=storages.get(leaf.untyped_storage()._cdata),
-            output=None,
-            data=b"",
-        )
-        for leaf in tree_leaves(result)
-        if isinstance(leaf, torch.Tensor)
-    ]
-
-
-def work(op: str, *args: Any, **kwargs: Any) -> Work:
-    """The work of a call that is made on the meta device."""
-    record = recorded(op, *args, **kwargs)
-    return work_with_results(record, described(overload(op)(*args, **kwargs), (args, kwargs)))
-
-
-def work_with_results(record: CallRecord, results: list[OutputTensor]) -> Work:
-    """The work of a call whose results are known."""
-    found = work_of(record, aten_schemas()[record.op], results)
-    assert found is not None
-    return found
-
-
-def t(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
-    """A tensor without memory."""
-    return torch.empty(shape, dtype=dtype, device="meta")
 
 
 def x() -> torch.Tensor:

@@ -190,6 +190,33 @@ def test_a_norm_by_nearly_nothing_may_be_as_far_off_as_its_variances_rounding(*,
         assert passed == compare(call, [eager], [answer], tolerance="strict").passed
 
 
+def test_next_to_a_pole_the_last_digits_of_an_input_decide() -> None:
+    """Eager's trigamma is off there by more than the oracle believes; the true value is right, others are not."""
+    x = torch.tensor([-3.0 + 20 * 2.0**-21, 1.5])
+    truth = aten.polygamma.default(1, x.double())
+    assert ((aten.polygamma.default(1, x) - truth).abs() / truth)[0] > 1e-3
+    call = partial(judge, aten.polygamma.default, (1, x), tolerance="strict")
+    assert call(candidate=truth.float()).passed
+    assert not call(candidate=truth.float() * torch.tensor([2.0, 1.0])).passed
+    assert not call(candidate=truth.float() * torch.tensor([1.0, 1.001])).passed
+
+
+def test_a_gradient_at_a_kink_may_be_that_of_either_side() -> None:
+    """A place that is rounded to one side of a sample's border has that side's slope; in the middle there is one."""
+    image, dy = torch.randn(1, 1, 4, 4), torch.ones(1, 1, 1, 2)
+    border = torch.tensor([[[[0.25, 0.1], [0.4, 0.1]]]])  # (x + 1) * 4 / 2 - 1 / 2 = 2: a border, which 0.4 is not.
+    before = border * (1 - 2.0**-21)
+    backward = aten.grid_sampler_2d_backward.default
+    call = call_of(backward, dy, image, border, 0, 0, False, [True, True])
+    eager = list(backward(*call.args))
+    other = list(backward(dy, image, before, 0, 0, False, [True, True]))
+    assert (eager[1] - other[1]).abs()[0, 0, 0, 0] > 1e-2
+    assert compare(call, [eager], [other], tolerance="strict").passed
+    wrong = eager[1].clone()
+    wrong[0, 0, 1, 0] *= 1.01
+    assert not compare(call, [eager], [[eager[0], wrong]], tolerance="strict").passed
+
+
 def gradients_of(
     call: JudgedCall, change: Callable[[torch.Tensor], torch.Tensor] = torch.clone
 ) -> tuple[torch.Tensor, ...]:

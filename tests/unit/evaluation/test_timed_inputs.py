@@ -5,11 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import torch
 
 from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue
 from opsmith.core.domains import Definite, Domain, Normal
+from opsmith.evaluation import timed_inputs
 from opsmith.evaluation.generated import flat_view
 from opsmith.evaluation.inputs import content_of, element_bytes, item_bytes, rebuild
 from opsmith.evaluation.timed_inputs import MADE_AT_ONCE, STRIDES, TimedInputs
@@ -257,3 +259,39 @@ def test_an_out_argument_that_was_resized_can_be_written_again(elements: int) ->
             assert out.untyped_storage().nbytes() >= out.numel() * 4
             assert torch.equal(live.args[0].relu(), out)
             assert [4 * elements] == [before.nbytes() for before in inputs.before(slot, round_number)[1:]]
+
+
+@pytest.mark.parametrize("make", [explicit, generated])
+@pytest.mark.parametrize(("dtype", "elements"), [("f16", 7), ("f32", 128), ("f32", 300), ("c128", 31)])
+def test_on_a_device_one_copy_writes_the_same_values_into_sets_behind_each_other(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[str, int], CallRecord], dtype: str, elements: int
+) -> None:
+    """In storages that are aligned and no larger than those of their own; whatever was made when."""
+    apart = made(make(dtype, elements), 50)
+    monkeypatch.setattr(timed_inputs, "_is_on_host", lambda _values: False)
+    together = TimedInputs(make(dtype, elements), CPU, 50, varied=True)
+    assert contents(apart)[:MADE_AT_ONCE] == contents(together)
+    for round_number, count in ((3, 20), (4, 5), (5, 50)):
+        for inputs in (apart, together):
+            inputs.renew(round_number, count)
+        assert contents(apart)[:count] == contents(together)[:count]
+    for live in together.lives:
+        assert [elements * item_bytes(dtype)] == [storage.nbytes() for storage in live.storages]
+        assert live.args[0].data_ptr() % 64 == 0
+        assert not live.storages[0].resizable()
+
+
+def test_what_a_call_may_resize_stays_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it writes to, and all of an op whose purpose that is."""
+    monkeypatch.setattr(timed_inputs, "_is_on_host", lambda _values: False)
+    written = msgspec.structs.replace(
+        call(vector(0, "f32", 8), storages=(bytes(32), bytes(32))), op="relu.out", kwargs={"out": vector(1, "f32", 8)}
+    )
+    for record, resizable in (
+        (written, [False, True]),
+        (msgspec.structs.replace(explicit("f32", 8), op="resize_.default"), [True]),
+    ):
+        inputs = made(record)
+        inputs.renew(2, 4)
+        assert [resizable] * 4 == [[storage.resizable() for storage in live.storages] for live in inputs.lives]
+        assert contents(inputs) == [[storage_bytes(s) for s in inputs.before(slot, 2)] for slot in range(4)]

@@ -10,7 +10,8 @@ import pytest
 from tests.report_runs import manifest, planned, verdict
 
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.run import PlannedOp
+from opsmith.core.op import TaskKind
+from opsmith.core.run import PlannedOp, Selection
 from opsmith.report.repro import repro_command
 from opsmith.runner.snapshot import snapshot_root
 
@@ -47,6 +48,15 @@ def test_file_is_checked_as_the_run_snapshot_holds_it() -> None:
         "--dtype f32 --device cpu --case opinfo:relu.default:f32:sample:0:0 --seed 1234"
     )
     assert expected.split() == words(USUAL)
+
+
+def test_a_collective_is_asked_again_on_as_many_ranks() -> None:
+    """Its case is about a number of them."""
+    op = msgspec.structs.replace(USUAL, kind=TaskKind.COLLECTIVE)
+    selection = Selection(ranks=(2, 3))
+    options = msgspec.structs.replace(manifest().options, suite="distributed", backend="mine", selection=selection)
+    expected = "opsmith run --suite distributed --backend mine --ops relu.default --ranks 2,3"
+    assert expected.split() == words(op, options=options)[:10]
 
 
 def test_snapshot_lies_where_the_runner_puts_it() -> None:

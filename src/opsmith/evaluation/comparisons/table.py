@@ -17,6 +17,7 @@ from functools import cache
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.observation import JudgedCall
+from opsmith.suites.distributed.collectives import MOVES
 
 #: Draws that a two-sample test wants pooled, and how many executions it may ask for.
 POOLED_DRAWS = 4096
@@ -195,6 +196,9 @@ _BY_ARGUMENT = (
 def _static_rule(schema: OpSchema) -> Rule:
     if schema.kind is TaskKind.MODULE:
         return Rule(kind="value", stem="module")
+    if schema.kind is TaskKind.COLLECTIVE:
+        kind = "exact" if schema.name in MOVES else "value"
+        return Rule(kind=kind, stem="collective", rest=kind)
     stem = stem_of(schema)
     if stem in METADATA:
         return Rule(kind="metadata", stem=stem, rest="metadata")

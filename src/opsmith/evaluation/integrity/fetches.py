@@ -1,4 +1,4 @@
-"""Kernels of ATen that somebody fetched to call them past the dispatcher, where no policy reaches."""
+"""What somebody fetched to call it past the dispatcher, where no policy reaches: ATen's kernels, groups' backends."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed import ProcessGroup
 
 _OPSMITH = str(Path(__file__).parents[2])
 _TORCH = str(Path(torch.__file__).parent)
 
 
 class Fetches:
-    """Notes every call of ``torch.library.get_kernel``; only one is made in a process.
+    """Notes every call of ``torch.library.get_kernel`` and of a process group's ``_get_backend``; one a process.
 
     Attributes:
         tell: takes a line with the op and the ``file:line`` of each; those of opsmith and of torch itself
@@ -24,15 +25,17 @@ class Fetches:
 
     def __init__(self) -> None:
         self.tell: Callable[[str], None] | None = None
-        torch.library.get_kernel = self._noting(torch.library.get_kernel)
+        torch.library.get_kernel = self._noting(torch.library.get_kernel, "kernel of {}")
+        group: Any = ProcessGroup
+        group._get_backend = self._noting(group._get_backend, "backend of a process group")
 
-    def _noting(self, fetch: Callable[..., Any]) -> Callable[..., Any]:
+    def _noting(self, fetch: Callable[..., Any], what: str) -> Callable[..., Any]:
         @functools.wraps(fetch)
-        def noted(op: Any, *args: Any, **kwargs: Any) -> Any:
+        def noted(of: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
             if self.tell is not None and not caller.f_code.co_filename.startswith((_OPSMITH, _TORCH)):
                 place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
-                self.tell(f"fetched the kernel of {op} past the dispatcher at {place}")
-            return fetch(op, *args, **kwargs)
+                self.tell(f"fetched the {what.format(of)} past the dispatcher at {place}")
+            return fetch(of, *args, **kwargs)
 
         return noted

@@ -6,11 +6,16 @@ so are copies and fills of inputs and workspaces, as long as none of them is wha
 whatever name.
 
 Creation and view ops have no policy: all that they do is what everybody may do.
+
+A collective is about talking: ``native`` forbids every collective of torch's and leaves what is between two ranks
+(sends, receives, puts, gets, signals), barriers and arithmetic; ``any`` forbids nothing.
 """
 
 from __future__ import annotations
 
 import functools
+
+import torch
 
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.suites.aten_schemas import aten_schemas
@@ -32,6 +37,23 @@ _BOOKKEEPING = frozenset(
 )
 
 
+#: Namespaces of everything by which ranks talk.
+TALKING = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
+#: Of these, what concerns two ranks, or only waits.
+_BETWEEN_TWO = frozenset(
+    {
+        *("c10d.send", "c10d.recv_", "c10d.recv_any_source_", "c10d.barrier", "c10d.monitored_barrier_"),
+        *("c10d.check_for_nan", "_c10d_functional.isend", "_c10d_functional.irecv", "_c10d_functional.batch_p2p_ops"),
+        *("_c10d_functional.wait_tensor", "_c10d_functional._wrap_tensor_autograd"),
+        *("symm_mem._rendezvous", "symm_mem._barrier", "symm_mem.memset32_", "symm_mem.stream_write_value32_"),
+        *("symm_mem.get_remote_tensors", "symm_mem._async_input_mm"),
+        *(f"symm_mem.nccl_{name}" for name in ("put", "get", "put_signal", "wait_signal", "put_with_signal")),
+        *("symm_mem.nccl_wait_for_signal", "symm_mem.nvshmem_put", "symm_mem.nvshmem_get"),
+        *("symm_mem.nvshmem_put_with_signal", "symm_mem.nvshmem_wait_for_signal"),
+    }
+)
+
+
 def stem(packet: str) -> str:
     """The packet that an in-place packet belongs to: ``add`` of ``add_``, ``_softmax`` of itself."""
     return packet[:-1] if packet.endswith("_") and not packet.endswith("__") else packet
@@ -39,7 +61,7 @@ def stem(packet: str) -> str:
 
 def has_policy(schema: OpSchema) -> bool:
     """Whether there is anything in a task that a kernel could have ATen do for it."""
-    if schema.kind is TaskKind.MODULE:
+    if schema.kind is not TaskKind.OP:
         return True
     return schema.variant is not Variant.VIEW and _takes_tensors(schema)
 
@@ -81,9 +103,23 @@ def forbidden(schema: OpSchema, policy: str) -> frozenset[str]:
     """
     if not has_policy(schema):
         return frozenset()
+    if schema.kind is TaskKind.COLLECTIVE:
+        return _forbidden_collectives(schema.name) if policy == "native" else frozenset()
     if policy == "native":
         return forbidden_by_native()
     return same_task(schema.name) if schema.kind is TaskKind.OP else frozenset()
+
+
+@functools.cache
+def _forbidden_collectives(task: str) -> frozenset[str]:
+    """Every collective of this torch, as a dispatch mode names it; and waiting, where that is the task."""
+    own = f"_c10d_functional.{task}" if task.startswith("wait_tensor") else ""
+    names = {
+        f"{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
+        for schema in torch._C._jit_get_all_schemas()
+        if schema.name.startswith(tuple(f"{namespace}::" for namespace in TALKING))
+    }
+    return frozenset(name for name in names if name == own or name.rpartition(".")[0] not in _BETWEEN_TWO)
 
 
 @functools.cache

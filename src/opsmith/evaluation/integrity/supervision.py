@@ -29,6 +29,7 @@ from opsmith.evaluation.integrity.watch import CodeOf, DispatchWatch
 #: a functional result into the argument that a variant writes to.
 TRUSTED_MODULES = (
     "opsmith.dispatch.derivation",
+    "opsmith.suites.distributed.program",
     "opsmith.suites.modules.call",
     "triton.runtime.autotuner",
     "triton.runtime.interpreter",

@@ -43,7 +43,7 @@ function timingPlots({data, byId, color, draw, empty, bins, line}) {
 
   function drawSpeedups() {
     const names = {k: "K, kernel time", e: "E, whole call"};
-    const of = byId("speedups-of").value;
+    const of = byId("speedups-of")?.value ?? "cases";
     const logs = (name) => (of === "cases" ? data.caseLogs[name]
       : data.ops.filter((op) => op[name] !== null).map((op) => Math.log2(op[name])));
     const traces = Object.keys(names).filter((name) => data.caseLogs[name].length).map((name) => ({
@@ -133,6 +133,6 @@ function timingPlots({data, byId, color, draw, empty, bins, line}) {
     });
   }
 
-  byId("speedups-of").addEventListener("change", drawSpeedups);
+  byId("speedups-of")?.addEventListener("change", drawSpeedups);
   return () => [drawSpeedups(), drawAgainst(), drawRoofline(), drawBandwidth()];
 }

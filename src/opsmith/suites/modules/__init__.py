@@ -49,7 +49,7 @@ class Modules:
         self._selection = selection
 
     def schemas(self) -> tuple[OpSchema, ...]:
-        """See :class:`opsmith.suites.AsksModules`."""
+        """See :class:`opsmith.suites.AsksOwnTasks`."""
         return tuple(callables.schema_of(task) for task in callables.problem_files())
 
     def entries(self, dtype: str, device: str) -> tuple[str, ...]:  # noqa: ARG002 - problems run anywhere

@@ -177,7 +177,7 @@ _NAMES: dict[str, Kind] = {
             "torch.manual_seed",
             "torch.get_rng_state",
             "torch.set_rng_state",
-            "torch.default_generator",
+            "torch.default_generator.*",
             "torch.random.*",
             "torch.cuda.random.*",
             "torch.cuda.manual_seed",

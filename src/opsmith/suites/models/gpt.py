@@ -42,6 +42,6 @@ class GPT(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.tokens(input_ids) + self.places(torch.arange(input_ids.shape[1], device=input_ids.device))
         return nn.functional.linear(self.last(self.blocks(x)), self.tokens.weight)
