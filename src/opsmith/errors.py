@@ -7,6 +7,7 @@
     │   ├── UnknownName         no such op, suite, backend, dtype or device
     │   ├── BadInput            a file or directory that cannot be read as what it should be
     │   │   └── DamagedRun      a run directory with a damaged record
+    │   ├── Unconfined          strangers' code would run without a layer of the sandbox
     │   ├── MissingDependency   an optional package is needed; the message holds the pip command
     │   └── EnabledWhileJudging kernels were to be enabled in a process that judges kernels
     ├── BaselineUnavailable     what the reference side was asked to run cannot serve a call
@@ -20,7 +21,7 @@ Messages are one line and say what to do next.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class OpsmithError(Exception):
@@ -29,6 +30,10 @@ class OpsmithError(Exception):
 
 class UsageError(OpsmithError):
     """The request cannot be carried out as written."""
+
+
+#: What lists names that are no ops.
+_SUITES_OF = {"model": " --suite models", "problem": " --suite modules"}
 
 
 class UnknownName(UsageError):
@@ -49,7 +54,7 @@ class UnknownName(UsageError):
         elif len(names) <= 12:
             hint = f"there is: {', '.join(names)}"
         else:
-            hint = f"{len(names)} names are known; list them with `opsmith ops`"
+            hint = f"{len(names)} names are known; list them with `opsmith ops{_SUITES_OF.get(kind, '')}`"
         super().__init__(f"no {kind} named {name!r}; {hint}")
 
 
@@ -59,6 +64,19 @@ class BadInput(UsageError):
 
 class DamagedRun(BadInput):
     """A run directory whose record is damaged from some line on."""
+
+
+class Unconfined(UsageError):
+    """Strangers' code would run without a layer of the sandbox.
+
+    Args:
+        missing: layer -> why the machine cannot give it.
+    """
+
+    def __init__(self, missing: Mapping[str, str]) -> None:
+        self.missing = dict(missing)
+        layers = "; ".join(f"{layer} ({reason})" for layer, reason in missing.items())
+        super().__init__(f"this machine lacks layers of the sandbox: {layers}; docs/explanation/sandbox.md says how")
 
 
 class MissingDependency(UsageError):

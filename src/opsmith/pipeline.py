@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import time
 from collections.abc import Iterator, Sequence, Sized
 from datetime import UTC, datetime
@@ -16,29 +16,27 @@ from opsmith.backends import Backend
 from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.inductor import Inductor
 from opsmith.backends.resolve import resolve
-from opsmith.core.cache import build_folder
-from opsmith.core.run import Options, Plan, RunDirectory, RunManifest, Summary, new_seed
+from opsmith.core.op import TaskKind
+from opsmith.core.run import MODELS, Options, Plan, RunDirectory, RunManifest, Summary, new_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, DamagedRun, UnknownName
 from opsmith.report.publish import publish
 from opsmith.runner.device_lock import Waiting
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.executors.local import LocalExecutor
+from opsmith.runner.fleet import Fleet
 from opsmith.runner.jobs import check_same_kernels, jobs_to_judge, jobs_to_time
+from opsmith.runner.lane import Executor, LaneWork
 from opsmith.runner.links import Limits
 from opsmith.runner.planning import Enumeration, discover_backend, enumerate_cases, make_plan, select_ops
-from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import OpsListed
 
-MEMORY_LIMIT_BYTES = 4 << 30
-#: On a device the host only holds what is copied back, which may be several large results.
-DEVICE_MEMORY_LIMIT_BYTES = 16 << 30
-OUTPUT_LIMIT_BYTES = 8 << 20
+#: Who brings the devices together, unless something else is asked for: the one of this machine.
+LOCAL = "local"
 
 #: What a run that was killed while it was made leaves: nothing that anybody would miss.
 BEFORE_RUN_JSON = {".seed", "kernels"}
 
+RANKS_NOTE = "Collectives are not timed in a run; benchmarks/distributed/bandwidth.py measures their bus bandwidth."
 INTERPRETER_NOTE = "Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed."
 
 
@@ -73,7 +71,9 @@ def evaluate(
     out: Path,
     *,
     seed: int | None = None,
-    jobs: int = 1,
+    jobs: int | None = 1,
+    executor: str = LOCAL,
+    devices: str = "",
     resume: bool = False,
     command: Sequence[str] = (),
     limits: Limits | None = None,
@@ -85,7 +85,10 @@ def evaluate(
         options: what is asked.
         out: the run directory; it must be new or empty unless ``resume``.
         seed: of all values; a fresh secret one if None.
-        jobs: ops judged at a time.
+        jobs: ops judged at a time on each device; None for what the device deserves.
+        executor: brings the devices together: ``local``, ``ray``, ``ray:ADDRESS`` or a plug-in's. Neither it nor the
+            number of devices changes a verdict.
+        devices: which of them, or how many, in the executor's words; empty for the one that the options name.
         resume: continue a run that was interrupted; finished verdicts are kept.
         command: the command line, for the record.
         limits: time limits; sensible ones if None.
@@ -99,47 +102,44 @@ def evaluate(
     started = time.monotonic()
     check_options(options)
     asked = resolve(options.backend)
-    run, before, earlier = _open_run(out, options, resume=resume)
-    seed = _seed(run, before, seed)
+    run, before, earlier = open_run(out, options, resume=resume)
+    seed = run_seed(run, before, seed)
     progress.stage("starting", 0)
-    with start_processes(options.device, with_compiler=isinstance(asked, Inductor)) as processes:
-        processes.wait_ready()
-        with _executor(
-            processes, jobs, options, asked, seed=seed, limits=limits or Limits(), out=out, waiting=progress.waiting
-        ) as executor:
-            listed = executor.list_ops()
-            plan, enumeration = _plan(executor, processes, listed, asked, progress)
-            check_same_kernels(plan, earlier, out)
-            manifest = _manifest(executor, command, processes, plan, before)
-            # Only now is there something to keep: a request that fails before leaves no directory.
-            run.create(seed)
-            run.write("run.json", manifest)
-            run.write("plan.json", plan)
+    work = _work(options, asked, seed=seed, jobs=jobs, limits=limits or Limits(), out=out)
+    with _fleet(work, executor, devices, before=before, waiting=progress.waiting) as fleet:
+        listed = fleet.list_ops()
+        plan, enumeration = _plan(fleet, listed, asked, progress)
+        check_same_kernels(plan, earlier, out)
+        manifest = _manifest(fleet, command, plan, before, executor)
+        # Only now is there something to keep: a request that fails before leaves no directory.
+        run.create(seed)
+        run.write("run.json", manifest)
+        run.write("plan.json", plan)
 
-            schemas = (*listed.schemas, *enumeration.modules.values())
-            todo = jobs_to_judge(plan, enumeration, schemas, run, earlier, trusted=_is_trusted(asked))
-            cases = {str(case.address) for job in todo for case in job.cases}
-            progress.stage("judging", len(cases))
-            done = 0
-            with run.appender("verdicts.jsonl") as append:
-                for verdict in executor.judge(todo):
-                    append(verdict)
-                    done += verdict.case in cases  # There are verdicts on variants, too, and on kernels.
-                    progress.advance(done, verdict.op)
+        schemas = (*listed.schemas, *enumeration.modules.values())
+        todo = jobs_to_judge(plan, enumeration, schemas, run, earlier, trusted=_is_trusted(asked))
+        cases = {str(case.address) for job in todo for case in job.cases}
+        progress.stage("judging", len(cases))
+        done = 0
+        with run.appender("verdicts.jsonl") as append:
+            for verdict in fleet.judge(todo):
+                append(verdict)
+                done += verdict.case in cases  # There are verdicts on variants, too, and on kernels.
+                progress.advance(done, verdict.op)
 
-            to_time = jobs_to_time(
-                plan, enumeration, schemas, run, interpreted=processes.interpreted, trusted=_is_trusted(asked)
-            )
-            progress.stage("timing", sum(len(job.cases) for job in to_time))
-            with run.appender("timings.jsonl") as append:
-                for done, timed in enumerate(executor.time(to_time), start=1):
-                    append(timed)
-                    progress.advance(done, timed.op)
-            manifest = msgspec.structs.replace(manifest, clock=executor.clock or manifest.clock)
+        to_time = jobs_to_time(
+            plan, enumeration, schemas, run, interpreted=fleet.facts.interpreted, trusted=_is_trusted(asked)
+        )
+        progress.stage("timing", sum(len(job.cases) for job in to_time))
+        with run.appender("timings.jsonl") as append:
+            for done, timed in enumerate(fleet.time(to_time), start=1):
+                append(timed)
+                progress.advance(done, timed.op)
+        manifest = _with_devices(manifest, fleet, before)
 
     progress.stage("writing the report", 0)
     wall_s = round(time.monotonic() - started, 2)
-    run.write("run.json", msgspec.structs.replace(manifest, finished_utc=_now(), seed=seed, wall_s=wall_s))
+    run.write("run.json", msgspec.structs.replace(manifest, finished_utc=now(), seed=seed, wall_s=wall_s))
     run.forget_seed()
     return publish(run)
 
@@ -152,6 +152,8 @@ def check_options(options: Options) -> None:
     """
     if options.suite not in plugins.names(plugins.SUITES):
         raise UnknownName("suite", options.suite, plugins.names(plugins.SUITES))
+    if options.suite == MODELS:
+        raise BadInput(f"suite {MODELS} is not answered by kernels; only `opsmith run` and `opsmith ops` ask it")
     if options.baseline == "cudagraphs" and not options.device.startswith("cuda"):
         raise BadInput(
             f"--baseline cudagraphs needs a CUDA device, not {options.device}; eager and compile run anywhere"
@@ -167,84 +169,79 @@ def survey(options: Options, *, progress: Progress | None = None) -> Plan:
     progress = progress or Silent()
     asked = resolve(options.backend)
     progress.stage("starting", 0)
-    with start_processes(options.device) as processes:
-        processes.wait_ready()
-        with _executor(processes, len(os.sched_getaffinity(0)), options, asked, seed=0, limits=Limits()) as executor:
-            return _plan(executor, processes, executor.list_ops(), asked, progress)[0]
+    with _fleet(_work(options, asked, seed=0, jobs=None, limits=Limits()), LOCAL, "") as fleet:
+        return _plan(fleet, fleet.list_ops(), asked, progress)[0]
 
 
-def start_processes(device: str, *, with_compiler: bool = False) -> Processes:
-    """The zygote and its children, with this project's limits; a context manager.
-
-    Args:
-        with_compiler: kernels will use torch's compiler, so import it once for all.
-    """
-    return Processes(
-        device,
-        memory_limit_bytes=MEMORY_LIMIT_BYTES if device.startswith("cpu") else DEVICE_MEMORY_LIMIT_BYTES,
-        output_limit_bytes=OUTPUT_LIMIT_BYTES,
-        with_compiler=with_compiler,
-    )
-
-
-def _executor(
-    processes: Processes,
-    slots: int,
+def _work(
     options: Options,
     asked: Backend | NeedsDiscovery,
     *,
     seed: int,
+    jobs: int | None,
     limits: Limits,
     out: Path | None = None,
-    waiting: Waiting | None = None,
-) -> LocalExecutor:
-    return LocalExecutor(
-        processes,
-        slots,
-        builds=build_folder(),
+) -> LaneWork:
+    return LaneWork(
         options=options,
         seed=seed,
+        jobs=jobs,
         limits=limits,
-        withheld=[out.resolve()] if out else [],
-        kernels=_most_kernels(asked, options, slots),
+        withheld=(str(out.resolve()),) if out else (),
+        kernels=_most_kernels(asked, options),
         again=options.checks_integrity(trusted=_is_trusted(asked)),
-        waiting=waiting,
+        with_compiler=isinstance(asked, Inductor),
     )
+
+
+@contextlib.contextmanager
+def _fleet(
+    work: LaneWork, executor: str, devices: str, *, before: RunManifest | None = None, waiting: Waiting | None = None
+) -> Iterator[Fleet]:
+    """The devices of a run, each with its processes.
+
+    Args:
+        work: what they are opened for.
+        executor: ``NAME`` or ``NAME:ARGUMENT``.
+        devices: which ones.
+        before: the manifest of the run's earlier starts.
+        waiting: told when another run has a device.
+    """
+    name, _, argument = executor.partition(":")
+    make: Executor = plugins.load(plugins.EXECUTORS, name)(argument, devices)
+    with make.lanes(work, waiting) as lanes:
+        yield Fleet(lanes, work.options, first=len(before.devices) if before else 0)
 
 
 def _is_trusted(asked: Backend | NeedsDiscovery) -> bool:
     return not isinstance(asked, NeedsDiscovery) and asked.trusted
 
 
-def _most_kernels(asked: Backend | NeedsDiscovery, options: Options, slots: int) -> int | None:
-    """At most how many kernels will be judged, as far as that is known before anything is listed."""
+def _most_kernels(asked: Backend | NeedsDiscovery, options: Options) -> int | None:
+    """At most how many kernels workers are kept ready for, as far as that is known before anything is listed."""
     if options.ops or options.case is not None or options.reads_dataset:
-        return slots  # Of a device's memory nothing is to spare for those that wait: inputs are large.
+        return 0  # Of a device's memory nothing is to spare for more than one a slot: inputs are large.
     return len(asked) if isinstance(asked, Sized) else None
 
 
 def _plan(
-    executor: LocalExecutor,
-    processes: Processes,
-    listed: OpsListed,
-    asked: Backend | NeedsDiscovery,
-    progress: Progress,
+    fleet: Fleet, listed: OpsListed, asked: Backend | NeedsDiscovery, progress: Progress
 ) -> tuple[Plan, Enumeration]:
     """Enumerate what is asked and find out who answers."""
-    options = executor.options
+    options = fleet.options
     schemas = {schema.name: schema for schema in listed.schemas}
     ops = select_ops(options.ops, schemas)
     progress.stage("enumerating", len(listed.entries))
     enumeration = enumerate_cases(
-        executor, listed, ops, torch_version=processes.facts["torch"], advance=progress.advance
+        fleet, listed, ops, torch_version=fleet.facts.environment.torch, advance=progress.advance
     )
     if not enumeration.cases:
         raise BadInput(_nothing_asked(options, enumeration))
     tasks = [Task(name=op, op=schemas[op], suite=options.suite) for op in enumeration.cases]
-    return make_plan(enumeration, schemas, discover_backend(executor, asked, tasks), options), enumeration
+    return make_plan(enumeration, schemas, discover_backend(fleet, asked, tasks), options), enumeration
 
 
-def _open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory, RunManifest | None, list[Verdict]]:
+def open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory, RunManifest | None, list[Verdict]]:
     """The run directory; for a resume also its manifest and the verdicts found so far."""
     if not resume:
         if out.exists() and (not out.is_dir() or not {entry.name for entry in out.iterdir()} <= BEFORE_RUN_JSON):
@@ -273,7 +270,7 @@ def _is_intact(run: RunDirectory) -> bool:
     return True
 
 
-def _seed(run: RunDirectory, before: RunManifest | None, given: int | None) -> int:
+def run_seed(run: RunDirectory, before: RunManifest | None, given: int | None) -> int:
     """The seed of all values: a resumed run keeps its own.
 
     Raises:
@@ -290,26 +287,38 @@ def _seed(run: RunDirectory, before: RunManifest | None, given: int | None) -> i
 
 
 def _manifest(
-    executor: LocalExecutor, command: Sequence[str], processes: Processes, plan: Plan, before: RunManifest | None
+    fleet: Fleet, command: Sequence[str], plan: Plan, before: RunManifest | None, executor: str
 ) -> RunManifest:
     if before is not None:
-        return msgspec.structs.replace(before, resumed=before.resumed + 1, finished_utc=None, seed=None)
-    options = executor.options
-    environment = describe_environment(processes.facts, device=options.device, device_name=executor.device_name)
+        return _with_devices(
+            msgspec.structs.replace(before, resumed=before.resumed + 1, finished_utc=None, seed=None), fleet, before
+        )
+    facts = fleet.facts
     return RunManifest(
         command=tuple(command),
-        options=options,
-        environment=environment,
-        sandbox=processes.sandbox,
-        sandbox_missing=processes.sandbox_missing,
-        started_utc=_now(),
-        notes=tuple(_notes(plan, interpreted=processes.interpreted)),
+        options=fleet.options,
+        environment=facts.environment,
+        sandbox=facts.sandbox,
+        sandbox_missing=facts.sandbox_missing,
+        started_utc=now(),
+        notes=tuple(_notes(plan, interpreted=facts.interpreted)),
+        executor=executor.partition(":")[0],
+        devices=fleet.used_devices(),
     )
+
+
+def _with_devices(manifest: RunManifest, fleet: Fleet, before: RunManifest | None) -> RunManifest:
+    """The manifest with what is known of the devices by now."""
+    devices = (*(before.devices if before else ()), *fleet.used_devices())
+    clock = next((device.clock for device in reversed(devices) if device.clock is not None), manifest.clock)
+    return msgspec.structs.replace(manifest, devices=devices, clock=clock)
 
 
 def _notes(plan: Plan, *, interpreted: bool) -> Iterator[str]:
     if interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops):
         yield INTERPRETER_NOTE
+    if any(op.kind is TaskKind.COLLECTIVE for op in plan.ops):
+        yield RANKS_NOTE
     if plan.unrecognised:
         yield f"These name no op of this torch and were not judged: {', '.join(plan.unrecognised)}."
 
@@ -325,5 +334,6 @@ def _nothing_asked(options: Options, enumeration: Enumeration) -> str:
     return what
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -20,6 +20,8 @@ from opsmith.errors import BadInput, UnknownName
 BACKENDS = "opsmith.backends"
 #: Suites: each value makes one when called without arguments.
 SUITES = "opsmith.suites"
+#: Executors: each value makes one when called with what follows the colon in ``NAME:ARGUMENT``, and with ``--devices``.
+EXECUTORS = "opsmith.executors"
 #: Kernels of installed packages: ``module:attribute``, imported in workers only.
 KERNELS = "opsmith.kernels"
 

@@ -17,15 +17,14 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import msgspec
 
 from opsmith.backends.file import KernelFile
-from opsmith.core.cache import build_folder
 from opsmith.core.call_text import describe
 from opsmith.core.case import CallRecord, CaseRef
 from opsmith.core.environment import Environment
@@ -35,13 +34,14 @@ from opsmith.core.run import OpSummary, Options, PlannedOp, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
-from opsmith.errors import BadInput, UnknownName
-from opsmith.pipeline import Progress, Silent, check_options, start_processes
+from opsmith.errors import BadInput, Unconfined, UnknownName
+from opsmith.pipeline import Progress, Silent, check_options
 from opsmith.report.scores import summarise_op
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.executors.local import LocalExecutor
+from opsmith.runner.device_lane import open_here
+from opsmith.runner.fleet import Fleet
 from opsmith.runner.job import Job
 from opsmith.runner.jobs import timed_part
+from opsmith.runner.lane import LaneWork
 from opsmith.runner.links import Limits
 from opsmith.runner.planning import enumerate_cases, select_ops
 from opsmith.runner.snapshot import snapshot_root, take_snapshot
@@ -49,6 +49,8 @@ from opsmith.runner.snapshot import snapshot_root, take_snapshot
 _CALL = msgspec.msgpack.Decoder(CallRecord)
 #: Calls of a task that are put into words.
 MOST_EXAMPLES = 12
+#: What is told of a kernel while it is judged.
+Found: TypeAlias = Verdict | TimedCase
 
 
 class AskedTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +113,7 @@ class Session:
         jobs: kernels judged at a time.
         limits: time limits; sensible ones if None.
         progress: told how far starting and enumerating are.
+        every_layer: do not start where the machine cannot give a layer of the sandbox.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class Session:
         jobs: int = 1,
         limits: Limits | None = None,
         progress: Progress | None = None,
+        every_layer: bool = False,
     ) -> None:
         check_options(options)
         self.options = options
@@ -132,6 +136,7 @@ class Session:
         self._jobs = jobs
         self._limits = limits or Limits()
         self._progress = progress or Silent()
+        self._every_layer = every_layer
         self._open = contextlib.ExitStack()
         self._snapshots = threading.Lock()
 
@@ -140,30 +145,27 @@ class Session:
 
         Raises:
             UsageError: the request cannot be carried out as written.
+            Unconfined: a layer of the sandbox is missing, and every one is needed.
             RefereeFailed: the trusted processes do not start.
         """
         with contextlib.ExitStack() as opening:
             self._progress.stage("starting", 0)
-            processes = opening.enter_context(start_processes(self.options.device))
-            processes.wait_ready()
-            self._executor = opening.enter_context(
-                LocalExecutor(
-                    processes,
-                    self._jobs,
-                    builds=build_folder(),
-                    options=self.options,
-                    seed=self._seed,
-                    limits=self._limits,
-                    withheld=self._withheld,
-                    again=self.options.checks_integrity(trusted=False),
-                    waiting=self._progress.waiting,
-                )
+            work = LaneWork(
+                options=self.options,
+                seed=self._seed,
+                jobs=self._jobs,
+                limits=self._limits,
+                withheld=tuple(map(str, self._withheld)),
+                again=self.options.checks_integrity(trusted=False),
             )
-            self._enumerate(processes.facts["torch"])
-            self._interpreted = processes.interpreted
-            self.environment: Environment = describe_environment(
-                processes.facts, device=self.options.device, device_name=self._executor.device_name
-            )
+            self._lane = opening.enter_context(open_here(work, self._progress.waiting))
+            facts = self._lane.facts
+            self.sandbox, self.sandbox_missing = facts.sandbox, facts.sandbox_missing
+            if self._every_layer and self.sandbox_missing:
+                raise Unconfined(self.sandbox_missing)
+            self.environment: Environment = facts.environment
+            self._interpreted = facts.interpreted
+            self._enumerate()
             self._open = opening.pop_all()
         return self
 
@@ -173,7 +175,7 @@ class Session:
     @property
     def clock(self) -> Clock | None:
         """How kernels are timed; None until one was."""
-        return self._executor.clock
+        return self._lane.clock
 
     @property
     def tasks(self) -> Mapping[str, AskedTask]:
@@ -190,7 +192,7 @@ class Session:
         return [self._call(case) for case in self._cases[task] if not case.expects_error]
 
     def _call(self, case: CaseRef) -> CallRecord:
-        return _CALL.decode(self._executor.read(case))
+        return _CALL.decode(self._lane.read(case))
 
     def judge(self, task: str, source: Path) -> Judged:
         """Judge the kernel in one file; waits until one of the session's processes is free.
@@ -203,35 +205,47 @@ class Session:
             UnknownName: the session has no such task.
             BadInput: the file cannot be read, or defines nothing for the task.
         """
+        return self.judge_kernel(task, self.kernel_in(source, task))
+
+    def kernel_in(self, source: Path, task: str) -> Kernel:
+        """The kernel for a task that a file defines; raises as :meth:`judge`."""
         asked = self._asked(task)
         kernel = KernelFile(source).kernel_for(Task(name=task, op=asked.op, suite=self.options.suite))
         if kernel is None:
             raise BadInput(f"{source} defines no kernel for {task}; see `opsmith scaffold --ops {task}`")
-        return self.judge_kernel(task, kernel)
+        return kernel
 
-    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float = math.inf) -> Judged:
+    def judge_kernel(
+        self, task: str, kernel: Kernel, *, most_s: float = math.inf, told: Callable[[Found], None] | None = None
+    ) -> Judged:
         """As :meth:`judge`, for a kernel that a backend offers.
 
         Args:
             task: a name of :attr:`tasks`.
             kernel: for it.
             most_s: after so many seconds no further case is begun; a kernel with cases left is not accepted.
+            told: is given every verdict as it is found, then what the clock says of each case that was timed.
         """
         job = self._job(task, kernel)
         started = time.monotonic()
-        judging = self._executor.judge_alone(job)
+        judging = self._lane.judge_alone(job)
         verdicts = []
         for verdict in judging:
             verdicts.append(verdict)
+            if told is not None:
+                told(verdict)
             if time.monotonic() - started > most_s:
                 judging.close()
-        summary = summarise_op(self._planned(task, kernel), verdicts)
+        summary = summarise_op(self.planned(task, kernel), verdicts)
         if summary.accepted and self.options.timing != "off":
             timed = self._timed(job)
+            if told is not None:
+                for each in timed.values():
+                    told(each)
             verdicts = [
                 timed[verdict.case].told_by(verdict) if verdict.case in timed else verdict for verdict in verdicts
             ]
-            summary = summarise_op(self._planned(task, kernel), verdicts)
+            summary = summarise_op(self.planned(task, kernel), verdicts)
         return Judged(
             task=task,
             kernel_hash=kernel.content_hash,
@@ -243,7 +257,7 @@ class Session:
 
     def _timed(self, job: Job) -> dict[str, TimedCase]:
         part = timed_part(job, self.options, interpreted=self._interpreted)
-        return {timed.case: timed for timed in self._executor.time_alone(part)} if part else {}
+        return {timed.case: timed for timed in self._lane.time_alone(part)} if part else {}
 
     def _asked(self, task: str) -> AskedTask:
         if task not in self._tasks:
@@ -265,7 +279,12 @@ class Session:
             integrity=self.options.checks_integrity(trusted=False),
         )
 
-    def _planned(self, task: str, kernel: Kernel) -> PlannedOp:
+    def planned(self, task: str, kernel: Kernel | None) -> PlannedOp:
+        """What a task asks, and who answers it.
+
+        Raises:
+            UnknownName: the session has no such task.
+        """
         asked = self._asked(task)
         return PlannedOp(
             op=task,
@@ -274,16 +293,17 @@ class Session:
             cases=asked.cases,
             error_cases=len(self._cases[task]) - asked.cases,
             kernel=kernel,
-            kernel_hash=kernel.content_hash,
+            kernel_hash=None if kernel is None else kernel.content_hash,
         )
 
-    def _enumerate(self, torch_version: str) -> None:
-        listed = self._executor.list_ops()
+    def _enumerate(self) -> None:
+        fleet = Fleet([self._lane], self.options)
+        listed = fleet.list_ops()
         schemas = {schema.name: schema for schema in listed.schemas}
         ops = select_ops(self.options.ops, schemas)
         self._progress.stage("enumerating", len(listed.entries))
         found = enumerate_cases(
-            self._executor, listed, ops, torch_version=torch_version, advance=self._progress.advance
+            fleet, listed, ops, torch_version=self.environment.torch, advance=self._progress.advance
         )
         if not found.cases:
             raise BadInput(f"suite {self.options.suite} has no case of these ops in {','.join(self.options.dtypes)}")

@@ -12,14 +12,14 @@ import typer
 
 from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
-from opsmith.cli.run import Jobs, Json, default_jobs
+from opsmith.cli.run import Jobs, Json
 from opsmith.core.run import Options, new_seed
 from opsmith.errors import BadInput
 from opsmith.generate.book.build import OWN_LICENSE, BookSummary, Builder, summarise
 from opsmith.generate.book.files import Log, check_ending, write_book
 from opsmith.generate.book.pairs import distinct
 from opsmith.generate.inductor import Compiler
-from opsmith.runner.links import Limits
+from opsmith.runner.cores import default_jobs
 from opsmith.session import Session
 
 HELP = "Pairs of PyTorch modules and the compiler's Triton, for training models."
@@ -38,8 +38,6 @@ Examples:
 MODULE_LIMIT_S = 300.0
 #: Draws of a problem's inputs; the judge asks each again with other values, and varies it.
 TRIALS = 1
-#: A call under Triton's interpreter takes as long as a compiled one is fast.
-LIMITS = Limits(call_s=60.0)
 
 
 def build(
@@ -102,9 +100,7 @@ def _build(out: Path, files: dict[str, Path], options: Options, *, license_id: s
         place = Path(scratch)
         with (
             Compiler(row_limit_s=MODULE_LIMIT_S) as compiler,
-            Session(
-                options, place / "judged", seed=new_seed(None), jobs=jobs, limits=LIMITS, progress=progress
-            ) as session,
+            Session(options, place / "judged", seed=new_seed(None), jobs=jobs, progress=progress) as session,
         ):
             progress.stage("writing and judging", len(files))
             done: list[str] = []

@@ -26,7 +26,8 @@ from opsmith.cli.run import (
     Warm,
     judge,
 )
-from opsmith.core.run import Options
+from opsmith.core.run import MODELS, Options
+from opsmith.errors import BadInput
 
 EPILOG = """
 Examples:
@@ -83,6 +84,8 @@ def check(
 
     Without -o the run directory is temporary. Exit status as for `opsmith run`.
     """
+    if suite == MODELS:
+        raise BadInput(f"suite {MODELS} is not answered by kernels; use opsmith run --suite {MODELS}")
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
     problem = task if task.endswith(".py") else None
     suite = suite if problem is None else selection.MODULES

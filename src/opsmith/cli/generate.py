@@ -15,7 +15,7 @@ from rich.table import Table
 
 from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
-from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance, default_jobs
+from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.errors import BadInput
@@ -32,6 +32,7 @@ from opsmith.generate.providers import author, full_names
 from opsmith.generate.results import CampaignSummary, summarise_campaign, write_kernels
 from opsmith.generate.strategies import strategy_named
 from opsmith.pipeline import evaluate
+from opsmith.runner.cores import default_jobs
 from opsmith.session import Session
 
 EPILOG = """

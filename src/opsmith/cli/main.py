@@ -19,13 +19,18 @@ from opsmith.cli import (
     compare,
     dataset,
     doctor,
+    explain,
     generate,
     ops,
     package,
+    prewarm,
     report,
     run,
     scaffold,
+    serve,
+    token,
     trace,
+    tune,
 )
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.errors import OpsmithError, UsageError
@@ -67,18 +72,35 @@ def _complain(message: str, status: int) -> int:
     return status
 
 
-for _verb in (run, check, generate, ops, scaffold, package, trace, report, compare, baseline, doctor):
+for _verb in (
+    run,
+    check,
+    generate,
+    ops,
+    scaffold,
+    package,
+    prewarm,
+    tune,
+    trace,
+    explain,
+    report,
+    compare,
+    baseline,
+    serve,
+    doctor,
+):
     _name = _verb.__name__.rpartition(".")[2]
     app.command(_name, epilog=_verb.EPILOG)(_guarded(getattr(_verb, _name)))
 
 _GROUPS: dict[str, tuple[str, Sequence[tuple[Callable[..., int | None], str]]]] = {
     "book": (book.HELP, book.COMMANDS),
     "dataset": (dataset.HELP, dataset.COMMANDS),
+    "token": (token.HELP, token.COMMANDS),
 }
 for _name, (_help, _commands) in _GROUPS.items():
     _group = typer.Typer(help=_help, no_args_is_help=True, rich_markup_mode="markdown")
     for _command, _epilog in _commands:
-        _group.command(_command.__name__, epilog=_epilog)(_guarded(_command))
+        _group.command(_command.__name__.rstrip("_"), epilog=_epilog)(_guarded(_command))
     app.add_typer(_group, name=_name)
 
 

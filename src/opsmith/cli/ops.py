@@ -14,8 +14,10 @@ from opsmith import plugins
 from opsmith.backends.resolve import resolve
 from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
-from opsmith.core.run import Options, PlannedOp
+from opsmith.core.columns import EAGER
+from opsmith.core.run import MODELS, Options, PlannedOp
 from opsmith.errors import UnknownName
+from opsmith.model_pipeline import survey_models
 from opsmith.pipeline import survey
 
 EPILOG = """
@@ -49,7 +51,7 @@ def ops(
     on = selection.parse_device(device)
     options = Options(
         suite=suite,
-        backend=backend or "aten",
+        backend=backend or (EAGER if suite == MODELS else "aten"),
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
         ops=selection.parse_ops(ops),
@@ -65,9 +67,12 @@ def ops(
             trials=trials,
         ),
     )
-    resolve(options.backend)
     with StageProgress() as progress:
-        plan = survey(options, progress=progress)
+        if suite == MODELS:
+            plan = survey_models(options, progress=progress)
+        else:
+            resolve(options.backend)
+            plan = survey(options, progress=progress)
     rows = [_row(planned, answered=bool(backend)) for planned in plan.ops]
     if json_output:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")

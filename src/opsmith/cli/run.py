@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from datetime import datetime
@@ -15,9 +14,10 @@ from rich.console import Console
 
 from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
-from opsmith.core.run import Options, RunDirectory, Summary
+from opsmith.core.run import MODELS, Options, RunDirectory, Summary
 from opsmith.errors import BadInput
-from opsmith.pipeline import evaluate
+from opsmith.model_pipeline import evaluate_models
+from opsmith.pipeline import LOCAL, evaluate
 from opsmith.report.results import Results
 from opsmith.report.tables import print_results
 
@@ -34,15 +34,18 @@ Examples:
 
   opsmith run --suite traces --backend opsmith --top-inputs 2 --models 'timm:*,transformers:*'
 
+  opsmith run --suite traces --backend opsmith --devices all
+
+  opsmith run --suite opinfo --backend my_kernels/ --executor ray:10.0.0.1:6379
+
   opsmith run --suite modules --backend solutions/ --ops 'L1/*'
+
+  opsmith run --suite distributed --backend my_kernels/ --ranks 2,4
+
+  opsmith run --suite models --backend opsmith --columns inductor,max-autotune --models 'gpt*,timm:*'
 
   opsmith run --suite modules --problems hf:ScalingIntelligence/KernelBench --backend runs/my_run/ --policy any
 """
-
-#: On an H200 with 16 cores the suite was enumerated in 18.7 s by 10 referees and in 15.7 s by 14.
-MAX_DEVICE_JOBS = 14
-#: Each holds a call's arguments and results several times over, and half of the machine's cores compare them.
-MAX_DATASET_JOBS = 12
 
 Isolation = Annotated[
     Literal["kernel", "backend"], typer.Option(help="One worker process per kernel, or one for the whole backend.")
@@ -70,7 +73,27 @@ Baseline = Annotated[
 Warm = Annotated[bool, typer.Option("--warm", help="Time with inputs in the device's cache.")]
 Jobs = Annotated[
     int | None,
-    typer.Option(min=1, help="Ops judged at a time.", show_default="one per CPU; on a device 14, traces 4"),
+    typer.Option(
+        min=1, help="Ops judged at a time on each device.", show_default="one per CPU; on a GPU 14, traces 12"
+    ),
+]
+Executor = Annotated[
+    str, typer.Option(help="Whose devices: local, ray (a cluster started here), ray:ADDRESS, or a plug-in's.")
+]
+Devices = Annotated[
+    str,
+    typer.Option(
+        help="Judge on several: all, how many, or cuda:0,cuda:2. On the CPU: how many judges share it.",
+        show_default="the one of --device; of a cluster all",
+    ),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        help="Suite models: further columns, comma-separated: eager, a backend or a mode of torch.compile, "
+        "enabled:KERNELS.",
+        show_default="eager, where anything is timed",
+    ),
 ]
 Policy = Annotated[
     Literal["native", "any"],
@@ -89,7 +112,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print summary.json on stdout
 def run(
     backend: Annotated[
         str,
-        typer.Option(help="Who answers: a name (aten, opsmith, inductor, flag_gems), a directory or pkg.mod:attr."),
+        typer.Option(
+            help="Who answers: a name (aten, opsmith, inductor, flag_gems), a directory or pkg.mod:attr; "
+            "for models a column."
+        ),
     ],
     suite: selection.Suite = "opinfo",
     ops: selection.Ops = "",
@@ -103,6 +129,10 @@ def run(
     problems: selection.Problems = None,
     sizes: selection.Sizes = "full",
     trials: selection.Trials = selection.DEFAULT_TRIALS,
+    ranks: selection.Ranks = "",
+    mode: selection.ModelMode = "both",
+    columns: Columns = "",
+    autocast: selection.Autocast = False,
     policy: Policy = "native",
     integrity: Integrity = "auto",
     isolation: Isolation = "kernel",
@@ -113,6 +143,8 @@ def run(
     tolerance: Tolerance = "strict",
     layout: Layout = "dense",
     jobs: Jobs = None,
+    executor: Executor = LOCAL,
+    devices: Devices = "",
     seed: Seed = None,
     case: Case = None,
     out: Out = None,
@@ -153,11 +185,35 @@ def run(
             sizes=sizes,
             trials=trials,
             tolerance=tolerance,
+            ranks=ranks,
+            mode=mode,
+            columns=columns,
+            autocast=autocast,
         ),
     )
+    if suite == MODELS:
+        _refuse_for_models(
+            policy=policy != "native",
+            integrity=integrity != "auto",
+            isolation=isolation != "kernel",
+            baseline=baseline != "eager",
+            warm=warm,
+            jobs=jobs is not None,
+            executor=executor != LOCAL,
+            devices=bool(devices),
+        )
     if resume and out is None:
         raise BadInput("--resume needs the run's directory: -o DIR")
-    return judge(options, out or default_out(options), seed=seed, jobs=jobs, resume=resume, json_output=json_output)
+    return judge(
+        options,
+        out or default_out(options),
+        seed=seed,
+        jobs=jobs,
+        executor=executor,
+        devices=devices,
+        resume=resume,
+        json_output=json_output,
+    )
 
 
 def judge(
@@ -166,6 +222,8 @@ def judge(
     *,
     seed: int | None,
     jobs: int | None,
+    executor: str = LOCAL,
+    devices: str = "",
     resume: bool = False,
     json_output: bool = False,
     kept: bool = True,
@@ -175,16 +233,22 @@ def judge(
     Args:
         kept: the run directory stays, so its paths are printed.
     """
+    command = ("opsmith", *sys.argv[1:])
     with StageProgress() as progress:
-        summary = evaluate(
-            options,
-            out,
-            seed=seed,
-            jobs=jobs or default_jobs(options),
-            resume=resume,
-            command=("opsmith", *sys.argv[1:]),
-            progress=progress,
-        )
+        if options.suite == MODELS:
+            summary = evaluate_models(options, out, seed=seed, resume=resume, command=command, progress=progress)
+        else:
+            summary = evaluate(
+                options,
+                out,
+                seed=seed,
+                jobs=jobs,
+                executor=executor,
+                devices=devices,
+                resume=resume,
+                command=command,
+                progress=progress,
+            )
     if json_output:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
     else:
@@ -195,12 +259,14 @@ def judge(
     return exit_status(summary)
 
 
-def default_jobs(options: Options) -> int:
-    """One op a CPU; on a device no more than judge faster there, since all share it and its memory."""
-    cpus = len(os.sched_getaffinity(0))
-    if options.device.startswith("cpu"):
-        return cpus
-    return min(MAX_DATASET_JOBS if options.reads_dataset else MAX_DEVICE_JOBS, cpus)
+def _refuse_for_models(**given: bool) -> None:
+    """Say which of the options given mean nothing for whole models.
+
+    Raises:
+        BadInput: one of them does.
+    """
+    if unfit := [f"--{name}" for name, is_given in given.items() if is_given]:
+        raise BadInput(f"{', '.join(unfit)}: not for --suite {MODELS}; see docs/how-to/judge-whole-models.md")
 
 
 def exit_status(summary: Summary) -> int:

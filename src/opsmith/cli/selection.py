@@ -7,12 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import typer
 
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
 from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash
-from opsmith.core.run import SUITES_WITHOUT_DATASET, Selection
+from opsmith.core.run import DISTRIBUTED, MODELS, SUITES_WITHOUT_DATASET, Selection
 from opsmith.errors import BadInput, UnknownName
 from opsmith.traces.hub import PREFIX, local_path
 from opsmith.traces.hub_problems import hub_problems
@@ -24,7 +25,10 @@ MODULES = "modules"
 DEFAULT_TRIALS = Selection().trials
 
 Suite = Annotated[
-    str, typer.Option(help="What is asked: smoke, opinfo, traces, modules, or an installed plug-in's suite.")
+    str,
+    typer.Option(
+        help="What is asked: smoke, opinfo, traces, modules, models, distributed, or an installed plug-in's suite."
+    ),
 ]
 Ops = Annotated[
     str,
@@ -50,11 +54,15 @@ TopInputs = Annotated[
 Sample = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Suite traces: N inputs drawn at random, spread over the ops; another --seed draws others."
+        min=1,
+        help="Suites of ops: N inputs drawn at random, spread over the ops; another --seed draws others.",
     ),
 ]
 Models = Annotated[
-    str, typer.Option(help="Suite traces: inputs of these models, comma-separated wildcards.", show_default="all")
+    str,
+    typer.Option(
+        help="Suite traces: inputs of these models; suite models: these; comma-separated wildcards.", show_default="all"
+    ),
 ]
 OverheadDominated = Annotated[
     Literal["with", "without", "only"],
@@ -80,11 +88,25 @@ ProblemPatterns = Annotated[
 ]
 Sizes = Annotated[
     Literal["full", "small"],
-    typer.Option(help="Suite modules: the problems' own sizes, or those of their SMALL, for machines without a GPU."),
+    typer.Option(
+        help="Suites modules, models: the problems' own sizes, or those of their SMALL, for machines without a GPU."
+    ),
+]
+ModelMode = Annotated[
+    Literal["infer", "train", "both"], typer.Option("--mode", help="Suite models: a forward pass, a training step.")
+]
+Autocast = Annotated[
+    bool, typer.Option("--autocast", help="Suite models: keep weights in --dtype and compute in bf16 where safe.")
 ]
 Trials = Annotated[
     int, typer.Option(min=1, help="Suite modules: cases of a problem with inputs as get_inputs() draws them.")
 ]
+
+Ranks = Annotated[
+    str, typer.Option(help="Suite distributed: on how many processes, or GPUs, comma-separated: 2,4.", show_default="2")
+]
+#: On how many ranks a collective is asked at most; that is what one machine has of GPUs.
+MOST_RANKS = 8
 
 
 def parse_ops(text: str) -> tuple[str, ...]:
@@ -123,14 +145,26 @@ def parse_selection(
     sizes: str = "full",
     trials: int = DEFAULT_TRIALS,
     tolerance: str = "strict",
+    ranks: str = "",
+    mode: str = "both",
+    columns: str = "",
+    autocast: bool = False,
 ) -> Selection:
     """Which inputs of which dataset are asked, or which problems.
 
     Raises:
         BadInput: the suite reads no dataset or no problems, or what it reads cannot be had or read.
     """
-    if suite != MODULES and (problems, sizes, trials) != (None, "full", DEFAULT_TRIALS):
-        raise BadInput(f"--problems, --sizes and --trials are for --suite {MODULES}")
+    if suite != MODULES and (problems, trials) != (None, DEFAULT_TRIALS):
+        raise BadInput(f"--problems and --trials are for --suite {MODULES}")
+    if suite not in (MODULES, MODELS) and sizes != "full":
+        raise BadInput(f"--sizes is for --suite {MODULES} and {MODELS}")
+    if suite != MODELS and (mode, columns, autocast) != ("both", "", False):
+        raise BadInput(f"--mode, --columns and --autocast are for --suite {MODELS}")
+    if suite != DISTRIBUTED and ranks:
+        raise BadInput(f"--ranks is for --suite {DISTRIBUTED}")
+    if suite in (MODULES, MODELS) and sample is not None:
+        raise BadInput(f"--sample draws inputs of ops; for --suite {suite} choose with --ops")
     path = None if dataset is None else local_path(dataset).absolute()
     if path is not None:
         read_dataset(path)  # Says what is wrong with the file before anything is started.
@@ -143,11 +177,21 @@ def parse_selection(
         models=parse_ops(models),
         overhead_dominated=overhead_dominated,
     )
-    if asked != Selection() and suite in SUITES_WITHOUT_DATASET:
+    if suite == MODELS:
+        of_models = Selection(
+            models=asked.models, sizes=sizes, mode=mode, columns=parse_ops(columns), autocast=autocast
+        )
+        asked = msgspec.structs.replace(asked, models=())
+    drawn = Selection(sample=asked.sample, sample_seed=asked.sample_seed)
+    if asked != drawn and suite in SUITES_WITHOUT_DATASET:
         raise BadInput(
-            f"suite {suite} reads no dataset: --dataset, --top-inputs, --sample, --models and --overhead-dominated "
+            f"suite {suite} reads no dataset: --dataset, --top-inputs, --models and --overhead-dominated "
             "are for --suite traces"
         )
+    if suite == MODELS:
+        return of_models
+    if suite == DISTRIBUTED:
+        return msgspec.structs.replace(asked, ranks=parse_ranks(ranks))
     if suite != MODULES:
         return asked
     folder = problems_path(problems).absolute()
@@ -158,6 +202,18 @@ def parse_selection(
         trials=trials,
         seeded=tolerance == "kernelbench",
     )
+
+
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """On how many ranks collectives are asked, or the default when ``text`` is empty.
+
+    Raises:
+        BadInput: not numbers from 2 on.
+    """
+    words = parse_ops(text) or ("2",)
+    if not all(word.isdecimal() and 2 <= int(word) <= MOST_RANKS for word in words):
+        raise BadInput(f"--ranks {text}: write numbers from 2 to {MOST_RANKS}, for example --ranks 2,4")
+    return tuple(dict.fromkeys(map(int, words)))
 
 
 def problems_path(name: str | None) -> Path:

@@ -116,26 +116,35 @@ def _given(options: dict[str, Any], *, except_for: dict[str, Any]) -> dict[str, 
     """The fields of a TracePlan that the command line sets."""
     given = {name: value for name, value in options.items() if value is not None and name not in except_for}
     if "config" in given:
-        given["config"] = dict(_parse_setting(setting) for setting in given["config"])
+        given["config"] = dict(parse_setting(setting) for setting in given["config"])
     if mode := given.pop("mode", None):
         given["modes"] = ("infer", "train") if mode == "both" else (mode,)
     if "dtype" in given:
-        given["dtype"] = _parse_float_dtype(given["dtype"])
+        given["dtype"] = parse_float_dtype(given["dtype"])
     return given
 
 
-def _parse_setting(text: str) -> tuple[str, Any]:
-    """``num_layers=12`` -> ``("num_layers", 12)``; a value that is no JSON is a string."""
+def parse_setting(text: str, option: str = "--config") -> tuple[str, Any]:
+    """``num_layers=12`` -> ``("num_layers", 12)``; a value that is no JSON is a string.
+
+    Raises:
+        BadInput: it is no ``KEY=VALUE``.
+    """
     name, separator, value = text.partition("=")
-    if not (name.isidentifier() and separator):
-        raise BadInput(f"--config {text!r} is no KEY=VALUE")
+    if not (name.replace(".", "_").isidentifier() and separator):
+        raise BadInput(f"{option} {text!r} is no KEY=VALUE")
     try:
         return name, msgspec.json.decode(value)
     except msgspec.DecodeError:
         return name, value
 
 
-def _parse_float_dtype(text: str) -> str:
+def parse_float_dtype(text: str) -> str:
+    """The short name of the floating-point dtype that a model is to compute in.
+
+    Raises:
+        BadInput: it is none.
+    """
     dtypes = parse_dtypes(text)
     if len(dtypes) != 1 or dtypes[0] not in {"bf16", "f16", "f32", "f64"}:
         raise BadInput(f"--dtype {text!r}: a model computes in one of bf16, f16, f32, f64")

@@ -17,7 +17,8 @@ from pathlib import Path
 import msgspec
 
 from opsmith.core.case import digest
-from opsmith.core.run import write_atomically
+from opsmith.core.run import OpSummary, write_atomically
+from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput
 from opsmith.session import Judged, Session
 
@@ -85,18 +86,31 @@ class Rewards:
 
 
 def _reward(judged: Judged) -> Reward:
-    summary = judged.summary
-    failures = [verdict for verdict in judged.verdicts if verdict.counts_against]
-    speedup = judged.speedup
+    return reward_of(judged.summary, why_not(judged.verdicts))
+
+
+def why_not(verdicts: Iterable[Verdict]) -> str:
+    """Why a kernel with these verdicts is not accepted, in one line; empty if nothing counts against it."""
+    return next((f"{each.status}: {each.detail}" for each in verdicts if each.counts_against), "")
+
+
+def reward_of(summary: OpSummary, detail: str) -> Reward:
+    """The reward of a kernel that was judged.
+
+    Args:
+        summary: the scores of its task.
+        detail: why it is not accepted.
+    """
+    speedup = summary.speedup_k if summary.speedup_k is not None else summary.speedup_e
     earned = 1.0 if speedup is None else min(speedup, MOST_SPEEDUP)
     return Reward(
-        value=earned if judged.accepted else 0.0,
-        accepted=judged.accepted,
+        value=earned if summary.accepted else 0.0,
+        accepted=summary.accepted,
         dishonest=bool(summary.dishonest),
         passed=summary.passed / summary.cases if summary.cases else 0.0,
         speedup=speedup,
         percent_of_floor=summary.percent_of_floor,
-        detail=f"{failures[0].status}: {failures[0].detail}" if failures else "",
+        detail=detail,
     )
 
 
