@@ -3,7 +3,7 @@
 #
 #   benchmarks/cpu.sh OUT [DTYPE...]
 #
-# OUT gets one folder for each dtype of the OpInfo suite, and one for the traces, with run.json (command, environment, seed, wall_s) and summary.json.
+# OUT gets one folder for each dtype of the OpInfo suite, one for the traces and one for collectives, with run.json (command, environment, seed, wall_s) and summary.json.
 set -eu
 out=${1:?usage: benchmarks/cpu.sh OUT [DTYPE...]}
 shift
@@ -21,3 +21,8 @@ done
 opsmith run --suite traces --backend aten --device cpu --top-inputs 2 --timing off --json -o "$runs/traces" >/dev/null
 mkdir -p "$out/aten-traces"
 cp "$runs/traces"/{run.json,summary.json} "$out/aten-traces/"
+
+opsmith run --suite distributed --backend aten --device cpu --ranks 2,3,4 --dtype f64,f32,f16,bf16,i64,i32,i8,u8,b8 --timing off \
+    --json -o "$runs/distributed" >/dev/null
+mkdir -p "$out/aten-distributed"
+cp "$runs/distributed"/{run.json,summary.json} "$out/aten-distributed/"

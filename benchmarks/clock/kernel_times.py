@@ -36,11 +36,11 @@ from opsmith.evaluation.cuda_graphs import EMPTY_NODES, Gate, empty_node_us, emp
 from opsmith.evaluation.inputs import rebuild
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
-from opsmith.pipeline import start_processes
 from opsmith.runner.environment import describe_environment
 from opsmith.runner.links import Limits, RefereeLink
 from opsmith.runner.protocol import PrepareTiming, RenewInputs, TimeBlock
 from opsmith.runner.sides import RefereeSide
+from opsmith.runner.starting import start_processes
 from opsmith.runner.stopwatch import empty_trip_us
 from opsmith.suites import SuiteCall
 from opsmith.suites.aten_schemas import overload

@@ -34,7 +34,6 @@ from opsmith.core.run import write_atomically
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock, Label, Timing
 from opsmith.evaluation.pairing import PRECISIONS, combined, is_settled, precisions_of
-from opsmith.pipeline import start_processes
 from opsmith.runner.clock_setup import ControlCall, set_up_clock
 from opsmith.runner.device_lock import DeviceLock, default_folder
 from opsmith.runner.environment import describe_environment
@@ -42,6 +41,7 @@ from opsmith.runner.links import Limits, RefereeLink, WorkerLink
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import DeviceOpened, OpenDevice, PrepareTiming, TimeBlock
 from opsmith.runner.sides import WorkerSide
+from opsmith.runner.starting import start_processes
 from opsmith.runner.stopwatch import BLOCK_US, ClockSettings, PairedClock, never_held_back
 from opsmith.runner.throttling import ThrottleWatch
 from opsmith.suites import derive_seed

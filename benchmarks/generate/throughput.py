@@ -25,7 +25,6 @@ from typing import Any
 import msgspec
 
 from opsmith.cli.generate import EXCHANGES_AT_A_TIME
-from opsmith.cli.run import default_jobs
 from opsmith.core.op import folder_name
 from opsmith.core.run import Options, write_atomically
 from opsmith.generate.attempt import Attempt
@@ -34,6 +33,7 @@ from opsmith.generate.campaign import Campaign, CampaignOptions
 from opsmith.generate.chat import Reply, Request, Usage
 from opsmith.generate.journal import Journal
 from opsmith.generate.results import attempt_kind
+from opsmith.runner.cores import default_jobs
 from opsmith.session import AskedTask, Session
 
 #: A kernel for each op, in terms of others.
