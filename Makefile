@@ -63,14 +63,25 @@ layers: $(STAMP)  ## import-linter: who may import whom
 	@found=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$found"; exit 1; }
 
 unit: export OMP_NUM_THREADS ?= 1
+# In two lanes side by side: end-to-end tests mostly wait for processes. What is asked for with options runs in one.
 unit: $(STAMP)  ## pytest
 	@echo "== pytest"
+ifdef PYTEST_OPTIONS
 	@$(BIN)/python -m pytest -q -m "not corpus" $(PYTEST_OPTIONS)
+else
+	@log=$$(mktemp); \
+	.ci/lane end-to-end -m "not corpus" tests/e2e >$$log 2>&1 & end_to_end=$$!; \
+	status=0; \
+	.ci/lane parts -m "not corpus" --ignore tests/e2e || status=$$?; \
+	wait $$end_to_end || status=$$?; \
+	echo "== pytest tests/e2e"; cat $$log; rm -f $$log; \
+	exit $$status
+endif
 
 corpus: export OMP_NUM_THREADS ?= 1
 corpus: $(STAMP)  ## Judge the corpus of reward hacks and of honest kernels
 	@echo "== corpus"
-	@$(BIN)/python -m pytest -q -m corpus $(PYTEST_OPTIONS)
+	@.ci/lane corpus -m corpus $(PYTEST_OPTIONS)
 
 format: $(STAMP)  ## Rewrite the tree as ruff wants it
 	@$(BIN)/ruff check --quiet --fix-only

@@ -67,7 +67,7 @@ class ReadingSession:
             raise BadInput(f"{source} defines no kernel for {task}")
         return self.judge_kernel(task, kernel, most_s=1.0)
 
-    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float) -> Judged:
+    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, told: Any = None) -> Judged:
         """The verdict that the source asks for."""
         assert most_s > 0
         assert kernel.root is not None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.report_runs import manifest, planned, verdict, write_run
+from tests.shared_processes import shared_processes
 
 from opsmith.cli import main
 from opsmith.core.run import Options, RunDirectory
@@ -49,6 +50,12 @@ def complaint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     return run
 
 
+@pytest.fixture(scope="module")
+def _shared() -> Iterator[None]:
+    with shared_processes("smoke"):
+        yield
+
+
 def write_unfinished(path: Path) -> RunDirectory:
     """A run of OPTIONS that was killed after its second verdict."""
     verdicts = [verdict(number=number) for number in range(2)]
@@ -82,6 +89,7 @@ def test_a_name_that_does_not_exist_is_told_at_once(
     assert says in complaint("run", *arguments)
 
 
+@pytest.mark.usefixtures("_shared")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -229,3 +237,11 @@ def test_a_directory_that_is_no_run_is_not_resumed(complaint: Complaint, tmp_pat
     assert "run is not a run directory" in complaint(*RESUME)
     (tmp_path / "run").mkdir()
     assert "run is not a run directory" in complaint(*RESUME)
+
+
+def test_kernels_are_compiled_for_a_gpu_that_is_named_or_there(complaint: Complaint) -> None:
+    """And for ops and dtypes that exist."""
+    if not Path("/proc/driver/nvidia/version").exists():
+        assert "--arch 90" in complaint("prewarm", "--ops", "relu")
+    assert "no shipped kernel matches 'nothing'" in complaint("prewarm", "--ops", "nothing", "--arch", "90")
+    assert "no dtype named 'f17'" in complaint("prewarm", "--dtype", "f17", "--arch", "90")

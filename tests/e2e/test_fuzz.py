@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.shared_processes import shared_processes
 
 from opsmith import pipeline
 from opsmith.core.run import Options, RunDirectory
@@ -25,6 +27,12 @@ def relu__default_kernel_impl(self):
             flat[i] = 0.0
     return out
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared() -> Iterator[None]:
+    with shared_processes("fuzz"):
+        yield
 
 
 @pytest.mark.slow

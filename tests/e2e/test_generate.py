@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests.chat_server import ChatServer, Said
+from tests.shared_processes import shared_processes
 from typer.testing import CliRunner
 
 import opsmith
@@ -32,7 +33,13 @@ def script(body: dict[str, Any], _before: int) -> Said:
 
 
 @pytest.fixture(scope="module")
-def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str], ChatServer]]:
+def _shared() -> Iterator[None]:
+    with shared_processes("opinfo"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def campaign(_shared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str], ChatServer]]:
     """A finished campaign of two ops, the command that made it, and the server that answered."""
     out = tmp_path_factory.mktemp("campaign") / "out"
     words = [

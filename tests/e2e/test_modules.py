@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.shared_processes import shared_processes
 from typer.testing import CliRunner
 
 from opsmith import pipeline
@@ -36,6 +38,12 @@ WRONG = {
     "other_key": ("L1/10_Argmax", {"WRONG_STRUCTURE"}),
     "identity_for_positive": ("L1/2_Softsign", {"PASSED", "WRONG_VALUE"}),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared() -> Iterator[None]:
+    with shared_processes("modules"):
+        yield
 
 
 def judge(

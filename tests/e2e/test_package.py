@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -42,8 +44,13 @@ class Environment:
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
     def install(self, directory: Path, name: str, **options: object) -> None:
-        """Package a kernel directory and install the wheel."""
+        """Package a kernel directory and unpack the wheel, which is what installing one comes to."""
         contents = collect(directory, name=name, license="MIT", **options)  # type: ignore[arg-type]
+        zipfile.ZipFile(io.BytesIO(contents.wheel())).extractall(self.site)
+
+    def install_by_pip(self, directory: Path, name: str) -> None:
+        """Package a kernel directory and install the wheel."""
+        contents = collect(directory, name=name, license="MIT")
         wheel = self.site / contents.metadata.file_name
         wheel.write_bytes(contents.wheel())
         self.pip("install", "--no-deps", "--no-index", str(wheel))
@@ -59,7 +66,7 @@ def environment(tmp_path: Path) -> Environment:
 def test_an_installed_package_is_in_use_until_it_is_uninstalled(environment: Environment) -> None:
     """``pip install`` turns the kernels on in every program, ``pip uninstall`` leaves no file and no kernel."""
     files = set(environment.site.rglob("*"))
-    environment.install(KERNELS, "tuned-kernels")
+    environment.install_by_pip(KERNELS, "tuned-kernels")
     told = "print(a.kernels, a.calls, {op.backend for op in a.ops}, 'triton' in __import__('sys').modules)"
     used = environment.run(RELU + told)
     assert ("[0.0, 2.0]\ntuned-kernels 1 {'tuned-kernels'} False\n", "") == (used.stdout, used.stderr)

@@ -89,6 +89,7 @@ def test_a_verdict_holds_the_count_and_can_be_reproduced(run: dict[str, Any], fo
     ("arguments", "says"),
     [
         (("--suite", "smoke", "--top-inputs", "2"), "suite smoke reads no dataset"),
+        (("--suite", "modules", "--sample", "2"), "--sample draws inputs of ops"),
         (("--suite", "smoke", "--dtype", "recorded"), "suite smoke has no recorded dtypes"),
         (("--suite", "traces", "--dataset", "no.parquet"), "no.parquet cannot be read"),
         (("--suite", "traces", "--dataset", "tiny.parquet", "--models", "no*"), "no case for dtype"),
@@ -100,6 +101,27 @@ def test_a_selection_that_cannot_be_made_is_told(folder: Path, arguments: tuple[
     assert (2, "") == (done.returncode, done.stdout)
     assert says in done.stderr.splitlines()[-1]
     assert not (folder / "never").exists()
+
+
+def test_a_sample_of_the_operator_tests_is_spread_over_the_ops(folder: Path) -> None:
+    """As many cases as were asked for, of each op some."""
+    arguments = [
+        "--backend",
+        "aten",
+        "--device",
+        "cpu",
+        "--ops",
+        "relu,neg,abs",
+        "--sample",
+        "12",
+        "--integrity",
+        "off",
+    ]
+    done = opsmith("run", "--suite", "opinfo", *arguments, "-o", "sampled", folder=folder)
+    assert 0 == done.returncode, done.stderr
+    verdicts = [json.loads(line) for line in (folder / "sampled" / "verdicts.jsonl").read_text().splitlines()]
+    assert 12 == len(verdicts)
+    assert {"relu.default", "neg.default", "abs.default"} <= {verdict["op"] for verdict in verdicts}
 
 
 def test_a_measurement_that_was_killed_goes_on_where_it_was(folder: Path) -> None:

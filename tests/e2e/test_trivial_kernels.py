@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.shared_processes import shared_processes
 from tests.trivial.suite import ENTRIES
 
 from opsmith import pipeline
@@ -36,7 +37,8 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Summary]:
     folder = tmp_path_factory.mktemp("trivial")
     with pytest.MonkeyPatch.context() as patch:
         _install_suite(folder, patch)
-        return {kernel: _judge(kernel, folder / kernel) for kernel in KERNELS}
+        with shared_processes("trivial"):
+            return {kernel: _judge(kernel, folder / kernel) for kernel in KERNELS}
 
 
 def _install_suite(folder: Path, patch: pytest.MonkeyPatch) -> None:

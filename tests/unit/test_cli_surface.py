@@ -41,6 +41,7 @@ SURFACE = {
     "dataset stats": "SOURCES --json",
     "dataset validate": "SOURCE --json",
     "doctor": "--device --json",
+    "explain": "MODEL --batch-size --config --device --dtype --image-size --json --mode --option --sequence-length",
     "generate": (
         "--attempts --baseline --budget --context --dataset --device --dsl --dtype --jobs --json --max-tokens --model"
         " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume --seed"
@@ -51,13 +52,23 @@ SURFACE = {
         " --sizes --suite --top-inputs --trials"
     ),
     "package": "DIRECTORY --json --license --name --ops --out --run --version -o",
+    "prewarm": "--arch --dtype --inputs --jobs --json --ops",
+    "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",
     "run": (
-        "--backend --baseline --case --dataset --device --dtype --integrity --isolation --jobs --json --layout"
-        " --models --ops --out --overhead-dominated --policy --problems --resume --sample --seed --sizes --suite"
-        " --timing --timing-pairs --tolerance --top-inputs --trials --warm -o"
+        "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --integrity"
+        " --isolation --jobs --json --layout --mode --models --ops --out --overhead-dominated --policy --problems"
+        " --ranks --resume --sample --seed"
+        " --sizes --suite --timing --timing-pairs --tolerance --top-inputs --trials --warm -o"
     ),
     "scaffold": "DIRECTORY --json --ops",
+    "serve": (
+        "--accept-missing-layers --baseline --data --db --device --dtype --host --jobs --max-rate --max-request-mib"
+        " --most-judging-s --ops --policy --port --problems --run --suite --timing --tolerance"
+    ),
+    "token create": "NAME --data --db --json --kernels-a-day --role",
+    "token list": "--data --db --json",
+    "token revoke": "NAME --data --db",
     "trace": (
         "SCRIPT ARGUMENTS --autocast --batch-size --config --dtype --fake --image-size --json --mode --model"
         " --optimizer --out --sequence-length -o"

