@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from opsmith.evaluation.integrity.static import Kind, StaticFinding, examine
+from opsmith.evaluation.integrity.static import Kind, StaticFinding, examination, examine
 
 REPOSITORY = Path(__file__).parents[3]
 HEADER = (
@@ -688,3 +689,62 @@ def test_opsmiths_own_makers_are_not_examined() -> None:
     """The compiler is asked to delegate."""
     source = (HEADER + ENTRY + "    return torch.relu(x)\n").encode()
     assert () == examine({"kernel.py": source}, policy="native", task="relu.default", dsl="inductor")
+
+
+# ---------------------------------------------------------------- one folder, many ops
+
+
+def folder(ops: int) -> dict[str, bytes]:
+    """A folder that answers many ops out of a few files, one of which does not parse."""
+    entries = [f"def op{n}__default_kernel_impl(x):\n    return torch.relu(x)\n" for n in range(ops)]
+    return {
+        "entries.py": (HEADER + "".join(entries)).encode(),
+        "helpers.py": b"def helper(x):\n    return x.half()\n",
+        "broken.py": b"def (:\n",
+    }
+
+
+def test_the_files_of_a_folder_are_read_once_for_all_of_its_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shipped folder answers a thousand ops; reading it takes seconds."""
+    parsed: list[str] = []
+
+    class Counted(examination.Source):
+        def __init__(self, path: str, text: bytes) -> None:
+            parsed.append(path)
+            super().__init__(path, text)
+
+    monkeypatch.setattr(examination, "Source", Counted)
+    for n in range(5):
+        files = {path: bytes(content) for path, content in folder(5).items()}
+        examine(files, policy="native", task=f"op{n}.default", entry=f"op{n}__default_kernel_impl")
+    assert ["broken.py", "entries.py", "helpers.py"] == parsed
+
+
+def test_each_op_of_a_folder_gets_its_own_findings_whoever_was_asked_about_before() -> None:
+    """What one op's examination found says nothing of the next one's entry, policy or task."""
+    files = folder(2)
+    first, second, again = (
+        examine(files, policy=policy, task=f"{op}.default", entry="op1__default_kernel_impl")
+        for op, policy in (("sum", "native"), ("relu", "any"), ("sum", "native"))
+    )
+    assert first == again
+    assert Kind.TORCH_COMPUTE in kinds(first)
+    assert {Kind.DELEGATION} == kinds(tuple(decisive(second)))
+    assert all("broken.py" in {finding.path for finding in findings} for findings in (first, second))
+    other = examine({"a.py": b"x = 1\n"}, policy="native", task="relu.default")
+    assert () == other
+
+
+def test_seats_that_ask_at_once_are_all_told_the_same() -> None:
+    """Names are looked up by writing down that they are being looked up."""
+    files = folder(40)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [
+            pool.submit(examine, files, policy="native", task=f"op{n}.default", entry=f"op{n}__default_kernel_impl")
+            for n in range(40)
+        ]
+        found_beside = [future.result() for future in asked]
+    for n, findings in enumerate(found_beside):
+        (proof,) = decisive(findings)
+        assert f"every result of op{n}__default_kernel_impl is computed by torch.relu" == proof.text
+        assert [findings[0]] == [finding for finding in findings if finding.kind is Kind.UNREADABLE]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
-from opsmith.evaluation.integrity.static.source import Scope, Source, constant_text, resolve
+from opsmith.evaluation.integrity.static.source import Scope, Source, constant_text, once_per_source, resolve
 from opsmith.evaluation.integrity.static.tables import names
 
 #: A qualified name, or with a star all that begin like it, and what its use shows.
@@ -217,6 +217,7 @@ _READERS = names(
 )
 
 
+@once_per_source
 def conduct(source: Source) -> Iterator[StaticFinding]:
     """Everything of this kind in a file; none of it is decisive."""
     inner = {id(node.value) for node, _ in source.nodes if isinstance(node, ast.Attribute)}

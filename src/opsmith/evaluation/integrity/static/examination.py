@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 
 import msgspec
@@ -14,10 +16,10 @@ from opsmith.evaluation.integrity.static.conduct import conduct
 from opsmith.evaluation.integrity.static.cpp import SUFFIXES, cpp_use, exported, is_cpp
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
 from opsmith.evaluation.integrity.static.habits import fallbacks, habits
-from opsmith.evaluation.integrity.static.launches import unreached
+from opsmith.evaluation.integrity.static.launches import Mentions, unreached
 from opsmith.evaluation.integrity.static.numpy_use import numpy_use
 from opsmith.evaluation.integrity.static.provenance import foreign_result
-from opsmith.evaluation.integrity.static.source import Function, Source, is_entry_name
+from opsmith.evaluation.integrity.static.source import Function, Source, is_entry_name, once_per_source
 from opsmith.evaluation.integrity.static.torch_use import torch_use
 
 #: A longer file is data in disguise; reading it would hold up the judge.
@@ -47,16 +49,69 @@ def examine(
     """
     if dsl in _TRUSTED:
         return ()
-    found: list[StaticFinding] = []
-    sources: list[Source] = []
     own = task_op(task)
-    for path, content in sorted(files.items()):
-        found += _read(path, content, sources, policy=policy, own=own)
-    try:
-        found += _examine_python(sources, policy=policy, task=task, entry=entry)
-    except RecursionError:
-        found.append(_unreadable(sources[0].path, "nested too deeply to be read"))
+    reading = _reading(files)
+    with reading.lock:
+        sources = reading.sources
+        found = [*reading.unreadable, *_examine_cpp(reading, policy=policy, own=own)]
+        try:
+            found += _examine_python(reading, policy=policy, task=task, entry=entry)
+        except RecursionError:
+            found.append(_unreadable(sources[0].path, "nested too deeply to be read"))
     return tuple(sorted({msgspec.structs.replace(finding, text=_one_line(finding.text)) for finding in found}))
+
+
+def _reading(files: Mapping[str, bytes]) -> _Reading:
+    """The reading of some files: the last one's where they are the same, as those of a directory's ops may be."""
+    with _LAST:
+        return _read(tuple(sorted(files.items())))
+
+
+#: Seats ask at once. Whoever comes first reads; a thread that finds names out disturbs another one's search.
+_LAST = threading.Lock()
+
+
+class _Reading:
+    """The files of a kernel, parsed once for all of the ops that they answer.
+
+    Attributes:
+        lock: held by whoever searches the files.
+        cpp: path -> text of the C++ files.
+        unreadable: the findings about files that cannot be read; complete once ``sources`` was asked for.
+    """
+
+    def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
+        self.lock = threading.Lock()
+        self.cpp: dict[str, str] = {}
+        self.unreadable: list[StaticFinding] = []
+        self._python: list[tuple[str, bytes]] = []
+        for path, content in files:
+            suffix = PurePath(path).suffix
+            if len(content) > LONGEST_SOURCE_BYTES and (suffix in SUFFIXES or suffix == ".py"):
+                self.unreadable.append(_unreadable(path, "too long to be read"))
+            elif suffix in SUFFIXES:
+                self.cpp[path] = content.decode(errors="replace")
+            elif suffix == ".py":
+                self._python.append((path, content))
+
+    @functools.cached_property
+    def sources(self) -> list[Source]:
+        """The Python files that parse; the others become findings."""
+        parsed: list[Source] = []
+        for path, content in self._python:
+            try:
+                parsed.append(Source(path, content))
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
+                self.unreadable.append(_unreadable(path, f"{type(exc).__name__}: {exc}"))
+        return parsed
+
+    @functools.cached_property
+    def mentions(self) -> Mentions:
+        """Which names of the Python files mention which."""
+        return Mentions(self.sources)
+
+
+_read = functools.lru_cache(maxsize=1)(_Reading)
 
 
 def _one_line(text: str) -> str:
@@ -64,35 +119,19 @@ def _one_line(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-def _read(path: str, content: bytes, sources: list[Source], *, policy: str, own: str | None) -> Iterator[StaticFinding]:
-    """The findings in a C++ file; a Python file goes to ``sources``."""
-    suffix = PurePath(path).suffix
-    if suffix in SUFFIXES:
-        if len(content) > LONGEST_SOURCE_BYTES:
-            yield _unreadable(path, "too long to be read")
-            return
-        for item in cpp_use(content.decode(errors="replace"), policy=policy, own=own):
+def _examine_cpp(reading: _Reading, *, policy: str, own: str | None) -> Iterator[StaticFinding]:
+    for path, text in reading.cpp.items():
+        for item in cpp_use(text, policy=policy, own=own):
             yield StaticFinding(path=path, line=item.line, kind=item.kind, text=item.text)
-    elif suffix == ".py":
-        try:
-            assert_readable(content)
-            sources.append(Source(path, content))
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
-            yield _unreadable(path, f"{type(exc).__name__}: {exc}")
-
-
-def assert_readable(content: bytes) -> None:
-    """Raises ValueError where a file is too long."""
-    if len(content) > LONGEST_SOURCE_BYTES:
-        raise ValueError("too long to be read")
 
 
 def _unreadable(path: str, reason: str) -> StaticFinding:
     return StaticFinding(path=path, line=1, kind=Kind.UNREADABLE, text=reason[:200])
 
 
-def _examine_python(sources: Sequence[Source], *, policy: str, task: str, entry: str | None) -> Iterator[StaticFinding]:
+def _examine_python(reading: _Reading, *, policy: str, task: str, entry: str | None) -> Iterator[StaticFinding]:
     own = task_op(task)
+    sources = reading.sources
     entries = _entries(sources, task, entry)
     called = {name for source in sources for name in _called(source)} - {function.name for _, function in entries}
     for source in sources:
@@ -103,20 +142,21 @@ def _examine_python(sources: Sequence[Source], *, policy: str, task: str, entry:
         yield from conduct(source)
         yield from habits(source, called)
         yield from _cpp_strings(source, policy=policy, own=own)
-    yield from unreached(sources, [function for _, function in entries])
+    yield from unreached(reading.mentions, [function for _, function in entries])
     if len(entries) == 1:
         finding = foreign_result(*entries[0], policy=policy, own=own)
         if finding is not None:
             yield finding
 
 
-def _called(source: Source) -> Iterator[str]:
+@once_per_source
+def _called(source: Source) -> set[str]:
     """The names of the functions that a file calls."""
-    for node, _ in source.host_nodes():
-        if isinstance(node, ast.Call):
-            match node.func:
-                case ast.Name(id=name) | ast.Attribute(attr=name):
-                    yield name
+    return {
+        name
+        for node, _ in source.host_nodes()
+        if isinstance(node, ast.Call) and (name := getattr(node.func, "id", getattr(node.func, "attr", None)))
+    }
 
 
 def _entries(sources: Iterable[Source], task: str, entry: str | None) -> list[tuple[Source, Function]]:
@@ -146,20 +186,27 @@ def _is_entry(node: Function, source: Source, entry: str | None) -> bool:
 def _cpp_strings(source: Source, *, policy: str, own: str | None) -> Iterator[StaticFinding]:
     """What the C++ in a file's strings shows, and where Python calls what computes there."""
     computing: dict[str, tuple[Kind, str]] = {}
-    for node, _ in source.nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_cpp(node.value):
-            found = list(cpp_use(node.value, policy=policy, own=own))
-            by_function = {item.function: (item.kind, item.text) for item in found if item.kind in _CPP_COMPUTING}
-            names = exported(node.value) if by_function else {}
-            computing |= {name: by_function[target] for name, target in names.items() if target in by_function}
-            for item in found:
-                line = min(node.lineno + item.line - 1, node.end_lineno or node.lineno)
-                yield StaticFinding(path=source.path, line=line, kind=item.kind, text=item.text)
-    for node, _ in source.host_nodes():
+    for text, first, last in _cpp_texts(source):
+        found = list(cpp_use(text, policy=policy, own=own))
+        by_function = {item.function: (item.kind, item.text) for item in found if item.kind in _CPP_COMPUTING}
+        names = exported(text) if by_function else {}
+        computing |= {name: by_function[target] for name, target in names.items() if target in by_function}
+        for item in found:
+            line = min(first + item.line - 1, last)
+            yield StaticFinding(path=source.path, line=line, kind=item.kind, text=item.text)
+    for node, _ in source.host_nodes() if computing else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in computing:
             kind, text = computing[node.func.attr]
             said = f"calls {node.func.attr}, whose source calls {text}"
             yield StaticFinding(path=source.path, line=node.lineno, kind=kind, text=said)
+
+
+@once_per_source
+def _cpp_texts(source: Source) -> Iterator[tuple[str, int, int]]:
+    """The strings of a file that are C++, each with its first and its last line."""
+    for node, _ in source.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_cpp(node.value):
+            yield node.value, node.lineno, node.end_lineno or node.lineno
 
 
 _CPP_COMPUTING = frozenset({Kind.CPP_COMPUTE, Kind.CPP_STATIC_KERNEL, Kind.DELEGATION})

@@ -7,7 +7,7 @@ import bisect
 from collections.abc import Collection, Iterator, Sequence
 
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
-from opsmith.evaluation.integrity.static.source import Function, Scope, Source, resolve
+from opsmith.evaluation.integrity.static.source import Function, Scope, Source, once_per_source, resolve
 from opsmith.evaluation.integrity.static.tables import names
 
 _NARROW = names("float16 half bfloat16 float8_e4m3fn float8_e5m2 float8e4nv float8e5 int8")
@@ -31,6 +31,15 @@ def habits(source: Source, called: Collection[str]) -> Iterator[StaticFinding]:
         source: the file.
         called: names that some file of the kernel calls: what such a function allocates its caller may write.
     """
+    yield from _own_habits(source)
+    for name, finding in _unwritten_outputs(source):
+        if name not in called:
+            yield finding
+
+
+@once_per_source
+def _own_habits(source: Source) -> Iterator[StaticFinding]:
+    """Those that a file shows by itself."""
     for node, scope in source.nodes:  # Device code too: that is where types matter most.
         for kind, text in _precision(node, scope):
             yield StaticFinding(path=source.path, line=getattr(node, "lineno", 1), kind=kind, text=text)
@@ -38,9 +47,16 @@ def habits(source: Source, called: Collection[str]) -> Iterator[StaticFinding]:
         for kind, text in _input_branch(node):
             yield StaticFinding(path=source.path, line=getattr(node, "lineno", 1), kind=kind, text=text)
     for function, scope in source.functions():
-        unwritten = () if function.name in called else _unwritten(source, function, scope)
-        for line, kind, text in (*_caches(source, function, scope), *unwritten):
+        for line, kind, text in _caches(source, function, scope):
             yield StaticFinding(path=source.path, line=line, kind=kind, text=text)
+
+
+@once_per_source
+def _unwritten_outputs(source: Source) -> Iterator[tuple[str, StaticFinding]]:
+    """Functions, by name, that return memory which they never wrote."""
+    for function, scope in source.functions():
+        for line, kind, text in _unwritten(source, function, scope):
+            yield function.name, StaticFinding(path=source.path, line=line, kind=kind, text=text)
 
 
 def fallbacks(source: Source, computing: Collection[int]) -> Iterator[StaticFinding]:
@@ -51,16 +67,20 @@ def fallbacks(source: Source, computing: Collection[int]) -> Iterator[StaticFind
         computing: the lines of it where torch computes.
     """
     lines = sorted(computing)
+    for first, last in _handlers(source):
+        following = bisect.bisect_left(lines, first)
+        if following < len(lines) and lines[following] <= last:
+            yield StaticFinding(
+                path=source.path, line=first, kind=Kind.FALLBACK, text="torch computes where the kernel raises"
+            )
+
+
+@once_per_source
+def _handlers(source: Source) -> Iterator[tuple[int, int]]:
+    """The first and the last line of every ``except`` block."""
     for node, _ in source.host_nodes():
         if isinstance(node, ast.ExceptHandler):
-            following = bisect.bisect_left(lines, node.lineno)
-            if following < len(lines) and lines[following] <= (node.end_lineno or node.lineno):
-                yield StaticFinding(
-                    path=source.path,
-                    line=node.lineno,
-                    kind=Kind.FALLBACK,
-                    text="torch computes where the kernel raises",
-                )
+            yield node.lineno, node.end_lineno or node.lineno
 
 
 def _precision(node: ast.AST, scope: Scope) -> Iterator[tuple[Kind, str]]:

@@ -19,14 +19,13 @@ _BUILDERS = frozenset(
 _REACH_ALL = frozenset({"builtins.globals", "builtins.eval", "builtins.exec", "builtins.locals", "builtins.vars"})
 
 
-def unreached(sources: Sequence[Source], entries: Sequence[Function]) -> Iterator[StaticFinding]:
+def unreached(graph: Mentions, entries: Sequence[Function]) -> Iterator[StaticFinding]:
     """Device kernels and extensions that nothing reachable from the entries mentions.
 
     Args:
-        sources: the Python files of the kernel.
+        graph: of the Python files of the kernel.
         entries: its entry functions; none where they are unknown, and then nothing is reported.
     """
-    graph = _Mentions(sources)
     if not entries or graph.dynamic:
         return
     reached = graph.reachable({entry.name for entry in entries})
@@ -42,8 +41,11 @@ def unreached(sources: Sequence[Source], entries: Sequence[Function]) -> Iterato
             yield StaticFinding(path=source.path, line=line, kind=Kind.UNUSED_EXTENSION, text=text)
 
 
-class _Mentions:
+class Mentions:
     """Which names the definition of each name mentions.
+
+    Args:
+        sources: the Python files of the kernel.
 
     Attributes:
         kernels: the functions of kernel languages.
@@ -106,13 +108,12 @@ class _Mentions:
             scope = scope.parent
 
     def reachable(self, names: set[str]) -> set[str]:
-        reached: set[str] = set()
+        reached = set(names)
         pending = list(names)
         while pending:
-            name = pending.pop()
-            if name not in reached:
-                reached.add(name)
-                pending += self._mentions.get(name, ())
+            new = self._mentions.get(pending.pop(), set()) - reached
+            reached |= new
+            pending += new
         return reached
 
     def is_mentioned(self, name: str) -> bool:

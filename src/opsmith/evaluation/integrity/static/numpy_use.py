@@ -6,7 +6,13 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
-from opsmith.evaluation.integrity.static.source import Function, Source, is_tensor_parameter, resolve
+from opsmith.evaluation.integrity.static.source import (
+    Function,
+    Source,
+    is_tensor_parameter,
+    once_per_source,
+    resolve,
+)
 from opsmith.evaluation.integrity.static.tables import names
 
 #: Methods of a tensor that give an array, and of a ctypes type that show memory as one.
@@ -44,6 +50,7 @@ _PASSES = 4
 _DEEPEST = 24
 
 
+@once_per_source
 def numpy_use(source: Source) -> Iterator[StaticFinding]:
     """Conversions of tensors to arrays, and computations on such arrays; on other data they are weaker evidence."""
     functions = {node.name: _Arrays(source, node) for node, _ in source.functions()}

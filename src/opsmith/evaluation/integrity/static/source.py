@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import warnings
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Found = TypeVar("Found")
 #: Packages whose decorators make a function code of another language, which Python never runs as it stands.
 DEVICE_LANGUAGES = frozenset({"triton", "helion", "tilelang", "cutlass", "numba", "taichi", "warp", "tvm", "pallas"})
 #: A chain of aliases longer than this leads nowhere.
@@ -147,6 +150,23 @@ class Source:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         found = resolve(target, scope)
         return found is not None and found.name.partition(".")[0] in DEVICE_LANGUAGES
+
+
+def once_per_source(find: Callable[[Source], Iterable[Found]]) -> Callable[[Source], tuple[Found, ...]]:
+    """A search that remembers what it found in a file for as long as the file is in memory.
+
+    Args:
+        find: the search; what it finds refers to no file and no node.
+    """
+    known: WeakKeyDictionary[Source, tuple[Found, ...]] = WeakKeyDictionary()
+
+    @functools.wraps(find)
+    def search(source: Source) -> tuple[Found, ...]:
+        if source not in known:
+            known[source] = tuple(find(source))
+        return known[source]
+
+    return search
 
 
 def _outside(node: ast.AST) -> list[ast.AST]:

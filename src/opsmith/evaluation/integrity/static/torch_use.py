@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opsmith.evaluation.integrity.static.aten_names import computation, is_delegation, method_computation
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
-from opsmith.evaluation.integrity.static.source import Scope, Source, is_tensor_parameter, resolve
+from opsmith.evaluation.integrity.static.source import Scope, Source, is_tensor_parameter, once_per_source, resolve
 
 _LOADERS = frozenset({"ctypes", "cffi", "torch.utils", "torch.utils.cpp_extension"})
 #: Layers that hold things and compute nothing.
@@ -25,11 +25,17 @@ def torch_use(source: Source, *, policy: str, own: str | None) -> Iterator[Stati
         policy: ``native`` or ``any``.
         own: the task's op as :func:`~.aten_names.task_op` writes it, or None.
     """
-    for line, op, text in _Reader(source).uses():
+    for line, op, text in _uses(source):
         delegated = is_delegation(op, own)
         if delegated or policy == "native":
             kind = Kind.DELEGATION if delegated else Kind.TORCH_COMPUTE
             yield StaticFinding(path=source.path, line=line, kind=kind, text=text)
+
+
+@once_per_source
+def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
+    """``(line, op, text)`` of every use, whatever the task and the policy."""
+    return _Reader(source).uses()
 
 
 class _Reader:
