@@ -370,3 +370,63 @@ def test_a_module_computed_from_rounded_operands_fails(
     """A lower precision is off by a thousand times more."""
     call, expected, answer = attention
     assert not compare(call, [[expected]], [[answer(_tf32)]], tolerance="strict").passed
+
+
+@pytest.fixture
+def norm_gradients(tmp_path: Path) -> Iterator[Callable[[int], tuple[JudgedCall, torch.Tensor, torch.Tensor]]]:
+    """Draws what a bias in front of a batch norm gets, which is rounding alone, beside a gradient that is more."""
+    file = tmp_path / "problem.py"
+    file.write_text(
+        "import torch\n"
+        "class Model(torch.nn.Module):\n"
+        "    def forward(self, x, dy):\n"
+        "        mean, rstd = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0).rsqrt()\n"
+        "        backward = torch.ops.aten.native_batch_norm_backward\n"
+        "        mask = [True, False, False]\n"
+        "        dx = backward(dy, x, None, None, None, mean, rstd, True, 0.0, mask)[0]\n"
+        "        return torch.cat([(dx * dy).mean((0, 2, 3)), dx.sum((0, 2, 3))])\n"
+        "get_inputs = lambda: [torch.rand(4, 8, 16, 16), torch.rand(4, 8, 16, 16)]\n"
+    )
+    callables.use_problems({"problem": file}, "cpu")
+    [schema] = callables.loaded_schemas(["problem"])
+
+    def draw(seed: int) -> tuple[JudgedCall, torch.Tensor, torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        x, dy = (torch.randn(4, 8, 16, 16, generator=generator) + 1 for _ in range(2))
+        call = JudgedCall(schema=schema, args=(x, dy), kwargs={"state": {}}, tolerance=None)
+        # Eager's sums are in double precision on a CPU.
+        return call, in_one_accumulator(x.double(), dy.double()).float(), in_one_accumulator(x, dy)
+
+    yield draw
+    callables.use_problems({}, "cpu")
+
+
+def in_one_accumulator(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+    """The gradients with every mean over 1,024 values as one running sum in float32."""
+
+    def mean(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.cumsum(1)[:, -1:] / tensor.shape[1]
+
+    x, dy = (tensor.movedim(1, 0).flatten(1) for tensor in (x, dy))
+    centred = x - mean(x)
+    rstd = mean(centred.square()).rsqrt()
+    normal = centred * rstd
+    dx = (dy - mean(dy) - normal * mean(dy * normal)) * rstd
+    return torch.cat([(dx * dy).mean(1), dx.sum(1)])
+
+
+def test_what_only_the_steps_on_the_way_round_is_granted(
+    norm_gradients: Callable[[int], tuple[JudgedCall, torch.Tensor, torch.Tensor]],
+) -> None:
+    """No input moves a gradient that is 0 for all of them, and every draw of every element has to be granted."""
+    excused = 0
+    for seed in range(20):
+        call, expected, answer = norm_gradients(seed)
+        finding = compare(call, [[expected]], [[answer]], tolerance="strict")
+        assert finding.passed, finding.detail
+        assert finding.figures is not None
+        excused += finding.figures.oracle_excused
+        for factor in (1.0 + 1e-4, 1.0 - 1e-4):
+            wrong = answer * torch.tensor([factor] * 8 + [1.0] * 8)
+            assert not compare(call, [[expected]], [[wrong]], tolerance="strict").passed
+    assert excused > 0
