@@ -286,7 +286,7 @@ class _RoundedSteps(TorchDispatchMode):
     """
 
     def __init__(self, trial: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._trial = trial
         self._generators: dict[torch.device, torch.Generator] = {}
         self._in_steps = get_decompositions([getattr(torch.ops.aten, packet) for packet in _IN_STEPS])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from opsmith.evaluation.integrity.static import Kind, StaticFinding, examination, examine
+from opsmith.evaluation.integrity.static.source import Source
 
 REPOSITORY = Path(__file__).parents[3]
 HEADER = (
@@ -708,7 +709,7 @@ def test_the_files_of_a_folder_are_read_once_for_all_of_its_ops(monkeypatch: pyt
     """A shipped folder answers a thousand ops; reading it takes seconds."""
     parsed: list[str] = []
 
-    class Counted(examination.Source):
+    class Counted(Source):
         def __init__(self, path: str, text: bytes) -> None:
             parsed.append(path)
             super().__init__(path, text)
