@@ -122,7 +122,7 @@ def share_memory(destinations: Iterable[Any], values: Iterable[Any], *, or_are_o
 def _are_one(one: Tensor, other: Tensor) -> bool:
     """Whether both look at the same elements in the same order, as eager allows it to elementwise ops."""
     return one is other or (
-        one.data_ptr() == other.data_ptr()
+        one.data_ptr() == other.data_ptr() != 0  # Tensors without elements have no memory to share.
         and one.dtype is other.dtype
         and one.shape == other.shape
         and one.stride() == other.stride()

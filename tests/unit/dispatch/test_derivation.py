@@ -56,6 +56,12 @@ REFUSED: dict[str, Case] = {
     ),
 }
 ANSWERED: dict[str, Case] = {
+    "joins nothing in nothing": (
+        aten.cat.out,
+        aten.cat.default,
+        lambda _: ([torch.empty(0), torch.empty(0)],),
+        lambda _: {"out": torch.empty(0)},
+    ),
     "adds to itself": (aten.add.out, aten.add.Tensor, lambda x: (x, x), lambda x: {"out": x}),
     "adds a product to what it writes": (
         aten.addmm.out,

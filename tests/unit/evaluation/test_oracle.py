@@ -13,7 +13,7 @@ from tests.evaluation_calls import call_of, judge
 from opsmith.evaluation.attention_oracle import gradients
 from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.oracle import Oracle
+from opsmith.evaluation.oracle import MODULE_TRIALS, Oracle, _moved
 from opsmith.suites import callables
 
 aten = torch.ops.aten
@@ -430,3 +430,38 @@ def test_what_only_the_steps_on_the_way_round_is_granted(
             wrong = answer * torch.tensor([factor] * 8 + [1.0] * 8)
             assert not compare(call, [[expected]], [[wrong]], tolerance="strict").passed
     assert excused > 0
+
+
+def test_every_trial_moves_in_its_own_way() -> None:
+    """What all of them leave where it is is not granted."""
+    x = torch.linspace(1, 2, 64, dtype=torch.float64)
+    moved = torch.stack([_moved(x, trial=n) for n in range(MODULE_TRIALS)])
+    assert MODULE_TRIALS == len(moved.unique(dim=0))
+    assert torch.equal(moved[3], _moved(x, trial=3))
+    ups = (moved > x).double().mean()
+    assert 0.3 < ups < 0.7
+
+
+def test_a_coordinate_that_eager_rounds_onto_a_pixel_may_be_on_its_right_side() -> None:
+    """43.0000007 pixels, reflected: float32 makes 43 of it, and takes the slope of the cell on the other side."""
+    image, dy = torch.randn(1, 1, 4, 24), torch.ones(1, 1, 1, 1)
+    grid = torch.tensor([[[[2.7391304969787598, 0.1]]]])
+    backward = aten.grid_sampler_2d_backward.default
+    call = call_of(backward, dy, image, grid, 0, 2, True, [True, True])
+    eager = list(backward(*call.args))
+    truth = [out.float() for out in backward(dy.double(), image.double(), grid.double(), 0, 2, True, [True, True])]
+    assert (eager[1] - truth[1]).abs().max() > 1e-2
+    assert compare(call, [eager], [truth], tolerance="strict").passed
+    assert not compare(call, [eager], [[truth[0], truth[1] * torch.tensor([1.0, 1.01])]], tolerance="strict").passed
+
+
+def test_far_outside_of_an_image_a_cubic_slope_is_what_its_weights_round_to() -> None:
+    """All pixels that are weighed are the border's, and slopes of one value add up to nothing."""
+    image, dy = torch.randn(1, 1, 3, 20), torch.ones(1, 1, 1, 1)
+    grid = torch.tensor([[[[4.321, 0.1]]]])
+    backward = aten.grid_sampler_2d_backward.default
+    call = call_of(backward, dy, image, grid, 2, 1, False, [True, True])
+    eager = list(backward(*call.args))
+    for error, passed in ((1e-6, True), (1e-3, False)):
+        other = eager[1] + torch.tensor([error * image.abs().max().item() * 20, 0.0])
+        assert passed == compare(call, [eager], [[eager[0], other]], tolerance="strict").passed
