@@ -4,7 +4,8 @@
     python -m benchmarks.generate.throughput --device cuda -o FILE
 
 A model in this process answers at once with right kernels for small ops of suite ``smoke``, each of them another
-source, so that each is judged: in a process of its own, on every case, with other values and variants, against the
+source, so that each is judged: in a process of its own (or, with ``--isolation backend``, in the one of the attempts
+before it, unless one of those failed), on every case, with other values and variants, against the
 oracle. They are in plain PyTorch, so that nothing is compiled. Starting the processes and a first kernel of each
 op are outside the measured time.
 """
@@ -62,10 +63,16 @@ class Instant:
         """Nothing is held."""
 
 
-def measure(device: str, *, attempts: int, jobs: int | None, place: Path) -> dict[str, Any]:
+def measure(device: str, *, attempts: int, isolation: str, jobs: int | None, place: Path) -> dict[str, Any]:
     """Run a campaign and count."""
     judging = Options(
-        suite="smoke", backend="instant", device=device, dtypes=("f32",), ops=tuple(KERNELS), policy="any"
+        suite="smoke",
+        backend="instant",
+        device=device,
+        dtypes=("f32",),
+        ops=tuple(KERNELS),
+        policy="any",
+        isolation=isolation,
     )
     jobs = jobs or default_jobs(judging)
     started = time.monotonic()
@@ -81,6 +88,7 @@ def measure(device: str, *, attempts: int, jobs: int | None, place: Path) -> dic
         "seconds": round(seconds, 2),
         "outcomes": Counter(map(attempt_kind, made)),
         "judging_s_of_an_attempt": round(sum(one.judged.device_s for one in made if one.judged) / len(made), 3),
+        "isolation": isolation,
         "jobs": jobs,
         "cores": len(os.sched_getaffinity(0)),
         "load_of_the_machine": [round(load, 1) for load in os.getloadavg()],
@@ -138,11 +146,18 @@ def main(words: Sequence[str] | None = None) -> Mapping[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.generate.throughput")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="of each op")
+    parser.add_argument("--isolation", choices=["kernel", "backend"], default="kernel", help="as opsmith generate")
     parser.add_argument("--jobs", type=int, help="kernels judged at a time; default: as opsmith generate")
     parser.add_argument("-o", "--out", type=Path)
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as place:
-        found = measure(options.device, attempts=options.attempts, jobs=options.jobs, place=Path(place))
+        found = measure(
+            options.device,
+            attempts=options.attempts,
+            isolation=options.isolation,
+            jobs=options.jobs,
+            place=Path(place),
+        )
     command = ["python", "-m", "benchmarks.generate.throughput", *(sys.argv[1:] if words is None else words)]
     record = {"command": command, "date": dt.datetime.now(dt.UTC).date().isoformat(), **found}
     text = msgspec.json.format(msgspec.json.encode(record), indent=2)

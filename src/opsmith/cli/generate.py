@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
@@ -84,6 +84,13 @@ def generate(
     timing: Timing = "quick",
     baseline: Baseline = "eager",
     tolerance: Tolerance = "strict",
+    isolation: Annotated[
+        Literal["kernel", "backend"],
+        typer.Option(
+            help="One worker process per attempt, or one that attempts share until one of them fails; "
+            "what is chosen is judged once more by itself either way."
+        ),
+    ] = "kernel",
     jobs: Jobs = None,
     seed: Seed = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the campaign in -o.")] = False,
@@ -108,6 +115,7 @@ def generate(
         policy=policy,
         timing=timing,
         baseline=baseline,
+        isolation=isolation,
         tolerance=tolerance,
         selection=selection.parse_selection(
             suite,
@@ -203,9 +211,11 @@ def _carry_out(
 
 
 def _run_again(options: CampaignOptions, out: Path, tasks: list[str], *, jobs: int, progress: StageProgress) -> Summary:
-    """Judge the chosen kernels once, on values under another seed."""
+    """Judge the chosen kernels once, each in a worker of its own, on values under another seed."""
     number = sum(1 for _ in out.glob("run*")) + 1
-    judging = msgspec.structs.replace(options.judging, backend=str(out / "kernels"), ops=tuple(tasks))
+    judging = msgspec.structs.replace(
+        options.judging, backend=str(out / "kernels"), ops=tuple(tasks), isolation="kernel"
+    )
     command = ("opsmith", *sys.argv[1:])
     return evaluate(
         judging, out / ("run" if number == 1 else f"run-{number}"), jobs=jobs, command=command, progress=progress

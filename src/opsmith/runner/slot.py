@@ -105,6 +105,7 @@ class Slot:
         self._options = options
         self._seed = seed
         self._at_device = at_device
+        self._failed = False
 
     def close(self) -> None:
         """End both processes."""
@@ -112,12 +113,22 @@ class Slot:
         self.worker.close()
 
     def end_family(self) -> None:
-        """Called between families of jobs: the next kernel gets a worker of its own."""
-        if self._options.isolation == "kernel":
+        """Called between families of jobs: the next kernel gets a worker of its own.
+
+        With ``--isolation backend`` it gets this one's, unless something failed in it: what a kernel did to its process
+        is not held against the next one.
+        """
+        if self._options.isolation == "kernel" or self._failed:
             self.worker.retire()
+        self._failed = False
 
     def judge(self, job: Job) -> Iterator[Verdict]:
         """Judge every case of a job, then variants of them, then how the kernel came to its answers."""
+        for verdict in self._judge(job):
+            self._failed = self._failed or verdict.is_failure
+            yield verdict
+
+    def _judge(self, job: Job) -> Iterator[Verdict]:
         conduct = JobConduct(job)
         tally = _Tally(job.earlier)
         shrinking = Shrinking(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -20,29 +21,41 @@ _LOOKS = frozenset({"sys._getframe", "sys._current_frames", "gc.get_objects", "g
 _ON_BEHALF = frozenset({inspect.__file__, traceback.__file__})
 
 
-def listen(root: Path, note: Callable[[str], None]) -> None:
-    """Note the looks that code in files below ``root`` takes; for the rest of the process's life.
+def _listener() -> Callable[[Path, Callable[[str], None]], None]:
+    listeners: list[tuple[str, Callable[[str], None]]] = []
+    own = threading.local()
 
-    Args:
-        root: the folder that the kernel is loaded from.
-        note: takes a line with the look and the ``file:line``.
-    """
-    folder = os.path.realpath(root) + os.sep
-    busy = False
+    def listen(root: Path, note: Callable[[str], None]) -> None:
+        """Note the looks that code in files below ``root`` takes; for the rest of the process's life.
+
+        Args:
+            root: the folder that the kernel is loaded from.
+            note: takes a line with the look and the ``file:line``.
+        """
+        if not listeners:
+            sys.addaudithook(hear)
+        listeners.append((os.path.realpath(root) + os.sep, note))
 
     def hear(event: str, _arguments: tuple[Any, ...]) -> None:
-        nonlocal busy
-        if event not in _LOOKS or busy:
+        if event not in _LOOKS or getattr(own, "busy", False):
             return
-        busy = True  # Asking for the frame is a look, too.
+        own.busy = True  # Asking for the frame is a look, too.
         try:
             frame = _on_whose_behalf(sys._getframe(1))
-            if frame is not None and os.path.realpath(frame.f_code.co_filename).startswith(folder):
-                note(f"called {event} at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+            if frame is None:
+                return
+            file = os.path.realpath(frame.f_code.co_filename)
+            for folder, note in listeners:
+                if file.startswith(folder):
+                    note(f"called {event} at {Path(file).name}:{frame.f_lineno}")
         finally:
-            busy = False
+            own.busy = False
 
-    sys.addaudithook(hear)
+    return listen
+
+
+#: One hook serves all kernels of a process: each hook of several would hear the looks of all others.
+listen = _listener()
 
 
 def _on_whose_behalf(frame: FrameType | None) -> FrameType | None:
