@@ -138,6 +138,19 @@ def test_written_tensors_and_layout_ops_keep_their_layout() -> None:
     assert [] == list(layout_variants(view, view_schema, 1))
 
 
+def test_no_layout_is_asked_of_what_eager_reads_wrongly() -> None:
+    """On a CPU a batch norm with ``out=`` takes its input's strides for those of the result."""
+    norm, arguments = torch.ops.aten._native_batch_norm_legit, (None, None, True, 0.5, 1e-5)
+    x, given = torch.randn(1, 2, 3), {"out": torch.empty(1, 2, 3)}
+    given |= {"save_mean": torch.empty(2), "save_invstd": torch.empty(2)}
+    norm.no_stats_out(torch.empty(1, 2, 6)[..., ::2].copy_(x), *arguments, **given)
+    assert not torch.allclose(given["out"], norm.no_stats(x, *arguments)[0])  # Else ask for layouts again.
+    record, schema = recorded(norm.no_stats_out, x, *arguments, **given)
+    assert [] == list(layout_variants(record, schema, 1))
+    record, schema = recorded(norm.no_stats, x, *arguments)
+    assert {"gapped", "transposed"} <= dict(layout_variants(record, schema, 1)).keys()
+
+
 def test_sizes_that_belong_together_change_together() -> None:
     """A product's inner dimensions, a norm's weight and a broadcast tensor follow, so that eager answers."""
     calls = [

@@ -26,7 +26,7 @@ import msgspec
 import torch
 
 from opsmith.core.case import CallRecord, GeneratedStorage, MappingValue, SequenceValue, Storage, TensorValue, Value
-from opsmith.core.op import OpSchema
+from opsmith.core.op import OpSchema, Variant
 from opsmith.suites.valid_inputs.binding import Slot, stem_of
 from opsmith.suites.valid_inputs.fitting import extent, torch_dtype
 from opsmith.suites.variants.scope import KEPT, bound_call, has_rule, is_elementwise, reads_values, written_arguments
@@ -39,6 +39,9 @@ ABOUT_LAYOUT = (
 )
 #: Ops that trust their caller: what they read by address is dense, or eager itself answers wrongly.
 TRUSTING = ("_scaled_dot_product", "_flash_attention", "_efficient_attention", *itertools.chain(*KEPT))
+
+#: Given ``out=``, eager on a CPU reads their input as if it lay in memory as the result does.
+MISREAD = ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
 
 
 class _Window(NamedTuple):
@@ -60,7 +63,8 @@ def layout_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator
     stem, elementwise = stem_of(schema.name), is_elementwise(schema)
     # The caller of a backward op, autograd, hands it dense tensors.
     trusting = not elementwise and (stem.startswith(TRUSTING) or "_backward" in stem)
-    if not reads_values(schema) or stem.startswith(ABOUT_LAYOUT) or trusting:
+    misread = schema.variant is Variant.OUT and stem in MISREAD
+    if not reads_values(schema) or stem.startswith(ABOUT_LAYOUT) or trusting or misread:
         return
     slots = _movable(record, schema)
     for label, layout in LAYOUTS.items():
