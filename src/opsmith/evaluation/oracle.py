@@ -108,7 +108,9 @@ LINEAR = frozenset(
 ADDING_UP = {"sub": "add", "rsub": "add", "sub_": "add_"}
 #: Linear when their ``reduce`` argument is sum or mean.
 LINEAR_REDUCTIONS = frozenset({"scatter_reduce", "index_reduce"})
-#: The second result of a layer norm, and of a gradient of sampling.
+#: Ops of whose results the second is a mean, which is linear.
+WITH_MEAN = frozenset({"native_layer_norm", "var_mean", "std_mean"})
+#: The second result of these, and of a gradient of sampling.
 _MEAN = _OF_GRID = 1
 #: Gradients of sampling an image at coordinates from -1 to 1.
 _SAMPLERS = frozenset({"grid_sampler_2d_backward", "grid_sampler_3d_backward"})
@@ -170,6 +172,8 @@ class Oracle:
             if self._stem in _SAMPLERS and index == _OF_GRID:
                 moved = torch.maximum(moved, LINEAR_SLACK * eps * self._slopes())
             return Opinion(value, moved)
+        if self._stem in WITH_MEAN and index != _MEAN:
+            return Opinion(value, None)
         magnitude = self._magnitudes[index] if self._magnitudes else None
         if not isinstance(magnitude, torch.Tensor) or magnitude.shape != value.shape:
             return Opinion(value, None)
@@ -243,7 +247,7 @@ class Oracle:
     @cached_property
     def _magnitudes(self) -> list[Any] | None:
         reduction = bind(self._call).get("reduce") if self._stem in LINEAR_REDUCTIONS else None
-        if self._stem not in LINEAR and reduction not in ("sum", "mean"):
+        if self._stem not in LINEAR | WITH_MEAN and reduction not in ("sum", "mean"):
             return None
         return _execute(self._call, self._count, change=torch.abs)
 

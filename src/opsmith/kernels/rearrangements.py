@@ -322,8 +322,8 @@ def unsqueeze_copy(self: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def view_copy(self: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-    """A copy of ``view``, whose rules about strides hold."""
-    return copied(self.view(list(size)))
+    """A copy in another shape, whatever the strides are."""
+    return copied(self).view(list(size))
 
 
 def view_copy_dtype(self: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -465,3 +465,18 @@ def test_far_outside_of_an_image_a_cubic_slope_is_what_its_weights_round_to() ->
     for error, passed in ((1e-6, True), (1e-3, False)):
         other = eager[1] + torch.tensor([error * image.abs().max().item() * 20, 0.0])
         assert passed == compare(call, [eager], [[eager[0], other]], tolerance="strict").passed
+
+
+@pytest.mark.parametrize("op", [aten.var_mean.correction, aten.std_mean.correction])
+def test_a_mean_beside_a_variance_may_lose_what_cancels(op: torch._ops.OpOverload) -> None:
+    """As a mean by itself; the variance may not."""
+    x = _cancelling(8, 1024)
+    call = call_of(op, x, [1])
+    eager = list(op(x, [1]))
+    running = torch.zeros(8)
+    for count, column in enumerate(x.unbind(1), start=1):
+        running += (column - running) / count
+    assert (running - eager[1]).abs().max() > 1e-5
+    assert compare(call, [eager], [[eager[0], running]], tolerance="strict").passed
+    assert not compare(call, [eager], [[eager[0], eager[1] + 0.05]], tolerance="strict").passed
+    assert not compare(call, [eager], [[eager[0] * 1.001, eager[1]]], tolerance="strict").passed

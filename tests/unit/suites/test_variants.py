@@ -134,8 +134,12 @@ def test_written_tensors_and_layout_ops_keep_their_layout() -> None:
     record, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(3, 4))
     for _, variant in layout_variants(record, schema, 1):
         assert record.args[0] == variant.args[0]
-    view, view_schema = recorded(torch.ops.aten.as_strided.default, torch.randn(12), [2, 2], [3, 1])
-    assert [] == list(layout_variants(view, view_schema, 1))
+    indices, offsets = torch.tensor([0, 2, 1]), torch.tensor([0, 2])
+    for trusting, schema in (
+        recorded(torch.ops.aten.as_strided.default, torch.randn(12), [2, 2], [3, 1]),
+        recorded(torch.ops.aten._embedding_bag.default, torch.randn(3, 2), indices, offsets),
+    ):
+        assert [] == list(layout_variants(trusting, schema, 1))
 
 
 def test_no_layout_is_asked_of_what_eager_reads_wrongly() -> None:

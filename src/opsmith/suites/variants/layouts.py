@@ -38,7 +38,10 @@ ABOUT_LAYOUT = (
     *("view_as", "reshape", "_pin_memory", "record_stream", "is_", "_resize"),
 )
 #: Ops that trust their caller: what they read by address is dense, or eager itself answers wrongly.
-TRUSTING = ("_scaled_dot_product", "_flash_attention", "_efficient_attention", *itertools.chain(*KEPT))
+TRUSTING = (
+    *("_scaled_dot_product", "_flash_attention", "_efficient_attention", "_embedding_bag"),
+    *itertools.chain(*KEPT),
+)
 
 #: Given ``out=``, eager on a CPU reads their input as if it lay in memory as the result does.
 MISREAD = ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
