@@ -67,7 +67,7 @@ def _reading(files: Mapping[str, bytes]) -> _Reading:
         return _read(tuple(sorted(files.items())))
 
 
-#: Seats ask at once. Whoever comes first reads; a thread that finds names out disturbs another one's search.
+#: Seats ask at once, and two of them would else read the same files.
 _LAST = threading.Lock()
 
 
@@ -75,7 +75,7 @@ class _Reading:
     """The files of a kernel, parsed once for all of the ops that they answer.
 
     Attributes:
-        lock: held by whoever searches the files.
+        lock: held by whoever searches the files: looking a name up writes down that it is being looked up.
         cpp: path -> text of the C++ files.
         unreadable: the findings about files that cannot be read; complete once ``sources`` was asked for.
     """
