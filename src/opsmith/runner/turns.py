@@ -11,8 +11,8 @@ import contextlib
 import os
 import signal
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any, NamedTuple, TypeVar
@@ -94,15 +94,20 @@ class Turns:
         self._jobs = jobs
         self._timeout_s = timeout_s
 
-    def answers(self, serve: Serve, questions: Sequence[Question]) -> Iterator[Answer]:
-        """Have ``serve(turn, question)`` run for each; yields in the order in which they end."""
-        waiting = deque(enumerate(questions))
+    def answers(self, serve: Serve, questions: Iterable[Question]) -> Iterator[Answer]:
+        """Have ``serve(turn, question)`` run for each; yields in the order in which they end.
+
+        A question is taken from the iterable when there is room for its process.
+        """
+        waiting = enumerate(questions)
         running: list[_Running] = []
         with contextlib.ExitStack() as ending, _Held(self._lock) as held:
             ending.callback(_end, running)
-            while waiting or running:
-                while waiting and len(running) < self._jobs:
-                    running.append(self._start(serve, *waiting.popleft()))
+            while True:
+                room = self._jobs - len(running)
+                running += [self._start(serve, *question) for question in islice(waiting, room)]
+                if not running:
+                    return
                 heard = wait([one.connection for one in running], min(one.left_s for one in running))
                 for one in list(running):
                     if one.connection in heard:
