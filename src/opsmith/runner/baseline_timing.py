@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 
 import msgspec
 
-from opsmith.core.baseline_times import BaselineRequest, BaselineTime
+from opsmith.core.baseline_times import COMPILED, BaselineRequest, BaselineTime
 from opsmith.core.environment import Environment
 from opsmith.errors import BadInput
 from opsmith.runner.apart import NoAnswer, answer_of
@@ -103,5 +103,6 @@ def _serve(turn: Turn, request: BaselineRequest) -> bytes:
 
     warnings.simplefilter("ignore")  # What a problem's libraries have to say is not about its time.
     torch.set_num_threads(1)
-    torch._inductor.config.compile_threads = 1  # Other problems compile beside this one.
+    if request.baseline in COMPILED:  # Importing the compiler takes seconds.
+        torch._inductor.config.compile_threads = 1  # Other problems compile beside this one.
     return msgspec.msgpack.encode(time_baseline(request, turn.take))
