@@ -165,7 +165,11 @@ def _accept(
     # Where eager itself is no number there is nothing to be as bad as: one unit, no more.
     granted = torch.where(torch.isfinite(expected), granted, unit[failed])
     believed = (eager_off <= trust) | ~torch.isfinite(expected)
-    near = torch.isfinite(truth) & believed & ((got - truth).abs() <= granted)
+    near = torch.isfinite(truth) & ((got - truth).abs() <= granted)
+    if opinion.rounding is not None and bool((near & ~believed).any()):
+        explained = opinion.rounding(dtype).to(expected.device).flatten()[failed]
+        believed |= (expected - truth).abs() <= explained
+    near &= believed
     same_special = ~torch.isfinite(truth) & _close(truth, got, unit[failed])
     return near | same_special, granted.nan_to_num(0.0, 0.0)
 
