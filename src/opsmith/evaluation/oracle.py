@@ -19,13 +19,15 @@ is 0 for all of them, and what is computed of it is what the steps on the way ro
   float64 may mean something else here), and
 - the candidate's error is at most one unit, or at most ``SLACK`` times eager's scale of error,
   which is its error at this element or its RMS over the output, whichever is larger: eager's
-  error at one element may be tiny by luck. ``CEILING`` units are never exceeded.
+  error at one element may be tiny by luck. ``CEILING`` units are never exceeded. Where eager is off by more
+  than ``TRUST`` units anywhere, its median stands for the RMS, which would be that of a few elements.
 
 Where large terms cancel, eager's error may be any number of units: on a GPU it rounds a convolution to a half type
 before it adds the bias, each product of a batch before it adds the next, the mean of a group before it takes it from
 the elements. What such roundings explain is the size of the terms times the dtype's precision where the op is linear,
-else found by trial, as above. That makes the oracle believed and widens nothing: the candidate still has to lie
-within units of float64.
+else found by trial, as above. A coordinate that is rounded may lie in another cell, and a pixel's number (bfloat16
+has no odd ones from 257) may be another pixel's: that explains any error. It makes the oracle believed and widens
+nothing: the candidate still has to lie within units of float64.
 
 Special values bind only where eager agrees with its own float64 run; where it doesn't, a
 candidate may give either.
@@ -104,6 +106,8 @@ LINEAR = frozenset(
         *("upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"),
         *("_upsample_nearest_exact1d_backward", "_upsample_nearest_exact2d_backward"),
         *("_upsample_nearest_exact3d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward"),
+        *("upsample_bicubic2d", "upsample_bicubic2d_backward"),
+        *("_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa_backward"),
         *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
         *("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward"),
         *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
@@ -119,8 +123,9 @@ LINEAR_REDUCTIONS = frozenset({"scatter_reduce", "index_reduce"})
 WITH_MEAN = frozenset({"native_layer_norm", "var_mean", "std_mean"})
 #: The second result of these, and of a gradient of sampling.
 _MEAN = _OF_GRID = 1
-#: Gradients of sampling an image at coordinates from -1 to 1.
+#: Sampling an image at coordinates from -1 to 1, and its gradients.
 _SAMPLERS = frozenset({"grid_sampler_2d_backward", "grid_sampler_3d_backward"})
+_SAMPLING = frozenset({"grid_sampler_2d", "grid_sampler_3d"}) | _SAMPLERS
 #: Roundings of a coordinate on the way to a pixel: 1 is added, it is scaled, reflected and split.
 _COORDINATE_ROUNDINGS = 4
 #: What the weights of a cubic slope, and of the cubics across it, add up to in magnitude.
@@ -192,6 +197,8 @@ class Oracle:
 
     def _rounding(self, index: int, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """What roundings to ``dtype`` on the way explain of result ``index``."""
+        if self._stem in _SAMPLING:
+            return torch.full_like(value, torch.inf)
         eps = torch.finfo(dtype).eps
         magnitude = self._magnitude(index, value)
         return MODULE_SLACK * self._movement(index, value, eps) if magnitude is None else LINEAR_SLACK * eps * magnitude

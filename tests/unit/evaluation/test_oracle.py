@@ -557,3 +557,63 @@ def test_trigamma_may_be_infinite_at_its_poles(dtype: torch.dtype) -> None:
     assert judge(aten.polygamma.default, (1, x), aten.polygamma.default(1, x)).passed
     for wrong in (truth.new_tensor([torch.inf, -torch.inf, *truth[2:]]), truth.masked_fill(x == -2.5, torch.inf)):
         assert not judge(aten.polygamma.default, (1, x), wrong).passed
+
+
+def _rounded_midway(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """An antialiased resampling with rows kept in a half type before columns are averaged, and one in float32."""
+    height, width = x.shape[-2] // 2, x.shape[-1] * 2 // 3
+    resample = partial(aten._upsample_bicubic2d_aa.default, align_corners=False)
+    rows = resample(x.float(), [x.shape[-2], width])
+    return tuple(resample(each, [height, width]).to(x.dtype) for each in (rows.to(x.dtype).float(), rows))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_linear_op_that_eager_rounds_midway_may_be_accurate(dtype: torch.dtype) -> None:
+    """Where terms cancel eager is off by any number of units; who is near float64 passes, a few percent off fail."""
+    x = torch.randn(4, 3, 200, 240).to(dtype)
+    eager, exact = _rounded_midway(x)
+    off = (eager.double() - exact.double()).abs() / exact.double().abs()
+    assert off.max() > {torch.bfloat16: 64 * 1.6e-2, torch.float16: 256 * 1e-3}[dtype]
+    call = call_of(aten._upsample_bicubic2d_aa.default, x, list(exact.shape[2:]), False)
+    assert compare(call, [[eager]], [[exact]], tolerance="strict").passed
+    worst = torch.zeros_like(exact)
+    worst.view(-1)[off.argmax()] = 0.05
+    for wrong in (exact * 1.05, exact + worst, torch.zeros_like(exact)):
+        assert not compare(call, [[eager]], [[wrong]], tolerance="strict").passed
+
+
+def test_pixels_that_eager_finds_by_a_rounded_number_do_not_bind() -> None:
+    """Eager numbers the pixels of a cubic sample in the type of the image: bfloat16 has no odd ones from 257."""
+    image, grid = (torch.randn(2, 3, 40, 300) * 9).bfloat16(), torch.rand(2, 40, 60, 2).mul(2).sub(1).bfloat16()
+    sample = aten.grid_sampler_2d.default
+    rest = (2, 0, False)
+    exact = sample(image.float(), grid.float(), *rest).bfloat16()
+    misread = image[..., torch.arange(300).bfloat16().long().clamp(max=299)]
+    eager = sample(misread.float(), grid.float(), *rest).bfloat16()
+    call = call_of(sample, image, grid, *rest)
+    assert (eager != exact).double().mean() < 0.2
+    assert compare(call, [[eager]], [[exact]], tolerance="strict").passed
+    moved = sample(image.float(), grid.float() + 2 / 300, *rest).bfloat16()
+    for wrong in (moved, exact * 1.05):
+        assert not compare(call, [[eager]], [[wrong]], tolerance="strict").passed
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_gradients_at_coordinates_that_eager_rounds_do_not_bind(mode: int) -> None:
+    """A coordinate in the type of the image may lie in another cell; its own cell's gradient is right, no third."""
+    image, dy = (torch.randn(2, 3, 9, 9) for _ in range(2))
+    grid = torch.rand(2, 9, 9, 2).mul(2).sub(1).bfloat16()
+    backward = aten.grid_sampler_2d_backward.default
+    rounded = ((grid.double() + 1) * 4.5 - 0.5).bfloat16().double()
+    args = image.bfloat16(), dy.bfloat16()
+    call = call_of(backward, *args, grid, mode, 0, False, [True, True])
+
+    def answer(coordinates: torch.Tensor) -> list[torch.Tensor]:
+        found = backward(*(arg.double() for arg in args), coordinates, mode, 0, False, [True, True])
+        return [gradient.bfloat16() for gradient in found]
+
+    eager, exact = answer((rounded + 0.5) / 4.5 - 1), answer(grid.double())
+    assert compare(call, [eager], [exact], tolerance="strict").passed
+    wrong = [[exact[0] * 1.05, exact[1]], answer(grid.double() + 0.02)]
+    for gradients in wrong:
+        assert not compare(call, [eager], [gradients], tolerance="strict").passed
