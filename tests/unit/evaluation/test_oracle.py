@@ -615,5 +615,5 @@ def test_gradients_at_coordinates_that_eager_rounds_do_not_bind(mode: int) -> No
     eager, exact = answer((rounded + 0.5) / 4.5 - 1), answer(grid.double())
     assert compare(call, [eager], [exact], tolerance="strict").passed
     wrong = [[exact[0] * 1.05, exact[1]], answer(grid.double() + 0.02)]
-    for gradients in wrong:
-        assert not compare(call, [eager], [gradients], tolerance="strict").passed
+    for answers in wrong:
+        assert not compare(call, [eager], [answers], tolerance="strict").passed
