@@ -260,9 +260,7 @@ def threshold_backward(grad_output: torch.Tensor, self: torch.Tensor, threshold:
     refuse_bool("threshold_backward", self.dtype)
     result = self.dtype if self.dtype == grad_output.dtype else torch.promote_types(grad_output.dtype, self.dtype)
     operands = [grad_output, self]
-    return map_elements(
-        threshold_gradient_of, operands, [result] * 2, result, [threshold], rounds_numbers=self.is_cuda
-    )
+    return map_elements(threshold_gradient_of, operands, [result] * 2, result, [threshold], rounds_numbers=self.is_cuda)
 
 
 def leaky_relu_backward(
