@@ -11,6 +11,7 @@ import pytest
 import torch
 from tests.evaluation_calls import call_of, judge
 
+from opsmith.evaluation import philox
 from opsmith.evaluation.attention_oracle import gradients
 from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
@@ -319,6 +320,40 @@ def gradients_of_shared_heads() -> tuple[list[torch.Tensor], list[torch.Tensor]]
         found = gradients(arguments)
     assert found is not None
     return [result.value for result in found], list(torch.autograd.grad(out, tensors, gradient))
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.3])
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_gradients_of_rows_know_what_was_dropped(kind: int, probability: float) -> None:
+    """Memory-efficient attention's: every weight has a word of Philox, in order; 2 is a mask from the last key on."""
+    q, k, v, gradient = (torch.randn(2, rows, 3, 8, dtype=torch.float64) for rows in (5, 9, 9, 5))
+    bias = torch.randn(2, 3, 5, 9, dtype=torch.float64)
+    tensors = [tensor.requires_grad_() for tensor in (q, k, v, bias)]
+    scores = torch.einsum("bmhd,bnhd->bhmn", q, k) / 8**0.5 + bias
+    if kind:
+        scores = scores.masked_fill(~torch.ones(5, 9, dtype=torch.bool).tril(0 if kind == 1 else 4), -torch.inf)
+    left = (philox.uniform(7, 22, 2 * 3 * 5 * 9, q.device) > probability).double().view(2, 3, 5, 9) / (1 - probability)
+    out = torch.einsum("bhmn,bnhd->bmhd", scores.softmax(-1) * left, v)
+    call = (gradient, q, k, v, bias, out, None, None, 5, 9, scores.logsumexp(-1), probability)
+    state = torch.tensor(7), torch.tensor(22), kind, True
+    op = aten._efficient_attention_backward.default
+    with torch.no_grad():
+        oracle = Oracle(call_of(op, *call, *state), "_efficient_attention_backward", 4)
+        opinions = [oracle.opinion(index) for index in range(4)]
+    for opinion, expected in zip(opinions, torch.autograd.grad(out, tensors, gradient), strict=True):
+        assert opinion is not None
+        torch.testing.assert_close(opinion.value, expected)
+        assert opinion.slack is not None
+        assert opinion.slack.shape == expected.shape
+
+
+def test_philox_gives_its_authors_answer() -> None:
+    """For a counter and a key of zeros, as a number of (0, 1]; and from any place on."""
+    words = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    device = torch.device("cpu")
+    assert [pytest.approx(word / 2**32) for word in words] == philox.uniform(0, 0, 4, device).tolist()
+    far = (1 << 34) - 3
+    assert torch.equal(philox.uniform(-5, far, 9, device)[4:], philox.uniform(-5, far + 4, 5, device))
 
 
 @pytest.fixture
