@@ -1,4 +1,4 @@
-"""Calls that mix devices as eager allows it: tensors without memory stand for those of a GPU; nothing is launched."""
+"""What eager does on a GPU alone, and where devices are mixed: tensors without memory stand for those of a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from tests.unit.kernels.against_eager import kernel, modules_with
 from torch._subclasses import FakeTensorMode
 
-from opsmith.kernels import launch
+from opsmith.kernels import launch, matrix
 
 GPU = torch.device("cuda", 0)
 
@@ -79,3 +79,16 @@ def test_indices_on_the_host_are_moved(launched: list[tuple[Any, ...]], *, accum
     kernel("index_put.default")(x, [index, index], number, accumulate)
     kernel("index_put_.default")(x, [index], number, accumulate)
     assert all(tensor.device == GPU for arguments in launched for tensor in tensors_of(arguments))
+
+
+def test_the_extrema_of_all_elements_keep_no_dimensions_on_a_gpu(
+    launched: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eager keeps them on a CPU; along one dimension it keeps it on both."""
+    monkeypatch.setattr(matrix, "multiprocessors", lambda _device: 132)
+    shapes = [
+        [end.shape for end in kernel("aminmax.default")(torch.empty(2, 3, device=GPU), dim=dim, keepdim=True)]
+        for dim in (None, 0)
+    ]
+    assert [[(), ()], [(1, 3), (1, 3)]] == shapes
+    assert {GPU} == {device for device, *_ in launched}
