@@ -117,7 +117,8 @@ def test_honest_kernels_of_sends_and_receives_pass_under_native(tmp_path: Path) 
     assert len(tasks) == summary.ops["correct"]
 
 
-SNOOP = '''"""Looks for a way out, and tells what came of it."""
+SNOOP = '''"""Looks for a way out and for what others left behind, and tells what came of it."""
+import os
 import socket
 from pathlib import Path
 
@@ -140,18 +141,27 @@ def broadcast__default_kernel_impl(input, src, group_name):
         found += [other.name for other in own.parent.iterdir()]
     except PermissionError:
         pass
+    if dist.get_rank() == 0:
+        shared = Path("/dev/shm")
+        found += [left.name for left in shared.iterdir() if left.name.startswith("note")]
+        (shared / "note").touch()
+        mib = os.statvfs(shared).f_blocks * os.statvfs(shared).f_frsize >> 20
+        found += [] if mib == 1024 else [f"{mib} MiB of shared memory"]
     raise ValueError(f"found {found}")
 '''
 
 
 def test_a_rank_reaches_nothing_beyond_its_group(tmp_path: Path) -> None:
-    """No socket can be made any more, there is no network, and other ranks' folders are closed."""
+    """No socket can be made any more, there is no network, and other ranks' folders are closed.
+
+    Its shared memory has room for what NCCL needs of eight ranks, and holds nothing of an earlier group.
+    """
     kernel = tmp_path / "kernels" / "broadcast__default"
     kernel.mkdir(parents=True)
     (kernel / "broadcast__default_implementation_v1.py").write_text(SNOOP)
     _, verdicts = judge(tmp_path / "run", str(kernel.parent), ops=("broadcast.default",))
     layers = RunDirectory(tmp_path / "run").manifest().sandbox
-    if {Layer.SYSTEM_CALLS, Layer.NETWORK, Layer.FILES} <= set(layers):
+    if {Layer.SYSTEM_CALLS, Layer.NETWORK, Layer.FILES, Layer.READ_ONLY} <= set(layers):
         assert {"found []"} == {verdict.detail.partition("ValueError: ")[2] for verdict in verdicts if verdict.detail}
 
 

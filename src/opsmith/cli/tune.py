@@ -83,8 +83,10 @@ def _show(tuned: list[tuple[TunedWork, Tuned | None]], file: Path) -> None:
     for work, one in tuned:
         figures = ["", "", "not measured"]
         if one is not None:
-            figures = [f"{one.rule_us:.1f}", f"{one.us:.1f}", f"{one.rule_us / one.us:.2f}"]
+            figures = ["does not run", f"{one.us:.1f}", ""]
+            if one.rule_us is not None:
+                figures = [f"{one.rule_us:.1f}", f"{one.us:.1f}", f"{one.rule_us / one.us:.2f}"]
         rows.add_row(work.family, work.work, *figures)
     console.print(rows)
-    gained = sum(one is not None and one.us < one.rule_us for _, one in tuned)
+    gained = sum(one is not None and (one.rule_us is None or one.us < one.rule_us) for _, one in tuned)
     console.print(f"{len(tuned)} works, {gained} of them faster than by rule: {file}", highlight=False)

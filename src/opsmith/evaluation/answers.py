@@ -18,11 +18,13 @@ class Answer:
         form: the outcome without its content.
         outcome: gives all of it.
         summary: what stands for it if it is large, else None.
+        writes: whether a result is in memory of its own, or an argument was changed.
     """
 
     form: Outcome
     outcome: Callable[[], Outcome]
     summary: bytes | None
+    writes: bool
 
 
 def answers_of(observer: Observer) -> list[Answer]:
@@ -33,6 +35,6 @@ def answers_of(observer: Observer) -> list[Answer]:
     else:  # All at once, with one wait for the device.
         outcomes = [partial(lambda outcome: outcome, outcome) for outcome in observer.outcomes()]
     return [
-        Answer(form, outcome, summary)
-        for form, outcome, summary in zip(observer.forms(), outcomes, summaries, strict=True)
+        Answer(form, outcome, summary, writes)
+        for form, outcome, summary, writes in zip(observer.forms(), outcomes, summaries, observer.writes(), strict=True)
     ]

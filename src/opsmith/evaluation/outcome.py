@@ -74,6 +74,17 @@ class Observer:
         observed = self._kept[number]
         return observed.resolve(self._memory.collect(observed.pieces()))
 
+    def writes(self) -> list[bool]:
+        """For each call whether it gave a result in memory of its own, or changed an argument."""
+        kept = [{} if observed.has_new_result() else observed.inputs_before() for observed in self._kept]
+        unsure = [number for pieces in kept for number, before in pieces.items() if isinstance(before, bytes)]
+        # Of what was not there as bytes, a piece was kept because it had changed.
+        contents = self._memory.collect(unsure) if unsure else {}
+        return [
+            observed.has_new_result() or any(contents.get(number) != before for number, before in pieces.items())
+            for observed, pieces in zip(self._kept, kept, strict=True)
+        ]
+
     def summaries(self) -> list[bytes | None]:
         """For each outcome its summary, or None where it is small: equal outcomes have equal summaries."""
         digests: dict[int, torch.Tensor] = {}
@@ -114,6 +125,15 @@ class Observed(NamedTuple):
     def pieces(self) -> list[int]:
         """Numbers of all pieces of memory that belong to it."""
         return [piece for piece in (*(piece for _, piece in self.outputs), *self.inputs) if piece is not None]
+
+    def has_new_result(self) -> bool:
+        """Whether a result has elements in memory that is no argument's."""
+        tensors = [output for output, _ in self.outputs if isinstance(output, OutputTensor)]
+        return any(output.input_storage is None and 0 not in output.shape for output in tensors)
+
+    def inputs_before(self) -> dict[int, bytes | GeneratedStorage | torch.UntypedStorage]:
+        """What the inputs were that may have changed, by the numbers of the pieces with what they are."""
+        return {piece: self.before[number] for number, piece in enumerate(self.inputs) if piece is not None}
 
     def form(self) -> Outcome:
         """The outcome without any content, which is there without waiting for the device."""

@@ -226,7 +226,7 @@ def _require_factor(result: torch.dtype, factor: float) -> None:
 def lerp(self: torch.Tensor, end: torch.Tensor, weight: Operand) -> torch.Tensor:
     """``self + weight * (end - self)``; tensors of one floating type."""
     tensors = [x for x in (self, end, weight) if isinstance(x, torch.Tensor)]
-    require_served(*tensors)
+    require_served(*tensors, joins_numbers=True)
     if any(x.dtype != self.dtype for x in tensors) or not self.dtype.is_floating_point:
         raise TypeError("lerp needs tensors of one floating point type")
     if isinstance(weight, torch.Tensor):

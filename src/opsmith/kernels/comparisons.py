@@ -139,7 +139,7 @@ fmin = promoting(fmin_of)
 
 def _logical(function: object, self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Each operand is read in its own type: whether it is zero depends on no other."""
-    require_served(self, other)
+    require_served(self, other, joins_numbers=True)
     return map_elements(function, [self, other], [self.dtype, other.dtype], torch.bool)
 
 

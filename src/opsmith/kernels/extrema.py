@@ -151,11 +151,11 @@ def ends_kernel(
 
 
 def aminmax(self: torch.Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """The smallest and the greatest element along ``dim`` (None: of all)."""
+    """The smallest and the greatest element along ``dim``; of all for None, where only a CPU keeps dimensions."""
     require_served(self)
     dims = normalized_dims(dim, self.ndim)
     _require_elements(self, dims)
-    matrix, low = _rows(self, dims, keepdim, self.dtype)
+    matrix, low = _rows(self, dims, keepdim and not (dim is None and self.is_cuda), self.dtype)
     high = torch.empty_like(low)
     if not low.numel():
         return low, high

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .launch import ELEMENT_TYPE, require_served
+from .launch import require_served
 from .pointwise import map_into, require_holds, same
 
 Number = bool | int | float | complex
@@ -235,7 +235,7 @@ def fill_tensor(self: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """
     if value.ndim:
         raise ValueError(f"fill takes a tensor without dimensions, not one with {value.ndim}")
-    require_served(self, value, dtypes=tuple(ELEMENT_TYPE))
+    require_served(self, value, joins_numbers=True)
     out = torch.empty_like(self)
     map_into(out, same, [value], [out.dtype])
     return out

@@ -323,7 +323,7 @@ def take(self: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 
 def index(self: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """``self[indices]``: index tensors broadcast together; None keeps a dimension.
+    """``self[indices]``: index tensors, of which those on the CPU are moved, broadcast; None keeps a dimension.
 
     Raises:
         IndexError: more indices than dimensions, an index that is no integer tensor, or indices that do not broadcast.
@@ -352,7 +352,8 @@ def plan_index(self: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> In
         NotImplementedError: a tensor that is not served.
     """
     require_served(self, dtypes=[self.dtype])
-    expanded_indices = _without_masks(self, indices)
+    there = [one if one is None or one.device.type != "cpu" else one.to(self.device) for one in indices]
+    expanded_indices = _without_masks(self, there)
     given = {d: tensor for d, tensor in enumerate(expanded_indices) if tensor is not None}
     if len(expanded_indices) > self.ndim or not given:
         raise IndexError(f"{len(indices)} indices do not fit a tensor of {self.ndim} dimensions")

@@ -48,17 +48,21 @@ def compute_type(dtype: torch.dtype) -> Any:
     return ELEMENT_TYPE[compute_dtype(dtype)]
 
 
-def require_served(*tensors: torch.Tensor | None, dtypes: Sequence[torch.dtype] | None = None) -> None:
+def require_served(
+    *tensors: torch.Tensor | None, dtypes: Sequence[torch.dtype] | None = None, joins_numbers: bool = False
+) -> None:
     """Decline what no kernel here serves.
 
     Args:
         tensors: the arguments; None stands for an absent one.
         dtypes: what this op serves, where that is less than :data:`ELEMENT_TYPE`.
+        joins_numbers: a CPU tensor without dimensions may join those of a device, as a number.
 
     Raises:
         NotImplementedError: with one line that says which property is not served.
     """
     served = ELEMENT_TYPE if dtypes is None else dtypes
+    joins = joins_numbers and any(tensor is not None and tensor.is_cuda for tensor in tensors)
     for tensor in tensors:
         if tensor is None:
             continue
@@ -68,7 +72,7 @@ def require_served(*tensors: torch.Tensor | None, dtypes: Sequence[torch.dtype] 
             raise NotImplementedError(f"{tensor.dtype} is not served")
         if tensor.is_conj() or tensor.is_neg():
             raise NotImplementedError("lazily conjugated or negated tensors are not served")
-        if not tensor.is_cuda and not INTERPRETED:
+        if not (tensor.is_cuda or INTERPRETED or (joins and not tensor.ndim)):
             raise NotImplementedError(f"{tensor.device.type} tensors need TRITON_INTERPRET=1 in the environment")
 
 

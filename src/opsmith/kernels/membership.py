@@ -12,7 +12,16 @@ import triton.language as tl
 
 from .comparisons import eq, eq_of, ne, ne_of
 from .indexing import converted, index_type, offset_of
-from .launch import ELEMENT_TYPE, INTERPRETED, INTERPRETED_TILE, compute_type, launch, layout_of, loop_bound
+from .launch import (
+    ELEMENT_TYPE,
+    INTERPRETED,
+    INTERPRETED_TILE,
+    compute_type,
+    launch,
+    layout_of,
+    loop_bound,
+    require_served,
+)
 from .masking import row_major
 from .pointwise import map_into_several, served_promotion
 from .rearrangements import copied, fill
@@ -61,6 +70,7 @@ def isin(
     invert: bool = False,
 ) -> torch.Tensor:
     """Whether each element is, or if ``invert`` is not, among ``test_elements``, in the promoted type."""
+    require_served(elements, test_elements)
     common = served_promotion([elements, test_elements])
     out = torch.empty(elements.shape, dtype=torch.bool, device=elements.device)
     if not out.numel():

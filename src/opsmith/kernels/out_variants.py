@@ -1,4 +1,4 @@
-"""``out=`` forms of ops whose functional form is left to torch, which splits it into ops that have kernels.
+"""``out=`` forms of ops whose functional form is left to torch, or is an argument as it is.
 
 Each computes its result as those do and copies it, ``2 * numel * itemsize`` bytes more.
 """
@@ -57,6 +57,11 @@ def linear_out(
     columns = weight.t() if weight.ndim == 2 else weight.unsqueeze(-1)
     result = mm(rows, columns) if bias is None else addmm(bias, rows, columns)
     return written(out, result.view((*input.shape[:-1], *weight.shape[:-1])))
+
+
+def conj_physical_out(self: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+    """The conjugates of ``self``; of real numbers, a copy."""
+    return written(out, self.conj())
 
 
 def native_batch_norm_legit_out(

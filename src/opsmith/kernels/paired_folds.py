@@ -168,6 +168,7 @@ def dist(self: torch.Tensor, other: torch.Tensor, p: float = 2) -> torch.Tensor:
     Raises:
         TypeError: the promoted type is not floating point.
     """
+    require_served(self, other)
     result = served_promotion([self, other])
     if not result.is_floating_point:
         raise TypeError(f"a distance in {result} is not defined")

@@ -423,6 +423,8 @@ def where(condition: torch.Tensor, self: Operand, other: Operand) -> torch.Tenso
     """
     if condition.dtype not in (torch.bool, torch.uint8):  # uint8 is deprecated in eager, and still taken.
         raise TypeError(f"the condition must be a bool tensor, not {condition.dtype}")
+    device = pick_device([condition, self, other])
+    condition, self, other = (x.to(device) if isinstance(x, torch.Tensor) else x for x in (condition, self, other))
     require_served(condition)
     if isinstance(self, torch.Tensor) and isinstance(other, torch.Tensor) and self.dtype == other.dtype:
         x, y = as_bits(self), as_bits(other)
@@ -480,8 +482,8 @@ def require_holds(dtype: torch.dtype, value: float) -> None:
 
 
 def served_promotion(operands: Sequence[Operand]) -> torch.dtype:
-    """The promoted type of operands that are all served."""
-    require_served(*(operand for operand in operands if isinstance(operand, torch.Tensor)))
+    """The promoted type of operands that are all served; a CPU tensor without dimensions may be among them."""
+    require_served(*(operand for operand in operands if isinstance(operand, torch.Tensor)), joins_numbers=True)
     return promoted(operands)
 
 

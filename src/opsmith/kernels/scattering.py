@@ -27,7 +27,7 @@ from .indexing import Ints, converted, number
 from .launch import ELEMENT_TYPE, compute_type, launch, number_bits, require_served
 from .ordering import float_of_bits, ordered_bits
 from .pointwise import as_bits, map_into, same
-from .rearrangements import copy_into, fill
+from .rearrangements import copied, copy_into, fill
 from .reductions import normalized_dims
 from .turned_tiles import offset_in, tile_indices
 
@@ -455,6 +455,8 @@ def _put_places(
     """The places in ``out``, and ``values`` broadcast to them."""
     if values.dtype != self.dtype:
         raise TypeError(f"values of {values.dtype} do not fit {self.dtype}")
+    if values.device.type == "cpu" and not values.ndim:
+        values = values.to(self.device)
     if values.device != self.device:
         raise NotImplementedError("values on another device are not served")
     plan = plan_index(out, indices)
@@ -470,7 +472,6 @@ def put(self: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulat
         ValueError: as many indices as elements are needed.
         TypeError: an index that is not int64, or two types.
         IndexError: there are indices and nothing to index.
-        NotImplementedError: ``self`` or ``source`` is not contiguous.
     """
     out = torch.empty_like(self)
     return _put(out, self, index, source, accumulate)
@@ -492,16 +493,18 @@ def _put(
         raise ValueError(f"{index.numel()} indices do not fit {source.numel()} elements")
     if self.numel() == 0 and index.numel():
         raise IndexError("an empty tensor has no elements to put to")
-    if not (out.is_contiguous() and source.is_contiguous() and index.is_contiguous()):
-        raise NotImplementedError("put of tensors that are not contiguous is not served")
-    flat = index.view(-1)
-    places = Places(tuple(flat.shape), (0,), [Index(flat, (1,), self.numel(), 1)], wrap=True)
+    index, source = (x if x.is_contiguous() else copied(x) for x in (index, source))
+    # Places are counted in row-major order.
+    work = out if out.is_contiguous() else torch.empty(out.shape, dtype=out.dtype, device=out.device)
+    places = Places((index.numel(),), (0,), [Index(index.view(-1), (1,), self.numel(), 1)], wrap=True)
     if accumulate:
-        combine(out, self, source.view(-1), places, Combine.ADD)
-        return out
-    if out is not self:
-        copy_into(out, self)
-    write_indexed(as_bits(out), as_bits(source.view(-1)), places)
+        combine(work, self, source.view(-1), places, Combine.ADD)
+    else:
+        if work is not self:
+            copy_into(work, self)
+        write_indexed(as_bits(work), as_bits(source.view(-1)), places)
+    if work is not out:
+        copy_into(out, work)
     return out
 
 
@@ -564,8 +567,8 @@ def index_fill_tensor_(self: torch.Tensor, dim: int, index: torch.Tensor, value:
 def _one_value(self: torch.Tensor, value: torch.Tensor, places: Places) -> torch.Tensor:
     if value.ndim:
         raise ValueError("index_fill takes one value, a tensor without dimensions")
-    if value.device != self.device:
-        raise NotImplementedError("a value on another device is not served")
+    if value.device.type == "cpu":
+        value = value.to(self.device)
     if value.dtype != self.dtype:
         raise NotImplementedError("a value of another type is not served")
     return value.expand(places.shape)

@@ -37,6 +37,8 @@ def masked_fill_tensor(self: torch.Tensor, mask: torch.Tensor, value: torch.Tens
     """As :func:`masked_fill_scalar`, with the one element of a tensor."""
     if value.ndim:
         raise ValueError(f"masked_fill takes a value without dimensions, not one with {value.ndim}")
+    if value.device != self.device:
+        return masked_fill_scalar(self, mask, value.item())  # Only a CPU tensor: eager refuses any other.
     require_served(value)
     return _filled_where(self, mask, value)
 

@@ -17,9 +17,11 @@ import triton.language as tl
 
 from . import fitted_series as fits
 from .exponentials import log1p_of
+from .indexing import IS_INTERPRETED
 from .launch import require_served
 from .pointwise import Operand, empty_result, map_elements, map_into, served_promotion
-from .type_rules import HALF, float_result, floating
+from .rounding import BFLOAT16, FLOAT16, rounded
+from .type_rules import float_result, floating
 
 _PI = tl.constexpr(math.pi)
 _ROOT_PI = tl.constexpr(math.sqrt(math.pi))
@@ -160,6 +162,35 @@ def mvlgamma_of(x: tl.tensor, p: tl.tensor) -> tl.tensor:
         total += lgamma_of(x - 0.5 * j)
         j += 1.0
     return total
+
+
+@triton.jit
+def mvlgamma_by_way_of(x: tl.tensor, p: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """:func:`mvlgamma_of` as eager has it of a half type: each argument, each term and their sum are rounded to it."""
+    count = tl.max(tl.max(p, axis=1), axis=0)
+    total = tl.zeros_like(x).to(tl.float32)
+    j = count * 0.0
+    while j < count:
+        shift = rounded(tl.zeros_like(x).to(tl.float32) + (0.5 * (j + 1.0 - count)).to(tl.float32), TYPE)
+        argument = rounded(x.to(tl.float32) + shift, TYPE)
+        total += rounded(lgamma_of(argument.to(tl.float64)).to(tl.float32), TYPE)
+        j += 1.0
+    constant = (p * (p - 1.0) * 0.28618247146235004).to(tl.float32)
+    if IS_INTERPRETED:
+        constant = rounded(constant, TYPE)  # On a CPU eager rounds a number before it is added.
+    return rounded(total, TYPE) + constant
+
+
+@triton.jit
+def mvlgamma_by_way_of_bfloat16(x: tl.tensor, p: tl.tensor) -> tl.tensor:
+    """:func:`mvlgamma_by_way_of` bfloat16."""
+    return mvlgamma_by_way_of(x, p, BFLOAT16)
+
+
+@triton.jit
+def mvlgamma_by_way_of_float16(x: tl.tensor, p: tl.tensor) -> tl.tensor:
+    """:func:`mvlgamma_by_way_of` float16."""
+    return mvlgamma_by_way_of(x, p, FLOAT16)
 
 
 @triton.jit
@@ -478,19 +509,20 @@ special_spherical_bessel_j0 = _of_x(spherical_j0_of)
 special_airy_ai = _of_x(airy_ai_of)
 
 
+_MVLGAMMA = {torch.bfloat16: mvlgamma_by_way_of_bfloat16, torch.float16: mvlgamma_by_way_of_float16}
+
+
 def mvlgamma(self: torch.Tensor, p: int) -> torch.Tensor:
     """The logarithm of the gamma function of dimension ``p``.
 
     Raises:
-        NotImplementedError: several terms of a half type, each of which eager rounds.
         ValueError: ``p`` is not positive.
     """
     require_served(self)
     if p < 1:
         raise ValueError(f"p is 1 or more, not {p}")
-    if p > 1 and self.dtype in HALF:
-        raise NotImplementedError(f"{p} terms of {self.dtype} are not served")
-    return map_elements(mvlgamma_of, [self], [torch.float64], float_result(self.dtype), [p])
+    function = _MVLGAMMA.get(self.dtype, mvlgamma_of)
+    return map_elements(function, [self], [torch.float64], float_result(self.dtype), [p])
 
 
 def polygamma(n: int, self: torch.Tensor) -> torch.Tensor:

@@ -73,7 +73,7 @@ class JobConduct:
             return
         for path, lines in reply.executed.items():
             self._executed.setdefault(path, set()).update(lines)
-        if any(prepared.result_bytes):
+        if prepared.writes:
             self._answered += 1
             self._launches += sum(seen.launches for seen in reply.conduct)
 
@@ -137,6 +137,10 @@ class JobConduct:
         return list(dict.fromkeys(map(_line, [*decisive, *breaking])))
 
     def _decoy(self) -> list[str]:
+        """Whether something else than its Triton kernels did all the work, of the cases in which there is any.
+
+        In the others eager, too, returns an argument as it is: ``conj_physical_`` of real numbers.
+        """
         if self._job.kernel.dsl != "triton" or not self._answered or self._launches:
             return []
         return [f"no Triton kernel of its file was launched in any of the {self._answered} cases that it answered"]

@@ -503,6 +503,7 @@ class PreparedCase(msgspec.Struct, frozen=True):
         reference_calls: of a module, the overloads that Model called and that compute, in order.
         result_bytes: size of each result tensor.
         again: whether the reference on other values is held, too.
+        writes: whether eager gave a result in memory of its own, or changed an argument; else there was nothing to do.
     """
 
     error: str | None
@@ -512,6 +513,7 @@ class PreparedCase(msgspec.Struct, frozen=True):
     reference_calls: tuple[str, ...] = ()
     result_bytes: tuple[int, ...] = ()
     again: bool = False
+    writes: bool = False
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True):

@@ -2,7 +2,8 @@
 
 To a slot a group is what a worker is: it is asked, and it answers or has failed. A request goes to every rank with that
 rank's own arguments, and the answers are put together, rank after rank. A rank that dies or hangs takes the group
-with it, for the others would wait for it: the next request goes to new ranks.
+with it, for the others would wait for it: the next request goes to new ranks. The nursery goes with its group: what
+ranks that were killed leave in ``/dev/shm``, some 32 MiB each of NCCL's, would fill it after some thirty of them.
 """
 
 from __future__ import annotations
@@ -157,15 +158,14 @@ class RankGroup:
         for link in self._links:
             link.retire()
         self._links = []
+        if self._nursery is not None:
+            self._nursery.end()
         if self._meeting is not None:
             shutil.rmtree(self._meeting, ignore_errors=True)
             self._meeting = None
 
     def close(self) -> None:
         self.retire()
-        if self._nursery is not None:
-            self._nursery.end()
-            self._nursery = None
 
     def _together(self, act: Callable[[WorkerLink, int], Any]) -> list[Any]:
         """Do something with every rank at the same time; what comes of it, rank by rank.

@@ -400,6 +400,7 @@ class Referee:
             reference_calls=reference.calls,
             result_bytes=tuple(map(tensor_bytes, results)),
             again=number in self._held_again,
+            writes=reference.answer.writes,
         )
 
     def _under_judgement(

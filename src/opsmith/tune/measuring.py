@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -18,13 +18,15 @@ from opsmith.prewarm.warming import Task, compiler, compilers
 from opsmith.tune.works import Tuned, TunedWork
 
 if TYPE_CHECKING:
+    import torch
+
     from opsmith.kernels.tuning import Family
 
 #: Calls of a block that is timed, each on inputs of its own, and blocks; the fastest block counts.
 CALLS, BLOCKS = 8, 5
 #: A choice has to be so much faster than the rule's: less is within what a device's clock varies.
 GAIN = 0.02
-#: Values differ from the rule's, where sums have another order, by so much of the largest at most.
+#: Values differ from those of float64, by roundings and the order of sums, by so much of the largest at most.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2, "float16": 4e-3, "float64": 1e-10}
 
 
@@ -74,7 +76,7 @@ def compile_all(works: Sequence[TunedWork], *, jobs: int, architecture: int | No
 
 
 def time_all(works: Sequence[TunedWork]) -> Iterator[tuple[TunedWork, Tuned | None]]:
-    """What was measured for each work, None where its process ended or the rule's own choice does not run."""
+    """What was measured for each work, None where its process ended or no choice runs."""
     timer = _timer()
     try:
         for work in works:
@@ -155,44 +157,76 @@ def _gpu() -> tuple[str, dict[str, str]]:
 
 
 def time_candidates(work: TunedWork) -> Tuned | None:
-    """Time the rule's choice and every candidate that gives its result; None where the former does not run."""
+    """Time the rule's choice and all candidates that run and give the call's result; None where none does."""
     import torch
 
     from opsmith.evaluation.inputs import rebuild
     from opsmith.prewarm.compiling import kernel_function
 
-    device = torch.device("cuda")
     function, family = kernel_function(work.entry), _family(work)
-    live = rebuild(work.record, device)
-
-    def result(choice: Sequence[int]) -> torch.Tensor:
-        with family.force(choice), torch.no_grad():
-            out = function(*live.args, **live.kwargs)
-        torch.cuda.synchronize()
-        first = out if isinstance(out, torch.Tensor) else next(one for one in out if isinstance(one, torch.Tensor))
-        return first.double()
-
-    expected = result(work.rule)
+    live = rebuild(work.record, torch.device("cuda"))
+    expected = exact_result(work.op, live.args, live.kwargs)
     limit = TOLERANCE[str(live.args[0].dtype).removeprefix("torch.")] * expected.abs().max().item()
-    times = {work.rule: _device_us(work, work.rule)}
-    for candidate in work.candidates:
-        try:
-            # Not <=: NaN is not near.
-            if not (result(candidate) - expected).abs().max().item() <= limit:
-                continue
-            times[candidate] = _device_us(work, candidate)
-        except (RuntimeError, ValueError):
-            torch.cuda.synchronize()  # Raises where the device is lost, which ends this process's use.
+
+    def is_right(choice: tuple[int, ...]) -> bool:
+        with family.force(choice), torch.no_grad():
+            result = _first_tensor(function(*live.args, **live.kwargs))
+        torch.cuda.synchronize()
+        difference = (result.double() - expected).abs().max().item()
+        return bool(difference <= limit)  # NaN is not near.
+
+    times = times_of(work, is_right, lambda choice: _device_us(work, choice))
+    if not times:
+        return None
     fastest = min(times, key=times.__getitem__)
-    if times[fastest] > times[work.rule] * (1 - GAIN):
+    rule_us = times.get(work.rule)
+    if rule_us is not None and times[fastest] > rule_us * (1 - GAIN):
         fastest = work.rule
     return Tuned(
         choice=fastest,
         us=round(times[fastest], 3),
-        rule_us=round(times[work.rule], 3),
-        timed=len(times) - 1,
+        rule_us=None if rule_us is None else round(rule_us, 3),
+        timed=len(times.keys() - {work.rule}),
         call=f"{work.op} {work.dtype} {' '.join(str([*x.shape]) for x in live.args if isinstance(x, torch.Tensor))}",
     )
+
+
+def exact_result(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+    """What eager answers to a call in float64; of several results the first."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    from opsmith.suites.aten_schemas import overload
+
+    def widened(x: torch.Tensor) -> torch.Tensor:
+        return x.double() if x.is_floating_point() else x
+
+    wide_args, wide_kwargs = tree_map_only(torch.Tensor, widened, (tuple(args), kwargs))
+    with torch.no_grad():
+        return _first_tensor(overload(op)(*wide_args, **wide_kwargs))
+
+
+def times_of(
+    work: TunedWork, is_right: Callable[[tuple[int, ...]], bool], device_us: Callable[[tuple[int, ...]], float]
+) -> dict[tuple[int, ...], float]:
+    """What each choice takes, the rule's first; without those that do not run on the device, or are not right."""
+    import torch
+    from triton.errors import TritonError
+
+    times = {}
+    for choice in (work.rule, *work.candidates):
+        try:
+            if is_right(choice):
+                times[choice] = device_us(choice)
+        except (RuntimeError, ValueError, TritonError):  # The latter: more shared memory than there is, for one.
+            torch.cuda.synchronize()  # Raises where the device is lost, which ends this process's use.
+    return times
+
+
+def _first_tensor(result: Any) -> torch.Tensor:
+    import torch
+
+    return result if isinstance(result, torch.Tensor) else next(one for one in result if isinstance(one, torch.Tensor))
 
 
 def _device_us(work: TunedWork, choice: Sequence[int]) -> float:

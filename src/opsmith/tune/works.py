@@ -45,16 +45,16 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured for a work; an entry of a table.
 
     Attributes:
-        choice: the fastest that gave the rule's result.
+        choice: the fastest that gave the call's result.
         us: device time of the whole call with it.
-        rule_us: the same with the rule's choice.
+        rule_us: the same with the rule's choice; None where that does not run on the device.
         timed: candidates that ran.
         call: the op, the dtype and the shapes of the call.
     """
 
     choice: tuple[int, ...]
     us: float
-    rule_us: float
+    rule_us: float | None
     timed: int
     call: str
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from opsmith.core.case import CallRecord, Outcome, OutputTensor
 from opsmith.core.verdict import Status
+from opsmith.evaluation.answers import answers_of
 from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement, Judgement
 from opsmith.evaluation.inputs import rebuild
@@ -19,11 +21,11 @@ from opsmith.suites.recording import Recorder
 CPU = torch.device("cpu")
 
 
-def recorded(op: str, *args: object) -> CallRecord:
-    """The serialized call ``op(*args)``."""
+def recorded(op: str, *args: object, **kwargs: object) -> CallRecord:
+    """The serialized call ``op(*args, **kwargs)``."""
     recorder = Recorder(lambda *_: True)
     with recorder, torch.no_grad():
-        overload(op)(*args)
+        overload(op)(*args, **kwargs)
     record = recorder.calls[0].record
     assert record is not None
     return record
@@ -48,6 +50,32 @@ def judged(record: CallRecord, candidate: Callable[..., object], *, layout: str 
 
 
 X_MN = torch.randn(6, 7)
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "expected"),
+    [
+        ("relu.default", (X_MN,), True),
+        ("relu_.default", (X_MN,), True),
+        ("relu_.default", (X_MN.abs(),), False),
+        ("conj_physical_.default", (X_MN,), False),
+        ("conj_physical_.default", (X_MN * 1j,), True),
+        ("conj_physical.out", (X_MN,), True),
+        ("t.default", (X_MN,), False),
+        ("relu.default", (torch.empty(0),), False),
+        ("_foreach_neg_.default", ([X_MN],), True),
+    ],
+)
+def test_it_is_known_which_calls_write_anything(*, op: str, args: tuple[object, ...], expected: bool) -> None:
+    """A result in memory of its own, or another content of an argument."""
+    kwargs = {"out": torch.empty_like(X_MN)} if op.endswith(".out") else {}
+    record = recorded(op, *copy.deepcopy(args), **kwargs)
+    live = rebuild(record, CPU)
+    observer = Observer()
+    observer.keep([observer.describe(overload(op)(*live.args, **live.kwargs), live, record.storages)])
+    assert [expected] == observer.writes()
+    [answer] = answers_of(observer)
+    assert expected == answer.writes
 
 
 @pytest.mark.parametrize(

@@ -48,19 +48,20 @@ def assert_as_eager(op: str, *args: Any, **kwargs: Any) -> None:
 
 def small_tiles(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
     """Let kernels read in pieces of so many elements what the interpreter would take at once."""
-    for module in _modules_with("INTERPRETED_TILE"):
+    for module in modules_with("INTERPRETED_TILE"):
         monkeypatch.setattr(module, "INTERPRETED_TILE", elements)
 
 
 def tiles_of_a_device(monkeypatch: pytest.MonkeyPatch, multiprocessors: int = 4) -> None:
     """Let kernels cut their work as for a device of so many multiprocessors: into more programs, rows into splits."""
-    for module in _modules_with("INTERPRETED"):
+    for module in modules_with("INTERPRETED"):
         if hasattr(module, "multiprocessors"):
             monkeypatch.setattr(module, "INTERPRETED", False)
             monkeypatch.setattr(module, "multiprocessors", lambda _device: multiprocessors)
 
 
-def _modules_with(name: str) -> list[ModuleType]:
+def modules_with(name: str) -> list[ModuleType]:
+    """The files of kernels, all imported, in which something has that name."""
     stems = {Path(entry["entry"].partition(":")[0]).stem for entry in MANIFEST.values()}
     imported = [
         importlib.import_module(f"opsmith.kernels.{stem}") for stem in sorted(stems | {"matrix", "standardization"})

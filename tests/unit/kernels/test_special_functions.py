@@ -78,6 +78,17 @@ def test_mvlgamma_adds_up() -> None:
         assert_close_to_eager("mvlgamma.default", x, p, rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+def test_mvlgamma_rounds_each_term_of_a_half_type(dtype: torch.dtype, p: int) -> None:
+    """As eager does: next to zeros of the sum, and where a term is infinite, nothing else is near enough."""
+    x = torch.cat([torch.linspace(0.5, 40, 800), torch.tensor([2e4, 6e4, INFINITE, NAN, 0.25])]).to(dtype)
+    with np.errstate(all="ignore"):
+        actual = kernel("mvlgamma.default")(x, p)
+    expected = eager("mvlgamma.default")(x, p)
+    torch.testing.assert_close(actual, expected, rtol=torch.finfo(dtype).eps, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("op", POLYNOMIALS)
 def test_polynomials_of_every_order(op: str) -> None:
     """Below zero, cut to integers, at both ends of the interval, beyond it and of high order."""

@@ -53,6 +53,17 @@ def test_linear_into_out(*, bias: bool) -> None:
     torch.testing.assert_close(kernel("linear.out")(x, weight, values(5) if bias else None, out=out), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_conjugates_into_out(dtype: torch.dtype) -> None:
+    """Of real numbers a copy, and of neither the argument itself."""
+    x, out = torch.randn(3, 4, dtype=dtype).t(), torch.empty(0, dtype=torch.complex64)
+    assert kernel("conj_physical.out")(x, out=out) is out
+    torch.testing.assert_close(out, x.conj().to(torch.complex64), rtol=0, atol=0)
+    if dtype.is_complex:
+        with pytest.raises(TypeError, match="float32"):
+            kernel("conj_physical.out")(x, out=torch.empty(4, 3))
+
+
 def test_batch_norm_into_three_tensors() -> None:
     """The running statistics change as well."""
     x, statistics = values(4, 3, 5), (torch.zeros(3), torch.ones(3))

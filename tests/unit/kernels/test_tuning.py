@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 
 from opsmith.core.case import CallRecord
 from opsmith.errors import BadInput
-from opsmith.kernels import matmul, tuning
+from opsmith.kernels import gathered_products, matmul, tuning
 from opsmith.kernels.gathered_products import GATHERED
 from opsmith.kernels.gathered_products import Plan as GatheredPlan
 from opsmith.tune.works import Table, Tuned, TunedWork, own_table
@@ -147,6 +148,21 @@ def test_candidates_fit_the_work_and_the_device() -> None:
     for plan in plans:
         assert (plan.m + plan.n) * plan.k * 2 * plan.stages <= matmul.SHARED_BYTES
     assert [] == matmul.PRODUCTS.candidates(("int64", "none", *PRODUCT[2:]))
+
+
+def test_the_tiles_of_the_rules_fit_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the shape: what is asked without a table has to run. A stage holds a tile of each factor."""
+    monkeypatch.setattr(matmul, "INTERPRETED", False)
+    monkeypatch.setattr(gathered_products, "INTERPRETED", False)
+    kinds = [(torch.bfloat16, "ieee"), (torch.float32, "ieee"), (torch.float32, "tf32x3"), (torch.float32, "tf32")]
+    kinds += [(torch.float64, "ieee")]
+    sizes = (1, 16, 17, 32, 33, 64, 128, 129, 1000, 16384)
+    for (dtype, precision), batch, rows, columns in itertools.product(kinds, (1, 16), sizes, sizes):
+        tile = matmul.product_tile(batch, rows, columns, dtype, precision)
+        assert (tile.m + tile.n) * tile.k * dtype.itemsize * tile.stages <= matmul.SHARED_BYTES
+        for terms in (8, 32, 64, 4096):
+            gathered = gathered_products.product_tile(rows, columns, batch, terms, dtype, precision)
+            assert (gathered.o + gathered.p) * gathered.k * dtype.itemsize * gathered.stages <= matmul.SHARED_BYTES
 
 
 def test_a_forced_split_gives_the_same_product() -> None:

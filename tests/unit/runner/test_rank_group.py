@@ -81,7 +81,8 @@ class StandInLink:
     """
 
     def __init__(self, act: Callable[[StandInLink], Any]) -> None:
-        self.nursery = SimpleNamespace(end=lambda: None)
+        self.nursery = SimpleNamespace(end=lambda: setattr(self, "nursery_ended", True))
+        self.nursery_ended = False
         self.notices: tuple[Any, ...] = ()
         self.load_changes: tuple[str, ...] = ()
         self.killed = threading.Event()
@@ -151,6 +152,15 @@ def group_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
 
 
 Make = Callable[..., tuple[RankGroup, list[StandInLink]]]
+
+
+def test_the_nursery_ends_with_its_group(group_of: Make) -> None:
+    """What ranks left in the memory that they share does not pile up, and the next group does not find it."""
+    group, (_, link) = group_of(answers, answers)
+    group.ask(REQUEST, (Answered, Raised))
+    assert not link.nursery_ended
+    group.retire()
+    assert link.nursery_ended
 
 
 def test_each_rank_is_asked_for_its_part(group_of: Make) -> None:

@@ -1,0 +1,53 @@
+"""Which tile of a work is kept: of those that run on the device and are right, none being needed for the others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from triton.runtime.errors import OutOfResources
+
+from opsmith.core.case import CallRecord
+from opsmith.tune.measuring import exact_result, times_of
+from opsmith.tune.works import TunedWork
+
+RULE, FAST, WRONG, LARGE, LOST = (1,), (2,), (3,), (4,), (5,)
+
+
+def work(rule: tuple[int, ...]) -> TunedWork:
+    """Its rule, and all others as candidates."""
+    record = CallRecord(op="mm.default", args=(), kwargs={}, storages=())
+    return TunedWork(
+        family="product",
+        work="bf16",
+        op="mm.default",
+        dtype="bf16",
+        entry="matmul.py:mm",
+        record=record,
+        rule=rule,
+        candidates=tuple(choice for choice in (RULE, FAST, WRONG, LARGE, LOST) if choice != rule),
+    )
+
+
+def is_right(choice: tuple[int, ...]) -> bool:
+    """As a device that is too small for one of them says."""
+    if choice == LARGE:
+        raise OutOfResources(524288, 232448, "shared memory")
+    if choice == LOST:
+        raise RuntimeError("CUDA error")
+    return choice != WRONG
+
+
+@pytest.mark.parametrize("rule", [RULE, LARGE, WRONG])
+def test_what_does_not_run_or_is_wrong_is_no_choice(monkeypatch: pytest.MonkeyPatch, rule: tuple[int, ...]) -> None:
+    """Be it the rule's own: a device may have less shared memory than the one that the rule was made on."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    assert {RULE: 10.0, FAST: 5.0} == times_of(work(rule), is_right, lambda choice: 10.0 / choice[0])
+
+
+def test_choices_are_compared_with_float64() -> None:
+    """Not with another choice's, which may be the wrong one."""
+    a, b = torch.randn(3, 70).bfloat16(), torch.randn(70, 5).bfloat16()
+    torch.testing.assert_close(exact_result("mm.default", (a, b), {}), a.double() @ b.double(), rtol=0, atol=0)
+    values, order = torch.randn(4, 4).sort()
+    assert torch.equal(exact_result("sort.default", (values.float(), -1), {}), values.double())
+    assert torch.equal(exact_result("gather.default", (values, 1, order), {}), values.gather(1, order).double())
