@@ -107,6 +107,7 @@ class DerivedKernel:
             of another dtype, as most of eager's ops do; else only the same shape and dtype fit.
 
     Attributes:
+        kernel: as given.
         writes_one_tensor: it copies its one result into its one destination, a tensor, and returns that.
         reads_what_it_writes: an argument may also be the one that is written to: of ops that are elementwise, or
             have an in-place form.
@@ -121,7 +122,7 @@ class DerivedKernel:
         converts: bool = True,
     ) -> None:
         arguments = variant._schema.arguments
-        self._kernel = kernel
+        self.kernel = kernel
         self._names = [argument.name for argument in arguments]
         self._out_names = {argument.name for argument in arguments if argument.is_out}
         self._returned = [_written_by(returned, arguments) for returned in variant._schema.returns]
@@ -152,7 +153,7 @@ class DerivedKernel:
         bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
         if self._out_names:
             self._check_memory(bound)
-        results = self._unpacked(self._kernel(*args, **self._functional_kwargs(kwargs)))
+        results = self._unpacked(self.kernel(*args, **self._functional_kwargs(kwargs)))
         writes = [(result, name) for result, name in zip(results, self._written, strict=True) if name is not None]
         for result, name in writes:
             is_out = name in self._out_names

@@ -35,15 +35,22 @@ class Answering:
 
     Args:
         function: what answers.
+        timed: what is called instead when the clock runs.
         kernel: its record.
         root: folder of its files, or None.
         supervision: watches it; None for a kernel that is trusted.
     """
 
     def __init__(
-        self, function: Callable[..., Any], kernel: Kernel, root: Path | None, supervision: Supervision | None
+        self,
+        function: Callable[..., Any],
+        timed: Callable[..., Any],
+        kernel: Kernel,
+        root: Path | None,
+        supervision: Supervision | None,
     ) -> None:
         self.function = function
+        self.timed = timed
         self.supervision = supervision
         self._root = root
         self._files = tuple(path for path in kernel.files if path.endswith(".py"))

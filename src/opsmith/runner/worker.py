@@ -22,6 +22,7 @@ import torch
 
 from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Loader
+from opsmith.dispatch.as_installed import as_installed
 from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
 from opsmith.evaluation.integrity.garbage import garbage_from_malloc
 from opsmith.evaluation.integrity.supervision import Supervision
@@ -190,10 +191,13 @@ class Worker:
             self._supervision.guard(root)
         function = load_kernel(request.kernel, root, request.schema, self._device)
         load_s = time.perf_counter() - start
+        timed = function
+        if request.kernel.plans:
+            timed = as_installed(function, request.kernel, request.schema, self._device.type)
         if request.policy is None:
-            self._answering = Answering(function, request.kernel, root, None)
+            self._answering = Answering(function, timed, request.kernel, root, None)
             return Loaded(load_s)
-        self._answering = Answering(function, request.kernel, root, self._supervision)
+        self._answering = Answering(function, timed, request.kernel, root, self._supervision)
         changes = self._supervision.changes()
         self._supervision.begin(request.schema, request.policy)
         garbage_from_malloc(on=True)
@@ -252,7 +256,7 @@ class Worker:
             self._outcomes.forget()
         record = CALL_DECODER.decode(request.call)
         with self._supervision.paused():
-            function, record = timed_function(self._answering.function, record, self._device)
+            function, record = timed_function(self._answering.timed, record, self._device)
             inputs = TimedInputs(record, self._device, request.slots, varied=request.varied)
         timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)
         return TimingPrepared(request.slots, request.varied, timed.first_call_s, timed.peak_bytes)

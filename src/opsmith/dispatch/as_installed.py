@@ -1,0 +1,39 @@
+"""A kernel called as in a program that has installed it, but past torch's tables: what the judge's clock times.
+
+A call is repeated from a launch plan in Python where the kernel's record allows it, so that an in-place form of an
+elementwise kernel writes over its argument instead of copying. Torch's dispatcher, which an installed kernel is reached
+through, is left out, for the reference as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opsmith.core.kernel import Kernel
+from opsmith.core.op import OpSchema
+from opsmith.dispatch.derivation import DerivedKernel
+from opsmith.dispatch.override import Override, Serving, backend_function
+
+Call = Callable[..., Any]
+
+
+def as_installed(judged: Call, record: Kernel, schema: OpSchema, device_type: str) -> Call:
+    """The function that answers calls of an overload as an installed kernel does.
+
+    Args:
+        judged: the kernel as it answers the cases of a suite; it also answers here what plans do not take.
+        record: the kernel's.
+        schema: of the overload.
+        device_type: ``cuda``, ...
+
+    Returns:
+        ``judged`` itself where calls are not repeated from plans.
+    """
+    functional = judged.kernel if isinstance(judged, DerivedKernel) else judged
+    serving = Serving(schema, device_type, record, functional)
+    if serving.plans is None:
+        return judged
+    override = Override(schema, device_type)
+    override.serve(serving)
+    return backend_function(override, judged)
