@@ -424,7 +424,8 @@ def where(condition: torch.Tensor, self: Operand, other: Operand) -> torch.Tenso
     if condition.dtype not in (torch.bool, torch.uint8):  # uint8 is deprecated in eager, and still taken.
         raise TypeError(f"the condition must be a bool tensor, not {condition.dtype}")
     device = pick_device([condition, self, other])
-    condition, self, other = (x.to(device) if isinstance(x, torch.Tensor) else x for x in (condition, self, other))
+    condition = condition.to(device)
+    self, other = (x.to(device) if isinstance(x, torch.Tensor) else x for x in (self, other))
     require_served(condition)
     if isinstance(self, torch.Tensor) and isinstance(other, torch.Tensor) and self.dtype == other.dtype:
         x, y = as_bits(self), as_bits(other)
