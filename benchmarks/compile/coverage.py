@@ -1,7 +1,7 @@
 """Which models compile with the backend ``opsmith`` and are right, in inference and in training.
 
     python -m benchmarks.compile.coverage OUT.jsonl [--device cpu] [--ops 'L1/*,zoo/*'] [--modes inference,training]
-        [--sizes small] [--problems DIR] [--minutes 60] [--timeout 180]
+        [--sizes small] [--problems DIR] [--minutes 60] [--timeout 180] [--jobs 1]
 
 Every model is built twice with the same weights and inputs. A result is right if it is eager's at the default
 tolerances of torch.testing; where it is not, if it is not further from float64's than three times what eager is. Each
@@ -16,12 +16,13 @@ import copy
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
-from benchmarks.compile.jobs import Job, coordinate, selected
+from benchmarks.compile.jobs import Job, add_options, have_done, selected
 from benchmarks.compile.subjects import Run, Subject, inference, load, training
 from benchmarks.models.measurement import allowed_error
 from benchmarks.models.records import environment_of
@@ -57,7 +58,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     compile_s: float = 0.0
 
 
-def cover(job: Job, options: argparse.Namespace) -> Covered:
+def cover(job: Job, options: argparse.Namespace, _take_turn: Callable[[], None]) -> Covered:
     """Compile one model and compare it with eager."""
     name, mode = job.model, job.parts[0]
     started = time.perf_counter()
@@ -173,21 +174,15 @@ def _died(job: Job, note: str) -> Covered:
 def main() -> int:
     """Cover models and print a short table last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
+    add_options(parser, minutes=60, timeout=180)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--ops", default="*")
     parser.add_argument("--modes", default="inference,training")
     parser.add_argument("--sizes", default="small", choices=("small", "full"))
     parser.add_argument("--problems", type=Path, default=SHIPPED_PROBLEMS)
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--timeout", type=float, default=180)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(1)
     jobs = [Job(name, (mode,)) for mode in options.modes.split(",") for name in selected(options.ops, options.problems)]
-    record = coordinate("benchmarks.compile.coverage", options, jobs, cover, _died, Covered)
-    if options.worker:
-        return 0
+    record = have_done(jobs, options, cover, _died, Covered)
     facts: Any = {"environment": environment_of(options.device), "table": summary(record).splitlines()}
     options.out.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
     print(summary(record))

@@ -1,23 +1,35 @@
-"""Jobs in a worker process, a line of a record for each: what both benchmarks of compiled models run on.
+"""Jobs in processes of their own, a line of a record for each: what both benchmarks of compiled models run on.
 
-A job that takes the worker down, or too long, costs its own line. The record is append-only; jobs whose lines are
-there are not done again.
+A job that takes its process down, or too long, costs its own line. The record is append-only; jobs whose lines are
+there are not done again. Several are built and compiled at a time, and stand still while one is timed.
 """
 
 from __future__ import annotations
 
 import argparse
-import select
-import subprocess
+import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
+import torch
 from benchmarks.compile.subjects import names
+
+from opsmith.runner.apart import NoAnswer
+from opsmith.runner.cores import MAX_DEVICE_JOBS
+from opsmith.runner.device_lock import DeviceLock, default_folder
+from opsmith.runner.devices import open_device
+from opsmith.runner.turns import Turn, Turns
+
+#: What jobs fork from imports these. On a GPU the compiler is not among them: it may look for a device.
+PRELOADED = ["benchmarks.compile.subjects", "opsmith.compile.report", "torch._dynamo"]
+PRELOADED_ON_CPU = [*PRELOADED, "torch._inductor.compile_fx"]
 
 
 class Job(NamedTuple):
@@ -46,6 +58,8 @@ class Line(Protocol):
 
 
 Record = TypeVar("Record", bound=Line)
+#: Does one job in this process; calls what it is given before it is timed, and what it does then is timed alone.
+Do = Callable[[Job, argparse.Namespace, Callable[[], None]], msgspec.Struct]
 
 
 def selected(ops: str, problems: Path) -> list[str]:
@@ -54,48 +68,59 @@ def selected(ops: str, problems: Path) -> list[str]:
     return [name for name in names(problems) if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def coordinate(
-    module: str,
-    options: argparse.Namespace,
+def add_options(parser: argparse.ArgumentParser, *, minutes: float, timeout: float) -> None:
+    """The options that :func:`have_done` reads."""
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--minutes", type=float, default=minutes, help="no job is begun later")
+    parser.add_argument("--timeout", type=float, default=timeout, help="seconds of one job")
+    parser.add_argument("--jobs", type=int, help="at a time; default: 1 on a CPU, else one a processor, 14 at most")
+
+
+def have_done(
     jobs: Sequence[Job],
-    do: Callable[[Job, argparse.Namespace], Record],
+    options: argparse.Namespace,
+    do: Do,
     died: Callable[[Job, str], Record],
     kind: type[Record],
+    crowded: Callable[[Record], bool] = lambda _: False,
 ) -> list[Record]:
     """Have jobs done until the minutes are over; returns the whole record.
 
     Args:
-        module: the benchmark, which the worker runs again with ``--worker``.
-        options: its options: ``out``, ``minutes``, ``timeout`` and ``worker`` among them.
         jobs: all that are asked.
-        do: what the worker does with one.
-        died: the line of one that took the worker down.
+        options: those of :func:`add_options` and ``device``.
+        do: what is done with one; a function that other processes can import.
+        died: the line of one whose process gave no answer.
         kind: of the record's lines.
+        crowded: whether a job failed because others ran beside it; it is done again by itself.
     """
-    if options.worker:
-        for line in sys.stdin:
-            *parts, model = line.split()
-            _append(options.out, do(Job(model, tuple(parts)), options))
-            print("done", flush=True)
-        return []
     done = {_job_of(line) for line in read(options.out, kind)}
     waiting = [job for job in jobs if job not in done]
-    deadline, worker = time.monotonic() + 60 * options.minutes, None
-    for place, job in enumerate(waiting):
-        if time.monotonic() > deadline:
-            print(f"out of time: {len(waiting) - place} left; the same command continues", file=sys.stderr)
-            break
-        if worker is None or worker.poll() is not None:
-            command = [sys.executable, "-m", module, "--worker", *sys.argv[1:]]
-            worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ourselves
-        print(f"{place + 1}/{len(waiting)} {job}", file=sys.stderr, flush=True)
-        if not _ask(worker, job, options.timeout):
-            worker.kill()
-            worker.wait()
-            _append(options.out, died(job, f"died, or took over {options.timeout:.0f} s"))
-    if worker is not None and worker.stdin is not None:
-        worker.stdin.close()
-        worker.wait()
+    on_cpu = options.device.startswith("cpu")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED_ON_CPU if on_cpu else PRELOADED)
+    lock = DeviceLock(default_folder(), open_device(options.device).identity)
+    deadline = time.monotonic() + 60 * options.minutes
+    wide = options.jobs or (1 if on_cpu else min(MAX_DEVICE_JOBS, len(os.sched_getaffinity(0))))
+
+    def lines(asked: Sequence[Job], at_a_time: int) -> Iterator[tuple[Job, Record]]:
+        turns = Turns(context, lock, jobs=at_a_time, timeout_s=options.timeout)
+        for number, answer in turns.answers(partial(_serve, do, options), _until(deadline, asked)):
+            job = asked[number]
+            print(f"{number + 1}/{len(asked)} {job}", file=sys.stderr, flush=True)
+            yield (
+                job,
+                died(job, str(answer)) if isinstance(answer, NoAnswer) else msgspec.json.decode(answer, type=kind),
+            )
+
+    alone = []
+    for job, line in lines(waiting, wide):
+        if wide > 1 and crowded(line):
+            alone.append(job)
+        else:
+            _append(options.out, line)
+    for _, line in lines(alone, 1):
+        _append(options.out, line)
     return read(options.out, kind)
 
 
@@ -115,14 +140,16 @@ def _append(path: Path, line: object) -> None:
         file.write(msgspec.json.encode(line) + b"\n")
 
 
-def _ask(worker: subprocess.Popen[bytes], job: Job, timeout_s: float) -> bool:
-    """Whether the worker said in time that it is done."""
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    try:
-        worker.stdin.write(f"{job}\n".encode())
-        worker.stdin.flush()
-    except BrokenPipeError:
-        return False
-    ready, _, _ = select.select([worker.stdout], [], [], timeout_s)
-    return bool(ready) and worker.stdout.readline() == b"done\n"
+def _until(deadline: float, jobs: Sequence[Job]) -> Iterator[Job]:
+    for place, job in enumerate(jobs):
+        if time.monotonic() > deadline:
+            print(f"out of time: {len(jobs) - place} left; the same command continues", file=sys.stderr)
+            return
+        yield job
+
+
+def _serve(do: Do, options: argparse.Namespace, turn: Turn, job: Job) -> bytes:
+    """Do a job in this process, which ends with it."""
+    torch.set_num_threads(1)
+    torch._inductor.config.compile_threads = 1  # Other jobs compile beside this one.
+    return msgspec.json.encode(do(job, options, turn.take))

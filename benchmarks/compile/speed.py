@@ -1,8 +1,10 @@
 """How fast compiled models are: eager, Inductor's default, and the backend opsmith, in one process for each model.
 
+Several models are compiled at a time; all others stand still while one is timed.
+
     python -m benchmarks.compile.speed OUT.jsonl --device cuda [--ops 'L1/*,L3/2*'] [--problems DIR] [--minutes 20]
         [--precisions f32,tf32,bf16] [--modes inference,training] [--sizes full] [--columns eager,inductor,opsmith]
-        [--options mode=reduce-overhead] [--timeout 300]
+        [--options mode=reduce-overhead] [--timeout 300] [--jobs 14]
 
 f32 forbids tf32 in products and convolutions, tf32 allows it, bf16 is autocast. Columns take turns in random order,
 block by block; a time is the median over blocks, and a speedup the median ratio of neighbouring blocks. A column whose
@@ -28,7 +30,7 @@ from typing import Any
 
 import msgspec
 import torch
-from benchmarks.compile.jobs import Job, coordinate, selected
+from benchmarks.compile.jobs import Job, add_options, have_done, selected
 from benchmarks.compile.subjects import inference, load, timed, training
 from benchmarks.models.records import environment_of
 from torch import Tensor, nn
@@ -79,18 +81,20 @@ def precision_of(name: str, device: str) -> Iterator[None]:
         yield
 
 
-def measure(job: Job, options: argparse.Namespace) -> Measured:
-    """Time every column of one job."""
+def measure(job: Job, options: argparse.Namespace, take_turn: Callable[[], None]) -> Measured:
+    """Compile every column of one job, and time them when it is its turn."""
     mode, precision = job.parts
     try:
         with precision_of(precision, options.device):
-            return _measure(job.model, mode, precision, options)
+            return _measure(job.model, mode, precision, options, take_turn)
     except Exception as exc:  # noqa: BLE001 - a model's or a compiler's, which may raise anything
         note = f"{type(exc).__name__}: {' '.join(str(exc).split())}"[:300]
         return Measured(model=job.model, mode=mode, precision=precision, note=note)
 
 
-def _measure(model: str, mode: str, precision: str, options: argparse.Namespace) -> Measured:
+def _measure(
+    model: str, mode: str, precision: str, options: argparse.Namespace, take_turn: Callable[[], None]
+) -> Measured:
     subject = load(model, small=options.sizes == "small", problems=options.problems)
     module = subject.module.train(mode == "training").to(options.device)
     run = MODES[mode](subject, options.device)
@@ -112,6 +116,7 @@ def _measure(model: str, mode: str, precision: str, options: argparse.Namespace)
             continue
         calls[column] = functools.partial(bare, compiled)
         peak_mib |= _peak(column, calls[column], options.device)
+    take_turn()
     times = _blocks(calls, options.device)
     return Measured(
         model=model,
@@ -234,7 +239,7 @@ def _geomean(ratios: list[float]) -> str:
 def main() -> int:
     """Time models and print the table last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
+    add_options(parser, minutes=20, timeout=300)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--ops", default="*")
     parser.add_argument("--problems", type=Path, default=SHIPPED_PROBLEMS)
@@ -243,9 +248,6 @@ def main() -> int:
     parser.add_argument("--columns", default="eager,inductor,opsmith")
     parser.add_argument("--options", action="append", default=[], metavar="NAME=VALUE", help="of the backend opsmith")
     parser.add_argument("--sizes", default="full", choices=("small", "full"))
-    parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--timeout", type=float, default=300)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     jobs = [
         Job(name, (mode, precision))
@@ -253,13 +255,15 @@ def main() -> int:
         for mode in options.modes.split(",")
         for precision in options.precisions.split(",")
     ]
-    record = coordinate("benchmarks.compile.speed", options, jobs, measure, _died, Measured)
-    if options.worker:
-        return 0
+    record = have_done(jobs, options, measure, _died, Measured, _crowded)
     facts = {"environment": environment_of(options.device), "table": table(record).splitlines()}
     options.out.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
     print(table(record))
     return int(any(one.wrong for one in record))
+
+
+def _crowded(line: Measured) -> bool:
+    return "OutOfMemoryError" in line.note
 
 
 def _died(job: Job, note: str) -> Measured:

@@ -118,13 +118,13 @@ def evaluate(
 
         schemas = (*listed.schemas, *enumeration.modules.values())
         todo = jobs_to_judge(plan, enumeration, schemas, run, earlier, trusted=_is_trusted(asked))
-        cases = {str(case.address) for job in todo for case in job.cases}
+        cases = {(job.schema.name, str(case.address)) for job in todo for case in job.cases}
         progress.stage("judging", len(cases))
         done = 0
         with run.appender("verdicts.jsonl") as append:
             for verdict in fleet.judge(todo):
                 append(verdict)
-                done += verdict.case in cases  # There are verdicts on variants, too, and on kernels.
+                done += (verdict.op, verdict.case) in cases  # There are verdicts on variants, too, and on kernels.
                 progress.advance(done, verdict.op)
 
         to_time = jobs_to_time(

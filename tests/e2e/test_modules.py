@@ -46,8 +46,30 @@ def _shared() -> Iterator[None]:
         yield
 
 
+class Counting(pipeline.Silent):
+    """Remembers how many cases there were to be judged, and how many were at last."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+        self.done: dict[str, int] = {}
+        self._stage = ""
+
+    def stage(self, name: str, total: int) -> None:
+        self._stage = name
+        self.totals[name] = total
+
+    def advance(self, done: int, _note: str = "") -> None:
+        self.done[self._stage] = done
+
+
 def judge(
-    backend: str | Path, out: Path, *, problems: Path = PROBLEMS, integrity: str = "auto", timing: str = "off"
+    backend: str | Path,
+    out: Path,
+    *,
+    problems: Path = PROBLEMS,
+    integrity: str = "auto",
+    timing: str = "off",
+    progress: pipeline.Progress | None = None,
 ) -> Summary:
     """Judge a backend whose solutions may compose ops."""
     options = Options(
@@ -60,7 +82,7 @@ def judge(
         timing=timing,
         selection=Selection(problems=str(problems), problems_hash=problems_hash(problems)),
     )
-    return pipeline.evaluate(options, out, jobs=1)
+    return pipeline.evaluate(options, out, jobs=1, progress=progress)
 
 
 def test_the_reference_solves_every_problem(tmp_path: Path) -> None:
@@ -97,6 +119,18 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
         shutil.copy(files[task], folder / "problems" / f"{solution}.py")
     judge(ROOT / "wrong", folder / "run", problems=folder / "problems", integrity="off")
     return RunDirectory(folder / "run")
+
+
+def test_every_sample_of_a_problem_is_counted(tmp_path: Path) -> None:
+    """Their cases have the same names."""
+    folder = tmp_path / "solutions"
+    folder.mkdir()
+    source = (ROOT / "honest" / "2_Softsign.py").read_text()
+    for sample in range(3):
+        (folder / f"level_1_problem_2_sample_{sample}_kernel.py").write_text(f"{source}# {sample}\n")
+    counted = Counting()
+    assert judge(folder, tmp_path / "run", progress=counted).accepted
+    assert counted.totals["judging"] == counted.done["judging"] > 3
 
 
 @pytest.mark.parametrize("solution", WRONG)

@@ -27,7 +27,10 @@ COMMANDS = commands(typer.main.get_command(app))
 
 #: Verb -> its arguments in order, then its flags, sorted. A change here is a change for users.
 SURFACE = {
-    "baseline": ("PROBLEMS --baselines --device --dtype --json --ops --out --sizes --tf32 --timeout --trials -o"),
+    "baseline": (
+        "PROBLEMS --baselines --device --dtype --jobs --json --ops --out --resume --sizes --tf32 --timeout --trials "
+        "-j -o"
+    ),
     "book build": "PROBLEMS --device --jobs --json --license --limit --ops --out -o",
     "check": (
         "KERNEL --baseline --case --dataset --device --dtype --integrity --jobs --json --layout --models --out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,9 +18,10 @@ from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
 from opsmith.core.baseline_times import FILES, BaselineRequest, BaselineTime
 from opsmith.errors import BadInput, UnknownName
-from opsmith.report.baseline_times import speedups_by_level, write_baseline_times
+from opsmith.report.baseline_times import BaselineFolder, speedups_by_level
 from opsmith.report.strangers import one_line
 from opsmith.runner.baseline_timing import BaselineTimer
+from opsmith.runner.cores import MAX_DEVICE_JOBS
 
 EPILOG = """
 Examples:
@@ -29,6 +31,8 @@ Examples:
   opsmith baseline my_problems/ --ops 'L1/*' --baselines eager,compile -o timing
 
   opsmith baseline hf:ScalingIntelligence/KernelBench --dtype bf16 --trials 50
+
+  opsmith baseline --device cuda --jobs 8 -o timing --resume
 
   opsmith baseline --device cpu --sizes small --json
 """
@@ -52,6 +56,17 @@ def baseline(
     sizes: selection.Sizes = "full",
     trials: Annotated[int, typer.Option(min=2, help="Calls that are timed.")] = 100,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one problem under one baseline.")] = 600.0,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            help="Problems built and compiled at a time; they stand still while one is timed.",
+            show_default=f"1 on a CPU, else one a processor, {MAX_DEVICE_JOBS} at most",
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted command with the same -o.")] = False,
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the folder of this hardware.")] = Path("timing"),
     json_output: Annotated[bool, typer.Option("--json", help="Print a list with one object for each time.")] = False,
 ) -> int:
@@ -76,15 +91,19 @@ def baseline(
         for task, file in files.items()
         for name in _chosen(baselines, on)
     ]
-    timer = BaselineTimer(on, timeout_s=timeout)
-    found = _time(timer, requests)
+    timer = BaselineTimer(on, timeout_s=timeout, jobs=jobs or _default_jobs(on))
     asked = {"dtype": dtype, "tf32": tf32, "sizes": sizes, "trials": trials}
-    folder = write_baseline_times(out, found, timer.environment, asked=asked)
+    folder = BaselineFolder(out, timer.environment, asked)
+    found = _time(timer, requests, folder, folder.known() if resume else [])
     if json_output:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
     else:
-        _print(found, folder)
+        _print(found, folder.path)
     return 0 if {time.task for time in found if time.times} == files.keys() else 1
+
+
+def _default_jobs(device: str) -> int:
+    return 1 if device.startswith("cpu") else min(MAX_DEVICE_JOBS, len(os.sched_getaffinity(0)))
 
 
 def _chosen(names: str, device: str) -> Sequence[str]:
@@ -101,14 +120,28 @@ def _chosen(names: str, device: str) -> Sequence[str]:
     return chosen
 
 
-def _time(timer: BaselineTimer, requests: Sequence[BaselineRequest]) -> list[BaselineTime]:
-    found = []
-    with StageProgress() as progress:
-        progress.stage("timing", len(requests))
-        for done, time in enumerate(timer.time(requests), start=1):
-            found.append(time)
-            progress.advance(done, time.task)
-    return found
+def _time(
+    timer: BaselineTimer, requests: Sequence[BaselineRequest], folder: BaselineFolder, known: Sequence[BaselineTime]
+) -> list[BaselineTime]:
+    """The times of all requests, in their order; those of them that are known are not taken again.
+
+    What is there is written also when this is interrupted.
+    """
+    found = {(time.task, time.baseline): time for time in known}
+    open_requests = [request for request in requests if (request.task, request.baseline) not in found]
+    folder.begin(known)
+    try:
+        with StageProgress() as progress:
+            progress.stage("timing", len(open_requests))
+            for done, time in enumerate(timer.time(open_requests), start=1):
+                found[time.task, time.baseline] = time
+                folder.add(time)
+                progress.advance(done, time.task)
+    finally:
+        asked = ((request.task, request.baseline) for request in requests)
+        ordered = [found[place] for place in asked if place in found]
+        folder.write(ordered)
+    return ordered
 
 
 def _print(found: Sequence[BaselineTime], folder: Path) -> None:

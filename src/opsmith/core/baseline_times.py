@@ -13,6 +13,9 @@ FILES = {
     "channels_last": "baseline_time_torch_channels_last.json",
 }
 
+#: Those that torch's compiler compiles.
+COMPILED = ("compile", "max-autotune")
+
 
 class BaselineRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One problem under one baseline.

@@ -7,6 +7,9 @@ call that it is given, as every implementation does.
 Eager rounds p and ds to the inputs' dtype, where that is a half type: half a unit in the last place each. In float32 a
 score may err by the size of its terms, |q| |k|, and so may p by as much of itself, and ds besides by its own terms,
 |g| |v| and |g| |o|: a difference of two that are nearly the same has few digits left.
+
+A dropout leaves z of the weights, 0 or 1 / (1 - its probability): dv = (p z)^T g and ds = p (z (g v^T) - g . o). That
+of memory-efficient attention is known, by the seed and the offset that its forward call returned.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 
 import torch
 
+from opsmith.evaluation import philox
 from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion
 
 #: Half types, whose probabilities are rounded.
@@ -29,7 +33,11 @@ FORWARDS = frozenset(
         "_scaled_dot_product_flash_attention_for_cpu",
     }
 )
-BACKWARDS = frozenset({f"{name}_backward" for name in FORWARDS})
+#: Memory-efficient attention's own overload, of rows (B, M, H, D).
+_OF_ROWS = "_efficient_attention_backward"
+BACKWARDS = frozenset({*(f"{name}_backward" for name in FORWARDS), _OF_ROWS})
+#: Its kinds of masks.
+_TOP_LEFT, _BOTTOM_RIGHT = 1, 2
 
 
 def attention(arguments: Mapping[str, Any]) -> Opinion:
@@ -49,10 +57,16 @@ def attention(arguments: Mapping[str, Any]) -> Opinion:
 
 
 def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
-    """The gradients of query, key, value and, where there is one, of the mask; None with dropout."""
+    """The gradients of query, key, value and, where there is one, of the mask.
+
+    None of ragged batches, and of a dropout that is not known.
+    """
+    if "custom_mask_type" in arguments:
+        return _gradients_of_rows(arguments)
     query, key, value, out = (arguments[name].double() for name in ("query", "key", "value", "out"))
     gradient = arguments["grad_out" if "grad_out" in arguments else "grad_out_"].double()
-    if arguments["dropout_p"]:
+    left = _left(arguments)
+    if left is None:
         return None
     shared = query.shape[-3] // key.shape[-3]
     key, value = (tensor.repeat_interleave(shared, -3) for tensor in (key, value))
@@ -60,14 +74,14 @@ def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
     mask = _mask(arguments)
     p = _probabilities(query @ key.mT * scale, mask, arguments)
     delta = (gradient * out).sum(-1, keepdim=True)
-    ds = p * (gradient @ value.mT - delta)
+    ds = p * (left * (gradient @ value.mT) - delta)
 
     eps, half = LINEAR_SLACK * torch.finfo(torch.float32).eps, 0.0
     if arguments["query"].dtype in HALVES:
         half = torch.finfo(arguments["query"].dtype).eps / 2
     terms = query.abs() @ key.abs().mT * scale
     p_slack = p * (half + eps * (1 + terms))
-    terms_of_ds = gradient.abs() @ value.abs().mT + (gradient * out).abs().sum(-1, keepdim=True)
+    terms_of_ds = left * (gradient.abs() @ value.abs().mT) + (gradient * out).abs().sum(-1, keepdim=True)
     ds_slack = ds.abs() * (half + eps * (1 + terms)) + eps * p * terms_of_ds
 
     def joined(tensor: torch.Tensor) -> torch.Tensor:
@@ -78,11 +92,50 @@ def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
     results = [
         Opinion((ds @ key * scale).cpu(), (ds_slack @ key.abs() * scale).cpu()),
         Opinion(joined(ds.mT @ query * scale), joined(ds_slack.mT @ query.abs() * scale)),
-        Opinion(joined(p.mT @ gradient), joined(p_slack.mT @ gradient.abs())),
+        Opinion(joined((left * p).mT @ gradient), joined((left * p_slack).mT @ gradient.abs())),
     ]
     if mask is not None:
         results.append(Opinion(ds.sum_to_size(mask.shape).cpu(), ds_slack.sum_to_size(mask.shape).cpu()))
     return results
+
+
+def _gradients_of_rows(arguments: Mapping[str, Any]) -> list[Opinion] | None:
+    """As :func:`gradients`, of the overload whose tensors have rows before heads."""
+    if any(arguments.get(name) is not None for name in ("cu_seqlens_q", "cu_seqlens_k", "window_size")):
+        return None
+    swapped = {name: arguments[name].transpose(1, 2) for name in ("query", "key", "value", "out", "grad_out_")}
+    kept = ("logsumexp", "dropout_p", "philox_seed", "philox_offset", "scale")
+    queries, keys = arguments["query"].shape[1], arguments["key"].shape[1]
+    kind = arguments["custom_mask_type"]
+    heads = {
+        **swapped,
+        **{name: arguments[name] for name in kept},
+        "attn_bias": arguments["bias"],
+        "is_causal": kind in (_TOP_LEFT, _BOTTOM_RIGHT),
+        "beyond": keys - queries if kind == _BOTTOM_RIGHT else 0,
+    }
+    opinions = gradients(heads)
+    if opinions is None:
+        return None
+    first = [
+        Opinion(value.transpose(1, 2), slack.transpose(1, 2)) for value, slack, _ in opinions[:3] if slack is not None
+    ]
+    return first + opinions[3:]
+
+
+def _left(arguments: Mapping[str, Any]) -> torch.Tensor | float | None:
+    """What a dropout left of the weights; None where nobody knows."""
+    probability = arguments["dropout_p"]
+    if not probability:
+        return 1.0
+    if "grad_out_" not in arguments:
+        return None
+    query = arguments["query"]
+    shape = (*query.shape[:3], arguments["key"].shape[2])
+    seed, first = (int(arguments[name].item()) for name in ("philox_seed", "philox_offset"))
+    kept = philox.uniform(seed, first, math.prod(shape), query.device) > probability
+    left: torch.Tensor = kept.double().view(shape) / (1 - probability)
+    return left
 
 
 def _mask(arguments: Mapping[str, Any]) -> torch.Tensor | None:
@@ -96,10 +149,11 @@ def _mask(arguments: Mapping[str, Any]) -> torch.Tensor | None:
 def _probabilities(scores: torch.Tensor, mask: torch.Tensor | None, arguments: Mapping[str, Any]) -> torch.Tensor:
     """exp(s - logsumexp), by the given one, whose rows may be padded; 0 where nothing may be seen.
 
-    A causal mask lets the first query see the first key, however many keys there are.
+    A causal mask lets the first query see the first key, however many keys there are, and ``beyond`` more.
     """
     if arguments["is_causal"]:
-        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        hidden = hidden.triu(1 + arguments.get("beyond", 0))
         scores = scores.masked_fill(hidden, -math.inf)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask

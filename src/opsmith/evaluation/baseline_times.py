@@ -29,13 +29,20 @@ CHANNELS_LAST = "channels_last"
 WARM_UPS = 3
 
 
-def time_baseline(request: BaselineRequest) -> BaselineTime:
-    """Time one problem in this process, whose settings it changes; what goes wrong is told, not raised."""
+def time_baseline(request: BaselineRequest, take_turn: Callable[[], None]) -> BaselineTime:
+    """Time one problem in this process, whose settings it changes; what goes wrong is told, not raised.
+
+    Args:
+        request: what is timed.
+        take_turn: called when all is built and compiled; returns when the machine is quiet.
+    """
     device = torch.device(request.device)
     _set_tf32(request.tf32)
     try:
         with torch.no_grad():
-            times = _times(_timed_call(request, device), device, request.trials)
+            timed = _timed_call(request, device)
+            take_turn()
+            times = _times(timed, device, request.trials)
     except (BaselineUnavailable, BrokenProblem) as exc:
         return BaselineTime(task=request.task, baseline=request.baseline, problem=str(exc))
     except Exception as exc:  # noqa: BLE001 - the process's edge: problems raise anything

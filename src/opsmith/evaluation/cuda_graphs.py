@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import statistics
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -16,9 +18,12 @@ import torch
 #: Calls of an empty kernel in the graph that measures a node, and replays of that graph.
 EMPTY_NODES = 256
 EMPTY_REPLAYS = 9
-#: Cycles that the gate waits at first, about 0.1 ms, and at most, about 30 ms.
+#: Cycles that the gate waits at least, about 0.1 ms, and at most, about 30 ms.
 GATE_CYCLES = 200_000
 MAX_GATE_CYCLES = 64_000_000
+#: So many times what queueing took the last time is what the gate waits the next time, at so many cycles a second.
+GATE_SPARE = 3.0
+CYCLES_A_SECOND = 2e9
 
 
 class CapturedCalls:
@@ -166,18 +171,27 @@ class Gate:
         It is queued again, behind a longer wait, if the gate let go too soon. None where no wait is long
         enough: what is queued waits for the device itself, and so for the gate.
         """
-        while self._cycles <= MAX_GATE_CYCLES:
+        cycles = self._cycles
+        while cycles <= MAX_GATE_CYCLES:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            torch.cuda._sleep(self._cycles)
+            began = time.perf_counter()
+            torch.cuda._sleep(cycles)
             start.record()
             queue()
             end.record()
             in_time = not start.query()
+            queueing_s = time.perf_counter() - began
             end.synchronize()
             if in_time:
+                self._cycles = gate_cycles(queueing_s)
                 return float(start.elapsed_time(end)) * 1e3
-            self._cycles *= 4
+            cycles *= 4
         return None
+
+
+def gate_cycles(queueing_s: float) -> int:
+    """How long to wait for what took so many seconds to queue: one slow launch makes no later wait longer."""
+    return min(max(GATE_CYCLES, math.ceil(GATE_SPARE * queueing_s * CYCLES_A_SECOND)), MAX_GATE_CYCLES)
 
 
 def empty_nodes(device: torch.device) -> CapturedCalls:

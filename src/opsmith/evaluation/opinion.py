@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -16,7 +17,9 @@ class Opinion(NamedTuple):
     Attributes:
         value: the result in float64 or complex128.
         slack: absolute error that the condition of the problem explains, or None.
+        rounding: gives the absolute error that roundings to a dtype on the way to the result explain, or is None.
     """
 
     value: torch.Tensor
     slack: torch.Tensor | None
+    rounding: Callable[[torch.dtype], torch.Tensor] | None = None

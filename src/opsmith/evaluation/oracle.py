@@ -15,10 +15,19 @@ Arithmetic", UCLA 1997.) Moving the inputs alone would not do: the gradient of a
 is 0 for all of them, and what is computed of it is what the steps on the way rounded. An element passes when
 
 - oracle and candidate are finite there,
-- eager's own error is at most ``TRUST`` units (else float64 may mean something else here), and
+- eager's own error is at most ``TRUST`` units, or explained by roundings to the result's dtype on the way (else
+  float64 may mean something else here), and
 - the candidate's error is at most one unit, or at most ``SLACK`` times eager's scale of error,
   which is its error at this element or its RMS over the output, whichever is larger: eager's
-  error at one element may be tiny by luck. ``CEILING`` units are never exceeded.
+  error at one element may be tiny by luck. ``CEILING`` units are never exceeded. Where eager is off by more
+  than ``TRUST`` units anywhere, its median stands for the RMS, which would be that of a few elements.
+
+Where large terms cancel, eager's error may be any number of units: on a GPU it rounds a convolution to a half type
+before it adds the bias, each product of a batch before it adds the next, the mean of a group before it takes it from
+the elements. What such roundings explain is the size of the terms times the dtype's precision where the op is linear,
+else found by trial, as above. A coordinate that is rounded may lie in another cell, and a pixel's number (bfloat16
+has no odd ones from 257) may be another pixel's: that explains any error. It makes the oracle believed and widens
+nothing: the candidate still has to lie within units of float64.
 
 Special values bind only where eager agrees with its own float64 run; where it doesn't, a
 candidate may give either.
@@ -97,6 +106,8 @@ LINEAR = frozenset(
         *("upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"),
         *("_upsample_nearest_exact1d_backward", "_upsample_nearest_exact2d_backward"),
         *("_upsample_nearest_exact3d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward"),
+        *("upsample_bicubic2d", "upsample_bicubic2d_backward"),
+        *("_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa_backward"),
         *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
         *("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward"),
         *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
@@ -112,20 +123,24 @@ LINEAR_REDUCTIONS = frozenset({"scatter_reduce", "index_reduce"})
 WITH_MEAN = frozenset({"native_layer_norm", "var_mean", "std_mean"})
 #: The second result of these, and of a gradient of sampling.
 _MEAN = _OF_GRID = 1
-#: Gradients of sampling an image at coordinates from -1 to 1.
+#: Sampling an image at coordinates from -1 to 1, and its gradients.
 _SAMPLERS = frozenset({"grid_sampler_2d_backward", "grid_sampler_3d_backward"})
+_SAMPLING = frozenset({"grid_sampler_2d", "grid_sampler_3d"}) | _SAMPLERS
 #: Roundings of a coordinate on the way to a pixel: 1 is added, it is scaled, reflected and split.
 _COORDINATE_ROUNDINGS = 4
 #: What the weights of a cubic slope, and of the cubics across it, add up to in magnitude.
 _STEEPEST = 4
-#: Ops next to whose poles and kinks the last digits of an input decide; what these explain is seen as for a module.
-SENSITIVE = frozenset({"digamma", "polygamma"}) | _SAMPLERS
+#: Gradients that subtract a mean of what they are given, weighed by probabilities one of which may be nearly 1.
+_SOFTMAX_GRADIENTS = ("_softmax_backward_data", "_log_softmax_backward_data")
+#: Ops next to whose poles and kinks the last digits of an input decide, and of which a difference of nearly the same is
+#: a factor; what these explain is seen as for a module.
+SENSITIVE = frozenset({"digamma", "polygamma", *_SOFTMAX_GRADIENTS}) | _SAMPLERS
 #: Ops that subtract means, whose rounding is the same for all elements that it is taken from.
 _IN_STEPS = (
     *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),
     *("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward"),
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
-    *("_softmax_backward_data", "_log_softmax_backward_data"),
+    *_SOFTMAX_GRADIENTS,
 )
 #: Unitary transforms: an element's error has the scale of the whole signal.
 ISOTROPIC = frozenset({"_fft_c2c", "_fft_r2c", "_fft_c2r"})
@@ -153,6 +168,7 @@ class Oracle:
 
     def __init__(self, call: JudgedCall, stem: str, count: int) -> None:
         self._call, self._stem, self._count = call, stem, count
+        self._trials: dict[float, list[list[Any] | None]] = {}
 
     def opinion(self, index: int) -> Opinion | None:
         """What the oracle says about result ``index``, or None where it has nothing to say."""
@@ -161,23 +177,40 @@ class Oracle:
         value = self._values[index] if self._values else None
         if not isinstance(value, torch.Tensor) or value.dtype not in (torch.float64, torch.complex128):
             return None
+        return Opinion(value, self._slack(index, value), partial(self._rounding, index, value))
+
+    def _slack(self, index: int, value: torch.Tensor) -> torch.Tensor | None:
+        """What float32's roundings explain of result ``index``."""
         eps = torch.finfo(torch.float32).eps
         if self._stem in ISOTROPIC:
             rms = value.abs().square().mean().sqrt()
-            return Opinion(value, LINEAR_SLACK * eps * rms.expand(value.shape))
+            return LINEAR_SLACK * eps * rms.expand(value.shape)
         if self._stem == "native_layer_norm" and index != _MEAN:
-            return Opinion(value, self._of_variance(value))
+            return self._of_variance(value)
         if self._call.schema.kind is TaskKind.MODULE or self._stem in SENSITIVE:
-            moved = MODULE_SLACK * self._movement(index, value)
+            moved = MODULE_SLACK * self._movement(index, value, eps)
             if self._stem in _SAMPLERS and index == _OF_GRID:
                 moved = torch.maximum(moved, LINEAR_SLACK * eps * self._slopes())
-            return Opinion(value, moved)
+            return moved
+        magnitude = self._magnitude(index, value)
+        return None if magnitude is None else LINEAR_SLACK * eps * magnitude
+
+    def _rounding(self, index: int, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """What roundings to ``dtype`` on the way explain of result ``index``."""
+        if self._stem in _SAMPLING:
+            return torch.full_like(value, torch.inf)
+        eps = torch.finfo(dtype).eps
+        magnitude = self._magnitude(index, value)
+        return MODULE_SLACK * self._movement(index, value, eps) if magnitude is None else LINEAR_SLACK * eps * magnitude
+
+    def _magnitude(self, index: int, value: torch.Tensor) -> torch.Tensor | None:
+        """What the terms of a linear result add up to in magnitude."""
         if self._stem in WITH_MEAN and index != _MEAN:
-            return Opinion(value, None)
+            return None
         magnitude = self._magnitudes[index] if self._magnitudes else None
         if not isinstance(magnitude, torch.Tensor) or magnitude.shape != value.shape:
-            return Opinion(value, None)
-        return Opinion(value, LINEAR_SLACK * eps * magnitude.abs().nan_to_num(0.0, 0.0, 0.0))
+            return None
+        return magnitude.abs().nan_to_num(0.0, 0.0, 0.0)
 
     def _of_variance(self, value: torch.Tensor) -> torch.Tensor:
         """By how much a rounding of the variance moves a layer norm or its ``rstd``: far, if eps is its opposite."""
@@ -192,33 +225,37 @@ class Oracle:
         slack: torch.Tensor = share * size
         return slack.nan_to_num(0.0, 0.0, 0.0)
 
-    def _movement(self, index: int, value: torch.Tensor) -> torch.Tensor:
-        """How far a result moves with the last digits of inputs and state; 0 where it moves to no number."""
+    def _movement(self, index: int, value: torch.Tensor, eps: float) -> torch.Tensor:
+        """How far a result goes when all that it is made of moves by ``eps``; 0 where it moves to no number."""
         farthest = torch.zeros(value.shape, dtype=torch.float64)
-        for results in self._moved:
+        for results in self._moved(eps):
             moved = results[index] if results else None
             if isinstance(moved, torch.Tensor) and moved.shape == value.shape:
                 farthest = torch.maximum(farthest, (moved - value).abs().nan_to_num(0.0, 0.0, 0.0))
         # All trials may leave one of thousands of elements where it is.
         return farthest.clamp(min=farthest.median()) if farthest.numel() else farthest
 
-    @cached_property
-    def _moved(self) -> list[list[Any] | None]:
+    def _moved(self, eps: float) -> list[list[Any] | None]:
         """The results for inputs, state and steps with other last digits."""
-        return [
-            _execute(
-                self._with_moved_coordinates(n), self._count, change=partial(_moved, trial=n), steps=_RoundedSteps(n)
-            )
-            for n in range(MODULE_TRIALS)
-        ]
+        if eps not in self._trials:
+            self._trials[eps] = [
+                _execute(
+                    self._with_moved_coordinates(n, eps),
+                    self._count,
+                    change=partial(_moved, trial=n, eps=eps),
+                    steps=_RoundedSteps(n, eps),
+                )
+                for n in range(MODULE_TRIALS)
+            ]
+        return self._trials[eps]
 
-    def _with_moved_coordinates(self, trial: int) -> JudgedCall:
+    def _with_moved_coordinates(self, trial: int, eps: float) -> JudgedCall:
         if self._stem not in _SAMPLERS:
             return self._call
         gradient, image, grid, *rest = self._call.args
         wide = grid.double()
         reach = _COORDINATE_ROUNDINGS * (wide.abs() + 1)
-        return replace(self._call, args=(gradient, image, wide + _moved(reach, trial=trial) - reach, *rest))
+        return replace(self._call, args=(gradient, image, wide + _moved(reach, trial=trial, eps=eps) - reach, *rest))
 
     def _slopes(self) -> torch.Tensor:
         """Of each coordinate the largest slope that the image has room for, summed over the channels.
@@ -242,7 +279,15 @@ class Oracle:
     def _values(self) -> list[Any] | None:
         if self._stem in EXCLUDED or bind(self._call).get("rounding_mode"):
             return None
-        return _execute(self._call, self._count)
+        values = _execute(self._call, self._count)
+        return self._with_poles(values) if self._stem == "polygamma" and values else values
+
+    def _with_poles(self, values: list[Any]) -> list[Any]:
+        """Trigamma's poles, which eager leaves finite in every dtype: its ``sin(pi x)`` is 0 for no integer x."""
+        arguments = bind(self._call)
+        x = arguments["self"].double().cpu()
+        at_pole = (x <= 0) & (x == x.floor()) & (arguments["n"] == 1)
+        return [value.masked_fill(at_pole, torch.inf) for value in values]
 
     @cached_property
     def _magnitudes(self) -> list[Any] | None:
@@ -305,26 +350,26 @@ def _wide_copy(tensor: torch.Tensor, change: Change | None) -> torch.Tensor:
     return change(wide) if change is not None and (wide.is_floating_point() or wide.is_complex()) else wide
 
 
-def _moved(wide: torch.Tensor, *, trial: int) -> torch.Tensor:
-    """Each element up or down by float32's precision; the same each time for one content and trial."""
+def _moved(wide: torch.Tensor, *, trial: int, eps: float = torch.finfo(torch.float32).eps) -> torch.Tensor:
+    """Each element up or down by ``eps`` of it; the same each time for one content and trial."""
     # A generator of the CPU takes 32 bits of a seed.
-    return _jittered(wide, torch.Generator().manual_seed(hash((wide.sum().item(), trial)) % (1 << 32)))
+    return _jittered(wide, torch.Generator().manual_seed(hash((wide.sum().item(), trial)) % (1 << 32)), eps)
 
 
-def _jittered(wide: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _jittered(wide: torch.Tensor, generator: torch.Generator, eps: float) -> torch.Tensor:
     signs = torch.randint(2, wide.shape, generator=generator, device=generator.device, dtype=torch.int8)
-    return wide * (1 + torch.finfo(torch.float32).eps * signs.to(wide.device).mul_(2).sub_(1))
+    return wide * (1 + eps * signs.to(wide.device).mul_(2).sub_(1))
 
 
 class _RoundedSteps(TorchDispatchMode):
-    """Moves what every op computes up or down by float32's precision; views and what is written in place stay.
+    """Moves what every op computes up or down by ``eps`` of it; views and what is written in place stay.
 
     Ops in which large terms cancel, normalisations above all, run as the steps that torch decomposes them into.
     """
 
-    def __init__(self, trial: int) -> None:
+    def __init__(self, trial: int, eps: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._trial = trial
+        self._trial, self._eps = trial, eps
         self._generators: dict[torch.device, torch.Generator] = {}
         self._in_steps = get_decompositions([getattr(torch.ops.aten, packet) for packet in _IN_STEPS])
 
@@ -348,7 +393,7 @@ class _RoundedSteps(TorchDispatchMode):
             return leaf
         if leaf.device not in self._generators:
             self._generators[leaf.device] = torch.Generator(leaf.device).manual_seed(self._trial)
-        return _jittered(leaf, self._generators[leaf.device])
+        return _jittered(leaf, self._generators[leaf.device], self._eps)
 
 
 def _without_half_to_float(

@@ -77,13 +77,14 @@ class TimedInputs:
         self.make(min(count, MADE_AT_ONCE))
 
     def make(self, count: int) -> None:
-        """Make the first ``count`` sets, as far as they are not there."""
-        made = len(self.lives)
-        if count <= made:
+        """Have the first ``count`` sets: if more are wanted than there are, all are made anew, in one piece."""
+        if count <= len(self.lives):
             return
-        columns = [copies.make(count - made) for copies in self._copies]
-        for place in range(count - made):
-            self.lives.append(live_call(self.record, [column[place] for column in columns], self._device))
+        self.lives = []  # What they take is free for the new ones.
+        columns = [copies.make(count) for copies in self._copies]
+        self.lives = [
+            live_call(self.record, [column[place] for column in columns], self._device) for place in range(count)
+        ]
         self.renew(0, count)
 
     def renew(self, round_number: int, count: int) -> None:
@@ -168,10 +169,11 @@ class _Apart:
         self._copy = _copying(values)
 
     def make(self, count: int) -> list[torch.UntypedStorage]:
-        """Storages of so many further sets."""
+        """Storages of so many sets, instead of those that were made before."""
         values = self._values
+        self._targets = []
         storages = [torch.UntypedStorage(values.size_bytes, device=values.device) for _ in range(count)]
-        self._targets += [flat_view(storage, values.unit) for storage in storages]
+        self._targets = [flat_view(storage, values.unit) for storage in storages]
         return storages
 
     def write(self, start: int, count: int) -> None:
@@ -192,28 +194,22 @@ class _SideBySide:
 
     def __init__(self, values: _Values) -> None:
         self._values = values
-        #: Of sets that were made together.
-        self._pieces: list[torch.Tensor] = []
+        self._rows = torch.empty(0)
         self._copy = _copying(values)
 
     def make(self, count: int) -> list[torch.UntypedStorage]:
-        """Storages of so many further sets."""
+        """Storages of so many sets, instead of those that were made before."""
         values = self._values
         pitch = -(-values.size_bytes // ALIGNED_BYTES) * ALIGNED_BYTES
+        self._rows = torch.empty(0)
         memory = torch.empty(count, pitch, dtype=torch.uint8, device=values.device).view(values.unit)
-        self._pieces.append(memory[:, : values.size_bytes // values.unit.itemsize])
+        self._rows = memory[:, : values.size_bytes // values.unit.itemsize]
         at: Callable[[int, torch.device, int], Any] = torch._C._construct_storage_from_data_pointer
         return [at(row.data_ptr(), values.device, values.size_bytes) for row in memory]
 
     def write(self, start: int, count: int) -> None:
         """Write the values of the first ``count`` sets."""
-        slot = 0
-        for rows in self._pieces:
-            some = min(len(rows), count - slot)
-            if some <= 0:
-                return
-            self._copy(rows[:some], self._values.rows(start, slot, some))
-            slot += some
+        self._copy(self._rows[:count], self._values.rows(start, 0, count))
 
 
 def _copying(values: _Values) -> Callable[[torch.Tensor, torch.Tensor], None]:

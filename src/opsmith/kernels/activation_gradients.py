@@ -255,11 +255,12 @@ def elu_backward(
 
 
 def threshold_backward(grad_output: torch.Tensor, self: torch.Tensor, threshold: float) -> torch.Tensor:
-    """``grad_output`` where ``self`` exceeds the threshold, else 0."""
+    """``grad_output`` where ``self`` exceeds the threshold, which eager rounds to a half type on a device, else 0."""
     require_served(grad_output, self)
     refuse_bool("threshold_backward", self.dtype)
     result = self.dtype if self.dtype == grad_output.dtype else torch.promote_types(grad_output.dtype, self.dtype)
-    return map_elements(threshold_gradient_of, [grad_output, self], [result] * 2, result, parameters=[threshold])
+    operands = [grad_output, self]
+    return map_elements(threshold_gradient_of, operands, [result] * 2, result, [threshold], rounds_numbers=self.is_cuda)
 
 
 def leaky_relu_backward(

@@ -163,17 +163,18 @@ def hardshrink(self: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
 
 
 def softshrink(self: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
-    """``self`` moved towards zero by ``lambd``, at most to zero."""
+    """``self`` moved towards zero by ``lambd``, at most to zero; eager rounds ``lambd`` to a half type on a device."""
     if lambd < 0:
         raise ValueError(f"lambd has to be 0 or more, not {lambd}")
-    return _with_numbers(softshrink_of, self, lambd)
+    return _with_numbers(softshrink_of, self, lambd, rounds_numbers=self.is_cuda)
 
 
 def threshold(self: torch.Tensor, threshold: float, value: float) -> torch.Tensor:
-    """``self`` above the threshold, else ``value``."""
+    """``self`` above the threshold, which eager rounds to a half type on a device, else ``value``."""
     require_served(self)
     refuse_bool("threshold", self.dtype)
-    return map_elements(threshold_of, [self], [self.dtype], self.dtype, parameters=[threshold, value])
+    numbers = [threshold, value]
+    return map_elements(threshold_of, [self], [self.dtype], self.dtype, numbers, rounds_numbers=self.is_cuda)
 
 
 def hardtanh(self: torch.Tensor, min_val: float = -1, max_val: float = 1) -> torch.Tensor:

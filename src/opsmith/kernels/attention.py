@@ -3,19 +3,22 @@
 ``scaled_dot_product_attention`` itself picks one of them: flash attention, memory-efficient attention or cuDNN's on
 CUDA, one of its own on a CPU. They compute the same numbers. What an overload is called with, how its results are laid
 out, what ``is_causal`` means where there are other keys than queries, and what is returned of the dropout, is its own.
-Dropout is declined, and so are the ragged batches of the inner overloads.
+Memory-efficient attention drops what eager's does, so that either may take the gradients of the other's result. The
+dropouts of the others are declined, and so are the ragged batches of the inner overloads.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 
 import torch
 
 from .attention_backward import Call, Gradients, attention_gradients
-from .attention_forward import LARGEST_HEAD, LSE_ROWS, Rule, attend_heads, scale_of
+from .attention_forward import LARGEST_HEAD, LSE_ROWS, Dropout, Rule, attend_heads, scale_of
 from .launch import require_served
+from .philox import next_words
 
 HALVES = (torch.float16, torch.bfloat16)
 #: Memory-efficient attention and the CPU's.
@@ -27,7 +30,7 @@ _TOP_LEFT, _BOTTOM_RIGHT = 1, 2
 
 
 def _require(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dtypes: Sequence[torch.dtype], dropout_p: float
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dtypes: Sequence[torch.dtype], dropout_p: float = 0.0
 ) -> None:
     """Decline what is not served, of shapes (B, H, rows, columns).
 
@@ -299,14 +302,32 @@ def _efficient(
     shift: int | None,
     scale: float | None,
 ) -> tuple[torch.Tensor, ...]:
-    _require(q, k, v, SERVED, dropout_p)
+    _require(q, k, v, SERVED)
+    dropout = _drawn(dropout_p, q, k)
     out = _rows_first(q, v.shape[3])
     rows = -(-q.shape[2] // LSE_ROWS) * LSE_ROWS if compute_log_sumexp else 0
     lse = torch.empty((*q.shape[:2], rows), dtype=torch.float32, device=q.device)
-    rule = Rule(scale_of(q, scale), _expanded(bias, q, k), shift, 0.0)
+    rule = Rule(scale_of(q, scale), _expanded(bias, q, k), shift, 0.0, dropout)
     attend_heads(out, lse if compute_log_sumexp else None, q, k, v, rule)
     # Eager has this state on the host.
-    return out, lse, *(torch.empty((), dtype=torch.int64, device="cpu") for _ in range(2))
+    state = (0, 0) if dropout is None else (dropout.seed, dropout.first)
+    return out, lse, *(torch.frombuffer(bytearray(struct.pack("<Q", n)), dtype=torch.int64).view(()) for n in state)
+
+
+def _drawn(probability: float, q: torch.Tensor, k: torch.Tensor) -> Dropout | None:
+    """A dropout of the weights of (B, H, M, D) and (B, H, N, D), a word for each, if there is one."""
+    if not probability:
+        return None
+    return Dropout(probability, *next_words(None, q.device, math.prod(q.shape[:3]) * k.shape[2]))
+
+
+def _drawn_before(probability: float, seed: torch.Tensor, first: torch.Tensor) -> Dropout | None:
+    """The dropout of the forward call that returned this state."""
+    if not probability:
+        return None
+    if seed.is_cuda:
+        raise NotImplementedError("a dropout out of a CUDA graph is not served")
+    return Dropout(probability, int(seed.item()), int(first.item()))
 
 
 def scaled_dot_product_efficient_attention_backward(
@@ -317,8 +338,8 @@ def scaled_dot_product_efficient_attention_backward(
     attn_bias: torch.Tensor | None,
     out: torch.Tensor,
     logsumexp: torch.Tensor,
-    philox_seed: torch.Tensor,  # noqa: ARG001 - Of dropout.
-    philox_offset: torch.Tensor,  # noqa: ARG001 - Of dropout.
+    philox_seed: torch.Tensor,
+    philox_offset: torch.Tensor,
     dropout_p: float,
     grad_input_mask: Sequence[bool],
     is_causal: bool = False,
@@ -327,8 +348,9 @@ def scaled_dot_product_efficient_attention_backward(
 ) -> tuple[torch.Tensor | None, ...]:
     """Gradients of query, key, value, and of the bias if that is asked for."""
     call = Call(grad_out_, query, key, value, out, logsumexp)
+    dropout = _drawn_before(dropout_p, philox_seed, philox_offset)
     shift = _from_top_left(is_causal=is_causal)
-    return _efficient_gradients(call, attn_bias, dropout_p, shift, scale, bias_requires_grad=grad_input_mask[3])
+    return _efficient_gradients(call, attn_bias, dropout, shift, scale, bias_requires_grad=grad_input_mask[3])
 
 
 def efficient_attention_backward(
@@ -344,8 +366,8 @@ def efficient_attention_backward(
     max_seqlen_k: int,  # noqa: ARG001 - The shapes say.
     logsumexp: torch.Tensor,
     dropout_p: float,
-    philox_seed: torch.Tensor,  # noqa: ARG001 - Of dropout.
-    philox_offset: torch.Tensor,  # noqa: ARG001 - Of dropout.
+    philox_seed: torch.Tensor,
+    philox_offset: torch.Tensor,
     custom_mask_type: int,
     bias_requires_grad: bool,
     *,
@@ -361,20 +383,21 @@ def efficient_attention_backward(
     grad, q, k, v, result = (x.transpose(1, 2) for x in (grad_out_, query, key, value, out))
     call = Call(grad, q, k, v, result, logsumexp)
     shift = _shift_of(custom_mask_type, call.q, call.k)
-    *heads, dbias = _efficient_gradients(call, bias, dropout_p, shift, scale, bias_requires_grad=bias_requires_grad)
+    dropout = _drawn_before(dropout_p, philox_seed, philox_offset)
+    *heads, dbias = _efficient_gradients(call, bias, dropout, shift, scale, bias_requires_grad=bias_requires_grad)
     return *(None if x is None else x.transpose(1, 2) for x in heads), dbias
 
 
 def _efficient_gradients(
     call: Call,
     bias: torch.Tensor | None,
-    dropout_p: float,
+    dropout: Dropout | None,
     shift: int | None,
     scale: float | None,
     *,
     bias_requires_grad: bool,
 ) -> tuple[torch.Tensor | None, ...]:
-    _require(call.q, call.k, call.v, SERVED, dropout_p)
+    _require(call.q, call.k, call.v, SERVED)
     _require_own_keys(call.q, call.k)
     expanded = _expanded(bias, call.q, call.k)
     dbias = None
@@ -385,7 +408,7 @@ def _efficient_gradients(
         row = -(-N // 16) * 16  # A row begins at a multiple of 16 elements.
         dbias = torch.empty_strided((B, H, M, N), (H * M * row, M * row, row, 1), dtype=bias.dtype, device=bias.device)
     into = Gradients(_rows_first(call.q), _rows_first(call.k), _rows_first(call.v), dbias)
-    attention_gradients(into, call, Rule(scale_of(call.q, scale), expanded, shift, 0.0))
+    attention_gradients(into, call, Rule(scale_of(call.q, scale), expanded, shift, 0.0, dropout))
     return tuple(into)
 
 

@@ -6,6 +6,8 @@ With ``p[m, n] = exp(scale * q[m] . k[n] + bias[m, n] - lse[m])`` and ``delta[m]
 - ``dq[m] = scale * sum over n of ds[m, n] k[n]``;
 - ``dk[n] = scale * sum over m of ds[m, n] q[m]`` and ``dv[n] = sum over m of p[m, n] grad[m]``.
 
+A dropout makes ``p z`` of the p in dv and ``z * (grad . v)`` of the product in ds, with z what it left of 1.
+
 The sums run along two dimensions, so there are two launches: a program that owns queries walks along keys, and one that
 owns keys along queries, those of all heads that share the keys. Nothing is added up in memory, which makes the
 results the same in every run. Seven products of blocks are taken, two of them twice.
@@ -27,6 +29,7 @@ from .attention_forward import (
     Tile,
     bias_offsets,
     block_of,
+    dropped,
     head_of,
     in_base,
     in_base_of,
@@ -57,6 +60,8 @@ def query_gradients(
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
     dbias_ptr: tl.tensor,
+    dropout: tl.tuple,
+    head: tl.tensor,
     m: tl.tensor,
     first: tl.tensor,
     end: tl.tensor,
@@ -93,6 +98,8 @@ def query_gradients(
         )  # fmt: skip
         p_MN = power(s_MN - lse_M[:, None], BASE_2)
         dp_MN = tl.dot(grad_ME, tl.trans(v_NE), input_precision=PRECISION)
+        if dropout is not None:
+            dp_MN = dropped(dp_MN, head, m[:, None], n[None, :], M, N, dropout)
         ds_MN = p_MN * (dp_MN - delta_M[:, None])
         if dbias_ptr is not None:
             at_MN = dbias_ptr + bias_offsets(m, n, M, dbias_strides, 1, INDEX)
@@ -114,6 +121,7 @@ def query_gradients_kernel(
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    dropout: tl.tuple,
     H: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
@@ -179,14 +187,14 @@ def query_gradients_kernel(
     dq_MD = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     grad_ME = grad_ME.to(MULTIPLY)
     dq_MD = query_gradients(
-        dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, m, 0, full, M, N, k_strides,
-        v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2,
-        INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, dropout, head, m, 0, full, M,
+        N, k_strides, v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False,
+        BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     dq_MD = query_gradients(
-        dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, m, full, end, M, N, k_strides,
-        v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2,
-        INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, dropout, head, m, full, end, M,
+        N, k_strides, v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True,
+        BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     store_rows(head_of(dq_ptr, b, h, dq_strides, UNIT), m, M, dq_MD * scale, dq_strides, UNIT, D, BLOCK_D, INDEX)
 
@@ -202,6 +210,8 @@ def key_gradients(
     lse_ptr: tl.tensor,
     delta_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    dropout: tl.tuple,
+    head: tl.tensor,
     n: tl.tensor,
     first: tl.tensor,
     end: tl.tensor,
@@ -246,8 +256,12 @@ def key_gradients(
         if MASKED:
             s_NM = tl.where(n[:, None] <= m[None, :] + shift, s_NM, float("-inf"))
         p_NM = power(s_NM - lse_M[None, :], BASE_2)
-        dv_NE = tl.dot(converted(p_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
         dp_NM = tl.dot(v_NE, tl.trans(grad_ME), input_precision=PRECISION)
+        left_NM = p_NM
+        if dropout is not None:
+            left_NM = dropped(p_NM, head, m[None, :], n[:, None], M, N, dropout)
+            dp_NM = dropped(dp_NM, head, m[None, :], n[:, None], M, N, dropout)
+        dv_NE = tl.dot(converted(left_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
         ds_NM = converted(p_NM * (dp_NM - delta_M[None, :]), q_MD.dtype).to(MULTIPLY)
         dk_ND = tl.dot(ds_NM, q_MD.to(MULTIPLY), dk_ND, input_precision=PRECISION)
     return dk_ND, dv_NE
@@ -264,6 +278,7 @@ def key_gradients_kernel(
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    dropout: tl.tuple,
     H: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
@@ -323,15 +338,15 @@ def key_gradients_kernel(
             bias_head_ptr = None
         if CAUSAL:
             dk_ND, dv_NE = key_gradients(
-                dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, n,
-                first, full, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale, shift, UNIT,
-                GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D,
-                BLOCK_E,
+                dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr,
+                dropout, head, n, first, full, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale,
+                shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M,
+                BLOCK_D, BLOCK_E,
             )  # fmt: skip
         dk_ND, dv_NE = key_gradients(
-            dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, n, full,
-            M, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale, shift, UNIT, GRAD_UNIT,
-            BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
+            dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, dropout,
+            head, n, full, M, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale, shift, UNIT,
+            GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
         )  # fmt: skip
     store_rows(head_of(dk_ptr, b, h, dk_strides, UNIT), n, N, dk_ND * scale, dk_strides, UNIT, D, BLOCK_D, INDEX)
     store_rows(head_of(dv_ptr, b, h, dv_strides, UNIT), n, N, dv_NE, dv_strides, UNIT, E, BLOCK_E, INDEX)
@@ -385,6 +400,7 @@ def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
         "BLOCK_D": block_of(D),
         "BLOCK_E": block_of(E),
     }
+    dropout = None if rule.dropout is None else rule.dropout.arguments()
     numbers = rule.scale, in_base_of(call.q, rule.scale), rule.shift or 0
     q_strides, k_strides, v_strides = (strides_in(unit, x) for x in call[1:4])
     bias_strides = strides_in(bias_unit, rule.bias)
@@ -405,6 +421,7 @@ def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
             call.k,
             call.v,
             rule.bias,
+            dropout,
             H,
             M,
             N,
@@ -440,6 +457,7 @@ def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
             call.k,
             call.v,
             rule.bias,
+            dropout,
             HK,
             M,
             N,

@@ -26,6 +26,7 @@ import triton.language as tl
 from .indexing import Geometry, converted, index_type
 from .launch import INTERPRETED, launch, multiprocessors
 from .matmul import multiply_type
+from .philox import halves, word_at
 
 _LOG2_E = math.log2(math.e)
 LOG2_E = tl.constexpr(_LOG2_E)
@@ -155,6 +156,22 @@ def scores(
 
 
 @triton.jit
+def dropped(
+    x: tl.tensor, head: tl.tensor, m: tl.tensor, n: tl.tensor, M: tl.tensor, N: tl.tensor, dropout: tl.tuple
+) -> tl.tensor:
+    """What a dropout leaves of an element for each query and key; there is a word for each of all heads.
+
+    Those of eager's memory-efficient attention, which keeps an element whose word, as a number of (0, 1], is larger
+    than the probability.
+    """
+    probability, seed_low, seed_high, first_low, first_high = dropout
+    place = (head.to(tl.int64) * M + m) * N + n
+    word = word_at(seed_low, seed_high, first_low, first_high, place)
+    unit = word.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
+    return tl.where(unit > probability, x * (1.0 / (1.0 - probability)), 0.0)
+
+
+@triton.jit
 def attend(
     sums_ME: tl.tensor,
     largest_M: tl.tensor,
@@ -163,6 +180,8 @@ def attend(
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    dropout: tl.tuple,
+    head: tl.tensor,
     m: tl.tensor,
     first: tl.tensor,
     end: tl.tensor,
@@ -201,6 +220,8 @@ def attend(
         p_MN = power(s_MN - base_M[:, None], BASE_2)
         shrink_M = power(largest_M - base_M, BASE_2)
         weight_M = weight_M * shrink_M + tl.sum(p_MN, axis=1)
+        if dropout is not None:
+            p_MN = dropped(p_MN, head, m[:, None], n[None, :], M, N, dropout)
         v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX)
         p_MN = converted(p_MN, v_NE.dtype).to(MULTIPLY)
         sums_ME = tl.dot(p_MN, v_NE.to(MULTIPLY), sums_ME * shrink_M[:, None], input_precision=PRECISION)
@@ -216,6 +237,7 @@ def attention_kernel(
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    dropout: tl.tuple,
     H: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
@@ -276,13 +298,13 @@ def attention_kernel(
     largest_M = tl.full([BLOCK_M], float("-inf"), tl.float32)
     weight_M = tl.zeros([BLOCK_M], tl.float32)
     sums_ME, largest_M, weight_M = attend(
-        sums_ME, largest_M, weight_M, q_MD, k_ptr, v_ptr, bias_ptr, m, first, full, M, N, k_strides, v_strides,
-        bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2, INDEX, MULTIPLY, PRECISION,
+        sums_ME, largest_M, weight_M, q_MD, k_ptr, v_ptr, bias_ptr, dropout, head, m, first, full, M, N, k_strides,
+        v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2, INDEX, MULTIPLY, PRECISION,
         BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     sums_ME, largest_M, weight_M = attend(
-        sums_ME, largest_M, weight_M, q_MD, k_ptr, v_ptr, bias_ptr, m, full, end, M, N, k_strides, v_strides,
-        bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2, INDEX, MULTIPLY, PRECISION,
+        sums_ME, largest_M, weight_M, q_MD, k_ptr, v_ptr, bias_ptr, dropout, head, m, full, end, M, N, k_strides,
+        v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2, INDEX, MULTIPLY, PRECISION,
         BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     total_M = tl.where(weight_M == 0, 1.0, weight_M)
@@ -342,20 +364,37 @@ def join_splits_kernel(
 # ---------------------------------------------------------------- the host side
 
 
+class Dropout(NamedTuple):
+    """Which weights are dropped: the probability, and whose words tell, from which one on (:func:`philox.next_words`).
+
+    Only heads of queries with keys of their own have one.
+    """
+
+    probability: float
+    seed: int
+    first: int
+
+    def arguments(self) -> tuple[float, int, int, int, int]:
+        """As :func:`dropped` takes it, in numbers of 32 bits, which Triton takes for one type whatever they are."""
+        return self.probability, *halves(self.seed), *halves(self.first)
+
+
 class Rule(NamedTuple):
-    """How scores are made of dot products.
+    """How scores are made of dot products, and which weights count.
 
     Attributes:
         scale: what dot products are multiplied by.
         bias: what is added then, expanded to a matrix of queries and keys for each head.
         shift: a query sees the keys up to its own number plus this; None where it sees all.
         unseen: the logarithm of the weights of a query that sees no key.
+        dropout: of weights, if there is one.
     """
 
     scale: float
     bias: torch.Tensor | None
     shift: int | None
     unseen: float
+    dropout: Dropout | None = None
 
 
 class Tile(NamedTuple):
@@ -453,6 +492,7 @@ def attend_heads(
         k,
         v,
         rule.bias,
+        None if rule.dropout is None else rule.dropout.arguments(),
         H,
         M,
         N,

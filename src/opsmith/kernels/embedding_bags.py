@@ -66,6 +66,7 @@ def bag_kernel(
     columns: tl.tensor,
     padding: tl.tensor,
     MODE: tl.constexpr,
+    NO_ROW: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
     GROUP: tl.constexpr,
@@ -73,7 +74,7 @@ def bag_kernel(
 ) -> None:
     """``out[b]`` = sum, mean or greatest of the rows that bag b names, but for ``padding``; how many; and which.
 
-    Of the greatest, GROUP is 1.
+    Of the greatest, GROUP is 1; NO_ROW is where an empty bag has it from.
     """
     bag = tl.program_id(0)
     d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
@@ -82,7 +83,7 @@ def bag_kernel(
     if bag + 1 < offsets:
         end = tl.load(offsets_ptr + (bag + 1).to(INDEX) * offset_stride).to(INDEX)
     result_D = tl.zeros([BLOCK_D], COMPUTE)
-    at_D = tl.zeros([BLOCK_D], INDEX)
+    at_D = tl.full([BLOCK_D], NO_ROW, INDEX)
     count = tl.zeros([GROUP], tl.int32)
     i = begin
     while i < end:
@@ -221,6 +222,11 @@ def _index(*tensors: torch.Tensor) -> tl.dtype:
     return index_type(*(Geometry(tuple(tensor.shape), (tensor.stride(),)) for tensor in tensors))
 
 
+def _no_row(device: torch.device) -> int:
+    """The row that eager names as an empty bag's greatest."""
+    return -1 if device.type == "cuda" else 0
+
+
 def _bags(
     weight: torch.Tensor,
     indices: torch.Tensor,
@@ -274,6 +280,7 @@ def _bags(
             *weight.shape,
             padding_idx,
             MODE=mode,
+            NO_ROW=_no_row(weight.device),
             COMPUTE=compute_type(weight.dtype),
             INDEX=_index(weight, out, indices),
             GROUP=1 if mode == Mode.MAX else GROUP,

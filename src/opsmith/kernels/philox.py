@@ -44,10 +44,19 @@ def next_counter(generator: torch.Generator | None, device: torch.device) -> tup
     """The key and the lower half of the counters of one launch; moves the generator on.
 
     Both as two signed numbers of 32 bits, the lower one first, which Triton takes for one type whatever they are.
+    Arguments and errors are those of :func:`next_words`.
+    """
+    seed, first = next_words(generator, device, _WORDS)
+    return *halves(seed), *halves(first // _WORDS)
+
+
+def next_words(generator: torch.Generator | None, device: torch.device, count: int) -> tuple[int, int]:
+    """The key, and the first of ``count`` words of its sequence that nobody else draws; moves the generator on.
 
     Args:
         generator: as an op gets it; None stands for the device's own.
         device: that is drawn on.
+        count: of words.
 
     Raises:
         NotImplementedError: the launch would become part of a CUDA graph.
@@ -56,17 +65,17 @@ def next_counter(generator: torch.Generator | None, device: torch.device) -> tup
     if generator is not None and generator.device.type != device.type:
         raise ValueError(f"a generator for {device.type} is needed, not for {generator.device.type}")
     if device.type == "cpu":
-        return _next_of_host(torch.default_generator if generator is None else generator)
+        return _next_of_host(torch.default_generator if generator is None else generator), 0
     if torch.cuda.is_current_stream_capturing():
         raise NotImplementedError("drawing in a CUDA graph is not served")
     own = torch.cuda.default_generators[device.index] if generator is None else generator
     with _reading:
-        offset = own.get_offset()
-        own.set_offset(offset + _WORDS)
-    return *_halves(own.initial_seed()), *_halves(offset // _WORDS)
+        first = own.get_offset()
+        own.set_offset(first + -(-count // _WORDS) * _WORDS)
+    return own.initial_seed(), first
 
 
-def _next_of_host(generator: torch.Generator) -> tuple[int, int, int, int]:
+def _next_of_host(generator: torch.Generator) -> int:
     """The state of a generator that has no offset, as a key; one is added to a word of that state."""
     with _reading:
         state = bytearray(generator.get_state().tolist())
@@ -74,10 +83,10 @@ def _next_of_host(generator: torch.Generator) -> tuple[int, int, int, int]:
         word = int.from_bytes(state[_TWISTER_WORD], "little")
         state[_TWISTER_WORD] = ((word + 1) % (1 << 32)).to_bytes(4, "little")
         generator.set_state(torch.frombuffer(state, dtype=torch.uint8))
-    return *_halves(int.from_bytes(key, "little")), 0, 0
+    return int.from_bytes(key, "little")
 
 
-def _halves(bits: int) -> tuple[int, int]:
+def halves(bits: int) -> tuple[int, int]:
     """The lower and the upper 32 of 64 bits, as signed numbers."""
     low, high = (part % (1 << 32) for part in (bits, bits >> 32))
     return tuple(part - (part >> 31 << 32) for part in (low, high))  # type: ignore[return-value]
@@ -94,6 +103,20 @@ def words_at(
     seed = (seed_high.to(tl.uint32).to(tl.uint64) << 32) | seed_low.to(tl.uint32).to(tl.uint64)
     low, high = place.to(tl.uint32), (place >> 32).to(tl.uint32)
     return tl.philox(seed, low * 0 + count_low.to(tl.uint32), low * 0 + count_high.to(tl.uint32), low, high)
+
+
+@triton.jit
+def word_at(
+    seed_low: tl.tensor, seed_high: tl.tensor, first_low: tl.tensor, first_high: tl.tensor, place: tl.tensor
+) -> tl.tensor:
+    """The word ``place`` words behind the first one in the sequence of a seed, as cuRAND counts them."""
+    seed = (seed_high.to(tl.uint32).to(tl.uint64) << 32) | seed_low.to(tl.uint32).to(tl.uint64)
+    first = (first_high.to(tl.uint32).to(tl.uint64) << 32) | first_low.to(tl.uint32).to(tl.uint64)
+    index = first + place.to(tl.uint64)
+    low, high = (index >> 2).to(tl.uint32), (index >> 34).to(tl.uint32)
+    w, x, y, z = tl.philox(seed, low, high, low * 0, low * 0)
+    within = index & 3
+    return tl.where(within < 2, tl.where(within == 0, w, x), tl.where(within == 2, y, z))
 
 
 @triton.jit

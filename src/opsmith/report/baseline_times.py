@@ -4,6 +4,7 @@
 
     OUT/NVIDIA_H200/
       environment.json                                   versions, hardware, what was asked, what has no time
+      times.jsonl                                        a line for each time as soon as it is known, for --resume
       baseline_time_torch.json                           {"level1": {"23_Softmax.py": {"mean": 1.2, ...}}}
       baseline_time_torch_compile_inductor_default.json
 
@@ -13,9 +14,10 @@ without a time is null, as the public files have it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import msgspec
 from opsmith.core.baseline_times import FILES, BaselineTime
 from opsmith.core.environment import Environment
 from opsmith.core.problems import level_of, public_place
-from opsmith.core.run import write_json
+from opsmith.core.run import write_atomically, write_json
 from opsmith.errors import BadInput
 from opsmith.report.conventions import geometric_mean
 from opsmith.report.levels import ALL
@@ -35,34 +37,88 @@ def hardware_folder(environment: Environment) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", environment.device_name).strip("_")
 
 
-def write_baseline_times(
-    out: Path, found: Sequence[BaselineTime], environment: Environment, *, asked: dict[str, Any]
-) -> Path:
-    """Write one file for each baseline that was asked, and what they depend on; the folder that they are in.
+class BaselineFolder:
+    """The folder of one hardware's times.
 
     Args:
-        out: parent of the hardware's folder.
-        found: every problem under every baseline.
-        environment: where it ran.
-        asked: what else the times depend on: dtype, tf32, sizes and trials.
+        out: its parent; both are made.
+        environment: where the times are taken.
+        asked: what else they depend on: dtype, tf32, sizes and trials.
 
     Raises:
         BadInput: the folder cannot be written.
     """
-    folder = out / hardware_folder(environment)
-    problems = [{"problem": t.task, "baseline": t.baseline, "reason": t.problem} for t in found if t.problem]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(
-            folder / "environment.json",
-            {"environment": environment, "asked": asked, "without_time": problems},
-        )
-        for baseline in dict.fromkeys(time.baseline for time in found):
-            of_baseline = [time for time in found if time.baseline == baseline]
-            write_json(folder / FILES[baseline], _levels(of_baseline, environment, dtype=asked["dtype"]))
-    except OSError as exc:
-        raise BadInput(f"{folder} cannot be written: {exc.strerror}; name another -o") from exc
-    return folder
+
+    def __init__(self, out: Path, environment: Environment, asked: dict[str, Any]) -> None:
+        self.path = out / hardware_folder(environment)
+        self._environment = environment
+        self._asked = asked
+        with self._writing():
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def _lines(self) -> Path:
+        return self.path / "times.jsonl"
+
+    def known(self) -> list[BaselineTime]:
+        """The times that an interrupted command left, all but those that went wrong.
+
+        Raises:
+            BadInput: they were taken on another machine, with other versions, or asked otherwise.
+        """
+        try:
+            facts = msgspec.json.decode((self.path / "environment.json").read_bytes(), type=_Facts)
+            lines = self._lines.read_bytes().splitlines(keepends=True)
+        except (OSError, msgspec.MsgspecError):
+            raise BadInput(f"{self.path} has no times to continue; leave out --resume") from None
+        if (facts.environment, facts.asked) != (self._environment, self._asked):
+            raise BadInput(f"{self.path} was asked otherwise, or elsewhere; leave out --resume or name another -o")
+        found = [msgspec.json.decode(line, type=BaselineTime) for line in lines if line.endswith(b"\n")]
+        return [time for time in found if time.times]
+
+    def begin(self, known: Sequence[BaselineTime]) -> None:
+        """Keep these times and no others."""
+        with self._writing():
+            write_json(self.path / "environment.json", _Facts(self._environment, self._asked))
+            write_atomically(self._lines, b"".join(map(_line, known)))
+
+    def add(self, time: BaselineTime) -> None:
+        """Keep one more."""
+        with self._writing(), self._lines.open("ab") as lines:
+            lines.write(_line(time))
+
+    def write(self, found: Sequence[BaselineTime]) -> None:
+        """Write one file for each baseline that was asked, and what has no time.
+
+        Args:
+            found: every problem under every baseline.
+        """
+        problems = [{"problem": t.task, "baseline": t.baseline, "reason": t.problem} for t in found if t.problem]
+        with self._writing():
+            write_json(self.path / "environment.json", _Facts(self._environment, self._asked, problems))
+            for baseline in dict.fromkeys(time.baseline for time in found):
+                of_baseline = [time for time in found if time.baseline == baseline]
+                levels = _levels(of_baseline, self._environment, dtype=self._asked["dtype"])
+                write_json(self.path / FILES[baseline], levels)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise BadInput(f"{self.path} cannot be written: {exc.strerror}; name another -o") from exc
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """``environment.json``."""
+
+    environment: Environment
+    asked: dict[str, Any]
+    without_time: list[dict[str, str]] = []
+
+
+def _line(time: BaselineTime) -> bytes:
+    return msgspec.json.encode(time) + b"\n"
 
 
 def _levels(found: Iterable[BaselineTime], environment: Environment, *, dtype: str) -> dict[str, dict[str, Any]]:

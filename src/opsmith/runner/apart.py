@@ -14,6 +14,11 @@ class NoAnswer(Exception):
     """The process gave none; the message says why, in one line."""
 
 
+def too_long(timeout_s: float) -> NoAnswer:
+    """Of a process that had no answer in time."""
+    return NoAnswer(f"it took longer than {timeout_s:g} s; --timeout gives it more")
+
+
 def answer_of(context: ForkServerContext, serve: Callable[..., None], *arguments: Any, timeout_s: float) -> bytes:
     """Run ``serve(sender, *arguments)`` in a new process, and return the bytes that it sends; it does not outlive this.
 
@@ -29,7 +34,7 @@ def answer_of(context: ForkServerContext, serve: Callable[..., None], *arguments
             answer = receiver.recv_bytes()
             process.join(ENDING_TIMEOUT_S)
             return answer
-        raise NoAnswer(f"it took longer than {timeout_s:g} s; --timeout gives it more")
+        raise too_long(timeout_s)
     except EOFError as exc:
         process.join()
         raise NoAnswer(f"its process ended with status {process.exitcode}") from exc

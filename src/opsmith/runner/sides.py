@@ -17,7 +17,7 @@ from opsmith.runner.timed_pairs import Dishonest
 
 #: A process that goes on for so long after a block is not waited for.
 MAX_SETTLING_S = 5.0
-_RUNNING = frozenset("RD")
+_RUNNING = frozenset((b"R", b"D"))
 
 
 class RefereeSide:
@@ -129,13 +129,13 @@ def _pin(pid: int, core: int) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
-        if thread.parent.name == str(pid):
+    """Whether a thread but the first is on a processor, or waits for one or for a disk."""
+    threads = f"/proc/{pid}/task"
+    for thread in os.listdir(threads):  # noqa: PTH208 - done around every block of E, as above
+        if thread == str(pid):
             continue
-        try:
+        with contextlib.suppress(OSError), open(f"{threads}/{thread}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             # The name of a thread, in parentheses, may hold anything.
-            if thread.read_text().rpartition(")")[2].split()[0] in _RUNNING:
+            if file.read().rpartition(b")")[2].split()[0] in _RUNNING:
                 return True
-        except OSError:
-            continue  # It has ended.
     return False

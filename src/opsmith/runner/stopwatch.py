@@ -266,15 +266,16 @@ class PairedClock:
         for number in next(self._turns):
             for series in running:
                 if series.problem is None:
-                    self._run_blocks(number, series, quantity)
+                    self._run_blocks(number, series, quantity, is_last=series is running[-1])
 
-    def _run_blocks(self, number: int, series: Series, quantity: str) -> None:
+    def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> None:
         start = time.monotonic()
         pair = series.pair
         calls = pair.calls[quantity]
         try:
             for block, round_number in enumerate(series.rounds):
-                series.turn[number].append(self._block_us(number, pair, calls, quantity, round_number))
+                more = not is_last or round_number != series.rounds[-1]
+                series.turn[number].append(self._block_us(number, pair, calls, quantity, round_number, more=more))
                 if number == 1 and series.is_looked_at(block):
                     self._look(pair.number, self._order.randrange(calls), round_number)
         except NotMeasured as problem:
@@ -328,14 +329,22 @@ class PairedClock:
             self._look(pair.number, self._order.randrange(calls), round_number)
 
     def _block_us(
-        self, number: int, pair: Pair, calls: int, quantity: str, round_number: int, *, captured: bool = True
+        self,
+        number: int,
+        pair: Pair,
+        calls: int,
+        quantity: str,
+        round_number: int,
+        *,
+        captured: bool = True,
+        more: bool = False,
     ) -> float:
-        """Microseconds a call of one block on a round's values."""
+        """Microseconds a call of one block on a round's values; ``more`` blocks of the same turn may follow."""
         side = self._sides[number]
         if number == 1:
             self.asked = pair.number
         if quantity == "K":
-            reply = side.ask(TimeBlock(calls, "K", pair=pair.number, round=round_number, captured=captured))
+            reply = side.ask(TimeBlock(calls, "K", pair=pair.number, round=round_number, captured=captured, more=more))
             assert isinstance(reply, BlockTimed)
             if reply.own_us is None:
                 raise NotMeasured("K: a call waits for the device, so that its time cannot be told from the host's")
@@ -344,7 +353,7 @@ class PairedClock:
             pair.nodes[number] = reply.nodes
             return max(reply.own_us, 1e-3)
         side.ask(RenewInputs(round_number, calls, pair=pair.number))
-        _, wall_us = _clocked(side, TimeBlock(calls, "E", pair=pair.number))
+        _, wall_us = _clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
         settling_us = side.settle()
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.

@@ -58,18 +58,16 @@ def main() -> None:
 
 def _import_everything(device: str, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
     import torch
+    import torch._dynamo  # Dispatch modes and torch.manual_seed import it when they are first used: 1.2 s.
 
     import opsmith.runner.referee
     import opsmith.runner.worker  # noqa: F401
     from opsmith.runner.versions import versions
 
-    if device.partition(":")[0] == "cpu":
+    if with_opinfo and device.partition(":")[0] == "cpu":
         # With a GPU OpInfo's import asks the CUDA runtime for the device's capability, after which no
         # forked child may use CUDA: there each referee that enumerates imports it for itself.
-        import torch._dynamo  # Dispatch modes and torch.manual_seed import it when they are first used.
-
-        if with_opinfo:
-            import torch.testing._internal.common_methods_invocations
+        import torch.testing._internal.common_methods_invocations
 
     if with_compiler:
         # As slow to import as the rest of torch: for those only who need it.

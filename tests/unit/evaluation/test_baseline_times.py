@@ -34,7 +34,8 @@ def timed(file: Path, baseline: str = "eager", **changes: object) -> BaselineTim
     """What is found of a problem on the CPU, with few trials."""
     request = BaselineRequest(task=f"L1/{file.stem}", file=str(file), baseline=baseline, device="cpu", trials=4)
     return time_baseline(
-        BaselineRequest(**{name: getattr(request, name) for name in request.__struct_fields__} | changes)
+        BaselineRequest(**{name: getattr(request, name) for name in request.__struct_fields__} | changes),
+        lambda: None,
     )
 
 

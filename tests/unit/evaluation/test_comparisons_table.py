@@ -32,6 +32,7 @@ aten = torch.ops.aten
         (aten.max.dim, "indices"),
         (aten.max.default, "exact"),
         (aten._linalg_svd.U, "factorisation"),
+        (aten.max_unpool3d.out, "placement"),
     ],
 )
 def test_every_variant_of_a_packet_has_its_rule(overload: Any, kind: str) -> None:

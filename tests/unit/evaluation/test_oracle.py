@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 import torch
 from tests.evaluation_calls import call_of, judge
 
+from opsmith.evaluation import philox
 from opsmith.evaluation.attention_oracle import gradients
 from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.oracle import MODULE_TRIALS, Oracle, _moved
+from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, Oracle, _moved
+from opsmith.evaluation.tolerance import tolerance_for
 from opsmith.suites import callables
 
 aten = torch.ops.aten
@@ -319,6 +322,40 @@ def gradients_of_shared_heads() -> tuple[list[torch.Tensor], list[torch.Tensor]]
     return [result.value for result in found], list(torch.autograd.grad(out, tensors, gradient))
 
 
+@pytest.mark.parametrize("probability", [0.0, 0.3])
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_gradients_of_rows_know_what_was_dropped(kind: int, probability: float) -> None:
+    """Memory-efficient attention's: every weight has a word of Philox, in order; 2 is a mask from the last key on."""
+    q, k, v, gradient = (torch.randn(2, rows, 3, 8, dtype=torch.float64) for rows in (5, 9, 9, 5))
+    bias = torch.randn(2, 3, 5, 9, dtype=torch.float64)
+    tensors = [tensor.requires_grad_() for tensor in (q, k, v, bias)]
+    scores = torch.einsum("bmhd,bnhd->bhmn", q, k) / 8**0.5 + bias
+    if kind:
+        scores = scores.masked_fill(~torch.ones(5, 9, dtype=torch.bool).tril(0 if kind == 1 else 4), -torch.inf)
+    left = (philox.uniform(7, 22, 2 * 3 * 5 * 9, q.device) > probability).double().view(2, 3, 5, 9) / (1 - probability)
+    out = torch.einsum("bhmn,bnhd->bmhd", scores.softmax(-1) * left, v)
+    call = (gradient, q, k, v, bias, out, None, None, 5, 9, scores.logsumexp(-1), probability)
+    state = torch.tensor(7), torch.tensor(22), kind, True
+    op = aten._efficient_attention_backward.default
+    with torch.no_grad():
+        oracle = Oracle(call_of(op, *call, *state), "_efficient_attention_backward", 4)
+        opinions = [oracle.opinion(index) for index in range(4)]
+    for opinion, expected in zip(opinions, torch.autograd.grad(out, tensors, gradient), strict=True):
+        assert opinion is not None
+        torch.testing.assert_close(opinion.value, expected)
+        assert opinion.slack is not None
+        assert opinion.slack.shape == expected.shape
+
+
+def test_philox_gives_its_authors_answer() -> None:
+    """For a counter and a key of zeros, as a number of (0, 1]; and from any place on."""
+    words = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    device = torch.device("cpu")
+    assert [pytest.approx(word / 2**32) for word in words] == philox.uniform(0, 0, 4, device).tolist()
+    far = (1 << 34) - 3
+    assert torch.equal(philox.uniform(-5, far, 9, device)[4:], philox.uniform(-5, far + 4, 5, device))
+
+
 @pytest.fixture
 def attention(tmp_path: Path) -> Iterator[tuple[JudgedCall, torch.Tensor, Callable[..., torch.Tensor]]]:
     """A call of a Model whose results move by more than the tolerance with its inputs' last digits."""
@@ -480,3 +517,138 @@ def test_a_mean_beside_a_variance_may_lose_what_cancels(op: torch._ops.OpOverloa
     assert compare(call, [eager], [[eager[0], running]], tolerance="strict").passed
     assert not compare(call, [eager], [[eager[0], eager[1] + 0.05]], tolerance="strict").passed
     assert not compare(call, [eager], [[eager[0] * 1.001, eager[1]]], tolerance="strict").passed
+
+
+def _through_a_half_type(dtype: torch.dtype) -> tuple[JudgedCall, torch.Tensor, torch.Tensor]:
+    """Sums of five terms, by eager on a GPU, which rounds at every step, and by float64."""
+    x = (torch.rand(8, 8192, 5) * 18 - 9).to(dtype)
+    steps = [x[..., 0]]
+    for column in x.unbind(-1)[1:]:
+        steps.append(steps[-1] + column)
+    return call_of(aten.cumsum.default, x, 2), torch.stack(steps, -1), x.double().cumsum(2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_eager_may_lose_what_cancels_by_rounding_on_the_way(dtype: torch.dtype) -> None:
+    """By more than the oracle is believed; the accurate sum is right all the same, and one that is off is not."""
+    call, eager, truth = _through_a_half_type(dtype)
+    error, tolerance = eager - truth, tolerance_for("strict", dtype)
+    units = error.abs() / (truth.abs() * tolerance.rtol + tolerance.atol)
+    assert units.max() > TRUST[dtype]
+    assert compare(call, [[eager]], [[truth.to(dtype)]], tolerance="strict").passed
+    for share in (-0.25, 0.25):
+        wrong = torch.where(units == units.max(), truth + share * error, truth)
+        assert not compare(call, [[eager]], [[wrong.to(dtype)]], tolerance="strict").passed
+
+
+def test_an_error_of_eager_that_no_rounding_explains_leaves_the_oracle_unbelieved() -> None:
+    """Float64 then answers another question."""
+    call, eager, truth = _through_a_half_type(torch.bfloat16)
+    smallest = truth[..., 4].abs().argmin()
+    eager[..., 4].view(-1)[smallest] = 0.5 * call.args[0].abs().sum(2).view(-1)[smallest]
+    assert not compare(call, [[eager]], [[truth.bfloat16()]], tolerance="strict").passed
+
+
+def test_a_group_norm_may_be_more_accurate_than_rounded_statistics() -> None:
+    """Eager on a GPU rounds mean and deviation before it uses them."""
+    x, weight, bias = ((torch.rand(size) * 18 - 9).bfloat16() for size in ((20, 6, 100), (6,), (6,)))
+    args = (x, weight, bias, 20, 6, 100, 1, 1e-5)
+    truth = [out.bfloat16() for out in aten.native_group_norm(*(arg.double() for arg in args[:3]), *args[3:])]
+    mean, rstd = (each.float().view(20, 1, 1) for each in truth[1:])
+    scale = rstd * weight.float().view(6, 1)
+    eager = x.float() * scale + (bias.float().view(6, 1) - scale * mean)
+    call = call_of(aten.native_group_norm.default, *args)
+    assert ((eager - truth[0]).abs() / (truth[0].abs() * 1.6e-2 + 1e-5)).max() > TRUST[torch.bfloat16]
+    assert compare(call, [[eager.bfloat16(), *truth[1:]]], [truth], tolerance="strict").passed
+    wrong = [truth[0] * 1.1, *truth[1:]]
+    assert not compare(call, [[eager.bfloat16(), *truth[1:]]], [wrong], tolerance="strict").passed
+
+
+def test_a_gradient_of_softmax_may_lose_what_cancels() -> None:
+    """Where a probability is nearly 1, the mean that is subtracted is nearly the gradient itself."""
+    y = torch.tensor([9.0, 0.5, 0.1, 0.2, 0.3, 0.4]).softmax(0).expand(64, 6).contiguous()
+    dy = torch.rand(64, 6) * torch.tensor([1e-6] + [1e-12] * 5)
+    truth = aten._softmax_backward_data.default(dy.double(), y.double(), 1, torch.float64)
+    order = [5, 0, 4, 1, 3, 2]
+    product = dy * y
+    total = product[:, order[0]]
+    for k in order[1:]:
+        total = total + product[:, k]
+    other = y * (dy - total[:, None])
+    call = call_of(aten._softmax_backward_data.default, dy, y, 1, torch.float32)
+    call = replace(call, small_results=True)
+    passed = partial(compare, call, [[truth.float()]], tolerance="strict")
+    assert ((other - truth).abs() / truth.abs()).max() > 1e-5
+    assert passed([[other]]).passed
+    assert not passed([[other * 1.0001]]).passed
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_trigamma_may_be_infinite_at_its_poles(dtype: torch.dtype) -> None:
+    """Where eager's sine of a multiple of pi is not zero, in float64 neither; between poles it may not."""
+    x = torch.tensor([-7.0, -1.0, 0.0, -2.5, 3.0], dtype=dtype)
+    truth = torch.tensor([torch.inf] * 3 + [9.5392332, 0.3949341], dtype=dtype)
+    assert judge(aten.polygamma.default, (1, x), truth).passed
+    assert judge(aten.polygamma.default, (1, x), aten.polygamma.default(1, x)).passed
+    for wrong in (truth.new_tensor([torch.inf, -torch.inf, *truth[2:]]), truth.masked_fill(x == -2.5, torch.inf)):
+        assert not judge(aten.polygamma.default, (1, x), wrong).passed
+
+
+def _rounded_midway(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """An antialiased resampling with rows kept in a half type before columns are averaged, and one in float32."""
+    height, width = x.shape[-2] // 2, x.shape[-1] * 2 // 3
+    resample = partial(aten._upsample_bicubic2d_aa.default, align_corners=False)
+    rows = resample(x.float(), [x.shape[-2], width])
+    return tuple(resample(each, [height, width]).to(x.dtype) for each in (rows.to(x.dtype).float(), rows))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_linear_op_that_eager_rounds_midway_may_be_accurate(dtype: torch.dtype) -> None:
+    """Where terms cancel eager is off by any number of units; who is near float64 passes, a few percent off fail."""
+    x = torch.randn(4, 3, 200, 240).to(dtype)
+    eager, exact = _rounded_midway(x)
+    off = (eager.double() - exact.double()).abs() / exact.double().abs()
+    assert off.max() > {torch.bfloat16: 64 * 1.6e-2, torch.float16: 256 * 1e-3}[dtype]
+    call = call_of(aten._upsample_bicubic2d_aa.default, x, list(exact.shape[2:]), False)
+    assert compare(call, [[eager]], [[exact]], tolerance="strict").passed
+    worst = torch.zeros_like(exact)
+    worst.view(-1)[off.argmax()] = 0.05
+    for wrong in (exact * 1.05, exact + worst, torch.zeros_like(exact)):
+        assert not compare(call, [[eager]], [[wrong]], tolerance="strict").passed
+
+
+def test_pixels_that_eager_finds_by_a_rounded_number_do_not_bind() -> None:
+    """Eager numbers the pixels of a cubic sample in the type of the image: bfloat16 has no odd ones from 257."""
+    image, grid = (torch.randn(2, 3, 40, 300) * 9).bfloat16(), torch.rand(2, 40, 60, 2).mul(2).sub(1).bfloat16()
+    sample = aten.grid_sampler_2d.default
+    rest = (2, 0, False)
+    exact = sample(image.float(), grid.float(), *rest).bfloat16()
+    misread = image[..., torch.arange(300).bfloat16().long().clamp(max=299)]
+    eager = sample(misread.float(), grid.float(), *rest).bfloat16()
+    call = call_of(sample, image, grid, *rest)
+    assert (eager != exact).double().mean() < 0.2
+    assert compare(call, [[eager]], [[exact]], tolerance="strict").passed
+    moved = sample(image.float(), grid.float() + 2 / 300, *rest).bfloat16()
+    for wrong in (moved, exact * 1.05):
+        assert not compare(call, [[eager]], [[wrong]], tolerance="strict").passed
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_gradients_at_coordinates_that_eager_rounds_do_not_bind(mode: int) -> None:
+    """A coordinate in the type of the image may lie in another cell; its own cell's gradient is right, no third."""
+    image, dy = (torch.randn(2, 3, 9, 9) for _ in range(2))
+    grid = torch.rand(2, 9, 9, 2).mul(2).sub(1).bfloat16()
+    backward = aten.grid_sampler_2d_backward.default
+    rounded = ((grid.double() + 1) * 4.5 - 0.5).bfloat16().double()
+    args = image.bfloat16(), dy.bfloat16()
+    call = call_of(backward, *args, grid, mode, 0, False, [True, True])
+
+    def answer(coordinates: torch.Tensor) -> list[torch.Tensor]:
+        found = backward(*(arg.double() for arg in args), coordinates, mode, 0, False, [True, True])
+        return [gradient.bfloat16() for gradient in found]
+
+    eager, exact = answer((rounded + 0.5) / 4.5 - 1), answer(grid.double())
+    assert compare(call, [eager], [exact], tolerance="strict").passed
+    wrong = [[exact[0] * 1.05, exact[1]], answer(grid.double() + 0.02)]
+    for answers in wrong:
+        assert not compare(call, [eager], [answers], tolerance="strict").passed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable
 
@@ -266,7 +267,7 @@ def test_an_out_argument_that_was_resized_can_be_written_again(elements: int) ->
 def test_on_a_device_one_copy_writes_the_same_values_into_sets_behind_each_other(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[str, int], CallRecord], dtype: str, elements: int
 ) -> None:
-    """In storages that are aligned and no larger than those of their own; whatever was made when."""
+    """In aligned storages, no larger than those of their own, in one piece whatever was asked for before."""
     apart = made(make(dtype, elements), 50)
     monkeypatch.setattr(timed_inputs, "_is_on_host", lambda _values: False)
     together = TimedInputs(make(dtype, elements), CPU, 50, varied=True)
@@ -275,6 +276,8 @@ def test_on_a_device_one_copy_writes_the_same_values_into_sets_behind_each_other
         for inputs in (apart, together):
             inputs.renew(round_number, count)
         assert contents(apart)[:count] == contents(together)[:count]
+    addresses = [live.args[0].data_ptr() for live in together.lives]
+    assert 1 == len({after - before for before, after in itertools.pairwise(addresses)})
     for live in together.lives:
         assert [elements * item_bytes(dtype)] == [storage.nbytes() for storage in live.storages]
         assert live.args[0].data_ptr() % 64 == 0

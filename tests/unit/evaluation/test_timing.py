@@ -13,6 +13,7 @@ import torch
 
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, TensorValue
 from opsmith.evaluation import timing
+from opsmith.evaluation.cuda_graphs import GATE_CYCLES, MAX_GATE_CYCLES, gate_cycles
 from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
@@ -289,3 +290,11 @@ def test_k_may_be_of_another_function_than_e(graphs: list[StandInGraph]) -> None
     assert (0, 4) == (len(on_host.firsts), len(on_device.firsts))
     timed.host_block(3)
     assert (3, 4) == (len(on_host.firsts), len(on_device.firsts))
+
+
+@pytest.mark.parametrize(
+    ("queueing_s", "cycles"), [(0.0, GATE_CYCLES), (100e-6, 600_000), (1e-3, 6_000_000), (10.0, MAX_GATE_CYCLES)]
+)
+def test_the_gate_waits_for_as_long_as_queueing_took_and_some_more(queueing_s: float, cycles: int) -> None:
+    """So that one slow launch does not make all later blocks wait, within limits."""
+    assert cycles == gate_cycles(queueing_s)

@@ -54,9 +54,16 @@ def heads(sizes: Sizes, dtype: torch.dtype = torch.float32, columns: int | None 
 
 
 def textbook(
-    given: Heads, bias: torch.Tensor | None = None, shift: int | None = None, scale: float | None = None
+    given: Heads,
+    bias: torch.Tensor | None = None,
+    shift: int | None = None,
+    scale: float | None = None,
+    left: torch.Tensor | float = 1.0,
 ) -> Expected:
-    """Attention and its gradients by the formula, in float64; a query that sees no key has 0 and ``-inf``."""
+    """Attention and its gradients by the formula, in float64; a query that sees no key has 0 and ``-inf``.
+
+    ``left`` is what a dropout left of the weights.
+    """
     q, k, v = (x.double().requires_grad_() for x in given[:3])
     b = None if bias is None else bias.double().requires_grad_()
     group = q.shape[1] // k.shape[1]
@@ -66,7 +73,7 @@ def textbook(
         s = s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool).tril(shift), -math.inf)
     unseen = (s == -math.inf).all(-1, keepdim=True)
     p = s.masked_fill(unseen, 0).softmax(-1).masked_fill(unseen, 0)
-    out = p @ v.repeat_interleave(group, 1)
+    out = p * left @ v.repeat_interleave(group, 1)
     gradients = torch.autograd.grad(out, [q, k, v] if b is None else [q, k, v, b], given.grad.double())
     dq, dk, dv, *dbias = gradients
     return Expected(out.detach(), s.logsumexp(-1).detach(), dq, dk, dv, dbias[0] if dbias else None)
@@ -239,6 +246,71 @@ def test_efficient_attention(dtype: torch.dtype, *, causal: bool, biased: bool) 
         assert_close(dbias, expected.dbias, dtype)
 
 
+def philox(seed: int, count: int) -> list[int]:
+    """The four words of a counter, by Philox-4x32-10 as its authors have it."""
+    low, high = seed % (1 << 32), seed >> 32
+    words = [count % (1 << 32), count >> 32, 0, 0]
+    for _ in range(10):
+        first, second = words[0] * 0xD2511F53, words[2] * 0xCD9E8D57
+        words = [second >> 32 ^ words[1] ^ low, second, first >> 32 ^ words[3] ^ high, first]
+        words = [word % (1 << 32) for word in words]
+        low, high = (low + 0x9E3779B9) % (1 << 32), (high + 0xBB67AE85) % (1 << 32)
+    return words
+
+
+def left_by_eager(shape: tuple[int, ...], probability: float, seed: int, first: int) -> torch.Tensor:
+    """What memory-efficient attention leaves of the weights: a word for each, in order, as cuRAND makes it uniform."""
+    places = range(first, first + math.prod(shape))
+    words = {count: philox(seed, count) for count in range(places[0] // 4, places[-1] // 4 + 1)}
+    units = torch.tensor([words[place // 4][place % 4] for place in places]).float() * 2.0**-32 + 2.0**-33
+    return (units > probability).double().view(shape) / (1 - probability)
+
+
+def test_the_words_are_those_of_philox() -> None:
+    """The authors' own answer for zeros."""
+    assert [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8] == philox(0, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("causal", "biased"), [(False, True), (True, False)])
+def test_a_dropout_of_efficient_attention_is_eagers(dtype: torch.dtype, *, causal: bool, biased: bool) -> None:
+    """By the state that is returned, from which eager's gradients would drop the same."""
+    given = heads((2, 2, 2, 20, 70, 16), dtype)
+    q, k, v, grad = given
+    bias = values(2, 2, 20, 70, dtype=dtype) if biased else None
+    before = torch.default_generator.get_state()
+    out, lse, seed, first = kernel(EFFICIENT)(q, k, v, bias, True, 0.4, causal)
+    assert not torch.equal(before, torch.default_generator.get_state())
+    left = left_by_eager((2, 2, 20, 70), 0.4, seed.item() % (1 << 64), first.item())
+    assert 0.3 < (left == 0).double().mean() < 0.5
+    expected = textbook(given, bias, 0 if causal else None, left=left)
+    assert_close(out, expected.out, dtype)
+    assert_close(lse[..., :20], expected.lse, dtype)
+    mask = [True, True, True, biased]
+    gradients = kernel(backward_of(EFFICIENT))(grad, q, k, v, bias, out, lse, seed, first, 0.4, mask, causal)
+    for actual, due in zip(gradients, expected[2:], strict=True):
+        assert (actual is None and due is None) or actual is not None
+        if actual is not None:
+            assert_close(actual, due, dtype)
+
+
+def test_a_dropout_goes_on_where_a_generator_was() -> None:
+    """An offset beyond 32 bits that is no multiple of four, and a seed beyond 63."""
+    given = heads((1, 2, 2, 5, 7, 8))
+    seed, first = (1 << 63) + 5, (1 << 34) - 17
+    expected = textbook(given, left=left_by_eager((1, 2, 5, 7), 0.5, seed, first))
+    q, k, v, grad = (x.transpose(1, 2) for x in given)
+    lse = torch.full((1, 2, 32), math.inf)
+    lse[..., :5] = expected.lse
+    state = torch.tensor(seed - (1 << 64)), torch.tensor(first)
+    out = expected.out.float().transpose(1, 2)
+    gradients = kernel(backward_of(EFFICIENT_ROWS))(
+        grad, q, k, v, None, out, None, None, 5, 7, lse, 0.5, *state, 0, False
+    )
+    for actual, due in zip(gradients[:3], expected[2:5], strict=True):
+        assert_close(actual.transpose(1, 2), due, torch.float32)
+
+
 def test_efficient_attention_without_logarithms_or_gradients_of_the_bias() -> None:
     """Inference asks for neither; training of a model with a fixed mask for the first only."""
     q, k, v, grad = heads((1, 2, 2, 5, 7, 8))
@@ -363,7 +435,6 @@ def test_tiles_of_a_device(dtype: torch.dtype, columns: int) -> None:
     [
         (FLASH, (0.1,)),
         (FLASH, (0.0, False, True)),
-        (EFFICIENT, (None, False, 0.1)),
         (CUDNN, (None, False, 0.1)),
         (CPU, (0.1,)),
         (FLASH_ROWS, (torch.zeros(2), torch.zeros(2), 3, 5, 0.0, False, False)),

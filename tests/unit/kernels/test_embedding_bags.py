@@ -5,6 +5,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, values
 
+from opsmith.kernels import embedding_bags
+
 INDICES = torch.tensor([0, 1, 2, 3, 4, 5, 1, 1])
 OFFSETS = torch.tensor([0, 3, 3, 7])
 MODES = [0, 1, 2]
@@ -20,6 +22,18 @@ def test_bags_and_what_their_gradients_need(op: str, mode: int, padding: int) ->
         offsets = torch.tensor([0, 3, 3, 8]) if last else OFFSETS
         for table in (values(6, 5), values(5, 6).t()):
             assert_as_eager(op, table, INDICES, offsets, False, mode, False, None, last, padding)
+
+
+def test_the_greatest_of_an_empty_bag_is_where_the_devices_eager_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA in row -1, on a CPU in row 0; so is that of a bag of nothing but padding."""
+    assert [-1, 0] == [embedding_bags._no_row(torch.device(name)) for name in ("cuda", "cpu")]
+    monkeypatch.setattr(embedding_bags, "_no_row", lambda _device: -1)
+    table, indices = values(6, 5), torch.tensor([0, 1, 1, 1, 2])
+    for op in OPS:
+        places = kernel(op)(table, indices, torch.tensor([0, 2, 2, 4]), False, 2, False, None, False, 1)[3]
+        assert places[1:3].eq(-1).all()
+        assert places[0].eq(0).all()
+        assert places[3].eq(2).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

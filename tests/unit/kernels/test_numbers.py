@@ -31,6 +31,21 @@ def test_a_number_is_the_nearest_one_of_the_tensors_type(op: str, dtype: torch.d
         torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_threshold_is_rounded_on_a_device_alone(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, *, on_device: bool
+) -> None:
+    """An element that the threshold rounds up to is above it on a CPU, and at it on a GPU."""
+    x = torch.tensor([0.84765625], dtype=dtype)
+    limit = 0.84744504
+    monkeypatch.setattr(Tensor, "is_cuda", on_device, raising=False)
+    assert [-9.0 if on_device else 0.84765625] == kernel("threshold.default")(x, limit, -9).tolist()
+    gradient = kernel("threshold_backward.default")(torch.ones_like(x), x, limit)
+    assert [0.0 if on_device else 1.0] == gradient.tolist()
+    assert on_device == (kernel("softshrink.default")(x, limit).item() == 0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_every_number_of_a_half_type_passes_through_a_kernel(dtype: torch.dtype) -> None:
     """Denormal ones, infinities and NaN too: 65,536 of them."""

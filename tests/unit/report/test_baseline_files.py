@@ -10,9 +10,10 @@ import pytest
 from tests.report_runs import manifest
 
 from opsmith.core.baseline_times import FILES, BaselineTime, TrialTimes
+from opsmith.core.environment import Environment
 from opsmith.core.problems import public_place
 from opsmith.errors import BadInput
-from opsmith.report.baseline_times import speedups_by_level, write_baseline_times
+from opsmith.report.baseline_times import BaselineFolder, speedups_by_level
 
 H200 = msgspec.structs.replace(manifest().environment, device="cuda", device_name="NVIDIA H200")
 ASKED = {"dtype": "bf16", "tf32": "default", "sizes": "full", "trials": 4}
@@ -37,6 +38,14 @@ FOUND = [
 ]
 
 
+def written(out: Path) -> Path:
+    """The folder with all of it."""
+    folder = BaselineFolder(out, H200, ASKED)
+    folder.begin([])
+    folder.write(FOUND)
+    return folder.path
+
+
 @pytest.mark.parametrize(
     ("task", "place"),
     [("L1/23_A", ("level1", "23_A.py")), ("vision/3_B", ("vision", "3_B.py")), ("my_block", ("", "my_block.py"))],
@@ -48,7 +57,7 @@ def test_public_files_know_a_problem_by_level_and_file(task: str, place: tuple[s
 
 def test_times_are_written_in_the_public_layout(tmp_path: Path) -> None:
     """Milliseconds of K with E beside it, of E alone where there is no K, null without a time."""
-    folder = write_baseline_times(tmp_path, FOUND, H200, asked=ASKED)
+    folder = written(tmp_path)
     assert tmp_path / "NVIDIA_H200" == folder
     eager = json.loads((folder / FILES["eager"]).read_text())
     assert {"level1": ["23_Softmax.py", "24_Other.py"], "vision": ["3_UNet.py"]} == {
@@ -67,7 +76,7 @@ def test_times_are_written_in_the_public_layout(tmp_path: Path) -> None:
 
 def test_what_times_depend_on_lies_beside_them(tmp_path: Path) -> None:
     """Versions and hardware, options, and why something has no time."""
-    folder = write_baseline_times(tmp_path, FOUND, H200, asked=ASKED)
+    folder = written(tmp_path)
     found = json.loads((folder / "environment.json").read_text())
     assert ("2.13.0", "NVIDIA H200") == (found["environment"]["torch"], found["environment"]["device_name"])
     assert ASKED == found["asked"]
@@ -78,7 +87,39 @@ def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path: Path) -> None:
     """In one line."""
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot be written"):
-        write_baseline_times(tmp_path / "file", FOUND, H200, asked=ASKED)
+        BaselineFolder(tmp_path / "file", H200, ASKED)
+
+
+def test_an_interrupted_command_is_continued(tmp_path: Path) -> None:
+    """Each time is kept as soon as it is known; what went wrong is asked again, a line that was cut off too."""
+    folder = BaselineFolder(tmp_path, H200, ASKED)
+    folder.begin([])
+    for found in FOUND:
+        folder.add(found)
+    with (folder.path / "times.jsonl").open("ab") as lines:
+        lines.write(b'{"task":"L1/25_')
+    again = BaselineFolder(tmp_path, H200, ASKED)
+    assert [one for one in FOUND if one.times] == again.known()
+    again.begin(again.known())
+    again.add(FOUND[3])
+    assert [one for one in FOUND if one.times] == again.known()
+
+
+@pytest.mark.parametrize(
+    ("environment", "asked", "message"),
+    [
+        (H200, {**ASKED, "trials": 5}, "was asked otherwise, or elsewhere"),
+        (msgspec.structs.replace(H200, torch="2.12.0"), ASKED, "was asked otherwise, or elsewhere"),
+        (msgspec.structs.replace(H200, device_name="NVIDIA H100"), ASKED, "has no times to continue"),
+    ],
+)
+def test_times_of_something_else_are_not_continued(
+    tmp_path: Path, environment: Environment, asked: dict[str, object], message: str
+) -> None:
+    """With one line that says what to do."""
+    BaselineFolder(tmp_path, H200, ASKED).begin(FOUND)
+    with pytest.raises(BadInput, match=message):
+        BaselineFolder(tmp_path, environment, asked).known()
 
 
 def test_baselines_are_compared_with_eager_by_level() -> None:

@@ -30,7 +30,7 @@ def test_a_problem_that_dies_or_hangs_costs_itself_only(tmp_path: Path) -> None:
     files = [tmp_path / "dies.py", tmp_path / "hangs.py", PROBLEMS / "level1" / "2_Softsign.py"]
     files[0].write_text(DIES)
     files[1].write_text(HANGS)
-    found = list(BaselineTimer("cpu", timeout_s=20).time([request(file) for file in files]))
+    found = list(BaselineTimer("cpu", timeout_s=20, jobs=1).time([request(file) for file in files]))
     assert ["dies", "hangs", "2_Softsign"] == [time.task for time in found]
     assert "its process ended with status 3" == found[0].problem
     assert "it took longer than 20 s; --timeout gives it more" == found[1].problem
@@ -40,7 +40,7 @@ def test_a_problem_that_dies_or_hangs_costs_itself_only(tmp_path: Path) -> None:
 def test_a_device_that_is_not_there_is_bad_input() -> None:
     """Before any problem is run."""
     with pytest.raises(BadInput, match="device nowhere cannot be used"):
-        BaselineTimer("nowhere", timeout_s=20)
+        BaselineTimer("nowhere", timeout_s=20, jobs=1)
 
 
 def test_the_verb_writes_and_prints(tmp_path: Path) -> None:

@@ -15,10 +15,20 @@ import pytest
 from opsmith.core.timing import Label, Timing
 from opsmith.evaluation.pairing import PRECISIONS, PRECISIONS_HOST, precisions_of
 from opsmith.runner import stopwatch
-from opsmith.runner.protocol import BlockTimed, MakeReady, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
+from opsmith.runner.protocol import (
+    BlockTimed,
+    MakeReady,
+    PrepareTiming,
+    RenewInputs,
+    TimeBlock,
+    TimingPrepared,
+    answer_spin_s,
+    spin_s,
+)
 from opsmith.runner.stopwatch import (
     BLOCK_US,
     BLOCK_US_CPU,
+    BLOCKS_A_TURN,
     LOOK_INTERVAL_S,
     SETTLING_US,
     ClockSettings,
@@ -714,6 +724,19 @@ def test_a_side_runs_its_blocks_of_all_calls_in_one_turn(machine: Machine) -> No
         captured = [side for side, request in machine.blocks("K") if request.captured]
         changes.append(sum(side is not other for side, other in itertools.pairwise(captured)))
     assert changes[0] == changes[1]
+
+
+@pytest.mark.parametrize("quantity", ["K", "E"])
+def test_a_side_is_told_whether_its_turn_goes_on(machine: Machine, quantity: str) -> None:
+    """Then it waits awake; at the end of its turn it sleeps, since both sides run on one core."""
+    clock = clock_of(StandInSide(machine, 20.0), StandInSide(machine, 20.0), calls=3)
+    machine.asked.clear()
+    clock.time(quantity)
+    told = [spin_s(request) > 0 for _, request in machine.blocks(quantity)]
+    turn = 3 * BLOCKS_A_TURN[quantity]
+    assert [False] == [*dict.fromkeys(told[turn - 1 :: turn])]
+    assert turn * told.count(False) == len(told)
+    assert all(answer_spin_s(request) > 0 for _, request in machine.asked)
 
 
 def test_a_call_that_is_settled_takes_no_more_turns(machine: Machine) -> None:

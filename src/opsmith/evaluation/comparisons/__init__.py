@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from opsmith.core.op import TaskKind
-from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, value
+from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, placement, value
 from opsmith.evaluation.comparisons.leaves import PASSED, merge
 from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.observation import Finding, JudgedCall, Result, Results
@@ -39,6 +39,8 @@ def compare(call: JudgedCall, reference: Sequence[Results], candidate: Sequence[
         return finding
     if rule.kind == "indices":
         return indices.compare(call, rule, reference[0], candidate[0])
+    if rule.kind == "placement":
+        return placement.compare(call, reference[0], candidate[0])
     if rule.kind == "factorisation":
         return factorisation.compare(call, rule, reference[0], candidate[0], finding)
     return finding

@@ -32,7 +32,7 @@ class Rule:
 
     Attributes:
         kind: the comparison that decides: value, exact, metadata, distribution, indices,
-            factorisation, view or ignore.
+            factorisation, placement, view or ignore.
         stem: the op's packet without decoration.
         roles: the kind of each result in order.
         rest: the kind of results beyond ``roles``, written inputs for example.
@@ -74,7 +74,7 @@ EXACT = _names("""
     diagonal_scatter as_strided_scatter diag_embed diagonal_backward select_backward slice_backward
     reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
     index index_select index_fill index_copy gather masked_fill masked_scatter masked_select take embedding
-    _unsafe_index _unsafe_masked_index masked_scatter_backward max_unpool2d max_unpool3d
+    _unsafe_index _unsafe_masked_index masked_scatter_backward
     maximum minimum fmax fmin clamp clamp_max clamp_min amax amin aminmax max min neg relu threshold
     threshold_backward hardtanh hardtanh_backward copysign floor ceil trunc frac heaviside nan_to_num nextafter
     frexp conj conj_physical _conj _conj_physical _neg_view view_as_real view_as_complex complex real imag
@@ -85,6 +85,9 @@ EXACT = _names("""
     _coalesce sparse_mask sort values indices set isin unique_consecutive unique_dim _unique _unique2
     hash_tensor _local_scalar_dense item
 """)
+
+#: Copies of values to places that indices may name more than once.
+PLACEMENT = _names("max_unpool2d max_unpool3d")
 
 #: Copies when they place a value, sums when they accumulate: decided by the overload or an argument.
 PLACING = {"scatter": "reduce", "index_put": "accumulate", "put": "accumulate", "_index_put_impl": "accumulate"}
@@ -212,8 +215,8 @@ def _static_rule(schema: OpSchema) -> Rule:
         return Rule(kind="value", stem=stem, roles=ROLES[stem])
     if schema.variant is Variant.VIEW:
         return Rule(kind="view", stem=stem, rest="view")
-    if stem in EXACT or stem in PLACING or stem in INDICES:
-        return Rule(kind="exact", stem=stem, rest="exact")
+    if stem in EXACT | PLACEMENT or stem in PLACING or stem in INDICES:
+        return Rule(kind="placement" if stem in PLACEMENT else "exact", stem=stem, rest="exact")
     return Rule(kind="value", stem=stem)
 
 

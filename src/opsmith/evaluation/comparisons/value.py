@@ -19,6 +19,8 @@ from opsmith.evaluation.opinion import Opinion
 from opsmith.evaluation.oracle import CEILING, CEILING_WIDE, SLACK, SLACK_WIDE, TRUST, TRUST_WIDE
 from opsmith.evaluation.tolerance import Tolerance
 
+#: Of the magnitudes of a normal distribution.
+MEDIAN_TO_RMS = 1.4826
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
@@ -159,13 +161,20 @@ def _accept(
     eager_off = (expected - truth).abs() / unit
     comparable = eager_off[torch.isfinite(truth) & torch.isfinite(expected)]
     usual = comparable.clamp(max=trust).square().sum().div(max(comparable.numel(), 1)).sqrt()
+    if bool((comparable > trust).any()):
+        # Of errors without bound the mean square is that of the few largest.
+        usual = MEDIAN_TO_RMS * comparable.median()
     scale = torch.maximum(eager_off[failed].nan_to_num(0.0, 0.0), usual)
     granted = unit[failed] * (SLACK.get(dtype, SLACK_WIDE) * scale).clamp(1.0, ceiling)
     truth, expected, got, eager_off = truth[failed], expected[failed], got[failed], eager_off[failed]
     # Where eager itself is no number there is nothing to be as bad as: one unit, no more.
     granted = torch.where(torch.isfinite(expected), granted, unit[failed])
     believed = (eager_off <= trust) | ~torch.isfinite(expected)
-    near = torch.isfinite(truth) & believed & ((got - truth).abs() <= granted)
+    near = torch.isfinite(truth) & ((got - truth).abs() <= granted)
+    if opinion.rounding is not None and bool((near & ~believed).any()):
+        explained = opinion.rounding(dtype).to(expected.device).flatten()[failed]
+        believed |= (expected - truth).abs() <= explained
+    near &= believed
     same_special = ~torch.isfinite(truth) & _close(truth, got, unit[failed])
     return near | same_special, granted.nan_to_num(0.0, 0.0)
 
