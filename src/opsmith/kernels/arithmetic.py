@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from . import complex_arithmetic
 from .exponentials import exp2_of, log2_of
 from .launch import require_served
 from .pointwise import Operand, add, map_elements, same, served_promotion
@@ -202,6 +203,8 @@ def add_scalar(self: torch.Tensor, other: float, alpha: float = 1) -> torch.Tens
 def addcmul(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, *, value: float = 1) -> torch.Tensor:
     """``self + value * tensor1 * tensor2`` in the promoted type."""
     operands = [self, tensor1, tensor2]
+    if any(x.is_complex() for x in operands):
+        return complex_arithmetic.map_pairs(complex_arithmetic.addcmul_of, operands, value)
     result = served_promotion(operands)
     refuse_bool("addcmul", result)
     _require_factor(result, value)
@@ -209,11 +212,13 @@ def addcmul(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, *,
 
 
 def addcdiv(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, *, value: float = 1) -> torch.Tensor:
-    """``self + value * tensor1 / tensor2`` in the promoted type, which has to be floating point."""
+    """``self + value * tensor1 / tensor2`` in the promoted type, which has to be floating point or complex."""
     operands = [self, tensor1, tensor2]
-    result = served_promotion(operands)
-    if not (tensor1.dtype.is_floating_point or tensor2.dtype.is_floating_point):
+    if not any(x.dtype.is_floating_point or x.is_complex() for x in operands[1:]):
         raise TypeError("addcdiv of integers is not defined: use div and add")
+    if any(x.is_complex() for x in operands):
+        return complex_arithmetic.map_pairs(complex_arithmetic.addcdiv_of, operands, value)
+    result = served_promotion(operands)
     return map_elements(addcdiv_of, operands, [result] * 3, result, parameters=[value])
 
 

@@ -10,7 +10,7 @@ import torch
 _NUMBER_TYPE = {bool: torch.bool, int: torch.int64}
 
 
-def promoted(operands: Sequence[torch.Tensor | float]) -> torch.dtype:
+def promoted(operands: Sequence[torch.Tensor | float], *, complex_too: bool = False) -> torch.dtype:
     """The common type of tensors and Python numbers.
 
     Tensors with dimensions decide; 0-dim tensors, and after them numbers, take part only where they
@@ -18,7 +18,7 @@ def promoted(operands: Sequence[torch.Tensor | float]) -> torch.dtype:
     rule for two operands; over three it is not a sequence of pairs.
 
     Raises:
-        NotImplementedError: an operand is complex.
+        NotImplementedError: an operand is complex, unless ``complex_too`` says that these are served.
     """
     tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
     numbers = [operand for operand in operands if not isinstance(operand, torch.Tensor)]
@@ -28,7 +28,7 @@ def promoted(operands: Sequence[torch.Tensor | float]) -> torch.dtype:
         _join(map(_number_type, numbers)),
     ]
     result = functools.reduce(_raise_kind, [tier for tier in tiers if tier is not None])
-    if result.is_complex:
+    if result.is_complex and not complex_too:
         raise NotImplementedError("complex operands are not served")
     return result
 
