@@ -53,7 +53,7 @@ def filter_of(x: tl.tensor, TAPS: tl.constexpr) -> tl.tensor:
 def support_of(
     o: tl.tensor, size: tl.tensor, scale: tl.tensor, TAPS: tl.constexpr, COMPUTE: tl.constexpr
 ) -> tuple[tl.tensor, ...]:
-    """First position of the support of output ``o``, the one behind its last, and where the first lies from the centre."""
+    """First position of a support, the one behind its last, and the way from its centre to that of the first."""
     # Float64: far from 0, float32 leaves a centre few digits behind the point, and each compiler others.
     centre = scale * (o.to(scale.dtype) + 0.5)
     support = tl.maximum(scale, 1.0) * (TAPS // 2)
