@@ -50,22 +50,24 @@ def filter_of(x: tl.tensor, TAPS: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
-def support_of(o: tl.tensor, size: tl.tensor, scale: tl.tensor, TAPS: tl.constexpr) -> tuple[tl.tensor, ...]:
-    """First position of the support of output ``o``, the position behind its last, and its centre."""
+def support_of(
+    o: tl.tensor, size: tl.tensor, scale: tl.tensor, TAPS: tl.constexpr, COMPUTE: tl.constexpr
+) -> tuple[tl.tensor, ...]:
+    """First position of a support, the one behind its last, and the way from its centre to that of the first."""
+    # Float64: far from 0, float32 leaves a centre few digits behind the point, and each compiler others.
     centre = scale * (o.to(scale.dtype) + 0.5)
     support = tl.maximum(scale, 1.0) * (TAPS // 2)
     first = tl.maximum((centre - support + 0.5).to(o.dtype), 0)
     behind = tl.minimum((centre + support + 0.5).to(o.dtype), size)
-    return first, behind, centre
+    return first, behind, (first.to(scale.dtype) + 0.5 - centre).to(COMPUTE)
 
 
 @triton.jit
 def raw_weight(
-    i: tl.tensor, first: tl.tensor, behind: tl.tensor, centre: tl.tensor, scale: tl.tensor, TAPS: tl.constexpr
+    i: tl.tensor, first: tl.tensor, behind: tl.tensor, lead: tl.tensor, narrowing: tl.tensor, TAPS: tl.constexpr
 ) -> tl.tensor:
     """The filter at position ``i`` of a support, 0 outside."""
-    # In eager's order: whole numbers first.
-    x = ((i - first).to(scale.dtype) + (first.to(scale.dtype) - centre) + 0.5) * (1.0 / tl.maximum(scale, 1.0))
+    x = ((i - first).to(lead.dtype) + lead) * narrowing
     return tl.where((i >= first) & (i < behind), filter_of(x, TAPS), 0.0)
 
 
@@ -73,16 +75,22 @@ def raw_weight(
 def total_weight(
     first: tl.tensor,
     behind: tl.tensor,
-    centre: tl.tensor,
-    scale: tl.tensor,
+    lead: tl.tensor,
+    narrowing: tl.tensor,
     TAPS: tl.constexpr,
     MOST: tl.constexpr,
 ) -> tl.tensor:
     """What the weights of a support are divided by."""
-    total = centre * 0.0
+    total = lead * 0.0
     for k in range(MOST):
-        total += raw_weight(first + k, first, behind, centre, scale, TAPS)
+        total += raw_weight(first + k, first, behind, lead, narrowing, TAPS)
     return tl.where(total != 0.0, total, 1.0)
+
+
+@triton.jit
+def narrowing_of(scale: tl.tensor, COMPUTE: tl.constexpr) -> tl.tensor:
+    """What distances are multiplied by before the filter is asked."""
+    return (1.0 / tl.maximum(scale, 1.0)).to(COMPUTE)
 
 
 @triton.jit
@@ -114,18 +122,19 @@ def antialias_kernel(
     mask = (row < rows)[:, None] & (column < columns)[None, :]
     n, c, _d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
-    scale_h, scale_w = number(scale_h_bits, COMPUTE)[:, None], number(scale_w_bits, COMPUTE)[:, None]
-    first_h, behind_h, centre_h = support_of(h, size_S[1], scale_h, TAPS)
-    first_w, behind_w, centre_w = support_of(w, size_S[2], scale_w, TAPS)
-    total_h = total_weight(first_h, behind_h, centre_h, scale_h, TAPS, MOST_H)
-    total_w = total_weight(first_w, behind_w, centre_w, scale_w, TAPS, MOST_W)
+    scale_h, scale_w = number(scale_h_bits, tl.float64)[:, None], number(scale_w_bits, tl.float64)[:, None]
+    first_h, behind_h, lead_h = support_of(h, size_S[1], scale_h, TAPS, COMPUTE)
+    first_w, behind_w, lead_w = support_of(w, size_S[2], scale_w, TAPS, COMPUTE)
+    narrowing_h, narrowing_w = narrowing_of(scale_h, COMPUTE), narrowing_of(scale_w, COMPUTE)
+    total_h = total_weight(first_h, behind_h, lead_h, narrowing_h, TAPS, MOST_H)
+    total_w = total_weight(first_w, behind_w, lead_w, narrowing_w, TAPS, MOST_W)
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
     for kh in range(MOST_H):
         at_h = first_h + kh
-        weight_h = raw_weight(at_h, first_h, behind_h, centre_h, scale_h, TAPS) / total_h
+        weight_h = raw_weight(at_h, first_h, behind_h, lead_h, narrowing_h, TAPS) / total_h
         for kw in tl.range(MOST_W, loop_unroll_factor=4):
             at_w = first_w + kw
-            weight_w = raw_weight(at_w, first_w, behind_w, centre_w, scale_w, TAPS) / total_w
+            weight_w = raw_weight(at_w, first_w, behind_w, lead_w, narrowing_w, TAPS) / total_w
             inside = mask & (at_h < behind_h) & (at_w < behind_w)
             x_RC = tl.load(plane_ptr + (at_h * strides_S[1] + at_w * strides_S[2]), mask=inside, other=0)
             sum_RC += x_RC.to(COMPUTE) * (weight_h * weight_w)
@@ -142,10 +151,13 @@ def reader_weight(
     scale: tl.tensor,
     TAPS: tl.constexpr,
     MOST: tl.constexpr,
+    COMPUTE: tl.constexpr,
 ) -> tl.tensor:
     """With what weight output ``o`` reads position ``i``: 0 where it does not, or does not exist."""
-    first, behind, centre = support_of(o, size, scale, TAPS)
-    weight = raw_weight(i, first, behind, centre, scale, TAPS) / total_weight(first, behind, centre, scale, TAPS, MOST)
+    first, behind, lead = support_of(o, size, scale, TAPS, COMPUTE)
+    narrowing = narrowing_of(scale, COMPUTE)
+    total = total_weight(first, behind, lead, narrowing, TAPS, MOST)
+    weight = raw_weight(i, first, behind, lead, narrowing, TAPS) / total
     return tl.where((o >= 0) & (o < out), weight, 0.0)
 
 
@@ -188,14 +200,15 @@ def antialias_backward_kernel(
     mask = (row < rows)[:, None] & (column < columns)[None, :]
     n, c, _d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane_ptr = grad_ptr + (n * stride_N + c * stride_C)
-    scale_h, scale_w = number(scale_h_bits, COMPUTE)[:, None], number(scale_w_bits, COMPUTE)[:, None]
+    scale_h, scale_w = number(scale_h_bits, tl.float64)[:, None], number(scale_w_bits, tl.float64)[:, None]
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
     for kh in range(READERS_H):
         oh = first_reader(h, scale_h, TAPS) + kh
-        weight_h = reader_weight(oh, h, size_S[1], out_S[1], scale_h, TAPS, MOST_H)
+        weight_h = reader_weight(oh, h, size_S[1], out_S[1], scale_h, TAPS, MOST_H, COMPUTE)
         for kw in range(READERS_W):
             ow = first_reader(w, scale_w, TAPS) + kw
-            weight = mask.to(COMPUTE) * weight_h * reader_weight(ow, w, size_S[2], out_S[2], scale_w, TAPS, MOST_W)
+            weight_w = reader_weight(ow, w, size_S[2], out_S[2], scale_w, TAPS, MOST_W, COMPUTE)
+            weight = mask.to(COMPUTE) * weight_h * weight_w
             grad_ptr_RC = plane_ptr + (oh * strides_S[1] + ow * strides_S[2])
             sum_RC += tl.load(grad_ptr_RC, mask=weight != 0, other=0).to(COMPUTE) * weight
     out_ptr_RC = grad_input_ptr + row[:, None] * columns + column[None, :]
@@ -325,7 +338,6 @@ def _launch(
 ) -> None:
     result = volume_of(out, 2)
     tiles = tiles_of(result, x.device, channels_last=channels_last)
-    compute = compute_type(x.dtype)
     launch(
         kernel,
         tiles.grid,
@@ -335,11 +347,11 @@ def _launch(
         *channels_first(volume.strides_NCDHW),
         volume.shape_NCDHW[1],
         *sizes,
-        *(number_bits(scale, compute) for scale in filtering.scales),
+        *(number_bits(scale, tl.float64) for scale in filtering.scales),
         tiles.rows,
         tiles.columns,
         **constants,
-        COMPUTE=compute,
+        COMPUTE=compute_type(x.dtype),
         CHANNELS_LAST=channels_last,
         INDEX=volume_index_type(volume, result),
         BLOCK_R=tiles.block_rows,
