@@ -310,8 +310,10 @@ def _efficient(
     rule = Rule(scale_of(q, scale), _expanded(bias, q, k), shift, 0.0, dropout)
     attend_heads(out, lse if compute_log_sumexp else None, q, k, v, rule)
     # Eager has this state on the host.
-    state = (0, 0) if dropout is None else (dropout.seed, dropout.first)
-    return out, lse, *(torch.frombuffer(bytearray(struct.pack("<Q", n)), dtype=torch.int64).view(()) for n in state)
+    if dropout is None:
+        return out, lse, *(torch.empty((), dtype=torch.int64, device="cpu") for _ in range(2))
+    words = (bytearray(struct.pack("<Q", number)) for number in (dropout.seed, dropout.first))
+    return out, lse, *(torch.frombuffer(word, dtype=torch.int64).view(()) for word in words)
 
 
 def _drawn(probability: float, q: torch.Tensor, k: torch.Tensor) -> Dropout | None:
