@@ -3,8 +3,8 @@
 ``scaled_dot_product_attention`` itself picks one of them: flash attention, memory-efficient attention or cuDNN's on
 CUDA, one of its own on a CPU. They compute the same numbers. What an overload is called with, how its results are laid
 out, what ``is_causal`` means where there are other keys than queries, and what is returned of the dropout, is its own.
-Memory-efficient attention drops what eager's does, so that either may take the gradients of the other's result. The
-dropouts of the others are declined, and so are the ragged batches of the inner overloads.
+Memory-efficient attention drops what eager's does, so that either may take the gradients of the other's result, and
+serves ragged batches. The dropouts of the others are declined, and so is most of what else the inner overloads take.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 
 from .attention_backward import Call, Gradients, attention_gradients
-from .attention_forward import LARGEST_HEAD, LSE_ROWS, Dropout, Rule, attend_heads, scale_of
+from .attention_forward import LARGEST_HEAD, LSE_ROWS, Dropout, Rule, Sequences, attend_heads, scale_of
 from .launch import require_served
 from .philox import next_words
 
@@ -257,8 +257,8 @@ def efficient_attention_forward(
     bias: torch.Tensor | None,
     cu_seqlens_q: torch.Tensor | None,
     cu_seqlens_k: torch.Tensor | None,
-    max_seqlen_q: int | None,  # noqa: ARG001 - The shapes say.
-    max_seqlen_k: int | None,  # noqa: ARG001 - The shapes say.
+    max_seqlen_q: int | None,
+    max_seqlen_k: int | None,
     dropout_p: float,
     custom_mask_type: int,
     compute_log_sumexp: bool = False,
@@ -268,12 +268,35 @@ def efficient_attention_forward(
     window_size: int | None = None,
 ) -> tuple[torch.Tensor | int, ...]:
     """As :func:`scaled_dot_product_efficient_attention`, of rows (B, M, H, D)."""
-    _require_plain(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqlen_k=seqlen_k, window_size=window_size)
+    _require_plain(seqlen_k=seqlen_k, window_size=window_size)
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     _require_own_keys(q, k)
+    sequences = _sequences(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    if sequences is not None and (bias is not None or dropout_p or custom_mask_type == _BOTTOM_RIGHT):
+        raise NotImplementedError("a bias, dropout or a mask from the last key on of ragged batches is not served")
     shift = _shift_of(custom_mask_type, q, k)
-    out, *rest = _efficient(q, k, v, bias, compute_log_sumexp, dropout_p, shift, scale)
-    return out.transpose(1, 2), *rest, query.shape[1], key.shape[1]
+    out, *rest = _efficient(q, k, v, bias, compute_log_sumexp, dropout_p, shift, scale, sequences)
+    longest = (query.shape[1], key.shape[1]) if sequences is None else sequences[2:]
+    return out.transpose(1, 2), *rest, *longest
+
+
+def _sequences(
+    starts_q: torch.Tensor | None, starts_k: torch.Tensor | None, longest_q: int | None, longest_k: int | None
+) -> Sequences | None:
+    """The sequences of a ragged batch, if it is one.
+
+    Raises:
+        ValueError: one of the arguments is missing.
+        NotImplementedError: starts that are not dense.
+    """
+    if starts_q is None and starts_k is None:
+        return None
+    if starts_q is None or starts_k is None or longest_q is None or longest_k is None:
+        raise ValueError("a ragged batch needs the starts and the longest ones of queries and of keys")
+    require_served(starts_q, starts_k, dtypes=(torch.int32,))
+    if starts_q.shape != starts_k.shape or not starts_q.is_contiguous() or not starts_k.is_contiguous():
+        raise NotImplementedError("starts of sequences have to be dense and as many of queries as of keys")
+    return Sequences(starts_q, starts_k, longest_q, longest_k)
 
 
 def _require_own_keys(q: torch.Tensor, k: torch.Tensor) -> None:
@@ -301,17 +324,23 @@ def _efficient(
     dropout_p: float,
     shift: int | None,
     scale: float | None,
+    sequences: Sequences | None = None,
 ) -> tuple[torch.Tensor, ...]:
     _require(q, k, v, SERVED)
     dropout = _drawn(dropout_p, q, k)
     out = _rows_first(q, v.shape[3])
-    rows = -(-q.shape[2] // LSE_ROWS) * LSE_ROWS if compute_log_sumexp else 0
-    lse = torch.empty((*q.shape[:2], rows), dtype=torch.float32, device=q.device)
+    batches, longest = q.shape[0], q.shape[2]
+    if sequences is not None:
+        batches, longest = sequences.starts_q.numel() - 1, sequences.longest_q
+    rows = -(-longest // LSE_ROWS) * LSE_ROWS if compute_log_sumexp else 0
+    lse = torch.empty((batches, q.shape[1], rows), dtype=torch.float32, device=q.device)
     rule = Rule(scale_of(q, scale), _expanded(bias, q, k), shift, 0.0, dropout)
-    attend_heads(out, lse if compute_log_sumexp else None, q, k, v, rule)
+    attend_heads(out, lse if compute_log_sumexp else None, q, k, v, rule, sequences)
     # Eager has this state on the host.
-    state = (0, 0) if dropout is None else (dropout.seed, dropout.first)
-    return out, lse, *(torch.frombuffer(bytearray(struct.pack("<Q", n)), dtype=torch.int64).view(()) for n in state)
+    if dropout is None:
+        return out, lse, *(torch.empty((), dtype=torch.int64, device="cpu") for _ in range(2))
+    words = (bytearray(struct.pack("<Q", number)) for number in (dropout.seed, dropout.first))
+    return out, lse, *(torch.frombuffer(word, dtype=torch.int64).view(()) for word in words)
 
 
 def _drawn(probability: float, q: torch.Tensor, k: torch.Tensor) -> Dropout | None:

@@ -238,6 +238,7 @@ def attention_kernel(
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
     dropout: tl.tuple,
+    starts: tl.tuple,
     H: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
@@ -273,6 +274,7 @@ def attention_kernel(
     """``out`` and the logarithm of the sum of weights, for a block of queries and the ``share`` keys of a split.
 
     ``group`` heads of queries share one of keys. A query that sees no key has 0, and ``unseen`` as its logarithm.
+    With ``starts``, where each sequence begins among queries and among keys, a batch is a sequence, M at most long.
     """
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
@@ -282,11 +284,18 @@ def attention_kernel(
     b, h = head // H, head % H
     k_ptr = head_of(k_ptr, b, h // group, k_strides, UNIT)
     v_ptr = head_of(v_ptr, b, h // group, v_strides, UNIT)
+    q_ptr = head_of(q_ptr, b, h, q_strides, UNIT)
+    out_ptr = head_of(out_ptr + split.to(tl.int64) * out_stride_S, b, h, out_strides, OUT_UNIT)
     if bias_ptr is not None:
         bias_ptr = head_of(bias_ptr, b, h, bias_strides, BIAS_UNIT)
+    if starts is not None:
+        first_q, first_k = (tl.load(starts[0] + b).to(tl.int64), tl.load(starts[1] + b).to(tl.int64))
+        M, N = (tl.load(starts[0] + b + 1) - first_q).to(tl.int32), (tl.load(starts[1] + b + 1) - first_k).to(tl.int32)
+        q_ptr, out_ptr = q_ptr + first_q * q_strides[2] * UNIT, out_ptr + first_q * out_strides[2] * OUT_UNIT
+        k_ptr, v_ptr = k_ptr + first_k * k_strides[2] * UNIT, v_ptr + first_k * v_strides[2] * UNIT
     first_M = block * BLOCK_M
     m = first_M + tl.arange(0, BLOCK_M)
-    q_MD = load_rows(head_of(q_ptr, b, h, q_strides, UNIT), m, M, q_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
+    q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
     first = split * share
     end = tl.minimum(first + share, N)
     seen_by_all = end
@@ -309,7 +318,6 @@ def attention_kernel(
     )  # fmt: skip
     total_M = tl.where(weight_M == 0, 1.0, weight_M)
     out_ME = sums_ME / total_M[:, None]
-    out_ptr = head_of(out_ptr + split.to(tl.int64) * out_stride_S, b, h, out_strides, OUT_UNIT)
     store_rows(out_ptr, m, M, out_ME, out_strides, OUT_UNIT, E, BLOCK_E, INDEX)
     if lse_ptr is not None:
         if BASE_2:
@@ -406,6 +414,22 @@ class Tile(NamedTuple):
     stages: int
 
 
+class Sequences(NamedTuple):
+    """Sequences behind each other in one batch.
+
+    Attributes:
+        starts_q: where each begins among the queries, and where the last one ends; int32, dense.
+        starts_k: among the keys.
+        longest_q: the most queries of one.
+        longest_k: the most keys.
+    """
+
+    starts_q: torch.Tensor
+    starts_k: torch.Tensor
+    longest_q: int
+    longest_k: int
+
+
 def scale_of(query: torch.Tensor, scale: float | None) -> float:
     """One over the root of the head's size, if no other scale is asked for."""
     return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -448,7 +472,13 @@ def offsets_type(*tensors: torch.Tensor | None) -> tl.dtype:
 
 
 def attend_heads(
-    out: torch.Tensor, lse: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rule: Rule
+    out: torch.Tensor,
+    lse: torch.Tensor | None,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    rule: Rule,
+    sequences: Sequences | None = None,
 ) -> None:
     """Attention into ``out`` and ``lse``.
 
@@ -459,10 +489,18 @@ def attend_heads(
         k: of shape (B, H / group, N, D).
         v: of shape (B, H / group, N, E).
         rule: what becomes of dot products.
+        sequences: that the one batch consists of, each of which sees itself alone; ``lse`` has one batch for each.
     """
     group = q.shape[1] // k.shape[1]
     lse_rows = 0 if lse is None else lse.shape[2]
-    if q.shape[2] == 1 and group > 1 and rule.bias is None and rule.shift is None and lse_rows <= 1:
+    if (
+        q.shape[2] == 1
+        and group > 1
+        and rule.bias is None
+        and rule.shift is None
+        and lse_rows <= 1
+        and sequences is None
+    ):
         # The queries that share keys fill one tile.
         q, out = (x.squeeze(2).unflatten(1, (-1, group)) for x in (q, out))
         lse = None if lse is None else lse.squeeze(2).unflatten(1, (-1, group))
@@ -470,9 +508,11 @@ def attend_heads(
     (B, H, M, D), (N, E) = q.shape, v.shape[2:]
     if not out.numel() and not (lse is not None and lse.numel()):
         return
+    if sequences is not None:
+        B, M, N = sequences.starts_q.numel() - 1, sequences.longest_q, sequences.longest_k
     tile = _forward_tile(B * H, M, N, max(block_of(D), block_of(E)), q.dtype, biased=rule.bias is not None)
     programs = B * H * triton.cdiv(M, tile.m)
-    splits = 1 if lse_rows > M else _splits(programs, triton.cdiv(N, tile.n), q.device)
+    splits = 1 if lse_rows > M or sequences is not None else _splits(programs, triton.cdiv(N, tile.n), q.device)
     # A split has whole blocks of keys.
     share = triton.cdiv(triton.cdiv(N, tile.n), splits) * tile.n
     parts, part_lse, unseen = out, lse, rule.unseen
@@ -493,6 +533,7 @@ def attend_heads(
         v,
         rule.bias,
         None if rule.dropout is None else rule.dropout.arguments(),
+        None if sequences is None else sequences[:2],
         H,
         M,
         N,
