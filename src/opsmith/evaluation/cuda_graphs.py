@@ -21,6 +21,8 @@ EMPTY_REPLAYS = 9
 #: Cycles that the gate waits at least, about 0.1 ms, and at most, about 30 ms.
 GATE_CYCLES = 200_000
 MAX_GATE_CYCLES = 64_000_000
+#: Of a steady gate at first: nine graphs of a block are queued in that time.
+STEADY_GATE_CYCLES = 1_600_000
 #: So many times what queueing took the last time is what the gate waits the next time, at so many cycles a second.
 GATE_SPARE = 3.0
 CYCLES_A_SECOND = 2e9
@@ -164,14 +166,20 @@ class Gate:
 
     def __init__(self) -> None:
         self._cycles = GATE_CYCLES
+        self._steady_cycles = STEADY_GATE_CYCLES
 
-    def time_us(self, queue: Callable[[], None]) -> float | None:
+    def time_us(self, queue: Callable[[], None], *, steady: bool = False) -> float | None:
         """Microseconds on the device of everything that ``queue`` queues on the current stream; waits for it.
 
         It is queued again, behind a longer wait, if the gate let go too soon. None where no wait is long
         enough: what is queued waits for the device itself, and so for the gate.
+
+        Args:
+            queue: queues it.
+            steady: wait for as long as in the last such call, however long queueing takes: what another clock
+                makes of two calls differs then by what they queue alone.
         """
-        cycles = self._cycles
+        cycles = self._steady_cycles if steady else self._cycles
         while cycles <= MAX_GATE_CYCLES:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             began = time.perf_counter()
@@ -183,7 +191,10 @@ class Gate:
             queueing_s = time.perf_counter() - began
             end.synchronize()
             if in_time:
-                self._cycles = gate_cycles(queueing_s)
+                if steady:
+                    self._steady_cycles = cycles
+                else:
+                    self._cycles = gate_cycles(queueing_s)
                 return float(start.elapsed_time(end)) * 1e3
             cycles *= 4
         return None

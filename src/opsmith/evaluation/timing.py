@@ -114,7 +114,13 @@ class TimedCall:
             results.append(function(*live.args, **live.kwargs))
 
     def device_block(
-        self, calls: int, *, round_number: int | None = None, replays: int = 1, captured: bool = True
+        self,
+        calls: int,
+        *,
+        round_number: int | None = None,
+        replays: int = 1,
+        steady: bool = False,
+        captured: bool = True,
     ) -> tuple[float | None, float | None]:
         """K of so many calls, in microseconds a call, and the graph's nodes that a call takes.
 
@@ -122,6 +128,7 @@ class TimedCall:
             calls: each on a set of inputs of its own.
             round_number: write this round's values first; None leaves what is there.
             replays: run the same calls so often, one after another.
+            steady: see :meth:`.cuda_graphs.Gate.time_us`.
             captured: as a CUDA graph, if they can be.
 
         Returns:
@@ -133,10 +140,10 @@ class TimedCall:
         if round_number is not None:
             self._queue_renewal(round_number, calls)
         if graph is None:
-            time_us = self._gate.time_us(lambda: self._queue_calls(calls, replays))
+            time_us = self._gate.time_us(lambda: self._queue_calls(calls, replays), steady=steady)
         else:
             self._results = graph.results
-            time_us = self._gate.time_us(lambda: graph.replay(replays))
+            time_us = self._gate.time_us(lambda: graph.replay(replays), steady=steady)
         nodes = None if graph is None else graph.nodes / calls
         return None if time_us is None else time_us / (calls * replays), nodes
 

@@ -161,6 +161,7 @@ class TimeBlock(msgspec.Struct, frozen=True, tag=True):
         pair: which call.
         round: of K, write this round's values first; None leaves what is there.
         replays: of K, run the same calls so often, which is for the judge's own clock.
+        steady: of K, take as long over everything else as in the last such block, for the judge's own clock.
         captured: of K, try a CUDA graph.
         more: another request of the same turn follows at once.
     """
@@ -170,6 +171,7 @@ class TimeBlock(msgspec.Struct, frozen=True, tag=True):
     pair: int = 0
     round: int | None = None
     replays: int = 1
+    steady: bool = False
     captured: bool = True
     more: bool = False
 

@@ -378,15 +378,20 @@ class PairedClock:
         )
 
     def _judged_us(self, pair: Pair, calls: int) -> float:
-        """Microseconds a call of the candidate's graph by the wall clock: (t(1 + n) - t(1)) / n replays."""
+        """Microseconds a call of the candidate's graph by the wall clock: (t(1 + n) - t(1)) / n replays.
+
+        Both are on fresh values: what a call in place makes of its own results, over and over, may take another time.
+        """
         slopes = []
         for _ in range(SLOPES):
-            once, often = (
-                _clocked(self._sides[1], TimeBlock(calls, "K", pair=pair.number, replays=replays))[1]
-                for replays in (1, 1 + MORE_REPLAYS)
-            )
+            once, often = (self._replayed_us(pair, calls, replays) for replays in (1, 1 + MORE_REPLAYS))
             slopes.append((often - once) / MORE_REPLAYS)
         return statistics.median(slopes) / calls
+
+    def _replayed_us(self, pair: Pair, calls: int, replays: int) -> float:
+        [round_number] = pair.new_rounds(1)
+        request = TimeBlock(calls, "K", pair=pair.number, round=round_number, replays=replays, steady=True)
+        return _clocked(self._sides[1], request)[1]
 
 
 def _turns(order: random.Random) -> Iterator[list[int]]:

@@ -15,6 +15,10 @@ def timed_block(timed: TimedCall, request: TimeBlock) -> BlockTimed:
         timed.host_block(request.calls)
         return BlockTimed((time.perf_counter() - start) * 1e6 / max(request.calls, 1))
     own_us, nodes = timed.device_block(
-        request.calls, round_number=request.round, replays=request.replays, captured=request.captured
+        request.calls,
+        round_number=request.round,
+        replays=request.replays,
+        steady=request.steady,
+        captured=request.captured,
     )
     return BlockTimed(own_us, nodes)
