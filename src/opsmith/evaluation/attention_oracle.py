@@ -30,18 +30,21 @@ FORWARDS = frozenset(
     {
         *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
         *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable"),
-        "_scaled_dot_product_flash_attention_for_cpu",
+        *("_scaled_dot_product_flash_attention_for_cpu", "_efficient_attention_forward"),
     }
 )
-#: Memory-efficient attention's own overload, of rows (B, M, H, D).
-_OF_ROWS = "_efficient_attention_backward"
-BACKWARDS = frozenset({*(f"{name}_backward" for name in FORWARDS), _OF_ROWS})
+BACKWARDS = frozenset({*(f"{name}_backward" for name in FORWARDS), "_efficient_attention_backward"})
 #: Its kinds of masks.
 _TOP_LEFT, _BOTTOM_RIGHT = 1, 2
 
 
-def attention(arguments: Mapping[str, Any]) -> Opinion:
-    """The first result of a fused attention; its condition is the same average taken over the values' magnitudes."""
+def attention(arguments: Mapping[str, Any]) -> Opinion | None:
+    """The first result of a fused attention; its condition is the same average taken over the values' magnitudes.
+
+    None of ragged batches, and of a dropout.
+    """
+    if "custom_mask_type" in arguments:
+        return _attention_of_rows(arguments)
     query, key, value = (arguments[name].double() for name in ("query", "key", "value"))
     mask = _mask(arguments)
 
@@ -51,9 +54,26 @@ def attention(arguments: Mapping[str, Any]) -> Opinion:
         result: torch.Tensor = textbook(query, key, values, mask, 0.0, causal, scale=scale)[0]
         return result.cpu()
 
-    dtype = arguments["query"].dtype
-    eps = torch.finfo(dtype).eps / 2 if dtype in HALVES else LINEAR_SLACK * torch.finfo(torch.float32).eps
-    return Opinion(attend(value), eps * attend(value.abs()))
+    eps, half = _roundings(arguments["query"].dtype)
+    return Opinion(attend(value), (half or eps) * attend(value.abs()))
+
+
+def _attention_of_rows(arguments: Mapping[str, Any]) -> Opinion | None:
+    """As :func:`attention`, of the overload whose tensors (B, M, H, D) have rows before heads."""
+    unknown = ("cu_seqlens_q", "cu_seqlens_k", "seqlen_k", "window_size")
+    if arguments["dropout_p"] or any(arguments.get(name) is not None for name in unknown):
+        return None
+    query, key, value = (arguments[name].transpose(1, 2).double() for name in ("query", "key", "value"))
+    scale = arguments.get("scale") or 1 / math.sqrt(query.shape[-1])
+    scores = query @ key.mT * scale
+    if arguments["bias"] is not None:
+        scores = scores + arguments["bias"].double()
+    if arguments["custom_mask_type"]:
+        scores = scores.masked_fill(_hidden(scores, _beyond(arguments)), -math.inf)
+    p = scores.softmax(-1).nan_to_num(0.0)  # A query that sees no key gets nothing.
+    eps, half = _roundings(arguments["query"].dtype)
+    slack = p * (half + eps * (1 + query.abs() @ key.abs().mT * scale))
+    return Opinion((p @ value).transpose(1, 2).cpu(), (slack @ value.abs()).transpose(1, 2).cpu())
 
 
 def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
@@ -76,9 +96,7 @@ def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
     delta = (gradient * out).sum(-1, keepdim=True)
     ds = p * (left * (gradient @ value.mT) - delta)
 
-    eps, half = LINEAR_SLACK * torch.finfo(torch.float32).eps, 0.0
-    if arguments["query"].dtype in HALVES:
-        half = torch.finfo(arguments["query"].dtype).eps / 2
+    eps, half = _roundings(arguments["query"].dtype)
     terms = query.abs() @ key.abs().mT * scale
     p_slack = p * (half + eps * (1 + terms))
     terms_of_ds = left * (gradient.abs() @ value.abs().mT) + (gradient * out).abs().sum(-1, keepdim=True)
@@ -105,14 +123,12 @@ def _gradients_of_rows(arguments: Mapping[str, Any]) -> list[Opinion] | None:
         return None
     swapped = {name: arguments[name].transpose(1, 2) for name in ("query", "key", "value", "out", "grad_out_")}
     kept = ("logsumexp", "dropout_p", "philox_seed", "philox_offset", "scale")
-    queries, keys = arguments["query"].shape[1], arguments["key"].shape[1]
-    kind = arguments["custom_mask_type"]
     heads = {
         **swapped,
         **{name: arguments[name] for name in kept},
         "attn_bias": arguments["bias"],
-        "is_causal": kind in (_TOP_LEFT, _BOTTOM_RIGHT),
-        "beyond": keys - queries if kind == _BOTTOM_RIGHT else 0,
+        "is_causal": arguments["custom_mask_type"] in (_TOP_LEFT, _BOTTOM_RIGHT),
+        "beyond": _beyond(arguments),
     }
     opinions = gradients(heads)
     if opinions is None:
@@ -121,6 +137,23 @@ def _gradients_of_rows(arguments: Mapping[str, Any]) -> list[Opinion] | None:
         Opinion(value.transpose(1, 2), slack.transpose(1, 2)) for value, slack, _ in opinions[:3] if slack is not None
     ]
     return first + opinions[3:]
+
+
+def _roundings(dtype: torch.dtype) -> tuple[float, float]:
+    """What float32's roundings of terms come to, relative to them, and half a unit in the last place of a half type."""
+    half = torch.finfo(dtype).eps / 2 if dtype in HALVES else 0.0
+    return LINEAR_SLACK * torch.finfo(torch.float32).eps, half
+
+
+def _beyond(arguments: Mapping[str, Any]) -> int:
+    """How many more keys than one the first query sees."""
+    queries, keys = arguments["query"].shape[1], arguments["key"].shape[1]
+    return int(keys - queries) if arguments["custom_mask_type"] == _BOTTOM_RIGHT else 0
+
+
+def _hidden(scores: torch.Tensor, beyond: int) -> torch.Tensor:
+    """What a causal mask hides, whose first query sees the first key, however many there are, and ``beyond`` more."""
+    return torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1 + beyond)
 
 
 def _left(arguments: Mapping[str, Any]) -> torch.Tensor | float | None:
@@ -147,14 +180,9 @@ def _mask(arguments: Mapping[str, Any]) -> torch.Tensor | None:
 
 
 def _probabilities(scores: torch.Tensor, mask: torch.Tensor | None, arguments: Mapping[str, Any]) -> torch.Tensor:
-    """exp(s - logsumexp), by the given one, whose rows may be padded; 0 where nothing may be seen.
-
-    A causal mask lets the first query see the first key, however many keys there are, and ``beyond`` more.
-    """
+    """exp(s - logsumexp), by the given one, whose rows may be padded; 0 where nothing may be seen."""
     if arguments["is_causal"]:
-        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
-        hidden = hidden.triu(1 + arguments.get("beyond", 0))
-        scores = scores.masked_fill(hidden, -math.inf)
+        scores = scores.masked_fill(_hidden(scores, arguments.get("beyond", 0)), -math.inf)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     logsumexp = arguments["logsumexp"].double().reshape(*scores.shape[:-2], -1)[..., : scores.shape[-2], None]

@@ -273,7 +273,10 @@ class Oracle:
     def _attention(self) -> Sequence[Opinion]:
         """What is known of a fused attention's results: of the first one, or of all its gradients."""
         arguments = bind(self._call)
-        return [attention(arguments)] if self._stem in FORWARDS else gradients(arguments) or ()
+        if self._stem in BACKWARDS:
+            return gradients(arguments) or ()
+        found = attention(arguments)
+        return () if found is None else [found]
 
     @cached_property
     def _values(self) -> list[Any] | None:

@@ -347,6 +347,36 @@ def test_gradients_of_rows_know_what_was_dropped(kind: int, probability: float) 
         assert opinion.slack.shape == expected.shape
 
 
+@pytest.mark.parametrize("kind", [0, 1, 2])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_of_rows_is_known(kind: int, *, masked: bool) -> None:
+    """With every kind of causal mask; what scores of some hundred explain passes, and a wrong weight does not."""
+    q, k, v = (torch.randn(2, rows, 3, 8) * 6 for rows in (5, 9, 9))
+    bias = torch.randn(2, 3, 5, 9) if masked else None
+    options = (q, k, v, bias, None, None, None, None, 0.0, kind)
+    scores = torch.einsum("bmhd,bnhd->bhmn", q.double(), k.double()) + (0.0 if bias is None else bias.double())
+    if kind:
+        scores = scores.masked_fill(torch.ones(5, 9, dtype=torch.bool).triu(1 + (4 if kind == 2 else 0)), -torch.inf)
+    expected = torch.einsum("bhmn,bnhd->bmhd", scores.softmax(-1), v.double())
+    call = call_of(aten._efficient_attention_forward.default, *options, scale=1.0)
+    opinion = Oracle(call, "_efficient_attention_forward", 6).opinion(0)
+    assert opinion is not None
+    assert opinion.slack is not None
+    torch.testing.assert_close(opinion.value, expected)
+    nudged = torch.einsum("bhmn,bnhd->bmhd", (scores * (1 + 1.2e-7)).softmax(-1), v.double())
+    assert bool(((nudged - expected).abs() <= opinion.slack).all())
+    assert bool(opinion.slack.max() < 1e-2 * expected.abs().max())
+
+
+def test_a_dropout_of_attention_and_ragged_batches_are_not_known() -> None:
+    """The seed of the one is a result, and the other has no shape in common."""
+    q = torch.randn(1, 4, 2, 8)
+    lengths = torch.tensor([0, 2, 4], dtype=torch.int32)
+    for options in ((None, None, None, None, 0.5, 0), (lengths, lengths, 2, 2, 0.0, 0)):
+        call = call_of(aten._efficient_attention_forward.default, q, q, q, None, *options)
+        assert Oracle(call, "_efficient_attention_forward", 6).opinion(0) is None
+
+
 def test_philox_gives_its_authors_answer() -> None:
     """For a counter and a key of zeros, as a number of (0, 1]; and from any place on."""
     words = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
