@@ -57,11 +57,17 @@ def cubic(*, align_corners: bool) -> Sampling:
 
 
 @triton.jit
+def placed(o: tl.tensor, scale: tl.tensor, SHIFT: tl.constexpr, OFFSET: tl.constexpr) -> tl.tensor:
+    """Where output ``o`` lies in the input, or before it."""
+    return scale * (o.to(scale.dtype) + SHIFT) - OFFSET
+
+
+@triton.jit
 def source_of(
     o: tl.tensor, scale: tl.tensor, TAPS: tl.constexpr, SHIFT: tl.constexpr, OFFSET: tl.constexpr
 ) -> tl.tensor:
-    """Where output ``o`` lies in the input."""
-    real = scale * (o.to(scale.dtype) + SHIFT) - OFFSET
+    """Where output ``o`` is read from."""
+    real = placed(o, scale, SHIFT, OFFSET)
     if TAPS == 2:
         real = tl.maximum(real, 0.0)
     return real
@@ -120,19 +126,18 @@ def first_reader(
     size: tl.tensor,
     out: tl.tensor,
     scale_bits: tl.tensor,
-    TAPS: tl.constexpr,
     SHIFT: tl.constexpr,
     OFFSET: tl.constexpr,
     REAL: tl.constexpr,
 ) -> tl.tensor:
-    """The first output whose position is at or above ``lowest``, or one that comes before it."""
+    """The first output that lies at or above ``lowest``: those before the input read its first position alone."""
     scale = number(scale_bits, REAL)[:, None]
     # Scale 0 reads one position everywhere.
     guess = tl.ceil((lowest.to(REAL) + OFFSET) / tl.where(scale > 0, scale, 1.0) - SHIFT)
     first = tl.minimum(tl.maximum(guess, 0.0), out.to(REAL)).to(lowest.dtype)
-    before = lowest_of(source_of(first - 1, scale, TAPS, SHIFT, OFFSET), size, lowest.dtype)
+    before = lowest_of(placed(first - 1, scale, SHIFT, OFFSET), size, lowest.dtype)
     first = tl.where((first > 0) & (before >= lowest), first - 1, first)
-    here = lowest_of(source_of(first, scale, TAPS, SHIFT, OFFSET), size, lowest.dtype)
+    here = lowest_of(placed(first, scale, SHIFT, OFFSET), size, lowest.dtype)
     first = tl.where(here < lowest, first + 1, first)
     return tl.where(scale > 0, first, 0)
 
@@ -223,7 +228,7 @@ def reader_of(
     else:
         # The taps of an output run from (taps / 2 - 1) positions below its own.
         lowest = i - TAPS_S[S] // 2
-        o = first_reader(lowest, size_S[S], out_S[S], scale_bits_S[S], TAPS_S[S], SHIFT, OFFSET, REAL) + k
+        o = first_reader(lowest, size_S[S], out_S[S], scale_bits_S[S], SHIFT, OFFSET, REAL) + k
         weight = weight_between(o, i, size_S[S], out_S[S], scale_bits_S[S], TAPS_S[S], SHIFT, OFFSET, REAL)
     return o, weight
 
