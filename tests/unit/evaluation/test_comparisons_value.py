@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from tests.evaluation_calls import call_of, judge
@@ -87,3 +89,13 @@ def test_numbers_and_none_are_results_too() -> None:
     assert not compare(call, [[True]], [[False]], tolerance="strict").passed
     assert compare(call, [[None, 2.5]], [[None, 2.5]], tolerance="strict").passed
     assert not compare(call, [[None, 2.5]], [[None, 2.6]], tolerance="strict").passed
+
+
+def test_the_nearest_number_that_a_type_has_is_right() -> None:
+    """Next to 0 float16 has only whole steps of 6e-8; eager's, which rounds on the way, may be the one below."""
+    x = torch.linspace(-4e-3, 4e-3, 101, dtype=torch.float16)
+    exact = x.double() ** 3
+    call = dataclasses.replace(call_of(aten.pow.Tensor_Scalar, x, 3.0), small_results=True)
+    below = (exact / 2**-24).trunc().mul(2**-24).half()
+    for candidate, passes in ((exact.half(), True), (exact.half() + 2**-24, False), (2 * below, False)):
+        assert passes is compare(call, [[below]], [[candidate]], tolerance="strict").passed
