@@ -193,7 +193,11 @@ def test_a_result_that_was_computed_as_bits_is_written_where_it_goes(
     x = Y.clone()
     assert x is torch.relu_(x)
     assert torch.equal(Y, x)
-    assert (4, 2, {}) == (served("relu_.default").calls, served("relu_.default").planned, served("relu_.default").refused)
+    assert (4, 2, {}) == (
+        served("relu_.default").calls,
+        served("relu_.default").planned,
+        served("relu_.default").refused,
+    )
 
 
 def test_bits_that_are_copied_and_returned_as_numbers_are_not_repeated(tmp_path: Path, choice: Choice) -> None:
