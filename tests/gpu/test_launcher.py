@@ -95,6 +95,33 @@ def test_a_plan_gives_what_the_kernel_gives(name: str, choice: Choice, monkeypat
         assert (one.dtype, one.stride()) == (other.dtype, other.stride())
 
 
+IN_PLACE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "silu_.default": lambda x, _: torch.nn.functional.silu(x, inplace=True),
+    "leaky_relu_.default": lambda x, _: torch.nn.functional.leaky_relu_(x, 0.2),
+    "sub_.Tensor": lambda x, y: x.sub_(y, alpha=2),
+    "addcmul_.default": lambda x, y: x.addcmul_(y, y[0]),
+    "masked_fill_.Scalar": lambda x, y: x.masked_fill_(y > 0, 2.5),
+    "nextafter_.default": lambda x, y: x.nextafter_(y),
+    "tril_.default": lambda x, _: x.tril_(1),
+}
+
+
+@pytest.mark.parametrize("op", IN_PLACE)
+def test_an_in_place_call_of_an_elementwise_op_is_one_launch(op: str, choice: Choice) -> None:
+    """Without memory for the result and without a copy from there, with what eager gives."""
+    call, start, other = IN_PLACE[op], matrix(37, 65), matrix(65, 37).t().contiguous()
+    for _ in range(4):
+        x = start.clone()
+        assert x is call(x, other)
+    serving = install._installed.registry.overrides[op, "cuda"].serving
+    assert serving is not None
+    assert serving.plans is not None
+    ((replay,),) = serving.plans._replays.values()
+    assert ((), [Launch]) == (replay.plan.allocations, [type(step) for step in replay.plan.steps])
+    assert {} == serving.plans.refusals
+    torch.testing.assert_close(x.cpu(), call(start.cpu(), other.cpu()))
+
+
 def test_a_plan_serves_other_values_at_other_addresses(choice: Choice) -> None:
     """What was recorded is not what is computed."""
     flipped = X.flip(0)

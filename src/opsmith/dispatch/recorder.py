@@ -66,8 +66,8 @@ class Recorder(TorchDispatchMode):
         self._refusal: Refusal | None = None
         self._result: Any = None
         self._answered = False
-        #: Allocations that are returned as another view of them.
-        self._views: set[int] = set()
+        #: Allocations whose form is known: they are copied from, or returned as another view of them.
+        self._settled: set[int] = set()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -195,9 +195,12 @@ class Recorder(TorchDispatchMode):
 
     def _copied(self, to: Tensor, source: Tensor) -> None:
         destination, origin = self._whole(to), self._whole(source)
+        if origin is None:
+            origin = self._seen_as_bits(source)
         if destination is None or origin is None:
             self._refuse(Refusal.OPERATION)
         else:
+            self._settled.add(origin)
             self._steps.append(Copy(destination, origin))
 
     def _whole(self, tensor: Tensor) -> int | None:
@@ -205,6 +208,21 @@ class Recorder(TorchDispatchMode):
         number, offset_bytes = self._place_of(tensor) or (None, 0)
         if number is None or offset_bytes or _memory(tensor) != _memory(self._tensors[number]):
             return None
+        return number
+
+    def _seen_as_bits(self, source: Tensor) -> int | None:
+        """The number of an allocation that a kernel wrote as integers of this tensor's element size.
+
+        From then on it is allocated in the form in which it is copied.
+        """
+        number, offset_bytes = self._place_of(source) or (None, 0)
+        if number is None or number < self._arguments or number in self._settled or offset_bytes:
+            return None
+        if source.dtype.itemsize != self._tensors[number].dtype.itemsize:
+            return None
+        if _memory(source)._replace(dtype=self._tensors[number].dtype) != _memory(self._tensors[number]):
+            return None
+        self._tensors[number] = source
         return number
 
     def _launched(self, compiled: Any, grid: Any, args: tuple[Any, ...], meta: dict[str, Any]) -> None:
@@ -237,9 +255,9 @@ class Recorder(TorchDispatchMode):
         number, offset_bytes = place
         made = self._tensors[number]
         if made is not result:
-            if number < self._arguments or number in self._views or offset_bytes or _span(made) != _span(result):
+            if number < self._arguments or number in self._settled or offset_bytes or _span(made) != _span(result):
                 self._refuse(Refusal.RESULT)
-            self._views.add(number)
+            self._settled.add(number)
             self._tensors[number] = result
         return number
 

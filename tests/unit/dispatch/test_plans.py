@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -175,6 +176,39 @@ def test_a_destination_is_written_to_without_a_copy(replayed: Replayed) -> None:
     # A kernel may read an argument after it has begun to write, unless its manifest says that it does not.
     assert ([X.shape], [Launch, Copy]) == forms_of_steps("add_.Tensor")
     assert ([], [Launch]) == forms_of_steps("relu_.default")
+
+
+@pytest.mark.parametrize("elementwise", [False, True])
+def test_a_result_that_was_computed_as_bits_is_written_where_it_goes(
+    *, elementwise: bool, tmp_path: Path, choice: Choice
+) -> None:
+    """Its memory is allocated as integers and seen as numbers: what is copied is what is seen."""
+    source = (
+        "out = torch.empty_like(x, dtype=torch.int64); COPY[1,](out, x.view(torch.int64), x.numel()); "
+        "return out.view(x.dtype)"
+    )
+    enable_relu(tmp_path, source, elementwise=elementwise)
+    settle(lambda: torch.relu_(X.clone()))
+    assert (([], [Launch]) if elementwise else ([X.shape], [Launch, Copy])) == forms_of_steps("relu_.default")
+    x = Y.clone()
+    assert x is torch.relu_(x)
+    assert torch.equal(Y, x)
+    assert (4, 2, {}) == (
+        served("relu_.default").calls,
+        served("relu_.default").planned,
+        served("relu_.default").refused,
+    )
+
+
+def test_bits_that_are_copied_and_returned_as_numbers_are_not_repeated(tmp_path: Path, choice: Choice) -> None:
+    """A plan allocates memory in one form only."""
+    source = (
+        "out, to = torch.empty_like(x, dtype=torch.int64), torch.empty_like(x, dtype=torch.int64); "
+        "COPY[1,](out, x, x.numel()); to.copy_(out); return out.view(x.dtype)"
+    )
+    enable_relu(tmp_path, source)
+    settle(lambda: torch.relu(X))
+    assert {Refusal.RESULT: 1} == served("relu.default").refused
 
 
 def forms_of_steps(op: str) -> tuple[list[Any], list[type]]:
@@ -520,7 +554,7 @@ def test_a_kernel_that_does_not_ask_for_plans_is_always_run(replayed: Replayed) 
     assert (4, 0, {}) == (served("sub.Tensor").calls, served("sub.Tensor").planned, served("sub.Tensor").refused)
 
 
-def enable_relu(folder: Path, body: str) -> None:
+def enable_relu(folder: Path, body: str, *, elementwise: bool = False) -> None:
     """A kernel for relu that copies; its manifest allows plans."""
     (folder / "relu.py").write_text(
         "import torch\nfrom tests.launch_stand_in import Kernel\n"
@@ -528,9 +562,8 @@ def enable_relu(folder: Path, body: str) -> None:
         "COPY = Kernel(lambda grid, out, x, count: memory(out, count).__setitem__(slice(None), memory(x, count)))\n"
         f"def relu(x): {body}\n"
     )
-    (folder / "manifest.json").write_text(
-        '{"format": 1, "kernels": {"relu.default": {"entry": "relu.py:relu", "dsl": "python", "plans": true}}}'
-    )
+    entry = {"entry": "relu.py:relu", "dsl": "python", "plans": True, "elementwise": elementwise}
+    (folder / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {"relu.default": entry}}))
     opsmith.enable(folder)
 
 
