@@ -196,7 +196,7 @@ class Recorder(TorchDispatchMode):
     def _copied(self, to: Tensor, source: Tensor) -> None:
         destination, origin = self._whole(to), self._whole(source)
         if origin is None:
-            origin = self._seen_as_bits(source)
+            origin = self._made_as(source)
         if destination is None or origin is None:
             self._refuse(Refusal.OPERATION)
         else:
@@ -210,19 +210,15 @@ class Recorder(TorchDispatchMode):
             return None
         return number
 
-    def _seen_as_bits(self, source: Tensor) -> int | None:
-        """The number of an allocation that a kernel wrote as integers of this tensor's element size.
-
-        From then on it is allocated in the form in which it is copied.
-        """
-        number, offset_bytes = self._place_of(source) or (None, 0)
+    def _made_as(self, view: Tensor) -> int | None:
+        """The number of the allocation that this is all of, which is made in this form from now on, or None."""
+        number, offset_bytes = self._place_of(view) or (None, 0)
         if number is None or number < self._arguments or number in self._settled or offset_bytes:
             return None
-        if source.dtype.itemsize != self._tensors[number].dtype.itemsize:
+        if _span(self._tensors[number]) != _span(view):
             return None
-        if _memory(source)._replace(dtype=self._tensors[number].dtype) != _memory(self._tensors[number]):
-            return None
-        self._tensors[number] = source
+        self._settled.add(number)
+        self._tensors[number] = view
         return number
 
     def _launched(self, compiled: Any, grid: Any, args: tuple[Any, ...], meta: dict[str, Any]) -> None:
@@ -252,14 +248,9 @@ class Recorder(TorchDispatchMode):
         if place is None:
             self._refuse(Refusal.RESULT)
             return None
-        number, offset_bytes = place
-        made = self._tensors[number]
-        if made is not result:
-            if number < self._arguments or number in self._settled or offset_bytes or _span(made) != _span(result):
-                self._refuse(Refusal.RESULT)
-            self._settled.add(number)
-            self._tensors[number] = result
-        return number
+        if self._tensors[place[0]] is not result and self._made_as(result) is None:
+            self._refuse(Refusal.RESULT)
+        return place[0]
 
 
 def _is_host_scalar(tensor: Tensor, device: torch.device) -> bool:

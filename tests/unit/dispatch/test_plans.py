@@ -178,16 +178,19 @@ def test_a_destination_is_written_to_without_a_copy(replayed: Replayed) -> None:
     assert ([], [Launch]) == forms_of_steps("relu_.default")
 
 
+ANOTHER_FORM = {
+    "bits": "out = torch.empty_like(x, dtype=torch.int64); COPY[1,](out, x, x.numel()); return out.view(x.dtype)",
+    "a batch of one": "out = torch.empty_like(x.expand(1, -1)); COPY[1,](out, x, x.numel()); return out.squeeze(0)",
+}
+
+
 @pytest.mark.parametrize("elementwise", [False, True])
-def test_a_result_that_was_computed_as_bits_is_written_where_it_goes(
-    *, elementwise: bool, tmp_path: Path, choice: Choice
+@pytest.mark.parametrize("form", ANOTHER_FORM)
+def test_a_result_that_was_computed_in_another_form_is_written_where_it_goes(
+    form: str, *, elementwise: bool, tmp_path: Path, choice: Choice
 ) -> None:
-    """Its memory is allocated as integers and seen as numbers: what is copied is what is seen."""
-    source = (
-        "out = torch.empty_like(x, dtype=torch.int64); COPY[1,](out, x.view(torch.int64), x.numel()); "
-        "return out.view(x.dtype)"
-    )
-    enable_relu(tmp_path, source, elementwise=elementwise)
+    """Its memory is allocated as integers, say, and seen as numbers: what is copied is what is seen."""
+    enable_relu(tmp_path, ANOTHER_FORM[form], elementwise=elementwise)
     settle(lambda: torch.relu_(X.clone()))
     assert (([], [Launch]) if elementwise else ([X.shape], [Launch, Copy])) == forms_of_steps("relu_.default")
     x = Y.clone()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.unit.kernels.against_eager import MANIFEST, eager, kernel, small_tiles
+from tests.unit.kernels.against_eager import MANIFEST, kernel, small_tiles
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -19,14 +19,16 @@ from opsmith.core.op import Variant
 from opsmith.dispatch.recorder import _ALLOCATIONS
 from opsmith.kernels import tiles
 from opsmith.kernels.pointwise import map_into, mul_of, same
-from opsmith.suites.aten_schemas import aten_schemas
+from opsmith.suites.aten_schemas import aten_schemas, overload
 
 IN_PLACE = {
     schema.functional
     for name, schema in aten_schemas().items()
     if schema.variant is Variant.INPLACE and schema.functional in MANIFEST and name not in MANIFEST
 }
-FLAGGED = sorted(op for op, entry in MANIFEST.items() if entry.get("elementwise") and not eager(op)._schema.is_mutable)
+FLAGGED = sorted(
+    op for op, entry in MANIFEST.items() if entry.get("elementwise") and not overload(op)._schema.is_mutable
+)
 #: Kernels that answer an in-place overload and are not elementwise.
 REASONS = {
     "addbmm.default": "a program reads whole rows and columns of the factors, one of which may be self",
@@ -103,7 +105,7 @@ def arguments(
             return tensor_of(shape[::-1], kind, generator).t()
         return tensor_of(shape, kind, generator)
 
-    for argument in eager(op)._schema.arguments:
+    for argument in overload(op)._schema.arguments:
         if "Tensor" in str(argument.type):
             is_target = target is None and argument.name != "condition"
             value: Any = tensor(argument.name, is_target=is_target)
@@ -164,7 +166,7 @@ def written_over(function: Callable[..., Any], args: list[Any], named: dict[str,
 def test_what_is_called_elementwise_gives_the_same_over_its_argument(op: str) -> None:
     """Also with an argument of another layout, and with others that are broadcast."""
     shown = set()
-    several = sum("Tensor" in str(argument.type) for argument in eager(op)._schema.arguments) > 1
+    several = sum("Tensor" in str(argument.type) for argument in overload(op)._schema.arguments) > 1
     for name, (transposed, broadcast) in FORMS.items():
         for dtype in DTYPES if several or not broadcast else ():
             try:
