@@ -59,7 +59,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.arguments import bind, overload_of
 from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, attention, gradients
-from opsmith.evaluation.observation import JudgedCall
+from opsmith.evaluation.observation import LARGE_ELEMENTS, JudgedCall
 from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion
 from opsmith.suites import callables
 
@@ -168,7 +168,7 @@ class Oracle:
 
     def __init__(self, call: JudgedCall, stem: str, count: int) -> None:
         self._call, self._stem, self._count = call, stem, count
-        self._trials: dict[float, list[list[Any] | None]] = {}
+        self._farthest: dict[float, list[torch.Tensor]] = {}
 
     def opinion(self, index: int) -> Opinion | None:
         """What the oracle says about result ``index``, or None where it has nothing to say."""
@@ -188,9 +188,9 @@ class Oracle:
         if self._stem == "native_layer_norm" and index != _MEAN:
             return self._of_variance(value)
         if self._call.schema.kind is TaskKind.MODULE or self._stem in SENSITIVE:
-            moved = MODULE_SLACK * self._movement(index, value, eps)
+            moved = MODULE_SLACK * self._movement(index, eps)
             if self._stem in _SAMPLERS and index == _OF_GRID:
-                moved = torch.maximum(moved, LINEAR_SLACK * eps * self._slopes())
+                moved = torch.maximum(moved, LINEAR_SLACK * eps * self._slopes().to(moved.device))
             return moved
         magnitude = self._magnitude(index, value)
         return None if magnitude is None else LINEAR_SLACK * eps * magnitude
@@ -201,7 +201,7 @@ class Oracle:
             return torch.full_like(value, torch.inf)
         eps = torch.finfo(dtype).eps
         magnitude = self._magnitude(index, value)
-        return MODULE_SLACK * self._movement(index, value, eps) if magnitude is None else LINEAR_SLACK * eps * magnitude
+        return MODULE_SLACK * self._movement(index, eps) if magnitude is None else LINEAR_SLACK * eps * magnitude
 
     def _magnitude(self, index: int, value: torch.Tensor) -> torch.Tensor | None:
         """What the terms of a linear result add up to in magnitude."""
@@ -215,39 +215,45 @@ class Oracle:
     def _of_variance(self, value: torch.Tensor) -> torch.Tensor:
         """By how much a rounding of the variance moves a layer norm or its ``rstd``: far, if eps is its opposite."""
         assert self._values is not None
-        rstd, shift = self._values[2], bind(self._call)
+        rstd, shift = self._values[2].to(value.device), bind(self._call)
         variance = rstd.square().reciprocal() - shift["eps"]
         share = (
             LINEAR_SLACK * torch.finfo(torch.float32).eps * (variance * rstd.square()).abs().nan_to_num(0.0, 0.0, 0.0)
         )
         bias = shift["bias"]
-        size = value.abs() if bias is None or value.shape == rstd.shape else value.abs() + bias.double().cpu().abs()
+        size = (
+            value.abs()
+            if bias is None or value.shape == rstd.shape
+            else value.abs() + bias.double().to(value.device).abs()
+        )
         slack: torch.Tensor = share * size
         return slack.nan_to_num(0.0, 0.0, 0.0)
 
-    def _movement(self, index: int, value: torch.Tensor, eps: float) -> torch.Tensor:
+    def _movement(self, index: int, eps: float) -> torch.Tensor:
         """How far a result goes when all that it is made of moves by ``eps``; 0 where it moves to no number."""
-        farthest = torch.zeros(value.shape, dtype=torch.float64)
-        for results in self._moved(eps):
-            moved = results[index] if results else None
-            if isinstance(moved, torch.Tensor) and moved.shape == value.shape:
-                farthest = torch.maximum(farthest, (moved - value).abs().nan_to_num(0.0, 0.0, 0.0))
+        if eps not in self._farthest:
+            self._farthest[eps] = self._moved(eps)
+        farthest = self._farthest[eps][index]
         # All trials may leave one of thousands of elements where it is.
         return farthest.clamp(min=farthest.median()) if farthest.numel() else farthest
 
-    def _moved(self, eps: float) -> list[list[Any] | None]:
-        """The results for inputs, state and steps with other last digits."""
-        if eps not in self._trials:
-            self._trials[eps] = [
-                _execute(
-                    self._with_moved_coordinates(n, eps),
-                    self._count,
-                    change=partial(_moved, trial=n, eps=eps),
-                    steps=_RoundedSteps(n, eps),
-                )
-                for n in range(MODULE_TRIALS)
-            ]
-        return self._trials[eps]
+    def _moved(self, eps: float) -> list[torch.Tensor]:
+        """How far each result goes at most, of some runs of other last digits of inputs, state and steps."""
+        assert self._values is not None
+        values = [value if isinstance(value, torch.Tensor) else torch.empty(0) for value in self._values]
+        farthest = [torch.zeros(value.shape, dtype=torch.float64, device=value.device) for value in values]
+        for trial in range(MODULE_TRIALS):
+            results = _execute(
+                self._with_moved_coordinates(trial, eps),
+                self._count,
+                change=partial(_moved, trial=trial, eps=eps),
+                steps=_RoundedSteps(trial, eps),
+            )
+            for place, (value, moved) in enumerate(zip(values, results or [], strict=False)):
+                if isinstance(moved, torch.Tensor) and moved.shape == value.shape:
+                    distance = (moved - value).abs().nan_to_num(0.0, 0.0, 0.0)
+                    farthest[place] = torch.maximum(farthest[place], distance.double())
+        return farthest
 
     def _with_moved_coordinates(self, trial: int, eps: float) -> JudgedCall:
         if self._stem not in _SAMPLERS:
@@ -288,9 +294,9 @@ class Oracle:
     def _with_poles(self, values: list[Any]) -> list[Any]:
         """Trigamma's poles, which eager leaves finite in every dtype: its ``sin(pi x)`` is 0 for no integer x."""
         arguments = bind(self._call)
-        x = arguments["self"].double().cpu()
+        x = arguments["self"].double()
         at_pole = (x <= 0) & (x == x.floor()) & (arguments["n"] == 1)
-        return [value.masked_fill(at_pole, torch.inf) for value in values]
+        return [value.masked_fill(at_pole.to(value.device), torch.inf) for value in values]
 
     @cached_property
     def _magnitudes(self) -> list[Any] | None:
@@ -312,8 +318,8 @@ def _execute(
     Takes up to four times the memory of half-precision inputs and results, and for a changed
     input the largest of them once more.
 
-    Returns the leaves of the result, then the inputs that the op wrote to and did not return, on
-    the CPU. None where the op cannot be run in float64, or not in the memory that there is.
+    Returns the leaves of the result, then the inputs that the op wrote to and did not return: large ones where
+    they are, others on the CPU. None where the op cannot be run in float64, or not in the memory that there is.
     """
     copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -345,7 +351,7 @@ def _execute(
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError):
             return None
     results = returned + (written if len(written) == missing else [None] * missing)
-    return [_on_cpu(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]
+    return [_settled(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]
 
 
 def _wide_copy(tensor: torch.Tensor, change: Change | None) -> torch.Tensor:
@@ -356,7 +362,8 @@ def _wide_copy(tensor: torch.Tensor, change: Change | None) -> torch.Tensor:
 def _moved(wide: torch.Tensor, *, trial: int, eps: float = torch.finfo(torch.float32).eps) -> torch.Tensor:
     """Each element up or down by ``eps`` of it; the same each time for one content and trial."""
     # A generator of the CPU takes 32 bits of a seed.
-    return _jittered(wide, torch.Generator().manual_seed(hash((wide.sum().item(), trial)) % (1 << 32)), eps)
+    generator = torch.Generator(wide.device).manual_seed(hash((wide.sum().item(), trial)) % (1 << 32))
+    return _jittered(wide, generator, eps)
 
 
 def _jittered(wide: torch.Tensor, generator: torch.Generator, eps: float) -> torch.Tensor:
@@ -429,9 +436,9 @@ def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.shape != other.shape or bool(((one != other) & ~(one.isnan() & other.isnan())).any())
 
 
-def _on_cpu(result: torch.Tensor) -> torch.Tensor:
-    dense = result if result.layout is torch.strided else result.to_dense()
-    return dense.detach().cpu()
+def _settled(result: torch.Tensor) -> torch.Tensor:
+    dense = (result if result.layout is torch.strided else result.to_dense()).detach()
+    return dense if dense.numel() >= LARGE_ELEMENTS else dense.cpu()
 
 
 @contextmanager

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 import torch
 
 from opsmith.core.verdict import ErrorFigures, Status
-from opsmith.evaluation.observation import Finding, Result
+from opsmith.evaluation.observation import LARGE_ELEMENTS, Finding, Result
 
 PASSED = Finding(status=Status.PASSED)
-
-#: From here on one core takes longer to compare two results than to copy them to a GPU.
-LARGE_ELEMENTS = 1 << 22
 
 
 def as_tensor(result: Result) -> torch.Tensor | None:
