@@ -135,16 +135,17 @@ def main() -> None:
     words += ["--sizes", asked.sizes, "--policy", "any", "--integrity", "on", "--timing", asked.timing, "-o", str(run)]
     process = subprocess.Popen([sys.executable, "-c", _OPSMITH, *words], stdout=subprocess.DEVNULL)  # noqa: S603 - ourselves
     counts = list(watched(process, run, 60 * asked.minutes))
+    found: dict[str, Any] = {"solutions": asked.solutions + 1, **rates(counts)}
+    record = asked.out / "throughput.json"
+    record.write_text(json.dumps(found, indent=2) + "\n")
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     try:
         process.wait(ENDING_S)
     except subprocess.TimeoutExpired:
         process.kill()
-    found = {"solutions": asked.solutions + 1, "finished": process.returncode in (0, 1), **rates(counts)} | compiling(
-        run
-    )
-    (asked.out / "throughput.json").write_text(json.dumps(found, indent=2) + "\n")
+    found |= {"finished": process.returncode in (0, 1), **compiling(run)}
+    record.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found, indent=2))
 
 
