@@ -129,11 +129,11 @@ def mps() -> Iterator[None]:
     from torch._inductor.codegen.mps import MetalKernel
 
     # The class holds lists that every kernel of a process adds to, so that a text depends on those before it.
-    own = {"headers": OrderedSet(["utils"]), "multistage_reduction_entry": []}
+    own: dict[str, Any] = {"headers": OrderedSet(["utils"]), "multistage_reduction_entry": []}
     with contextlib.ExitStack() as around:
         around.enter_context(mock.patch.multiple(MetalKernel, **own))
         if not torch.backends.mps.is_available():
-            around.enter_context(mock.patch.object(torch.backends.mps, "get_core_count", lambda: _MPS_CORES))
+            around.enter_context(mock.patch.object(torch.backends.mps, "get_core_count", return_value=_MPS_CORES))
             around.enter_context(_without_device_guards())
         yield
 
@@ -144,10 +144,13 @@ def _without_device_guards() -> Iterator[None]:
 
     Their ops do not, where the tensor is fake.
     """
-    aten = torch.ops.aten
-    with mock.patch.multiple(
-        torch.Tensor,
-        __invert__=lambda self: aten.bitwise_not(self),
-        copy_=lambda self, other, non_blocking=False: aten.copy_(self, other, non_blocking),
-    ):
+    with mock.patch.multiple(torch.Tensor, __invert__=_inverted, copy_=_copied):
         yield
+
+
+def _inverted(self: torch.Tensor) -> Any:
+    return torch.ops.aten.bitwise_not(self)
+
+
+def _copied(self: torch.Tensor, other: torch.Tensor, non_blocking: bool = False) -> Any:  # noqa: FBT001, FBT002 - as in torch
+    return torch.ops.aten.copy_(self, other, non_blocking)

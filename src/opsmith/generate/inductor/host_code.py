@@ -55,8 +55,8 @@ class HostCode(NamedTuple):
     Attributes:
         statements: of a function of the inputs, by the names that were asked for; the last one returns a tuple.
         kernels: that it calls, in the order of their first calls. A kernel is called as
-            ``_run(NAME, argument, ...)``, with tensors for its pointers, one in Triton as Triton does it, one in Metal as
-            a function.
+            ``_run(NAME, argument, ...)``, with tensors for its pointers, one in Triton as Triton does it, one in Metal
+            as a function.
         shares_memory: whether a result is, or looks at, an input.
     """
 
@@ -213,7 +213,7 @@ class _Rewrite(ast.NodeTransformer):
         kernel = self._kernels.get(re.sub(r"\.(run|generated_kernel)$", "", name))
         if isinstance(kernel, MetalKernel):
             self.called.setdefault(kernel.kernel.name, kernel.kernel)
-            node = self.generic_visit(node)
+            self.generic_visit(node)
             return launch_metal(kernel, node.args, node.keywords, self._names)
         if kernel is not None:
             return self._kernel_call(kernel, [self.visit(argument) for argument in node.args])

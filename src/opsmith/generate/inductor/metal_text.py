@@ -80,9 +80,7 @@ def launch(
         names: the compiler's name of a number -> that of the guard table.
     """
     numbers = [ast.Name(id=names[number], ctx=ast.Load()) for number in kernel.numbers]
-    keywords = [
-        ast.keyword("error_buf_idx", ast.Constant(len(arguments) + len(numbers))) if word.arg == "error_buf_idx" else word
-        for word in keywords
-    ]
-    function = ast.Name(id=kernel.kernel.name, ctx=ast.Load())
-    return ast.Call(func=function, args=[*arguments, *numbers], keywords=list(keywords))
+    passed = [*arguments, *numbers]
+    places = {"error_buf_idx": ast.Constant(len(passed))}
+    options = [ast.keyword(word.arg, places.get(word.arg or "", word.value)) for word in keywords]
+    return ast.Call(func=ast.Name(id=kernel.kernel.name, ctx=ast.Load()), args=passed, keywords=options)

@@ -24,7 +24,6 @@ from opsmith.generate.inductor.triton_text import NotPortable
 from opsmith.runner.protocol import Channel
 from opsmith.suites.aten_schemas import overload
 
-
 _DEVICES = {Language.CPP: "cpu", Language.TRITON: "cuda", Language.METAL: "mps"}
 
 
