@@ -35,8 +35,6 @@ def findings(attempt: Attempt, *, profile: bool = True) -> str:
     if judged is None:
         if attempt.outcome is Outcome.NO_CODE:
             return f"There was no kernel in the reply: {attempt.problem}."
-        if attempt.outcome is Outcome.NOT_JUDGED:
-            return f"The kernel was not judged: {attempt.problem}."
         return "There was no reply."
     if not judged.accepted:
         return "\n\n".join(_failures(judged))
