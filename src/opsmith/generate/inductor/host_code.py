@@ -139,6 +139,8 @@ def _statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
 
 def _is_dropped(statement: ast.stmt) -> bool:
     match statement:
+        case ast.Pass():  # In the place of a choice among devices, where there is one.
+            return True
         case ast.Assign(value=ast.Call(func=ast.Name(id=name))):
             return name in _SETTING_UP
         case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _CHECKS:

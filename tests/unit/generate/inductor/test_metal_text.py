@@ -22,8 +22,10 @@ def call(args):
     arg0_1, zf1 = args
     arg0_1_size = arg0_1.size()
     s0 = arg0_1_size[0]
-    buf0 = empty_strided((s0, ), (1, ), device='mps', dtype=torch.float32)
-    {call}(buf0, arg0_1, s0, threads=[s0], error_buf_idx=3)
+    with torch._ops.contextlib.nullcontext():
+        pass  # MPS set device
+        buf0 = empty_strided((s0, ), (1, ), device='mps', dtype=torch.float32)
+        {call}(buf0, arg0_1, s0, threads=[s0], error_buf_idx=3)
     return (buf0, )
 """
 #: How torch 2.13 writes a module, and how 2.11 does.
