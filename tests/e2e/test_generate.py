@@ -154,3 +154,18 @@ def test_the_compiler_writes_triton_without_a_gpu(tmp_path: Path) -> None:
     [written] = (out / "kernels").glob("*/*.py")
     assert "@triton.jit" in written.read_text()
     assert "torch._inductor" not in written.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.corpus
+def test_the_compiler_writes_metal_that_nobody_judges(tmp_path: Path) -> None:
+    """The campaign is complete and says so; the kernels are a kernel directory."""
+    out = tmp_path / "out"
+    words = ["generate", "--provider", "inductor", "--dsl", "metal", "--device", "cpu", "--suite", "smoke"]
+    words += ["--ops", "mm.default,relu.default", "--timing", "off", "--attempts", "1", "-o", str(out)]
+    result = CliRunner().invoke(app, words, standalone_mode=False)
+    assert 0 == result.return_value, result.output
+    assert "1 kernels were written and not judged: Metal runs on a Mac" in result.stdout
+    [written] = (out / "unjudged").glob("*/*.py")
+    assert "kernel void" in written.read_text()
+    assert not list((out / "kernels").glob("*/*.py"))

@@ -18,7 +18,7 @@ def guess_dsl(source: Path) -> str:
     """Guess the DSL of a Python file from its imports and its calls of torch's C++ builders.
 
     Returns:
-        ``triton``, ``helion``, ``tilelang``, ``cutedsl``, ``cuda``, ``cpp``, ``torch`` for
+        ``triton``, ``helion``, ``tilelang``, ``cutedsl``, ``cuda``, ``cpp``, ``metal``, ``torch`` for
         plain Python, or ``unknown`` where there is no such file or it does not parse.
     """
     tree = parse_source(source)
@@ -28,7 +28,10 @@ def guess_dsl(source: Path) -> str:
     for package, dsl in _PACKAGES.items():
         if package in imported:
             return dsl
-    builders = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called_name(node) in _CPP_BUILDERS]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if any(_called_name(call) == "compile_shader" for call in calls):
+        return "metal"
+    builders = [call for call in calls if _called_name(call) in _CPP_BUILDERS]
     if not builders or not any("cpp_extension" in name for name in _imported_modules(tree)):
         return "torch"
     return "cuda" if any(_builds_cuda(call) for call in builders) else "cpp"

@@ -29,7 +29,7 @@ from opsmith.generate.op_facts import op_facts
 from opsmith.generate.page import campaign_page
 from opsmith.generate.prompt import parse_dsl
 from opsmith.generate.providers import author, full_names
-from opsmith.generate.results import CampaignSummary, summarise_campaign, write_kernels
+from opsmith.generate.results import CampaignSummary, summarise_campaign, write_kernels, write_unjudged
 from opsmith.generate.strategies import strategy_named
 from opsmith.pipeline import evaluate
 from opsmith.runner.cores import default_jobs
@@ -47,7 +47,7 @@ Examples:
   opsmith generate --model 'command:./my-model' --dsl cpp --ops relu.default --context all,-profile -o mine --resume
 """
 
-JOURNAL, SUMMARY, PAGE = "journal.sqlite", "summary.json", "report.html"
+JOURNAL, SUMMARY, PAGE, UNJUDGED = "journal.sqlite", "summary.json", "report.html", "unjudged"
 #: Replies are waited for, not computed: many at a time cost nothing here.
 EXCHANGES_AT_A_TIME = 16
 
@@ -197,6 +197,7 @@ def _carry_out(
                 )
                 histories = campaign.run(tasks_at_a_time=2 * jobs, exchanges_at_a_time=EXCHANGES_AT_A_TIME)
                 written = write_kernels(out / "kernels", out, session.tasks, histories)
+                write_unjudged(out / UNJUDGED, out, session.tasks, histories)
             held_out = _run_again(options, out, written, jobs=jobs, progress=progress) if written else None
             summary = summarise_campaign(
                 options, histories, held_out, spent=journal.spent, exchanges=journal.exchanges()
@@ -234,7 +235,7 @@ def _print(summary: CampaignSummary, out: Path) -> None:
         figures = (task.speedup_k, task.speedup_e, task.percent_of_floor)
         table.add_row(
             name,
-            "yes" if task.accepted else "no",
+            "yes" if task.accepted else "not judged" if task.not_judged else "no",
             str(task.attempts),
             "" if task.first_accepted is None else str(task.first_accepted + 1),
             task.model or "",
@@ -252,4 +253,8 @@ def _print(summary: CampaignSummary, out: Path) -> None:
     if again is not None:
         lines.append(f"{again['judged']} kernels were judged again, {again['differ']} of them with other statuses")
     paths = [f"kernels: {out / 'kernels'}", f"page:    {out / PAGE}"]
+    reasons = [task.not_judged for task in summary.tasks.values() if task.not_judged]
+    if reasons:
+        lines.append(f"{len(reasons)} kernels were written and not judged: {reasons[0]}")
+        paths.insert(1, f"not judged: {out / UNJUDGED}")
     console.print("\n".join([*lines, *paths]), markup=False, highlight=False, soft_wrap=True)

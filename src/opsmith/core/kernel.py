@@ -43,7 +43,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         entry: for FILE ``path/in/root.py:function``; for MODULE, and for ATEN where the task is a
             module, ``path/in/root.py:class``; for ATTRIBUTE ``package.module:attribute``; for COLUMN
             the way to run a whole model, which no worker loads; for the others the overload's name.
-        dsl: ``triton``, ``cpp``, ``cuda``, ``torch``, ``aten``, ``inductor`` or ``unknown``.
+        dsl: ``triton``, ``cpp``, ``cuda``, ``metal``, ``torch``, ``aten``, ``inductor`` or ``unknown``.
         root: the folder that ``files`` are relative to, or None where there are no files.
         files: relative path -> content hash of every file that belongs to the kernel.
         derived_from: the functional overload whose kernel answers this in-place or ``out=``

@@ -14,9 +14,14 @@ class Outcome(enum.StrEnum):
     """How an attempt ended. Only JUDGED has verdicts; whether the kernel is right stands there."""
 
     JUDGED = "judged"
+    NOT_JUDGED = "not judged"
     NO_CODE = "no code"
     NO_REPLY = "no reply"
     LOST = "lost"
+
+
+#: Languages whose kernels are written and not judged -> why.
+NOT_JUDGED_HERE = {"metal": "Metal runs on a Mac, and opsmith judges on Linux"}
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +48,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         model: who was asked.
         exchange: key of the exchange.
         outcome: how it ended.
-        problem: why there is nothing to judge, in one line; None otherwise.
+        problem: why nothing was judged, in one line; None otherwise.
         file: of the kernel, relative to the campaign's directory; None without code.
         source: of the kernel.
         judged: what was found about it.
@@ -79,3 +84,8 @@ def best(attempts: Sequence[Attempt]) -> Attempt | None:
     """The attempt that stands highest; None if there is nothing to judge in any."""
     judged = [attempt for attempt in attempts if attempt.judged is not None]
     return max(judged, key=lambda attempt: attempt.rank) if judged else None
+
+
+def unjudged(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The last attempt with a kernel that cannot be judged here; None without one."""
+    return next((attempt for attempt in reversed(attempts) if attempt.outcome is Outcome.NOT_JUDGED), None)

@@ -81,7 +81,7 @@ def _elements(call: CallRecord) -> int:
 
 
 def _compiled(session: Session, task: AskedTask, dsl: str, compiler: Compiler) -> str | None:
-    """In C++ for whoever writes C++, else in Triton."""
+    """In C++ or Metal for whoever writes that, else in Triton."""
     if task.op.kind is TaskKind.MODULE:
         file = Path(task.op.schema)
         small = session.options.selection.sizes == "small"
@@ -89,7 +89,7 @@ def _compiled(session: Session, task: AskedTask, dsl: str, compiler: Compiler) -
         return answer.source if isinstance(answer, WroteModule) else None
     if task.op.variant is not Variant.FUNCTIONAL:
         return None
-    language = Language.CPP if dsl == "cpp" else Language.TRITON
+    language = {"cpp": Language.CPP, "metal": Language.METAL}.get(dsl, Language.TRITON)
     try:
         written = write_kernel(task.op, session.calls(task.name), compiler=compiler, language=language, most_rows=1)
     except NothingWritten:

@@ -18,7 +18,7 @@ from opsmith.core.case import digest
 from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
-from opsmith.generate.attempt import Attempt, Move, Outcome
+from opsmith.generate.attempt import NOT_JUDGED_HERE, Attempt, Move, Outcome
 from opsmith.generate.background import Background
 from opsmith.generate.budget import Budget, Exhausted, Prices
 from opsmith.generate.chat import ChatModel, Message, NoReply, Reply, Request, Role, TaskAuthor
@@ -243,10 +243,12 @@ class Campaign:
             return msgspec.structs.replace(attempt, outcome=Outcome.NO_CODE, problem=str(exc))
         file = attempt_file(task, attempt.index)
         _write(self._out / file, source)
+        attempt = msgspec.structs.replace(attempt, file=str(file), source=source)
+        reason = NOT_JUDGED_HERE.get(self._options.dsl)
+        if reason is not None:
+            return msgspec.structs.replace(attempt, outcome=Outcome.NOT_JUDGED, problem=reason)
         judged = self._judge(task, source)
-        return msgspec.structs.replace(
-            attempt, outcome=Outcome.JUDGED, problem=None, file=str(file), source=source, judged=judged
-        )
+        return msgspec.structs.replace(attempt, outcome=Outcome.JUDGED, problem=None, judged=judged)
 
     def _judge(self, task: AskedTask, source: str) -> Judged:
         # Equal sources are one kernel, whoever wrote them.

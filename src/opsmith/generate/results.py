@@ -12,7 +12,7 @@ from opsmith.backends.manifest import FORMAT, KernelEntry, Manifest
 from opsmith.core.kernel import Provenance
 from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Summary, write_atomically
-from opsmith.generate.attempt import Attempt, Outcome, best
+from opsmith.generate.attempt import Attempt, Outcome, best, unjudged
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
 from opsmith.generate.curves import AuthorFigures, SpendPoint, author_figures, spending
 from opsmith.generate.journal import Exchange, Spent
@@ -32,6 +32,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
         speedup_e: the same of call time.
         percent_of_floor: of it.
         stopped: why the task was not pursued to the end of the strategy, or None.
+        not_judged: why it has a kernel that was not judged, or None.
     """
 
     accepted: bool
@@ -43,6 +44,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     speedup_e: float | None
     percent_of_floor: float | None
     stopped: str | None
+    not_judged: str | None = None
 
 
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,27 +85,43 @@ def write_kernels(
     Returns:
         the tasks that have a kernel.
     """
+    tops = {history.task: best(history.attempts) for history in histories}
+    chosen = {name: top for name, top in tops.items() if top is not None and top.accepted}
+    _write_directory(folder, out, tasks, chosen)
+    return list(chosen)
+
+
+def write_unjudged(
+    folder: Path, out: Path, tasks: Mapping[str, AskedTask], histories: Iterable[TaskHistory]
+) -> list[str]:
+    """Write the last kernel of each task that cannot be judged here, as :func:`write_kernels` does; no folder without.
+
+    Returns:
+        the tasks that have one.
+    """
+    lasts = {history.task: unjudged(history.attempts) for history in histories}
+    chosen = {name: last for name, last in lasts.items() if last is not None}
+    if chosen:
+        _write_directory(folder, out, tasks, chosen)
+    return list(chosen)
+
+
+def _write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], chosen: Mapping[str, Attempt]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     entries: dict[str, KernelEntry] = {}
-    written = []
-    for history in histories:
-        top = best(history.attempts)
-        if top is None or not top.accepted:
-            continue
-        assert top.file is not None
-        task = tasks[history.task]
-        target = folder / kernel_file(task, top.index)
+    for name, attempt in chosen.items():
+        assert attempt.file is not None
+        task = tasks[name]
+        target = folder / kernel_file(task, attempt.index)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(out / top.file, target)
-        written.append(history.task)
+        shutil.copyfile(out / attempt.file, target)
         if task.op.kind is not TaskKind.MODULE:
-            provenance = Provenance(model=top.model, prompt_hash=top.exchange, attempt=top.index)
-            entries[history.task] = KernelEntry(best=top.index + 1, provenance=provenance)
+            provenance = Provenance(model=attempt.model, prompt_hash=attempt.exchange, attempt=attempt.index)
+            entries[name] = KernelEntry(best=attempt.index + 1, provenance=provenance)
     if entries:
         manifest = msgspec.json.format(msgspec.json.encode(Manifest(format=FORMAT, kernels=entries)))
         write_atomically(folder / "manifest.json", manifest)
-    return written
 
 
 def kernel_file(task: AskedTask, index: int) -> Path:
@@ -152,6 +170,7 @@ def _result(history: TaskHistory, held_out: Summary | None) -> TaskResult:
     right = [attempt.index for attempt in history.attempts if attempt.accepted]
     chosen = top if top is not None and top.accepted else None
     run = held_out.per_op.get(history.task) if held_out is not None else None
+    written = unjudged(history.attempts)
     return TaskResult(
         accepted=chosen is not None and run is not None and run.accepted,
         attempts=len(history.attempts),
@@ -162,6 +181,7 @@ def _result(history: TaskHistory, held_out: Summary | None) -> TaskResult:
         speedup_e=run.speedup_e if run else None,
         percent_of_floor=run.percent_of_floor if run else None,
         stopped=history.stopped,
+        not_judged=written.problem if written is not None else None,
     )
 
 

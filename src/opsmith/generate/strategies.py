@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from opsmith.errors import UnknownName
-from opsmith.generate.attempt import Attempt, Move, best
+from opsmith.generate.attempt import Attempt, Move, best, unjudged
 
 #: Of the least time that the device needs, in percent: who gets there is as good as done.
 NEAR_THE_FLOOR_PERCENT = 90.0
@@ -31,7 +31,12 @@ class Strategy(Protocol):
 
 
 def is_done(attempts: Sequence[Attempt], *, timed: bool) -> bool:
-    """Whether no attempt can do much better: one is right and, where kernels are timed, near the floor."""
+    """Whether no attempt can do much better: one is right and, where kernels are timed, near the floor.
+
+    Or one cannot be judged here: nothing is found out that another could be better for.
+    """
+    if unjudged(attempts) is not None:
+        return True
     top = best(attempts)
     if top is None or not top.accepted or top.judged is None:
         return False

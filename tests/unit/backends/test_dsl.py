@@ -20,6 +20,7 @@ from opsmith.backends.dsl import guess_dsl
         ("from torch.utils import cpp_extension\ncpp_extension.load_inline('x', '', cuda_sources='')\n", "cuda"),
         ("import torch\ntorch.utils.cpp_extension.load('x', ['a.cpp', 'b.cu'])\n", "cuda"),
         ("import json\njson.load(open('x'))\n", "torch"),
+        ("import torch\nlibrary = torch.mps.compile_shader('kernel void f() {}')\n", "metal"),
         ("# import triton\ns = 'load_inline(cuda_sources=1)'\n", "torch"),
         ("from . import triton\n", "torch"),
         (r"s = '\d'" + "\n", "torch"),

@@ -44,6 +44,7 @@ def test_it_is_a_provider_without_models(inductor: InductorAuthor) -> None:
         (op(name="relu_.default", variant=Variant.INPLACE), "cpp", "cpu", 0, "functional overloads"),
         (op(), "cuda", "cuda", 0, "not cuda for cuda"),
         (op(), "cpp", "cuda", 0, "not cpp for cuda"),
+        (op(name="relu_.default", variant=Variant.INPLACE), "metal", "cpu", 0, "functional overloads"),
         (op(), "cpp", "cpu", 1, "the same kernel again"),
     ],
 )

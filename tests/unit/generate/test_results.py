@@ -14,7 +14,7 @@ from opsmith.generate.campaign import TaskHistory
 from opsmith.generate.chat import Reply, Request, Usage
 from opsmith.generate.journal import Journal
 from opsmith.generate.page import campaign_page
-from opsmith.generate.results import CampaignSummary, summarise_campaign, write_kernels
+from opsmith.generate.results import CampaignSummary, summarise_campaign, write_kernels, write_unjudged
 
 TASKS = ["relu.default", "exp.default", "abs.default"]
 #: What each model writes for each task, attempt by attempt.
@@ -108,3 +108,20 @@ def test_names_of_models_are_text_on_the_page(tmp_path: Path) -> None:
     assert "openai:&lt;b&gt;" in page
     assert page == campaign_page(msgspec.json.decode(msgspec.json.encode(found), type=CampaignSummary), histories)
     assert json.loads(msgspec.json.encode(found))["tasks"].keys() == set(TASKS)
+
+
+def test_kernels_that_cannot_be_judged_here_are_kept_apart(tmp_path: Path) -> None:
+    """Nobody runs Metal here: one kernel a task is written, none is judged, none counts as accepted."""
+    session = ReadingSession(TASKS)
+    options = campaign_options(models=tuple(WORKS), dsl="metal")
+    histories = run_campaign(tmp_path, options, [Writer(name) for name in WORKS], session)
+    assert [] == session.judged
+    assert [["not judged"] * 2] * 3 == [[a.outcome for a in history.attempts] for history in histories]
+    assert [] == write_kernels(tmp_path / "kernels", tmp_path, session.tasks, histories)
+    assert TASKS == write_unjudged(tmp_path / "unjudged", tmp_path, session.tasks, histories)
+    assert set(TASKS) == set(read(tmp_path / "unjudged").kernels)
+    with closing(Journal(tmp_path / "journal.sqlite", options.budget)) as journal:
+        found = summarise_campaign(options, histories, None, spent=journal.spent, exchanges=journal.exchanges())
+    assert (0, {"not judged": 6}) == (found.accepted, found.attempts)
+    assert all("Metal runs on a Mac" in (task.not_judged or "") for task in found.tasks.values())
+    assert "not judged" in campaign_page(found, histories)

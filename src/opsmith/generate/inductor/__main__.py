@@ -44,7 +44,7 @@ def main() -> int:
     with Compiler() as compiler:
         for op in ops:
             try:
-                written = write_kernel(aten_schemas()[op], calls[op], compiler=compiler, language=Language.CPP)
+                written = write_kernel(aten_schemas()[op], calls[op], compiler=compiler, language=options.dsl)
             except NothingWritten as exc:
                 sys.stderr.write(f"{exc}\n")
                 continue
@@ -52,7 +52,7 @@ def main() -> int:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(written.source, encoding="utf-8")
             author = f"Inductor of torch {compiler.facts.torch}"
-            entries[op] = manifest.KernelEntry(best=1, dsl="cpp", provenance=Provenance(author=author))
+            entries[op] = manifest.KernelEntry(best=1, dsl=options.dsl, provenance=Provenance(author=author))
             left_out = "".join(f"; {left.calls} calls without one: {left.reason}" for left in written.left_out)
             sys.stderr.write(f"{op}: {written.rows} rows{left_out}\n")
     if entries:
@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m opsmith.generate.inductor", description=__doc__)
     parser.add_argument("ops", metavar="OPS")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, required=True)
+    parser.add_argument("--dsl", type=Language, choices=list(Language), default=Language.CPP, help="to write in")
     parser.add_argument("--dtype", default="f32", help="of the calls, comma-separated")
     return parser
 

@@ -1,4 +1,4 @@
-"""Stands in for an NVIDIA GPU, so that torch's compiler writes Triton on a machine without one.
+"""Stands in for a GPU of NVIDIA's or Apple's, so that torch's compiler writes Triton or Metal on a machine without one.
 
 The compiler asks a GPU for its properties, for its current device and stream and for the state of its random numbers,
 and Triton asks for a target. Nothing is launched: tensors are fake and what is written is never run here.
@@ -13,6 +13,7 @@ from unittest import mock
 
 import torch
 from torch._dynamo import device_interface
+from torch.utils._ordered_set import OrderedSet
 
 
 class GPUProperties(NamedTuple):
@@ -36,6 +37,8 @@ class GPUProperties(NamedTuple):
 
 PROPERTIES = GPUProperties()
 _CAPABILITY = (PROPERTIES.major, PROPERTIES.minor)
+#: Of an M4, whose reductions the compiler splits by it.
+_MPS_CORES = 10
 
 
 class _Interface(device_interface.CudaInterface):
@@ -115,5 +118,39 @@ def gpu() -> Iterator[None]:
     with (
         mock.patch.multiple(torch.cuda, **answers),
         mock.patch.dict(device_interface.device_interfaces, interfaces),
+        _without_device_guards(),
     ):
         yield
+
+
+@contextlib.contextmanager
+def mps() -> Iterator[None]:
+    """MPS to write Metal for: this machine's, or a stand-in where there is none."""
+    from torch._inductor.codegen.mps import MetalKernel
+
+    # The class holds lists that every kernel of a process adds to, so that a text depends on those before it.
+    own: dict[str, Any] = {"headers": OrderedSet(["utils"]), "multistage_reduction_entry": []}
+    with contextlib.ExitStack() as around:
+        around.enter_context(mock.patch.multiple(MetalKernel, **own))
+        if not torch.backends.mps.is_available():
+            around.enter_context(mock.patch.object(torch.backends.mps, "get_core_count", return_value=_MPS_CORES))
+            around.enter_context(_without_device_guards())
+        yield
+
+
+@contextlib.contextmanager
+def _without_device_guards() -> Iterator[None]:
+    """Methods of tensors that switch to the tensor's device first, which only a torch that is built for it can do.
+
+    Their ops do not, where the tensor is fake.
+    """
+    with mock.patch.multiple(torch.Tensor, __invert__=_inverted, copy_=_copied):
+        yield
+
+
+def _inverted(self: torch.Tensor) -> Any:
+    return torch.ops.aten.bitwise_not(self)
+
+
+def _copied(self: torch.Tensor, other: torch.Tensor, non_blocking: bool = False) -> Any:  # noqa: FBT001, FBT002 - as in torch
+    return torch.ops.aten.copy_(self, other, non_blocking)

@@ -25,6 +25,7 @@ from torch._dynamo.source import ConstantSource
 from torch._guards import TracingContext, tracing
 from torch._inductor import config
 from torch._inductor.codecache import PyCodeCache
+from torch._inductor.codegen.mps import DTYPE_TO_METAL
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.graph import GraphLowering
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -126,6 +127,8 @@ def emit(
             inputs = [value for _, value in symbols.inputs]
             with symbols.mode:  # For decompositions that make tensors of nothing but sizes.
                 graph = _graph(traced, inputs)
+            if device == "mps":
+                _check_metal_has_dtypes(graph)
             code = module_text(graph, inputs)
     except Declined:
         raise
@@ -341,6 +344,8 @@ def compiling(mode: FakeTensorMode, device: str) -> Iterator[None]:
     with contextlib.ExitStack() as around:
         if device.startswith("cuda"):
             around.enter_context(absent_gpu.gpu())
+        elif device == "mps":
+            around.enter_context(absent_gpu.mps())
         around.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         around.enter_context(config.patch(_SETTINGS))
@@ -359,6 +364,13 @@ def _graph(traced: _Traced, inputs: Sequence[Any]) -> torch.fx.GraphModule:
     if any(node.op == "placeholder" for node in results):
         raise Declined("the result is an input")
     return graph
+
+
+def _check_metal_has_dtypes(graph: torch.fx.GraphModule) -> None:
+    values = [node.meta.get("val") for node in graph.graph.nodes]
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.dtype not in DTYPE_TO_METAL:
+            raise Declined(f"Metal has no {str(value.dtype).removeprefix('torch.')}")
 
 
 def module_text(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from opsmith.generate.inductor.cpp_text import standalone
+from opsmith.generate.inductor.metal_text import MetalKernel, metal_kernels
+from opsmith.generate.inductor.metal_text import launch as launch_metal
 from opsmith.generate.inductor.rows import EmittedKernel
 from opsmith.generate.inductor.triton_text import TritonKernel, launch
 
@@ -19,11 +21,11 @@ from opsmith.generate.inductor.triton_text import TritonKernel, launch
 _BUFFERS = {
     "empty_strided_cpu": "_empty",
     "empty_strided_cuda": "_empty",
-    "empty_strided_mps": "_empty",
+    "empty_strided": "_empty",
     "reinterpret_tensor": "_view",
 }
 #: Of them, those that have to be told where: ``device`` is a variable of the function.
-_ON_DEVICE = ("empty_strided_cuda",)
+_ON_DEVICE = ("empty_strided_cuda", "empty_strided")
 _CHECKS = ("assert_size_stride", "assert_alignment", "torch.cuda.set_device")
 #: Assignments that say nothing to a kernel that is launched from Python.
 _SETTING_UP = ("get_raw_stream", "copy_if_misaligned")
@@ -53,7 +55,8 @@ class HostCode(NamedTuple):
     Attributes:
         statements: of a function of the inputs, by the names that were asked for; the last one returns a tuple.
         kernels: that it calls, in the order of their first calls. A kernel is called as
-            ``_run(NAME, argument, ...)``, with tensors for its pointers, one in Triton as Triton does it.
+            ``_run(NAME, argument, ...)``, with tensors for its pointers, one in Triton as Triton does it, one in Metal
+            as a function.
         shares_memory: whether a result is, or looks at, an input.
     """
 
@@ -90,10 +93,11 @@ def read_module(
         Unsupported: see there.
     """
     module = ast.parse(code)
-    kernels: dict[str, _Callee | TritonKernel] = {
+    kernels: dict[str, _Callee | TritonKernel | MetalKernel] = {
         kernel.name: _Callee(*standalone(kernel, symbols)) for kernel in _kernels(module)
     }
     kernels |= triton or {}
+    kernels |= metal_kernels(module)
     function = next(node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == "call")
     body = [statement for statement in _statements(function) if not _is_dropped(statement)]
     names = dict(symbols)
@@ -135,6 +139,8 @@ def _statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
 
 def _is_dropped(statement: ast.stmt) -> bool:
     match statement:
+        case ast.Pass():  # In the place of a choice among devices, where there is one.
+            return True
         case ast.Assign(value=ast.Call(func=ast.Name(id=name))):
             return name in _SETTING_UP
         case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _CHECKS:
@@ -190,7 +196,11 @@ class _Rewrite(ast.NodeTransformer):
     """
 
     def __init__(
-        self, kernels: Mapping[str, _Callee | TritonKernel], names: Mapping[str, str], *, library: bool
+        self,
+        kernels: Mapping[str, _Callee | TritonKernel | MetalKernel],
+        names: Mapping[str, str],
+        *,
+        library: bool,
     ) -> None:
         self._kernels = kernels
         self._names = names
@@ -202,13 +212,19 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = ast.unparse(node.func)
-        kernel = self._kernels.get(name.removesuffix(".run"))
+        kernel = self._kernels.get(re.sub(r"\.(run|generated_kernel)$", "", name))
+        if isinstance(kernel, MetalKernel):
+            self.called.setdefault(kernel.kernel.name, kernel.kernel)
+            self.generic_visit(node)
+            return launch_metal(kernel, node.args, node.keywords, self._names)
         if kernel is not None:
             return self._kernel_call(kernel, [self.visit(argument) for argument in node.args])
         if name in _BUFFERS:
             node.func = _name(_BUFFERS[name])
             if name in _ON_DEVICE:
-                node.args.append(_name("device"))
+                dtypes = [keyword.value for keyword in node.keywords if keyword.arg == "dtype"]
+                node.args += [*dtypes, _name("device")]
+                node.keywords = []
         elif self._library and name in _LIBRARY:
             node.func = ast.parse(_LIBRARY[name], mode="eval").body
         elif self._library and name.startswith("torch.ops.aten."):

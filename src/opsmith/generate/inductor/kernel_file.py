@@ -114,6 +114,42 @@ def _is_served(argument: torch.Tensor) -> bool:
 
 '''
 
+_METAL = '''"""{op} on MPS: Metal that torch's compiler wrote, behind a table of guards.
+
+The kernels in SOURCE are Inductor's, of torch {torch}, as it emits them for this op alone. {guards_note}
+The compiler is not needed to run this file; a Mac is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+{imports}
+import torch
+
+SOURCE = r"""
+{source}
+"""
+
+
+@functools.cache
+def _library() -> Any:
+    """The kernels, compiled at the first call."""
+    return torch.mps.compile_shader(SOURCE)
+
+
+def _empty(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
+
+
+def _is_served(argument: torch.Tensor) -> bool:
+    if not torch.backends.mps.is_available():
+        raise NotImplementedError("a kernel in Metal needs MPS, which this machine does not have")
+    return argument.device.type == "mps" and argument.layout is torch.strided
+
+'''
+
 _GUARDS_NOTE = """Each row of GUARDS
 says for which calls one of them was written: dtype, rank and layout of each tensor, the other arguments, and
 what the compiler took for granted of the sizes. A call is answered by the first row that fits, and declined
@@ -251,7 +287,7 @@ def kernel_file(
         facts: about the compiler.
         language: of the kernels.
     """
-    head = _cpp if language is Language.CPP else _triton
+    head = {Language.CPP: _cpp, Language.TRITON: _triton, Language.METAL: _metal}[language]
     rows = [_numbered(number, row, language) for number, row in enumerate(rows)]
     escaped = schema.schema.replace("\\", "\\\\").replace('"', r"\"")
     return head(schema, rows, facts) + _FILE.format(
@@ -284,24 +320,38 @@ def _cpp(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
     )
 
 
-def _triton(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
-    kernels = [kernel for row in rows for kernel in row.kernels]
-    sources = dict.fromkeys(
-        [*(text for kernel in kernels for text in kernel.helpers), *(kernel.source for kernel in kernels)]
+def _metal(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
+    includes, kernels = _texts(rows)
+    return _METAL.format(
+        op=schema.name,
+        torch=facts.torch,
+        guards_note=_GUARDS_NOTE,
+        imports=_imports(rows),
+        source="\n\n".join(["\n".join(sorted(includes)), *kernels]),
     )
+
+
+def _texts(rows: Iterable[Row]) -> tuple[list[str], list[str]]:
+    """What kernels use, each once, and the kernels."""
+    kernels = [kernel for row in rows for kernel in row.kernels]
+    return list(dict.fromkeys(text for kernel in kernels for text in kernel.helpers)), [k.source for k in kernels]
+
+
+def _triton(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
+    helpers, kernels = _texts(rows)
     return _TRITON.format(
         op=schema.name,
         torch=facts.torch,
         guards_note=_GUARDS_NOTE,
         imports=_imports(rows),
-        source="\n\n\n".join(sources),
+        source="\n\n\n".join([*helpers, *kernels]),
     )
 
 
 def _numbered(number: int, row: Row, language: Language) -> Row:
     """The row with names of its own for its kernels."""
     new = {kernel.name: f"row{number}_{kernel.name}" for kernel in row.kernels}
-    library = "_library." if language is Language.CPP else ""
+    library = {Language.CPP: "_library.", Language.TRITON: "", Language.METAL: "_library()."}[language]
     host = [_renamed(text, {name: f"{library}{value}" for name, value in new.items()}) for text in row.host]
     kernels = [
         msgspec.structs.replace(kernel, name=new[kernel.name], source=_renamed(kernel.source, new))

@@ -17,6 +17,7 @@ class Language(enum.StrEnum):
 
     CPP = "cpp"
     TRITON = "triton"
+    METAL = "metal"
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, tag=True):

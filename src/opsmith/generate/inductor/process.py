@@ -24,6 +24,8 @@ from opsmith.generate.inductor.triton_text import NotPortable
 from opsmith.runner.protocol import Channel
 from opsmith.suites.aten_schemas import overload
 
+_DEVICES = {Language.CPP: "cpu", Language.TRITON: "cuda", Language.METAL: "mps"}
+
 
 def answer(asked: Question) -> Answer:
     """Write what is asked for, or say why not."""
@@ -48,7 +50,7 @@ def _written(write: Callable[[], Answer]) -> Answer:
 
 
 def _row(asked: Ask, *, numbers: bool) -> Row:
-    device = "cpu" if asked.language is Language.CPP else "cuda"
+    device = _DEVICES[asked.language]
     emission = emit(overload(asked.op), asked.call, asked.keyword_only, device=device, numbers=numbers)
     for text in emission.conditions:
         condition(text)
@@ -83,8 +85,10 @@ def _host_code(emission: Emission, language: Language) -> HostCode:
     tensors = [name for name, pattern in leaf_patterns(emission.patterns.items()) if isinstance(pattern, TensorPattern)]
     if not tensors:
         raise Declined("no tensor says on which device the result is wanted")
-    kernels = triton_kernels(emission.code, any_size=True)
+    kernels = triton_kernels(emission.code, any_size=True) if language is Language.TRITON else None
     host = read_module(emission.code, inputs=emission.inputs, symbols=emission.symbols, triton=kernels)
+    if any(kernel.arguments for kernel in host.kernels):
+        raise Declined("a part of it is C++ for the CPU")
     return host._replace(statements=(f"device = {tensors[0]}.device", *host.statements))
 
 

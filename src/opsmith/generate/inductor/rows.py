@@ -70,7 +70,8 @@ class EmittedKernel(msgspec.Struct, frozen=True, kw_only=True):
         name: by which the host code calls it; unique in its row.
         source: C++, Triton or Metal.
         arguments: of C++, the types of its parameters.
-        helpers: of Triton, the sources of functions that it uses, which may stand in a file once for many.
+        helpers: what it uses and a file holds once for many: of Triton the sources of functions, of Metal the lines
+            that include headers.
     """
 
     name: str

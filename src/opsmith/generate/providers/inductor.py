@@ -11,11 +11,11 @@ from opsmith.errors import BadInput
 from opsmith.generate.chat import NoReply, Reply, Usage
 from opsmith.generate.inductor import Compiler, Language, NothingWritten, write_kernel
 
-_LANGUAGES = {"cpp": Language.CPP, "triton": Language.TRITON}
+_LANGUAGES = {str(language): language for language in Language}
 
 
 class InductorAuthor:
-    """torch's compiler as the author of kernels in C++ and Triton.
+    """torch's compiler as the author of kernels in C++, Triton and Metal.
 
     Args:
         model: nothing: there is one compiler.
@@ -38,7 +38,7 @@ class InductorAuthor:
             raise NoReply("the compiler writes functional overloads, which serve the others", may_have_cost=False)
         if dsl not in _LANGUAGES or (dsl == "cpp" and not device.startswith("cpu")):
             raise NoReply(
-                f"the compiler writes cpp for the CPU and triton, not {dsl} for {device}", may_have_cost=False
+                f"the compiler writes cpp for the CPU, triton and metal, not {dsl} for {device}", may_have_cost=False
             )
         if number:
             raise NoReply("the compiler writes the same kernel again", may_have_cost=False)
