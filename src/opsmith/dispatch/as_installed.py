@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import OpSchema
+from opsmith.core.op import OpSchema, TaskKind
 from opsmith.dispatch.derivation import DerivedKernel
 from opsmith.dispatch.override import Override, Serving, backend_function
 
@@ -30,6 +30,8 @@ def as_installed(judged: Call, record: Kernel, schema: OpSchema, device_type: st
     Returns:
         ``judged`` itself where calls are not repeated from plans.
     """
+    if not record.plans or schema.kind is not TaskKind.OP:
+        return judged
     functional = judged.kernel if isinstance(judged, DerivedKernel) else judged
     serving = Serving(schema, device_type, record, functional)
     if serving.plans is None:

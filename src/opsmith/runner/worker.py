@@ -191,9 +191,7 @@ class Worker:
             self._supervision.guard(root)
         function = load_kernel(request.kernel, root, request.schema, self._device)
         load_s = time.perf_counter() - start
-        timed = function
-        if request.kernel.plans:
-            timed = as_installed(function, request.kernel, request.schema, self._device.type)
+        timed = as_installed(function, request.kernel, request.schema, self._device.type)
         if request.policy is None:
             self._answering = Answering(function, timed, request.kernel, root, None)
             return Loaded(load_s)
