@@ -141,7 +141,6 @@ def several_programs() -> Iterator[None]:
     """As on a device: what one program has written over, another one would read."""
     with pytest.MonkeyPatch.context() as patch:
         small_tiles(patch, 32)
-        patch.setattr(tiles, "INTERPRETED_TILE", 32)
         tiles.tiles_of.cache_clear()
         yield
     tiles.tiles_of.cache_clear()
