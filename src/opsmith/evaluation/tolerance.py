@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import NamedTuple
 
@@ -42,8 +43,9 @@ def relative_to(expected: object, tolerance: Tolerance) -> Tolerance:
     """
     if not isinstance(expected, torch.Tensor) or not expected.is_floating_point():
         return tolerance
-    finite = expected[expected.isfinite()]
-    rms = finite.double().square().mean().sqrt().item() if finite.numel() else 1.0
+    count = int(expected.isfinite().sum())
+    size = torch.linalg.vector_norm(expected.nan_to_num(0.0, 0.0, 0.0), dtype=torch.float64).item()
+    rms = size / math.sqrt(count) if count else 1.0
     return Tolerance(tolerance.rtol, tolerance.atol * min(rms, 1.0))
 
 

@@ -9,7 +9,7 @@ import torch
 
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, placement, value
-from opsmith.evaluation.comparisons.leaves import PASSED, merge
+from opsmith.evaluation.comparisons.leaves import PASSED, merge, near_the_work
 from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.observation import Finding, JudgedCall, Result, Results
 from opsmith.evaluation.oracle import Oracle
@@ -57,14 +57,19 @@ def _by_leaf(call: JudgedCall, rule: Rule, reference: Results, candidate: Result
         elif mode == "strict" and role in ("exact", "view", "indices"):
             findings.append(exact.compare(expected, got))
         else:
-            limits = tolerance_for(mode, _dtype(expected), call.tolerance)
+            ours, theirs = _near(expected), _near(got)
+            limits = tolerance_for(mode, _dtype(ours), call.tolerance)
             if mode == "strict" and (call.small_results or call.schema.kind is TaskKind.MODULE):
-                limits = relative_to(expected, limits)
+                limits = relative_to(ours, limits)
             # Of factors float64 may choose others: elements of one choice don't excuse those of another.
             asks = mode == "strict" and rule.kind != "factorisation"
             ask = partial(oracle.opinion, index) if asks else _no_opinion
-            findings.append(value.compare(expected, got, limits, ask))
+            findings.append(value.compare(ours, theirs, limits, ask))
     return merge(findings) if findings else PASSED
+
+
+def _near(result: Result) -> Result:
+    return near_the_work(result) if isinstance(result, torch.Tensor) else result
 
 
 def _dtype(result: Result) -> torch.dtype:

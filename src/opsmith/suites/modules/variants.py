@@ -120,9 +120,11 @@ def _stays(result: torch.Tensor, nudged: torch.Tensor) -> bool:
 
 
 def _nudged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1)
+    seed = int(torch.randint(1 << 31, (), generator=generator))
+    there = torch.Generator(tensor.device).manual_seed(seed)  # To draw millions on a host takes seconds.
+    noise = torch.rand(tensor.shape, generator=there, dtype=torch.float64, device=tensor.device).mul_(2).sub_(1)
     step = noise * (NUDGE_ROUNDINGS * torch.finfo(tensor.dtype).eps)
-    return (tensor.double() * (1 + step.to(tensor.device))).to(tensor.dtype)
+    return (tensor.double() * (1 + step)).to(tensor.dtype)
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
