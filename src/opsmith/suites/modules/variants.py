@@ -120,8 +120,9 @@ def _stays(result: torch.Tensor, nudged: torch.Tensor) -> bool:
 
 
 def _nudged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    seed = int(torch.randint(1 << 31, (), generator=generator))
-    there = torch.Generator(tensor.device).manual_seed(seed)  # To draw millions on a host takes seconds.
+    there = generator
+    if tensor.device.type != "cpu":  # To draw millions on a host takes seconds.
+        there = torch.Generator(tensor.device).manual_seed(int(torch.randint(1 << 31, (), generator=generator)))
     noise = torch.rand(tensor.shape, generator=there, dtype=torch.float64, device=tensor.device).mul_(2).sub_(1)
     step = noise * (NUDGE_ROUNDINGS * torch.finfo(tensor.dtype).eps)
     return (tensor.double() * (1 + step)).to(tensor.dtype)
