@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 import torch
+from tests.unit.generate.inductor.loading import load
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from opsmith.core.case import CallRecord, TensorValue, Value
@@ -27,15 +26,6 @@ SCHEMAS = {
 }
 
 
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
-    """The compiler, with a cache of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        with Compiler() as started:
-            yield started
-
-
 def tensor(*shape: int, dtype: str = "f32") -> TensorValue:
     """A recorded tensor in row-major order."""
     return TensorValue(0, dtype, shape, row_major(shape), 0, "cpu")
@@ -46,18 +36,6 @@ def write(compiler: Compiler, op: str, *args: Value) -> Written:
     schema = OpSchema(name=op, schema=SCHEMAS[op], variant=Variant.FUNCTIONAL)
     call = CallRecord(op=op, args=args, kwargs={}, storages=())
     return write_kernel(schema, [call], compiler=compiler, language=Language.METAL)
-
-
-def load(source: str, folder: Path) -> Any:
-    """A written file as a module."""
-    file = folder / "written.py"
-    file.write_text(source)
-    spec = importlib.util.spec_from_file_location("written", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Library:

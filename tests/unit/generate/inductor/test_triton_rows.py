@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from tests.unit.generate.inductor.loading import load
 
 from opsmith.core.case import CallRecord, TensorValue, digest
 from opsmith.core.op import OpSchema, Variant
@@ -54,27 +52,6 @@ def get_inputs():
 def get_init_inputs():
     return [WIDTH]
 '''
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
-    """The compiler, with a cache of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        with Compiler() as started:
-            yield started
-
-
-def load(source: str, folder: Path) -> Any:
-    """A written file as a module."""
-    file = folder / "written.py"
-    file.write_text(source)
-    spec = importlib.util.spec_from_file_location("written", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_one_kernel_serves_every_size(compiler: Compiler, tmp_path: Path) -> None:

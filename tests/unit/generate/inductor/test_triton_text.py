@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.unit.generate.inductor.loading import load
 
 from opsmith.generate.inductor.triton_text import NotPortable, TritonKernel, launch, portable
 
@@ -52,13 +52,7 @@ def run(found: TritonKernel, values: torch.Tensor, folder: Path) -> torch.Tensor
         found.source,
         f"def run(x):\n    result = torch.empty_like(x)\n    count = x.numel()\n    {call}\n    return result\n",
     ]
-    file = folder / "written.py"
-    file.write_text("\n\n\n".join(lines))
-    spec = importlib.util.spec_from_file_location("written", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load("\n\n\n".join(lines), folder)
     result: torch.Tensor = module.run(values)
     return result
 

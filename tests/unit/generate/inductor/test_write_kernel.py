@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,16 +25,6 @@ def call(op: str, *shapes: tuple[int, ...], **kwargs: Value) -> CallRecord:
     """A call with float tensors in row-major order."""
     args = tuple(TensorValue(0, "f32", shape, row_major(shape), 0, "cpu") for shape in shapes)
     return CallRecord(op=op, args=args, kwargs=kwargs, storages=())
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
-    """The compiler, with a cache of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder: Path = tmp_path_factory.mktemp("cache")
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        with Compiler() as started:
-            yield started
 
 
 def test_one_row_serves_every_size(compiler: Compiler) -> None:
