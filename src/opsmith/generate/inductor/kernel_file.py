@@ -303,15 +303,17 @@ def kernel_file(
     )
 
 
+def _head(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> dict[str, str]:
+    """What a file of any language begins with."""
+    return {"op": schema.name, "torch": facts.torch, "guards_note": _GUARDS_NOTE, "imports": _imports(rows)}
+
+
 def _cpp(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
     kernels = [kernel for row in rows for kernel in row.kernels]
     source = "\n\n".join(kernel.source for kernel in kernels)
     flags = ["-O3", "-DNDEBUG", "-fopenmp", "-ffp-contract=off", "-fno-math-errno", "-w", *facts.vector_flags]
     return _CPP.format(
-        op=schema.name,
-        torch=facts.torch,
-        guards_note=_GUARDS_NOTE,
-        imports=_imports(rows),
+        **_head(schema, rows, facts),
         header=HEADER,
         source=source,
         name=f"opsmith_{folder_name(schema.name)}_{digest(source.encode())}",
@@ -322,13 +324,8 @@ def _cpp(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
 
 def _metal(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
     includes, kernels = _texts(rows)
-    return _METAL.format(
-        op=schema.name,
-        torch=facts.torch,
-        guards_note=_GUARDS_NOTE,
-        imports=_imports(rows),
-        source="\n\n".join(["\n".join(sorted(includes)), *kernels]),
-    )
+    source = "\n\n".join(["\n".join(sorted(includes)), *kernels])
+    return _METAL.format(**_head(schema, rows, facts), source=source)
 
 
 def _texts(rows: Iterable[Row]) -> tuple[list[str], list[str]]:
@@ -339,13 +336,7 @@ def _texts(rows: Iterable[Row]) -> tuple[list[str], list[str]]:
 
 def _triton(schema: OpSchema, rows: Sequence[Row], facts: Facts) -> str:
     helpers, kernels = _texts(rows)
-    return _TRITON.format(
-        op=schema.name,
-        torch=facts.torch,
-        guards_note=_GUARDS_NOTE,
-        imports=_imports(rows),
-        source="\n\n\n".join([*helpers, *kernels]),
-    )
+    return _TRITON.format(**_head(schema, rows, facts), source="\n\n\n".join([*helpers, *kernels]))
 
 
 def _numbered(number: int, row: Row, language: Language) -> Row:
