@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import torch
 from opsmith.core.case import CallRecord, MappingValue, SequenceValue, Storage, TensorValue, storage_size
 from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel
+from opsmith.core.op import OpSchema
+from opsmith.dispatch.as_installed import as_installed
 from opsmith.evaluation.generated import generate
 from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, live_call
 from opsmith.evaluation.integrity.garbage import leave_garbage
@@ -35,8 +38,9 @@ class Answering:
 
     Args:
         function: what answers.
-        timed: what is called instead when the clock runs.
         kernel: its record.
+        schema: of the task that it answers.
+        device: where it runs.
         root: folder of its files, or None.
         supervision: watches it; None for a kernel that is trusted.
     """
@@ -44,16 +48,22 @@ class Answering:
     def __init__(
         self,
         function: Callable[..., Any],
-        timed: Callable[..., Any],
         kernel: Kernel,
+        schema: OpSchema,
+        device: torch.device,
         root: Path | None,
         supervision: Supervision | None,
     ) -> None:
         self.function = function
-        self.timed = timed
+        self._kernel, self._schema, self._device = kernel, schema, device
         self.supervision = supervision
         self._root = root
         self._files = tuple(path for path in kernel.files if path.endswith(".py"))
+
+    @cached_property
+    def timed(self) -> Callable[..., Any]:
+        """What is called when the clock runs."""
+        return as_installed(self.function, self._kernel, self._schema, self._device.type)
 
     def call(self, live: LiveCall) -> tuple[Any, CallConduct | None]:
         """Answer a call; the result and what was seen of how it came about."""

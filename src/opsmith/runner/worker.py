@@ -22,7 +22,6 @@ import torch
 
 from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Loader
-from opsmith.dispatch.as_installed import as_installed
 from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
 from opsmith.evaluation.integrity.garbage import garbage_from_malloc
 from opsmith.evaluation.integrity.supervision import Supervision
@@ -191,11 +190,10 @@ class Worker:
             self._supervision.guard(root)
         function = load_kernel(request.kernel, root, request.schema, self._device)
         load_s = time.perf_counter() - start
-        timed = as_installed(function, request.kernel, request.schema, self._device.type)
+        supervision = None if request.policy is None else self._supervision
+        self._answering = Answering(function, request.kernel, request.schema, self._device, root, supervision)
         if request.policy is None:
-            self._answering = Answering(function, timed, request.kernel, root, None)
             return Loaded(load_s)
-        self._answering = Answering(function, timed, request.kernel, root, self._supervision)
         changes = self._supervision.changes()
         self._supervision.begin(request.schema, request.policy)
         garbage_from_malloc(on=True)
