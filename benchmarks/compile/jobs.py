@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ import torch
 from benchmarks.compile.subjects import names
 
 from opsmith.runner.apart import NoAnswer
-from opsmith.runner.cores import MAX_DEVICE_JOBS
+from opsmith.runner.cores import timing_jobs
 from opsmith.runner.device_lock import DeviceLock, default_folder
 from opsmith.runner.devices import open_device
 from opsmith.runner.turns import Turn, Turns
@@ -101,7 +100,7 @@ def have_done(
     context.set_forkserver_preload(PRELOADED_ON_CPU if on_cpu else PRELOADED)
     lock = DeviceLock(default_folder(), open_device(options.device).identity)
     deadline = time.monotonic() + 60 * options.minutes
-    wide = options.jobs or (1 if on_cpu else min(MAX_DEVICE_JOBS, len(os.sched_getaffinity(0))))
+    wide = options.jobs or timing_jobs(options.device)
 
     def lines(asked: Sequence[Job], at_a_time: int) -> Iterator[tuple[Job, Record]]:
         turns = Turns(context, lock, jobs=at_a_time, timeout_s=options.timeout)

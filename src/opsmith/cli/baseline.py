@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from opsmith.errors import BadInput, UnknownName
 from opsmith.report.baseline_times import BaselineFolder, speedups_by_level
 from opsmith.report.strangers import one_line
 from opsmith.runner.baseline_timing import BaselineTimer
-from opsmith.runner.cores import MAX_DEVICE_JOBS
+from opsmith.runner.cores import MAX_DEVICE_JOBS, timing_jobs
 
 EPILOG = """
 Examples:
@@ -91,7 +90,7 @@ def baseline(
         for task, file in files.items()
         for name in _chosen(baselines, on)
     ]
-    timer = BaselineTimer(on, timeout_s=timeout, jobs=jobs or _default_jobs(on))
+    timer = BaselineTimer(on, timeout_s=timeout, jobs=jobs or timing_jobs(on))
     asked = {"dtype": dtype, "tf32": tf32, "sizes": sizes, "trials": trials}
     folder = BaselineFolder(out, timer.environment, asked)
     found = _time(timer, requests, folder, folder.known() if resume else [])
@@ -100,10 +99,6 @@ def baseline(
     else:
         _print(found, folder.path)
     return 0 if {time.task for time in found if time.times} == files.keys() else 1
-
-
-def _default_jobs(device: str) -> int:
-    return 1 if device.startswith("cpu") else min(MAX_DEVICE_JOBS, len(os.sched_getaffinity(0)))
 
 
 def _chosen(names: str, device: str) -> Sequence[str]:

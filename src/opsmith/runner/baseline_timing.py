@@ -57,6 +57,7 @@ class BaselineTimer:
         opened = msgspec.msgpack.decode(answer, type=_Opened)
         if opened.device.problem is not None:
             raise BadInput(f"device {device} cannot be used: {opened.device.problem}")
+        self._jobs = jobs
         lock = DeviceLock(default_folder(), opened.device.identity)
         self._turns = Turns(self._context, lock, jobs=jobs, timeout_s=timeout_s)
         self.environment: Environment = describe_environment(
@@ -66,12 +67,12 @@ class BaselineTimer:
     def time(self, requests: Sequence[BaselineRequest]) -> Iterator[BaselineTime]:
         """Yield what was found of each request, in the order in which they were done.
 
-        What found no memory on the device is asked again by itself.
+        What found no memory on the device beside others is asked again by itself.
         """
         crowded = []
         for number, answer in self._turns.answers(_serve, requests):
             time = _time_of(requests[number], answer)
-            if time.problem is not None and time.problem.startswith(OUT_OF_MEMORY):
+            if self._jobs > 1 and time.problem is not None and time.problem.startswith(OUT_OF_MEMORY):
                 crowded.append(requests[number])
             else:
                 yield time

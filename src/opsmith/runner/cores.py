@@ -60,6 +60,11 @@ def default_jobs(options: Options, sharers: int = 1) -> int:
     return jobs_on(max(1, len(os.sched_getaffinity(0)) // sharers), options)
 
 
+def timing_jobs(device: str) -> int:
+    """Problems built and compiled at a time, while one is timed at a time: on a CPU that is what is timed."""
+    return 1 if device.startswith("cpu") else min(MAX_DEVICE_JOBS, len(os.sched_getaffinity(0)))
+
+
 @functools.cache
 def machine_id() -> str:
     """What tells this machine from all others that are running."""
