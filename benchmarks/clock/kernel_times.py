@@ -38,7 +38,7 @@ from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.environment import describe_environment
 from opsmith.runner.links import Limits, RefereeLink
-from opsmith.runner.protocol import PrepareTiming, RenewInputs, TimeBlock
+from opsmith.runner.protocol import PrepareTiming, Renewal, RenewInputs, TimeBlock
 from opsmith.runner.sides import RefereeSide
 from opsmith.runner.starting import start_processes
 from opsmith.runner.stopwatch import empty_trip_us
@@ -244,7 +244,7 @@ def _e_us(side: RefereeSide, call: bytes) -> tuple[float, float]:
     trip_us = empty_trip_us(side)
     outside, inside = [], []
     for number in range(1, 2 * BLOCKS):
-        side.ask(RenewInputs(number, prepared.slots))
+        side.ask(RenewInputs((Renewal(number, prepared.slots),)))
         start = time.perf_counter()
         reply = side.ask(TimeBlock(prepared.slots, "E"))
         outside.append(((time.perf_counter() - start) * 1e6 - trip_us) / prepared.slots)

@@ -56,7 +56,9 @@ PRECISIONS = {
 #: E of a device: what a host takes for a call varies from block to block by ten times as much, and equal processes
 #: were seen to differ by up to 6 % for as long as they lived.
 PRECISIONS_HOST = {
-    "quick": msgspec.structs.replace(PRECISIONS["quick"], effect=0.08, half_width=0.065, bound=0.12, least_pairs=10),
+    "quick": msgspec.structs.replace(
+        PRECISIONS["quick"], effect=0.08, half_width=0.065, bound=0.12, least_pairs=10, budget_s=0.035
+    ),
     "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.08),
 }
 #: E of a CPU, where memory's place alone makes equal processes differ by a few percent.

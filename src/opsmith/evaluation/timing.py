@@ -88,13 +88,17 @@ class TimedCall:
 
     def renew(self, round_number: int, calls: int) -> None:
         """Get ready for a block: fresh values in every set of inputs, nothing in the cache, nothing kept."""
-        self._queue_renewal(round_number, calls)
+        self.queue_renewal(round_number, calls)
+        self._queue_flush()
         self._synchronize()
 
-    def _queue_renewal(self, round_number: int, calls: int) -> None:
+    def queue_renewal(self, round_number: int, calls: int) -> None:
+        """Fresh values in every set of inputs, and nothing kept; :meth:`renew` of another call waits for it, too."""
         self._results = []
         self._round = round_number
         self.inputs.renew(round_number, calls)
+
+    def _queue_flush(self) -> None:
         if self._flushed is not None:
             self._flushed.zero_()
 
@@ -138,7 +142,8 @@ class TimedCall:
         self.inputs.make(calls)
         graph = self.captured(calls) if captured else None
         if round_number is not None:
-            self._queue_renewal(round_number, calls)
+            self.queue_renewal(round_number, calls)
+            self._queue_flush()
         if graph is None:
             time_us = self._gate.time_us(lambda: self._queue_calls(calls, replays), steady=steady)
         else:

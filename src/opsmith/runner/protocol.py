@@ -144,12 +144,18 @@ class MakeReady(msgspec.Struct, frozen=True, tag=True):
     captured: int | None = None
 
 
-class RenewInputs(msgspec.Struct, frozen=True, tag=True):
-    """Write fresh values into ``calls`` sets of inputs; answered with a :class:`BlockTimed`."""
+class Renewal(msgspec.Struct, frozen=True, array_like=True):
+    """The values of a round, for the first ``calls`` sets of one call's inputs."""
 
     round: int
     calls: int
     pair: int = 0
+
+
+class RenewInputs(msgspec.Struct, frozen=True, tag=True):
+    """Write fresh values into sets of inputs, of one call or of several; answered with a :class:`BlockTimed`."""
+
+    renewals: tuple[Renewal, ...]
 
 
 class TimeBlock(msgspec.Struct, frozen=True, tag=True):

@@ -84,6 +84,7 @@ from opsmith.runner.protocol import (
     VariantsMade,
     spin_s,
 )
+from opsmith.runner.timed_blocks import renewed
 from opsmith.runner.timed_reference import TimedReference
 from opsmith.suites import (
     AsksOwnTasks,
@@ -467,7 +468,7 @@ class Referee:
         return self._timed[request.pair].make_ready(request)
 
     def _renew(self, request: RenewInputs) -> BlockTimed:
-        return self._timed[request.pair].renew(request)
+        return renewed({number: timed.call for number, timed in self._timed.items()}, request)
 
     def _time(self, request: TimeBlock) -> BlockTimed:
         return self._timed[request.pair].block(request)

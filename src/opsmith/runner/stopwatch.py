@@ -22,7 +22,15 @@ import msgspec
 from opsmith.core.timing import Label, Timing
 from opsmith.evaluation.pairing import Precision, timing_of
 from opsmith.runner.cores import siblings_of
-from opsmith.runner.protocol import BlockTimed, MakeReady, PrepareTiming, RenewInputs, TimeBlock, TimingPrepared
+from opsmith.runner.protocol import (
+    BlockTimed,
+    MakeReady,
+    PrepareTiming,
+    Renewal,
+    RenewInputs,
+    TimeBlock,
+    TimingPrepared,
+)
 from opsmith.runner.timed_pairs import Dishonest, NotMeasured, Pair, Series
 
 #: Microseconds that a block should take: of K several hundred ticks of an event, of E far more than
@@ -206,6 +214,8 @@ class PairedClock:
                 calls = min(TRIED_CALLS, pair.reference_prepared.slots)
                 [round_number] = pair.new_rounds(1)
                 try:
+                    if quantity == "E":
+                        self._renew(number, [(pair, round_number, calls)])
                     time_us = self._block_us(number, pair, calls, quantity, round_number, captured=False)
                 except NotMeasured as problem:
                     pair.problems[quantity] = problem
@@ -264,9 +274,24 @@ class PairedClock:
         for series in running:
             series.begin_turn(BLOCKS_A_TURN[quantity])
         for number in next(self._turns):
-            for series in running:
-                if series.problem is None:
-                    self._run_blocks(number, series, quantity, is_last=series is running[-1])
+            going_on = [series for series in running if series.problem is None]
+            if quantity == "E":
+                self._renew_inputs(number, going_on)
+            for series in going_on:
+                self._run_blocks(number, series, quantity, is_last=series is running[-1])
+
+    def _renew_inputs(self, number: int, running: Sequence[Series]) -> None:
+        """Write what the blocks of a turn of E run on, all at once: to wait for a device takes as long as a block."""
+        start = time.monotonic()
+        self._renew(number, [(series.pair, series.rounds[0], series.pair.calls["E"]) for series in running])
+        for series in running:
+            series.spent_s += (time.monotonic() - start) / len(running)
+
+    def _renew(self, number: int, rounds: Sequence[tuple[Pair, int, int]]) -> None:
+        """Write the values of a round into so many sets of each pair's inputs."""
+        self._sides[number].ask(
+            RenewInputs(tuple(Renewal(round_, calls, pair.number) for pair, round_, calls in rounds))
+        )
 
     def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> None:
         start = time.monotonic()
@@ -339,7 +364,10 @@ class PairedClock:
         captured: bool = True,
         more: bool = False,
     ) -> float:
-        """Microseconds a call of one block on a round's values; ``more`` blocks of the same turn may follow."""
+        """Microseconds a call of one block on a round's values; ``more`` blocks of the same turn may follow.
+
+        The values are there already for E; a block of K begins with writing them.
+        """
         side = self._sides[number]
         if number == 1:
             self.asked = pair.number
@@ -352,7 +380,6 @@ class PairedClock:
                 raise NotMeasured("K: the reference launches nothing")
             pair.nodes[number] = reply.nodes
             return max(reply.own_us, 1e-3)
-        side.ask(RenewInputs(round_number, calls, pair=pair.number))
         _, wall_us = _clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
         settling_us = side.settle()
         if settling_us > SETTLING_US:
@@ -425,6 +452,6 @@ def empty_trip_us(side: Side) -> float:
     """
     trips = []
     for _ in range(EMPTY_TRIPS):
-        side.ask(RenewInputs(0, 0))
+        side.ask(RenewInputs((Renewal(0, 0),)))
         trips.append(_clocked(side, TimeBlock(0, "E"))[1])
     return statistics.median(trips)

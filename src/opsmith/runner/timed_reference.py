@@ -32,7 +32,6 @@ from opsmith.runner.protocol import (
     CompareTimed,
     MakeReady,
     PrepareTiming,
-    RenewInputs,
     TimeBlock,
     TimingPrepared,
 )
@@ -60,6 +59,7 @@ class TimedReference:
 
     Attributes:
         prepared: what the judge is told.
+        call: what runs, with its inputs.
 
     Raises:
         BaselineUnavailable: the baseline cannot serve the call.
@@ -84,8 +84,8 @@ class TimedReference:
                 raise
             # It refuses rotated values; what it says of the recorded ones counts.
             varied, prepared_s = False, prepare(varied=False)
-        first_call_s = prepared_s + self._timed.first_call_s
-        self.prepared = TimingPrepared(slots, varied, first_call_s, self._timed.peak_bytes, work)
+        first_call_s = prepared_s + self.call.first_call_s
+        self.prepared = TimingPrepared(slots, varied, first_call_s, self.call.peak_bytes, work)
 
     def _prepare(
         self,
@@ -109,7 +109,7 @@ class TimedReference:
         prepared_s = time.perf_counter() - start
         # Graphs within a graph cannot be captured: what cudagraphs runs on the device is eager's.
         on_device = self._eager if request.baseline == "cudagraphs" else function
-        self._timed = TimedCall(function, inputs, self._device, warm=request.warm, on_device=on_device)
+        self.call = TimedCall(function, inputs, self._device, warm=request.warm, on_device=on_device)
         return prepared_s
 
     def _size_up(
@@ -137,19 +137,14 @@ class TimedReference:
 
     def make_ready(self, request: MakeReady) -> BlockTimed:
         """Make sets of inputs and capture a graph."""
-        self._timed.inputs.make(request.calls)
+        self.call.inputs.make(request.calls)
         if request.captured is not None:
-            self._timed.captured(request.captured)
-        return BlockTimed(None)
-
-    def renew(self, request: RenewInputs) -> BlockTimed:
-        """Write fresh values."""
-        self._timed.renew(request.round, request.calls)
+            self.call.captured(request.captured)
         return BlockTimed(None)
 
     def block(self, request: TimeBlock) -> BlockTimed:
         """Run a block."""
-        return timed_block(self._timed, request)
+        return timed_block(self.call, request)
 
     def compare(self, request: CompareTimed) -> Compared:
         """Judge a timed call by eager's answer to the values that it had."""
@@ -164,9 +159,9 @@ class TimedReference:
 
     def _answer_to_timed(self, slot: int, round_number: int) -> CaseUnderJudgement | None:
         """Eager's answer to a timed call; None where a single result says nothing."""
-        record = self._timed.inputs.record_of(slot, round_number)
-        before = self._timed.inputs.before(slot, round_number)
-        live = live_call(record, self._timed.inputs.before(slot, round_number), self._device)
+        record = self.call.inputs.record_of(slot, round_number)
+        before = self.call.inputs.before(slot, round_number)
+        live = live_call(record, self.call.inputs.before(slot, round_number), self._device)
         schema = callables.schema_of(record.op)
         rule = rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs))
         if rule.repeats(0) != 1:

@@ -62,7 +62,7 @@ from opsmith.runner.protocol import (
 )
 from opsmith.runner.sandbox.layers import Sandbox
 from opsmith.runner.seat import Seat
-from opsmith.runner.timed_blocks import timed_block
+from opsmith.runner.timed_blocks import renewed, timed_block
 
 MAX_FILE_BYTES = 4 << 30
 
@@ -267,8 +267,7 @@ class Worker:
         return BlockTimed(None)
 
     def _renew(self, request: RenewInputs) -> BlockTimed:
-        self._timed[request.pair].renew(request.round, request.calls)
-        return BlockTimed(None)
+        return renewed(self._timed, request)
 
     def _time(self, request: TimeBlock) -> BlockTimed:
         self._supervision.arm()

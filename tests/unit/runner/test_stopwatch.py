@@ -135,7 +135,7 @@ class StandInSide:
             self.ready.append(request)
             return BlockTimed(None)
         if isinstance(request, RenewInputs):
-            machine.now_us += 1e4 if request.calls else 0.0
+            machine.now_us += 1e4 if request.renewals[-1].calls else 0.0
             return BlockTimed(None)
         assert isinstance(request, TimeBlock)
         if request.captured and request.calls and request.pair == self.fails_at[0]:
@@ -175,6 +175,17 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
+def rounds_of(requests: Sequence[msgspec.Struct], pair: int) -> list[int]:
+    """The rounds of values that one call of a side has met."""
+    rounds = []
+    for request in requests:
+        if isinstance(request, RenewInputs):
+            rounds += [one.round for one in request.renewals if one.pair == pair]
+        elif isinstance(request, TimeBlock) and request.pair == pair and request.round:
+            rounds.append(request.round)
+    return rounds
+
+
 class Looker:
     """What is asked to verify; remembers when.
 
@@ -194,8 +205,7 @@ class Looker:
         assert isinstance(last, TimeBlock)
         assert 0 <= slot < last.calls
         of_side = [request for other, request in self._machine.asked if other is side]
-        rounds = [r.round for r in of_side if isinstance(r, RenewInputs) or (isinstance(r, TimeBlock) and r.round)]
-        assert rounds[-1] == round_number
+        assert rounds_of(of_side, last.pair)[-1] == round_number
         # The first block of each quantity is calibration's.
         self.blocks.append(sum(block is side for block, _ in self._machine.blocks(last.quantity)) - 1)
 
@@ -319,7 +329,25 @@ def test_a_block_of_e_begins_with_fresh_values_outside_of_its_time(machine: Mach
         if isinstance(block, TimeBlock) and block.calls and block.quantity == "E":
             assert isinstance(request, RenewInputs)
             assert side is next_side
-            assert request.calls >= block.calls
+            [renewal] = request.renewals
+            assert renewal.calls >= block.calls
+
+
+def test_the_values_of_all_calls_of_a_turn_are_written_at_once(machine: Machine) -> None:
+    """To wait for a device takes as long as a block: sixteen calls would wait sixteen times."""
+    sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
+    clock = clock_of(*sides, calls=3)
+    machine.asked.clear()
+    clock.time("E")
+    values: dict[tuple[int, int], int] = {}
+    for side, request in machine.asked:
+        key = sides.index(side)
+        if isinstance(request, RenewInputs):
+            assert len(request.renewals) == 3
+            values |= {(key, one.pair): one.round for one in request.renewals}
+        elif isinstance(request, TimeBlock) and request.calls:
+            assert values.pop((key, request.pair)), "a block on values that its call has met"
+    assert not values
 
 
 def test_the_order_within_pairs_is_random(machine: Machine) -> None:
