@@ -39,15 +39,16 @@ from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.cuda_graphs import empty_node_us
 from opsmith.evaluation.floors.ceilings import cached_ceilings
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
 from opsmith.evaluation.integrity.policy import computes
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.outcome import Observer
-from opsmith.evaluation.reference import observe_eager, reference_calls, repeat_on_garbage, run_eager, seed_generators
+from opsmith.evaluation.outcome import Observer, before_call
+from opsmith.evaluation.reference import observe_eager, reference_calls, repetitions, run_eager, seed_generators
 from opsmith.evaluation.runtime import launch_ms, runtime_ms
 from opsmith.evaluation.small_values import describe_with_values
 from opsmith.runner.build_cache import EAGER, use_build_cache
-from opsmith.runner.candidate_outcomes import compared, read_told, tensor_bytes
+from opsmith.runner.candidate_outcomes import UNREADABLE, compared, read_told, tensor_bytes
 from opsmith.runner.devices import open_device
 from opsmith.runner.protocol import (
     BlockTimed,
@@ -98,6 +99,7 @@ from opsmith.suites import (
 )
 from opsmith.suites.aten_schemas import aten_schemas, overload
 from opsmith.suites.traced_size import argument_bytes
+from opsmith.suites.transfer import size_of
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import probes
 
@@ -371,8 +373,9 @@ class Referee:
             reference = _Reference(rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs)))
             found.append(reference)
             try:
+                before = before_call(live.storages, record.storages)
                 result = run_eager(record, live, item.rng_seed, self._device)
-                observer.keep([observer.describe(result, live, record.storages)])
+                observer.keep([observer.describe(result, live, before)])
                 reference.calls = tuple(op for op in reference_calls(record) if computes(op))
             except torch.AcceleratorError:
                 raise  # The device context is lost, and with it every other case of the request.
@@ -391,14 +394,13 @@ class Referee:
         form = reference.answer.form
         repeats = reference.rule.repeats(_result_elements(form))
         self._held[number] = self._under_judgement(item, record, reference, repeats)
-        results = [output for output in form.outputs if isinstance(output, OutputTensor)]
         return PreparedCase(
             error=None,
             repeats=repeats,
             comparison=kind,
             inputs=inputs,
             reference_calls=reference.calls,
-            result_bytes=tuple(map(tensor_bytes, results)),
+            result_bytes=_result_bytes(form),
             again=number in self._held_again,
             writes=reference.answer.writes,
         )
@@ -422,8 +424,8 @@ class Referee:
             repeats=repeats,
             summary=answer.summary,
             small_results=item.case.variant == "tiny",
-            run_again=lambda number: repeat_on_garbage(
-                record, answer.outcome(), item.rng_seed, self._device, number, surround=surround
+            run_again=lambda: repetitions(
+                record, _result_bytes(answer.form), item.rng_seed, self._device, surround=surround
             ),
         )
 
@@ -447,13 +449,15 @@ class Referee:
     def _is_replay(self, number: int, request: Compare) -> bool:
         """Whether the second outcome has the first one's values, which are the answer to other arguments."""
         try:
-            one, other = (read_told(raw, request) for raw in (request.outcomes[number][0], request.again[number]))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
+            one, other = (
+                read_told(raw, request, self._device) for raw in (request.outcomes[number][0], request.again[number])
+            )
+        except UNREADABLE:
             return False  # Said already, by the comparison.
-        assert isinstance(other, Outcome)  # A summary says no more than that it may be right.
+        assert isinstance(other, HeldOutcome)  # A summary says no more than that it may be right.
         if isinstance(one, SummarisedOutcome):
             return self._held[number].has_replayed(other)  # It passed, so it stands for eager's.
-        return any(isinstance(o, OutputTensor) and o.data for o in one.outputs) and one.outputs == other.outputs
+        return one.has_results_of(other) and any(map(size_of, one.elements))
 
     def _prepare_timing(self, request: PrepareTiming) -> TimingPrepared:
         if request.pair == 0:
@@ -560,6 +564,11 @@ def _refusal(error: Exception) -> str:
 
 def _gib(call: TracedCall) -> float:
     return argument_bytes(call) / 2**30
+
+
+def _result_bytes(form: Outcome) -> tuple[int, ...]:
+    """Size of each result tensor."""
+    return tuple([tensor_bytes(output) for output in form.outputs if isinstance(output, OutputTensor)])
 
 
 def _result_elements(outcome: Outcome) -> int:

@@ -355,8 +355,8 @@ class OutcomesBench:
         self.repeats = [case.repeats for case in prepared.cases]
         self.honest = [
             [
-                msgspec.msgpack.encode(outcome)
-                for outcome in observe_eager(record, rebuild_all([record] * repeats, CPU), 7, CPU)
+                msgspec.msgpack.encode(held.outcome())
+                for held in observe_eager(record, rebuild_all([record] * repeats, CPU), 7, CPU)
             ]
             for record, repeats in zip(CALLS, self.repeats, strict=True)
         ]
@@ -425,7 +425,9 @@ def stored(rng: random.Random, folder: Path, data: bytes) -> bytes:
     rng.choice(PLACED)(rng, path, data)
     name = rng.choice((path.name,) * 5 + (str(path), f"../{folder.name}/{path.name}", "outcome-", "/dev/zero"))
     size = rng.choice((len(data),) * 3 + (0, -1, len(data) // 2, 1 << 40))
-    return msgspec.msgpack.encode(StoredOutcome(name, size))
+    tensor = OutputTensor("u8", (len(data),), (1,), 0, "cpu", "strided", None, None, b"")
+    form = Outcome(structure="*", outputs=(tensor,) * rng.choice((1, 1, 1, 0, 2)), changed={})
+    return msgspec.msgpack.encode(StoredOutcome(name, form, (size,), rng.choice(({}, {}, {0: 0}, {7: -1}))))
 
 
 def test_no_outcome_breaks_the_referee(tmp_path: Path, request: pytest.FixtureRequest) -> None:
