@@ -5,6 +5,7 @@ Eager itself can die on an input; that costs this process and one verdict, never
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import traceback
@@ -85,6 +86,7 @@ from opsmith.runner.protocol import (
     VariantsMade,
     spin_s,
 )
+from opsmith.runner.spool import Spool
 from opsmith.runner.timed_reference import TimedReference
 from opsmith.suites import (
     AsksOwnTasks,
@@ -171,6 +173,7 @@ class Referee:
         self._selection = selection
         self._device_name = device
         self._number = number
+        self._folder = spool
         self._spool = (spool / f"{number}.spool").open("ab")
         self._suites: dict[str, Suite] = {}
         self._spooled: set[str] = set()
@@ -275,12 +278,13 @@ class Referee:
         self, address: CaseAddress, record: CallRecord, signature: str, call: SuiteCall | None = None
     ) -> CaseRef:
         """A call on its way to the judge, its record in the spool file; ``call`` is what the suite says of it."""
-        offset, length, content_hash = self._append(record)
+        data = msgspec.msgpack.encode(record)
+        offset, length = self._append(data)
         return CaseRef(
             address=address,
             op=record.op,
             signature=signature,
-            content_hash=content_hash,
+            content_hash=digest(data),
             size_bytes=sum(map(storage_size, record.storages)),
             spool=self._number,
             offset=offset,
@@ -304,16 +308,15 @@ class Referee:
                 continue
             size = sum(map(storage_size, call.record.storages))
             if sizes.get(str(call.address)) == (call.signature, size):
-                offset, length, _ = self._append(call.record)
-                again[str(call.address)] = offset, length
+                again[str(call.address)] = self._append(msgspec.msgpack.encode(call.record))
                 wanted.discard(call.signature)
         for case in cases:
             other = again.get(str(case.address))
             yield case if other is None else msgspec.structs.replace(case, again=other)
 
     def _make_variants(self, request: MakeVariants) -> VariantsMade:
-        first = request.cases[0].case
-        records = [CALL_DECODER.decode(item.call) for item in request.cases]
+        first = request.cases[0]
+        records, _ = self._read(request.cases)
         # More than are asked for: eager refuses some.
         varied = probes(records, callables.schema_of(first.op), request.seed, 2 * request.limit)
         cases: list[CaseRef] = []
@@ -342,19 +345,18 @@ class Referee:
         if self._device.type != "cpu":
             torch.accelerator.synchronize(self._device)
 
-    def _append(self, record: CallRecord) -> tuple[int, int, str]:
-        data = msgspec.msgpack.encode(record)
+    def _append(self, call: bytes) -> tuple[int, int]:
+        """Write a serialized call; its offset and length."""
         offset = self._spool.seek(0, os.SEEK_END)
-        self._spool.write(data)
-        return offset, len(data), digest(data)
+        self._spool.write(call)
+        return offset, len(call)
 
     def _prepare(self, request: Prepare) -> Prepared:
         self._held.clear()
         self._held_again.clear()
         self._release_memory()
-        records = [CALL_DECODER.decode(item.call) for item in request.cases]
+        records, again = self._read([item.case for item in request.cases])
         references = self._references(request.cases, records)
-        again = {n: CALL_DECODER.decode(item.again) for n, item in enumerate(request.cases) if item.again is not None}
         numbers = [n for n in again if references[n].error is None and references[n].rule.repeats(0) == 1]
         others = self._references([_next_execution(request.cases[n]) for n in numbers], [again[n] for n in numbers])
         for number, other in zip(numbers, others, strict=True):
@@ -363,6 +365,14 @@ class Referee:
                     _next_execution(request.cases[number]), again[number], other, 1
                 )
         return Prepared(tuple([self._hold(n, item, records[n], references[n]) for n, item in enumerate(request.cases)]))
+
+    def _read(self, cases: Sequence[CaseRef]) -> tuple[list[CallRecord], dict[int, CallRecord]]:
+        """The calls of cases, and by their places the same calls with other values, of those that have them."""
+        # Opened each time: a file that was sent from elsewhere may be removed when its cases are judged.
+        with contextlib.closing(Spool(self._folder)) as spool:
+            records = [CALL_DECODER.decode(spool.read(case)) for case in cases]
+            others = {place: spool.read_again(case) for place, case in enumerate(cases)}
+        return records, {place: CALL_DECODER.decode(call) for place, call in others.items() if call is not None}
 
     def _references(self, items: Sequence[CaseToPrepare], records: Sequence[CallRecord]) -> list[_Reference]:
         """Eager's answers to some calls, with one wait for the device."""

@@ -234,9 +234,11 @@ def compared(tmp_path: Path, first: Sequence[msgspec.Raw], again: msgspec.Raw | 
         spool=0,
         offset=0,
         length=len(calls[0]),
+        again=(len(calls[0]), len(calls[1])),
     )
+    (tmp_path / "0.spool").write_bytes(b"".join(calls))
     referee = Referee("cpu", tmp_path, 0, Selection())
-    prepared = referee.answer(Prepare((CaseToPrepare(case, calls[0], 1, calls[1]),)))
+    prepared = referee.answer(Prepare((CaseToPrepare(case, 1),)))
     assert isinstance(prepared, Prepared), prepared
     found = referee.answer(
         Compare({0: tuple(first)}, {} if again is None else {0: again}, "strict", "dense", str(tmp_path))

@@ -327,8 +327,12 @@ CALLS = (
 )
 
 
-def case_of(record: CallRecord) -> CaseToPrepare:
-    """The case of a call."""
+def case_of(record: CallRecord, spool: Path) -> CaseToPrepare:
+    """The case of a call, which is appended to a spool file."""
+    call = msgspec.msgpack.encode(record)
+    with spool.open("ab") as stream:
+        offset = stream.tell()
+        stream.write(call)
     address = CaseAddress("test", record.op, "f32", "sample", 0, 0)
     ref = CaseRef(
         address=address,
@@ -337,10 +341,10 @@ def case_of(record: CallRecord) -> CaseToPrepare:
         content_hash=record.op,
         size_bytes=24,
         spool=0,
-        offset=0,
-        length=0,
+        offset=offset,
+        length=len(call),
     )
-    return CaseToPrepare(ref, msgspec.msgpack.encode(record), 7)
+    return CaseToPrepare(ref, 7)
 
 
 class OutcomesBench:
@@ -350,7 +354,7 @@ class OutcomesBench:
         self.folder = folder
         (folder / "spool").mkdir()
         self.referee = Referee("cpu", folder / "spool", 0, Selection())
-        prepared = self.referee.answer(Prepare(tuple(map(case_of, CALLS))))
+        prepared = self.referee.answer(Prepare(tuple([case_of(call, folder / "spool" / "0.spool") for call in CALLS])))
         assert isinstance(prepared, Prepared)
         self.repeats = [case.repeats for case in prepared.cases]
         self.honest = [

@@ -116,7 +116,7 @@ class StandInReferee:
     def receive(self, _reply_type: type[Any]) -> Prepared | Compared:
         request = self._request
         if isinstance(request, Prepare):
-            self._numbers = [int(item.call) for item in request.cases]
+            self._numbers = [item.case.address.sample for item in request.cases]
             return Prepared(tuple(map(self._prepared, self._numbers)))
         return Compared(
             {
