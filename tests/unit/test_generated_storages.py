@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -36,9 +37,10 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation import generated
 from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import item_bytes, rebuild
 from opsmith.evaluation.outcome import Observer
-from opsmith.evaluation.reference import repeat_on_garbage
+from opsmith.evaluation.reference import repetitions
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
 from opsmith.suites.aten_schemas import aten_schemas, overload
@@ -378,9 +380,16 @@ def judged(record: CallRecord, candidate: Callable[..., object]) -> Status:
     schema = aten_schemas()[record.op]
     reference = outcome_of(record, overload(record.op))
     case = CaseUnderJudgement(
-        record, schema, rule_for(schema), lambda: [reference], device=CPU, tolerance=None, run_again=lambda _: reference
+        record,
+        schema,
+        rule_for(schema),
+        lambda: [HeldOutcome.of(reference)],
+        device=CPU,
+        tolerance=None,
+        run_again=lambda: itertools.repeat(HeldOutcome.of(reference)),
     )
-    return case.judge([outcome_of(record, candidate)], tolerance="strict", layout="dense").status
+    answered = HeldOutcome.of(outcome_of(record, candidate))
+    return case.judge([answered], tolerance="strict", layout="dense").status
 
 
 @pytest.mark.parametrize(
@@ -447,10 +456,18 @@ def test_the_oracle_decides_on_generated_inputs() -> None:
 def test_eager_repeats_on_generated_inputs_among_garbage() -> None:
     """The values are the same, wherever the storage lies."""
     record = call_on("sin.default", described(Normal(), (5, 7), strides=(1, 5)))
-    first = outcome_of(record, overload(record.op))
-    for number in range(2):
-        again = repeat_on_garbage(record, first, 3, CPU, number, surround=True)
-        assert [o.data for o in first.outputs] == [o.data for o in again.outputs]  # type: ignore[union-attr]
+    first = HeldOutcome.of(outcome_of(record, overload(record.op)))
+    for again in itertools.islice(repetitions(record, [140], 3, CPU, surround=True), 2):
+        assert first.elements == again.elements
+
+
+def test_a_repetition_finds_its_inputs_as_the_first_one_did() -> None:
+    """They are made once, and an op that writes to one writes to a copy."""
+    record = call_on("add_.Tensor", described(Normal(), (5, 7)), described(Normal(), (5, 7), seed=8))
+    first = HeldOutcome.of(outcome_of(record, overload(record.op)))
+    for surround in (False, True):
+        for again in itertools.islice(repetitions(record, [140], 3, CPU, surround=surround), 3):
+            assert first.elements == again.elements
 
 
 def test_a_timed_call_puts_generated_inputs_back() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -236,15 +236,25 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome"):
 
 
 class StoredOutcome(msgspec.Struct, frozen=True, tag="stored"):
-    """An encoded :class:`Outcome` that lies in a file, because it is large.
+    """An :class:`Outcome` whose content lies in a file, because it is large.
 
     Attributes:
         name: of the file in the folder of the process that wrote it.
-        size_bytes: of the file.
+        form: the outcome without its content.
+        elements_bytes: sizes of the results' elements, which stand in the file one after another; 0 for what is no
+            tensor.
+        changed_bytes: number -> size of each changed input storage, whose contents follow in this order.
     """
 
     name: str
-    size_bytes: int
+    form: Outcome
+    elements_bytes: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
+    changed_bytes: dict[int, Annotated[int, msgspec.Meta(ge=0)]]
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return sum((*self.elements_bytes, *self.changed_bytes.values()))
 
 
 class SummarisedOutcome(msgspec.Struct, frozen=True, tag="summary"):

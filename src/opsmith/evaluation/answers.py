@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from opsmith.core.case import Outcome
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.outcome import Observer
 
 
@@ -16,13 +17,13 @@ class Answer:
 
     Attributes:
         form: the outcome without its content.
-        outcome: gives all of it.
+        outcome: gives all of it; what is large stays on the device.
         summary: what stands for it if it is large, else None.
         writes: whether a result is in memory of its own, or an argument was changed.
     """
 
     form: Outcome
-    outcome: Callable[[], Outcome]
+    outcome: Callable[[], HeldOutcome]
     summary: bytes | None
     writes: bool
 
@@ -31,9 +32,9 @@ def answers_of(observer: Observer) -> list[Answer]:
     """The answers that an observer has kept."""
     summaries = observer.summaries()
     if any(summaries):
-        outcomes = [partial(observer.outcome, number) for number in range(len(summaries))]
+        outcomes = [partial(observer.held, number) for number in range(len(summaries))]
     else:  # All at once, with one wait for the device.
-        outcomes = [partial(lambda outcome: outcome, outcome) for outcome in observer.outcomes()]
+        outcomes = [partial(lambda outcome: outcome, outcome) for outcome in observer.all_held()]
     return [
         Answer(form, outcome, summary, writes)
         for form, outcome, summary, writes in zip(observer.forms(), outcomes, summaries, observer.writes(), strict=True)

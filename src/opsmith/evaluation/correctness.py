@@ -7,7 +7,9 @@ dtype, shape, aliasing, layout, mutation, values. The first broken promise is th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
+from itertools import islice
 
 import msgspec
 import torch
@@ -15,7 +17,6 @@ import torch
 from opsmith.core.case import (
     CallRecord,
     ComplexValue,
-    Outcome,
     OutputOther,
     OutputTensor,
     TensorValue,
@@ -26,6 +27,7 @@ from opsmith.core.case import (
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.evaluation import comparisons
+from opsmith.evaluation.comparisons.leaves import near_the_work
 from opsmith.evaluation.comparisons.table import Rule
 from opsmith.evaluation.form import (
     alias_problem,
@@ -37,13 +39,17 @@ from opsmith.evaluation.form import (
     shape_problem,
     stride_problem,
 )
+from opsmith.evaluation.held import HeldOutcome, elements_of, tensor_of
 from opsmith.evaluation.inputs import content_of, item_bytes, rebuild, tensor_from_bytes
-from opsmith.evaluation.observation import Finding, JudgedCall, Result
+from opsmith.evaluation.observation import LARGE_ELEMENTS, Finding, JudgedCall, Result
 from opsmith.evaluation.stability import REPETITIONS, stabilised
 from opsmith.suites.aten_schemas import overload
+from opsmith.suites.transfer import Content, are_equal, as_bytes, size_of
 
 #: Results of repetitions that are held at a time; what explains a difference needs four of them at least.
 MAX_REPEATED_BYTES = 256 << 20
+#: Comparisons that go from element to element, wherever these lie; the others work on the host.
+_ELEMENTWISE = {"value", "exact", "metadata", "view"}
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +74,12 @@ class CaseUnderJudgement:
         tolerance: (rtol, atol) declared by the suite, or None.
         summary: what stands for eager's only outcome where a candidate's may be told by a summary too.
         small_results: see :class:`~opsmith.evaluation.observation.JudgedCall`.
-        run_again: runs eager once more on the same arguments and random state, given the number of
-            the repetition, with other garbage in the memory that is not its to read.
+        run_again: runs eager as often as wanted on the same arguments and random state, each time with other garbage
+            in the memory that is not its to read.
+
+    Attributes:
+        device: as given.
+        repeats: as given.
     """
 
     def __init__(
@@ -77,11 +87,11 @@ class CaseUnderJudgement:
         record: CallRecord,
         schema: OpSchema,
         rule: Rule,
-        reference: Callable[[], Sequence[Outcome]],
+        reference: Callable[[], Sequence[HeldOutcome]],
         *,
         device: torch.device,
         tolerance: tuple[float, float] | None,
-        run_again: Callable[[int], Outcome],
+        run_again: Callable[[], Iterator[HeldOutcome]],
         repeats: int = 1,
         summary: bytes | None = None,
         small_results: bool = False,
@@ -94,11 +104,11 @@ class CaseUnderJudgement:
         self._schema = schema
         self._rule = rule
         self._ask_reference = reference
-        self._device = device
+        self.device = device
         self._tolerance = tolerance
 
     @cached_property
-    def _reference(self) -> Sequence[Outcome]:
+    def _reference(self) -> Sequence[HeldOutcome]:
         return self._ask_reference()
 
     @cached_property
@@ -109,12 +119,11 @@ class CaseUnderJudgement:
         """Whether that stands for an outcome which has eager's form and, bit for bit, eager's content."""
         return summary == self._summary and self._rule.kind != "distribution"
 
-    def has_replayed(self, candidate: Outcome) -> bool:
+    def has_replayed(self, candidate: HeldOutcome) -> bool:
         """Whether a candidate's outcome has the values of eager's, to the bit."""
-        outputs = self._reference[0].outputs
-        return any(isinstance(o, OutputTensor) and o.data for o in outputs) and outputs == candidate.outputs
+        return self._reference[0].has_results_of(candidate) and any(map(size_of, candidate.elements))
 
-    def judge(self, candidate: Sequence[Outcome], *, tolerance: str, layout: str) -> Judgement:
+    def judge(self, candidate: Sequence[HeldOutcome], *, tolerance: str, layout: str) -> Judgement:
         """Compare the candidate's outcomes, one per repeat, with the held reference.
 
         Args:
@@ -128,27 +137,28 @@ class CaseUnderJudgement:
             problem = self._form_problem(ours, theirs, layout)
             if problem is not None:
                 return problem
-            differs = differs or layout_differs(ours, theirs)
-        if self._rule.kind != "distribution" and list(candidate) == list(self._reference):
+            differs = differs or layout_differs(ours.form, theirs.form)
+        if self._rule.kind != "distribution" and all(map(HeldOutcome.equals, self._reference, candidate)):
             return Judgement(status=Status.PASSED, layout_differs=differs)
         finding = self._compare_values(candidate, tolerance)
         if not finding.passed and self._rule.kind != "distribution":
-            stable = self._without_unstable(candidate)
-            finding = finding if stable == list(candidate) else self._compare_values(stable, tolerance)
+            stable = self._without_unstable(candidate[0])
+            finding = finding if stable is None else self._compare_values([stable], tolerance)
         return Judgement(status=finding.status, detail=finding.detail, figures=finding.figures, layout_differs=differs)
 
-    def _spared(self, ours: Outcome, theirs: Outcome) -> Outcome:
+    def _spared(self, ours: HeldOutcome, theirs: HeldOutcome) -> HeldOutcome:
         """A module's outcome as if it had overwritten the inputs that Model overwrites: nobody relies on that."""
         inputs = {tensor.storage for tensor in tensor_values(self._record.args)}
         left_alone = {n: after for n, after in ours.changed.items() if n in inputs and n not in theirs.changed}
-        return msgspec.structs.replace(theirs, changed=theirs.changed | left_alone)
+        return replace(theirs, changed=theirs.changed | left_alone)
 
-    def _form_problem(self, ours: Outcome, theirs: Outcome, layout: str) -> Judgement | None:
+    def _form_problem(self, ours: HeldOutcome, theirs: HeldOutcome, layout: str) -> Judgement | None:
         for status, detail in self._form_problems(ours, theirs, layout):
             return Judgement(status=status, detail=detail)
         return None
 
-    def _form_problems(self, ours: Outcome, theirs: Outcome, layout: str) -> Iterator[tuple[Status, str]]:
+    def _form_problems(self, held: HeldOutcome, candidate: HeldOutcome, layout: str) -> Iterator[tuple[Status, str]]:
+        ours, theirs = held.form, candidate.form
         if ours.structure != theirs.structure:
             yield Status.WRONG_STRUCTURE, f"returned {kinds(theirs)}, eager returns {kinds(ours)}"
             return
@@ -166,7 +176,7 @@ class CaseUnderJudgement:
         ):
             for tensor in tensors:
                 yield from check(*tensor)
-        yield from self._mutation_problems(theirs)
+        yield from self._mutation_problems(candidate)
 
     def _asked_of(self, mine: OutputTensor, other: OutputTensor) -> OutputTensor:
         """The form to hold a result against: a module may return a new tensor where Model returns an input."""
@@ -174,7 +184,7 @@ class CaseUnderJudgement:
             return msgspec.structs.replace(mine, input_storage=None)
         return mine
 
-    def _mutation_problems(self, theirs: Outcome) -> Iterator[tuple[Status, str]]:
+    def _mutation_problems(self, theirs: HeldOutcome) -> Iterator[tuple[Status, str]]:
         for number, after in theirs.changed.items():
             if not 0 <= number < len(self._record.storages):
                 yield Status.MUTATED_INPUT, f"reported a change of input storage {number}, which does not exist"
@@ -189,14 +199,14 @@ class CaseUnderJudgement:
     def _tensor_number(self, storage: int) -> int:
         return next((i for i, t in enumerate(self._all_tensors()) if t.storage == storage), storage)
 
-    def _wrote_outside(self, number: int, after: bytes) -> bool:
+    def _wrote_outside(self, number: int, content: Content) -> bool:
         """Whether bytes changed that eager left alone in a storage of the same length."""
         windows = [t for t in self._all_tensors() if t.storage == number]
         size_bytes = storage_size(self._record.storages[number])
         if any(_occupied_bytes(window) == size_bytes for window in windows):
             return False
-        before = self._content(number)
-        eager = self._reference[0].changed.get(number, before)
+        before, after = self._content(number), as_bytes(content)
+        eager = as_bytes(self._reference[0].changed.get(number, before))
         if len(after) != len(eager):
             return False  # eager resized it; shape and values were or will be compared
         inside = torch.zeros(len(before), dtype=torch.bool)
@@ -209,13 +219,13 @@ class CaseUnderJudgement:
 
     def _content(self, number: int) -> bytes:
         """An input storage as it was before the call."""
-        return content_of(self._record.storages[number], self._device)
+        return content_of(self._record.storages[number], self.device)
 
     def _all_tensors(self) -> list[TensorValue]:
         return tensor_values((*self._record.args, *self._record.kwargs.values()))
 
-    def _compare_values(self, candidate: Sequence[Outcome], tolerance: str) -> Finding:
-        live = rebuild(self._record, self._device)
+    def _compare_values(self, candidate: Sequence[HeldOutcome], tolerance: str) -> Finding:
+        live = rebuild(self._record, self.device)
         call = JudgedCall(
             schema=self._schema,
             args=live.args,
@@ -230,38 +240,56 @@ class CaseUnderJudgement:
             tolerance=tolerance,
         )
 
-    def _without_unstable(self, candidate: Sequence[Outcome]) -> list[Outcome]:
-        """The candidate with eager's own elements where eager does not agree with itself.
+    def _without_unstable(self, candidate: HeldOutcome) -> HeldOutcome | None:
+        """The candidate with eager's own elements where eager does not agree with itself; None where it always does.
 
         Some ops read memory that nobody wrote (CPU grid_sampler with NaN in the grid, the tail of
         _ctc_loss's log_alpha), and sums by atomic additions come out in another order each time:
         there the candidate may differ from one execution of eager's as others of eager's do.
         """
-        result_bytes = sum(
-            len(output.data) for output in self._reference[0].outputs if isinstance(output, OutputTensor)
-        )
-        affordable = MAX_REPEATED_BYTES // max(result_bytes, 1)
-        repetitions = [self._run_again(number) for number in range(max(4, min(REPETITIONS, affordable)))]
-        outputs = list(candidate[0].outputs)
-        for number, (mine, other) in enumerate(zip(self._reference[0].outputs, outputs, strict=True)):
-            if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor) and mine.data:
-                again = [outcome.outputs[number] for outcome in repetitions]
-                outputs[number] = stabilised(mine, other, [o for o in again if isinstance(o, OutputTensor)])
-        return [msgspec.structs.replace(candidate[0], outputs=tuple(outputs))]
+        first = self._reference[0]
+        affordable = MAX_REPEATED_BYTES // max(sum(map(size_of, first.elements)), 1)
+        repeated: list[list[Content]] = [[] for _ in first.elements]
+        # One after another: of a repetition that is the same as the first time nothing is kept.
+        for again in islice(self._run_again(), max(4, min(REPETITIONS, affordable))):
+            for contents, mine, content in zip(repeated, first.elements, again.elements, strict=False):
+                if size_of(content) == size_of(mine):
+                    contents.append(mine if are_equal(mine, content) else content)
+        elements = list(candidate.elements)
+        for number, (output, mine) in enumerate(zip(first.form.outputs, first.elements, strict=True)):
+            if all(content is mine for content in repeated[number]):
+                continue  # As nearly always, it agrees with itself.
+            assert isinstance(output, OutputTensor)
+            compared = (mine, elements[number], *repeated[number])
+            tensors = [_near(tensor_of(content, output)) for content in compared]
+            stable = stabilised(tensors[0], tensors[1], tensors[2:])
+            if stable is not None:
+                elements[number] = elements_of(stable)
+        same = all(one is other for one, other in zip(elements, candidate.elements, strict=True))
+        return None if same else replace(candidate, elements=tuple(elements))
 
-    def _results(self, outcome: Outcome) -> list[Result]:
+    def _results(self, outcome: HeldOutcome) -> list[Result]:
         """The leaves of the return value, then every written input that is not among them."""
-        results: list[Result] = [_leaf(output) for output in outcome.outputs]
-        returned = {o.input_storage for o in self._reference[0].outputs if isinstance(o, OutputTensor)}
+        results = [self._leaf(*leaf) for leaf in zip(outcome.form.outputs, outcome.elements, strict=True)]
+        returned = {o.input_storage for o in self._reference[0].form.outputs if isinstance(o, OutputTensor)}
         for tensor in self._all_tensors():
             if tensor.storage in self._written and tensor.storage not in returned:
                 changed = outcome.changed.get(tensor.storage)
                 content = self._content(tensor.storage) if changed is None else changed
-                results.append(_window(content, tensor))
+                results.append(_window(as_bytes(content), tensor))
         return results
 
+    def _leaf(self, output: OutputTensor | OutputOther, content: Content) -> Result:
+        if isinstance(output, OutputOther):
+            value = output.value
+            return complex(value.real, value.imag) if isinstance(value, ComplexValue) else value
+        if output.layout != "strided" or not size_of(content):
+            return torch.empty(0)
+        tensor = tensor_of(content, output)
+        return _near(tensor) if self._rule.kind in _ELEMENTWISE else tensor.cpu()
 
-def _written_storages(record: CallRecord, schema: OpSchema, reference: Sequence[Outcome]) -> set[int]:
+
+def _written_storages(record: CallRecord, schema: OpSchema, reference: Sequence[HeldOutcome]) -> set[int]:
     """Storages that the op may write: those that eager changed and those that the schema marks.
 
     Some schemas, such as native_batch_norm's, do not say what is written.
@@ -286,12 +314,9 @@ def _marked_arguments(record: CallRecord, schema: OpSchema) -> list[Value]:
     return marked
 
 
-def _leaf(output: OutputTensor | OutputOther) -> Result:
-    if isinstance(output, OutputTensor):
-        if output.layout != "strided" or not output.data:
-            return torch.empty(0)
-        return tensor_from_bytes(output.data, output.dtype, output.shape)
-    return complex(output.value.real, output.value.imag) if isinstance(output.value, ComplexValue) else output.value
+def _near(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor where its like are compared: on the host, unless it is large."""
+    return near_the_work(tensor) if tensor.numel() >= LARGE_ELEMENTS else tensor.cpu()
 
 
 def _window(content: bytes, tensor: TensorValue) -> torch.Tensor:

@@ -22,7 +22,7 @@ from opsmith.core.case import (
 )
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.evaluation.generated import generate
-from opsmith.suites.transfer import HostBytes, storage_bytes
+from opsmith.suites.transfer import LARGE_BYTES, HostBytes, storage_bytes, to_device
 
 _DTYPES = {short: getattr(torch, long) for short, long in TENSOR_DTYPES.items()}
 _DTYPE_NAMES = {dtype: short for short, dtype in _DTYPES.items()}
@@ -58,7 +58,7 @@ def rebuild(record: CallRecord, device: torch.device) -> LiveCall:
 
 
 def rebuild_all(records: Sequence[CallRecord], device: torch.device) -> list[LiveCall]:
-    """:func:`rebuild` for several calls, with one copy to the device for all of them.
+    """:func:`rebuild` for several calls, with one copy to the device for all storages that are not large.
 
     Generated storages are drawn where they are to be, one after another.
     """
@@ -89,7 +89,7 @@ def make_storages(records: Sequence[CallRecord], device: torch.device) -> list[l
         storage
         for record, stay in zip(records, on_host, strict=True)
         for i, storage in enumerate(record.storages)
-        if i not in stay and isinstance(storage, bytes)
+        if i not in stay and isinstance(storage, bytes) and len(storage) <= LARGE_BYTES
     ]
     together = torch.frombuffer(bytearray(b"".join(moving)) or bytearray(1), dtype=torch.uint8).to(device)
     storages: list[list[torch.UntypedStorage]] = []
@@ -99,6 +99,8 @@ def make_storages(records: Sequence[CallRecord], device: torch.device) -> list[l
         for number, storage in enumerate(record.storages):
             if number in stay:
                 own.append(_host_storage(storage))
+            elif isinstance(storage, bytes) and len(storage) > LARGE_BYTES:
+                own.append(to_device(storage, device).untyped_storage())
             elif isinstance(storage, bytes):
                 # A storage of its own: a slice of the shared one would alias its neighbours.
                 own.append(together[start : start + len(storage)].clone().untyped_storage())

@@ -2,7 +2,8 @@
 
 Worker and referee use the same code, so a difference between their outcomes is a difference
 between kernel and eager. A generated input is generated again to see whether it changed: that takes
-its size once more for a moment, and only what did change comes to the host. Large results on a
+its size once more for a moment; a large input on a device is held against a copy that :func:`before_call` makes there.
+Only what did change is kept. Large results on a
 device can be told by a summary instead, which is equal where outcomes are (:mod:`.digests`).
 """
 
@@ -18,9 +19,10 @@ import torch
 from opsmith.core.case import ComplexValue, GeneratedStorage, Outcome, OutputOther, OutputTensor, Storage
 from opsmith.evaluation.digests import digest_memory
 from opsmith.evaluation.generated import generate, same_content
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import LiveCall, dtype_name
 from opsmith.suites.modules.call import sorted_items
-from opsmith.suites.transfer import HostBytes
+from opsmith.suites.transfer import LARGE_BYTES, Content, HostBytes, are_equal
 
 #: Results above this are described but not copied: no case asks for one, so the shape is wrong.
 MAX_RESULT_BYTES = 16 << 30
@@ -47,7 +49,7 @@ class Observer:
         structure = _flatten(result, leaves)
         outputs = _describe_leaves(leaves, call, self._memory)
         inputs = [self._look_at(storage, then) for storage, then in zip(call.storages, before, strict=False)]
-        return Observed(structure, outputs, inputs, before)
+        return Observed(structure, outputs, inputs, [then if isinstance(then, bytes) else None for then in before])
 
     def _look_at(self, storage: torch.UntypedStorage, before: Storage | torch.UntypedStorage) -> int | None:
         """Number of the piece that holds a storage's content, or None if it is known not to have changed."""
@@ -61,27 +63,31 @@ class Observer:
         self._kept.extend(observed)
 
     def outcomes(self) -> list[Outcome]:
-        """The outcomes that were kept, in order."""
-        contents = self._memory.collect()
+        """The outcomes that were kept, in order, with all of their content."""
+        return [held.outcome() for held in self.all_held()]
+
+    def all_held(self) -> list[HeldOutcome]:
+        """The outcomes that were kept, in order; what is large stays where it is."""
+        contents = self._memory.contents()
         return [observed.resolve(contents) for observed in self._kept]
 
     def forms(self) -> list[Outcome]:
         """The outcomes without their content, which takes no waiting."""
         return [observed.form() for observed in self._kept]
 
-    def outcome(self, number: int) -> Outcome:
-        """One of them; what the others hold stays where it is."""
+    def held(self, number: int) -> HeldOutcome:
+        """One of them; what is large, and what the others hold, stays where it is."""
         observed = self._kept[number]
-        return observed.resolve(self._memory.collect(observed.pieces()))
+        return observed.resolve(self._memory.contents(observed.pieces()))
 
     def writes(self) -> list[bool]:
         """For each call whether it gave a result in memory of its own, or changed an argument."""
         kept = [{} if observed.has_new_result() else observed.inputs_before() for observed in self._kept]
-        unsure = [number for pieces in kept for number, before in pieces.items() if isinstance(before, bytes)]
-        # Of what was not there as bytes, a piece was kept because it had changed.
-        contents = self._memory.collect(unsure) if unsure else {}
+        unsure = [number for pieces in kept for number, before in pieces.items() if before is not None]
+        contents = self._memory.contents(unsure) if unsure else {}
         return [
-            observed.has_new_result() or any(contents.get(number) != before for number, before in pieces.items())
+            observed.has_new_result()
+            or any(before is None or not are_equal(contents[number], before) for number, before in pieces.items())
             for observed, pieces in zip(self._kept, kept, strict=True)
         ]
 
@@ -112,6 +118,19 @@ class Observer:
 Before: TypeAlias = Sequence[bytes | GeneratedStorage | torch.UntypedStorage]
 
 
+def before_call(storages: Sequence[torch.UntypedStorage], contents: Sequence[Storage]) -> Before:
+    """What to hold the storages of a call against after it, given what they hold now.
+
+    Large ones on a device are copied there: else each would have to come to the host to show that it has not changed.
+    """
+    return [
+        storage.clone()
+        if isinstance(content, bytes) and storage.device.type != "cpu" and storage.nbytes() > LARGE_BYTES
+        else content
+        for storage, content in zip(storages, contents, strict=True)
+    ]
+
+
 class Observed(NamedTuple):
     """A call whose memory is on its way to the host."""
 
@@ -120,7 +139,8 @@ class Observed(NamedTuple):
     outputs: list[tuple[OutputTensor | OutputOther, int | None]]
     #: For each input the piece with its content, or None if it has not changed.
     inputs: list[int | None]
-    before: Before
+    #: What each input was, or None if a piece is kept of it only where it has changed.
+    before: list[bytes | None]
 
     def pieces(self) -> list[int]:
         """Numbers of all pieces of memory that belong to it."""
@@ -131,7 +151,7 @@ class Observed(NamedTuple):
         tensors = [output for output, _ in self.outputs if isinstance(output, OutputTensor)]
         return any(output.input_storage is None and 0 not in output.shape for output in tensors)
 
-    def inputs_before(self) -> dict[int, bytes | GeneratedStorage | torch.UntypedStorage]:
+    def inputs_before(self) -> dict[int, bytes | None]:
         """What the inputs were that may have changed, by the numbers of the pieces with what they are."""
         return {piece: self.before[number] for number, piece in enumerate(self.inputs) if piece is not None}
 
@@ -145,22 +165,14 @@ class Observed(NamedTuple):
         changed = [None if piece is None else digests[piece] for piece in self.inputs]
         return hashlib.blake2b(msgspec.msgpack.encode((self.form(), contents, changed)), digest_size=16).digest()
 
-    def resolve(self, contents: Mapping[int, bytes]) -> Outcome:
+    def resolve(self, contents: Mapping[int, Content]) -> HeldOutcome:
         """The outcome, given the content of its pieces."""
         changed = {}
-        for number, piece in enumerate(self.inputs):
-            if piece is not None and contents[piece] != self.before[number]:
+        for number, (piece, before) in enumerate(zip(self.inputs, self.before, strict=False)):
+            if piece is not None and (before is None or not are_equal(contents[piece], before)):
                 changed[number] = contents[piece]
-        return Outcome(
-            structure=self.structure,
-            outputs=tuple(
-                [
-                    output if piece is None else msgspec.structs.replace(output, data=contents[piece])
-                    for output, piece in self.outputs
-                ]
-            ),
-            changed=changed,
-        )
+        elements = [b"" if piece is None else contents[piece] for _, piece in self.outputs]
+        return HeldOutcome(form=self.form(), elements=tuple(elements), changed=changed)
 
 
 def _flatten(result: Any, leaves: list[Any]) -> str:

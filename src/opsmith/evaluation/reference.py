@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import torch
 
-from opsmith.core.case import CallRecord, MappingValue, Outcome, OutputTensor, SequenceValue, TensorValue, Value
+from opsmith.core.case import CallRecord, MappingValue, SequenceValue, TensorValue, Value
 from opsmith.evaluation.generated import flat_view
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_storages
-from opsmith.evaluation.outcome import Observer
+from opsmith.evaluation.outcome import Observer, before_call
 from opsmith.suites import callables
 from opsmith.suites.modules.call import ReferenceCall
 
@@ -53,41 +55,44 @@ def reference_calls(record: CallRecord) -> tuple[str, ...]:
     return function.calls if isinstance(function, ReferenceCall) else ()
 
 
-def observe_eager(record: CallRecord, lives: Sequence[LiveCall], seed: int, device: torch.device) -> list[Outcome]:
+def observe_eager(record: CallRecord, lives: Sequence[LiveCall], seed: int, device: torch.device) -> list[HeldOutcome]:
     """Run a call on several copies of its arguments, each under a random state of its own."""
     observer = Observer()
     for number, live in enumerate(lives):
-        observer.keep([observer.describe(run_eager(record, live, seed + number, device), live, record.storages)])
-    return observer.outcomes()
+        before = before_call(live.storages, record.storages)
+        observer.keep([observer.describe(run_eager(record, live, seed + number, device), live, before)])
+    return observer.all_held()
 
 
-def repeat_on_garbage(
-    record: CallRecord, first: Outcome, seed: int, device: torch.device, number: int, *, surround: bool
-) -> Outcome:
-    """Eager once more on the same values, with other garbage in the memory that it has not written.
+def repetitions(
+    record: CallRecord, result_bytes: Sequence[int], seed: int, device: torch.device, *, surround: bool
+) -> Iterator[HeldOutcome]:
+    """Eager again and again on the same values, each time with other garbage in the memory that it has not written.
+
+    The inputs are made once, when the first one is asked for; each repetition gets copies of them.
 
     Args:
         record: the call.
-        first: its outcome; memory of its results' sizes is filled with garbage and given back.
+        result_bytes: its results' sizes; memory of these sizes is filled with garbage and given back.
         seed: of the random state, the same as the first time.
         device: where the call runs.
-        number: of the repetition; it chooses the garbage.
         surround: put the inputs into the middle of garbage too. Reads beyond an input then show,
             but an explicit storage offset among the arguments would mean another place.
     """
-    garbage = GARBAGE_BYTES[number % len(GARBAGE_BYTES)]
-    for output in first.outputs:
-        if isinstance(output, OutputTensor) and output.data:
-            size = len(output.data)
+    storages = make_storages([record], device)[0]
+    for garbage in itertools.cycle(GARBAGE_BYTES):
+        for size in filter(None, result_bytes):
             count = max(1, min(FREED_BLOCKS, MAX_FREED_BYTES // size))
             blocks = [torch.full((size,), garbage, dtype=torch.uint8, device=device) for _ in range(count)]
             del blocks
-    storages = make_storages([record], device)[0]
-    live = _surrounded(record, storages, garbage, device) if surround else live_call(record, storages, device)
-    observer = Observer()
-    # Nobody asks what changed, and among garbage nobody could tell.
-    observer.keep([observer.describe(run_eager(record, live, seed, device), live, ())])
-    return observer.outcomes()[0]
+        if surround:
+            live = _surrounded(record, storages, garbage, device)
+        else:
+            live = live_call(record, [storage.clone() for storage in storages], device)
+        observer = Observer()
+        # Nobody asks what changed, and among garbage nobody could tell.
+        observer.keep([observer.describe(run_eager(record, live, seed, device), live, ())])
+        yield observer.held(0)
 
 
 def _surrounded(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import torch
 
-from opsmith.core.case import OutputTensor
 from opsmith.evaluation.comparisons.leaves import near_the_work
-from opsmith.evaluation.inputs import element_bytes, tensor_from_bytes
 
 #: How often eager is repeated when a candidate differs from it.
 REPETITIONS = 16
@@ -17,22 +14,22 @@ REPETITIONS = 16
 UNSTABLE = 0.05
 
 
-def stabilised(mine: OutputTensor, other: OutputTensor, again: Sequence[OutputTensor]) -> OutputTensor:
-    """The candidate's result with eager's elements where the difference is eager's own."""
-    if all(each.data == mine.data for each in again):
-        return other  # As nearly always, it has none.
-    expected = tensor_from_bytes(mine.data, mine.dtype, mine.shape)
-    repeated = [tensor_from_bytes(o.data, o.dtype, o.shape) for o in again if o.shape == mine.shape]
-    if not repeated or expected.is_complex() or expected.dtype is torch.bool:
-        return other
-    got = tensor_from_bytes(other.data, other.dtype, other.shape)
+def stabilised(expected: torch.Tensor, got: torch.Tensor, repeated: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The candidate's result with eager's elements where the difference is eager's own; None where that is nowhere.
+
+    Args:
+        expected: eager's result.
+        got: the candidate's, of the same shape and dtype.
+        repeated: eager's other results, at least two of them, likewise.
+    """
+    if expected.is_complex() or expected.dtype is torch.bool:
+        return None
+    expected, got = near_the_work(expected), near_the_work(got)
     # Differences of half precision are exact in single, and half as large to hold.
     wide = torch.float32 if expected.dtype in (torch.float16, torch.bfloat16) else torch.float64
     stacked = torch.stack([near_the_work(each) for each in repeated]).to(wide)
-    excused = _excused(near_the_work(expected).to(wide), near_the_work(got).to(wide), stacked).cpu()
-    if not bool(excused.any()):
-        return other
-    return msgspec.structs.replace(other, data=element_bytes(torch.where(excused, expected, got)))
+    excused = _excused(expected.to(wide), got.to(wide), stacked)
+    return torch.where(excused, expected, got) if bool(excused.any()) else None
 
 
 def _excused(expected: torch.Tensor, got: torch.Tensor, repeated: torch.Tensor) -> torch.Tensor:

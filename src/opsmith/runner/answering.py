@@ -17,16 +17,17 @@ from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.evaluation.generated import generate
+from opsmith.evaluation.generated import flat_view, generate
 from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, live_call
 from opsmith.evaluation.integrity.garbage import leave_garbage
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.integrity.traced_lines import TracedLines
 from opsmith.evaluation.integrity.watch import plain_results
-from opsmith.evaluation.outcome import Observer
+from opsmith.evaluation.outcome import Observer, before_call
 from opsmith.evaluation.reference import seed_generators
 from opsmith.runner.protocol import CallToRun, Raised, Returned
 from opsmith.suites.modules.call import ModuleCall
+from opsmith.suites.transfer import copy_to_device
 
 #: Messages from a candidate are cut to this, so that they stay one line that can be read.
 MAX_MESSAGE_CHARS = 2_000
@@ -148,6 +149,7 @@ class CallRun:
         self.last_seed = self._item.rng_seed + self._begun
         self._begun += 1
         seed_generators(self.last_seed, self._device)
+        before = before_call(live.storages, record.storages)
         if self._device.type != "cpu":
             leave_garbage(self._item.result_bytes, self._device)
         with torch.no_grad():
@@ -159,10 +161,10 @@ class CallRun:
         if conduct is not None:
             self._conduct.append(conduct)
             self._compare_memory(result, live)
-        if any(not isinstance(storage, bytes) for storage in record.storages):
-            with self._paused():  # To see what changed, generated values are generated again.
-                return observer.describe(result, live, record.storages)
-        return observer.describe(result, live, record.storages)
+        if any(not isinstance(storage, bytes) for storage in before):
+            with self._paused():  # To see what changed, values are generated again, and compared on the device.
+                return observer.describe(result, live, before)
+        return observer.describe(result, live, before)
 
     def _compare_memory(self, result: Any, live: LiveCall) -> None:
         """Note a result that lies in the memory of the one before: that one is no longer what it was."""
@@ -227,7 +229,7 @@ def _overwrite(storage: torch.UntypedStorage, content: Storage) -> None:
     elif storage.device.type == "cpu":
         ctypes.memmove(storage.data_ptr(), content, size_bytes)
     elif content:
-        storage.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8).untyped_storage())
+        copy_to_device(content, flat_view(storage, torch.uint8))
 
 
 def raised(exc: BaseException) -> Raised:

@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import torch
 
-from opsmith.core.case import Outcome, OutputTensor, SummarisedOutcome
+from opsmith.core.case import OutputTensor, SummarisedOutcome
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.verdict import Status
 from opsmith.evaluation.correctness import CaseUnderJudgement
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import item_bytes
 from opsmith.evaluation.outcome import MAX_RESULT_BYTES
 from opsmith.runner.exchange import read_outcome, read_outcome_of_ranks
 from opsmith.runner.protocol import OUT_OF_PROTOCOL, Compare, ComparedCase, CompareTimed
+from opsmith.suites.transfer import Content, size_of
+
+#: What :func:`read_told` raises.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError, EOFError)
 
 
 def compared(
@@ -23,10 +29,10 @@ def compared(
 ) -> ComparedCase | None:
     """What was found for one case; None where a summary leaves it open."""
     try:
-        told = [read_told(outcome, request) for outcome in outcomes]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
+        told = [read_told(outcome, request, held.device) for outcome in outcomes]
+    except UNREADABLE:
         told = []
-    candidate = [outcome for outcome in told if isinstance(outcome, Outcome)]
+    candidate = [outcome for outcome in told if isinstance(outcome, HeldOutcome)]
     if len(told) != held.repeats or not all(map(_is_well_formed, candidate)):
         return ComparedCase(Status.CRASHED, OUT_OF_PROTOCOL, None, layout_differs=False)
     if len(candidate) < len(told):
@@ -37,37 +43,41 @@ def compared(
     return ComparedCase(found.status, found.detail, found.figures, found.layout_differs)
 
 
-def read_told(message: msgspec.Raw, request: Compare | CompareTimed) -> Outcome | SummarisedOutcome:
-    """What a worker, or all ranks together, said of one execution.
+def read_told(
+    message: msgspec.Raw, request: Compare | CompareTimed, device: torch.device
+) -> HeldOutcome | SummarisedOutcome:
+    """What a worker, or all ranks together, said of one execution; large content goes to ``device``.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no outcome.
-        OSError: a file that is named is not there, or is no plain file of that size.
+        OSError, EOFError: a file that is named is not there, or is no plain file of that size.
     """
     if isinstance(request, Compare) and request.rank_folders:
-        return read_outcome_of_ranks(message, [Path(folder) for folder in request.rank_folders])
-    return read_outcome(message, Path(request.folder))
+        return read_outcome_of_ranks(message, [Path(folder) for folder in request.rank_folders], device)
+    return read_outcome(message, Path(request.folder), device)
 
 
-def _is_well_formed(outcome: Outcome) -> bool:
+def _is_well_formed(outcome: HeldOutcome) -> bool:
     """Whether a worker's outcome has as many leaves, and its tensors the bytes, that it claims.
 
     A kernel can write its own reply.
     """
-    return outcome.structure.count("*") == len(outcome.outputs) and all(
-        not isinstance(output, OutputTensor) or _has_its_bytes(output) for output in outcome.outputs
+    form = outcome.form
+    return form.structure.count("*") == len(form.outputs) == len(outcome.elements) and all(
+        _has_its_bytes(output, content) if isinstance(output, OutputTensor) else not size_of(content)
+        for output, content in zip(form.outputs, outcome.elements, strict=True)
     )
 
 
-def _has_its_bytes(output: OutputTensor) -> bool:
+def _has_its_bytes(output: OutputTensor, content: Content) -> bool:
     if output.layout != "strided" or output.device == "meta":
-        return not output.data
+        return not size_of(content)
     if len(output.strides) != len(output.shape) or min(output.shape, default=0) < 0:
         return False
     if output.dtype not in TENSOR_DTYPES:
         return True  # Of no dtype that a record has, so it will differ from eager's.
     size_bytes = tensor_bytes(output)
-    return len(output.data) == (size_bytes if size_bytes <= MAX_RESULT_BYTES else 0)
+    return size_of(content) == (size_bytes if size_bytes <= MAX_RESULT_BYTES else 0)
 
 
 def tensor_bytes(output: OutputTensor) -> int:

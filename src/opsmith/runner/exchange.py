@@ -1,4 +1,4 @@
-"""Large outcomes go from a worker to the referee as files, past the judge, who holds no tensor.
+"""Large outcomes' content goes from a worker to the referee in files, past the judge, who holds no tensor.
 
 A worker writes them into its private folder and names them in its reply. The referee opens nothing
 but plain files with such a name in that folder. Where they lie on a device, the worker sends their
@@ -15,15 +15,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import torch
 
 from opsmith.core.case import Outcome, OutputOther, OutputTensor, StoredOutcome, SummarisedOutcome
+from opsmith.evaluation.held import HeldOutcome, without_content
+from opsmith.suites.transfer import read_content, size_of, write_content
 
-#: An encoded outcome up to this size travels in the message itself.
+#: An outcome with up to this much content travels in the message itself.
 INLINE_BYTES = 1 << 20
 _NAME = re.compile(r"outcome-\d{1,9}")
 _DECODER = msgspec.msgpack.Decoder(Outcome | StoredOutcome | SummarisedOutcome)
 _STAND_IN_DECODER = msgspec.msgpack.Decoder(StoredOutcome | SummarisedOutcome)
-_OUTCOME_DECODER = msgspec.msgpack.Decoder(Outcome)
 
 
 class OutcomeWriter:
@@ -46,15 +48,18 @@ class OutcomeWriter:
             path.unlink(missing_ok=True)
         self._written.clear()
 
-    def encode(self, outcome: Outcome) -> msgspec.Raw:
+    def encode(self, held: HeldOutcome) -> msgspec.Raw:
         """An outcome as it goes into a reply."""
-        data = msgspec.msgpack.encode(outcome)
-        if len(data) <= INLINE_BYTES:
-            return msgspec.Raw(data)
+        if held.size_bytes <= INLINE_BYTES:
+            return msgspec.Raw(msgspec.msgpack.encode(held.outcome()))
         path = self._folder / f"outcome-{len(self._written)}"
-        path.write_bytes(data)
         self._written.append(path)
-        return msgspec.Raw(msgspec.msgpack.encode(StoredOutcome(path.name, len(data))))
+        with path.open("wb") as stream:
+            for content in (*held.elements, *held.changed.values()):
+                write_content(stream, content)
+        sizes = tuple(map(size_of, held.elements))
+        changed = {number: size_of(content) for number, content in held.changed.items()}
+        return msgspec.Raw(msgspec.msgpack.encode(StoredOutcome(path.name, held.form, sizes, changed)))
 
 
 def summarised(summary: bytes) -> msgspec.Raw:
@@ -71,25 +76,25 @@ def is_whole(message: msgspec.Raw) -> bool:
     return False
 
 
-def read_outcome(message: msgspec.Raw, folder: Path) -> Outcome | SummarisedOutcome:
+def read_outcome(message: msgspec.Raw, folder: Path, device: torch.device) -> HeldOutcome | SummarisedOutcome:
     """The referee's side: an outcome from a reply, or what stands for it.
 
     Args:
         message: what the worker sent.
         folder: the worker's private folder.
+        device: where content that lies in a file goes.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no outcome.
-        OSError: the file that it names is not there, or is no plain file of that size.
+        OSError, EOFError: the file that it names is not there, or is no plain file of that size.
     """
     found: Outcome | StoredOutcome | SummarisedOutcome = _DECODER.decode(message)
-    if not isinstance(found, StoredOutcome):
-        return found
-    outcome: Outcome = _OUTCOME_DECODER.decode(_read(folder, found))
-    return outcome
+    if isinstance(found, Outcome):
+        return HeldOutcome.of(found)
+    return _read(folder, found, device) if isinstance(found, StoredOutcome) else found
 
 
-def read_outcome_of_ranks(message: msgspec.Raw, folders: Sequence[Path]) -> Outcome:
+def read_outcome_of_ranks(message: msgspec.Raw, folders: Sequence[Path], device: torch.device) -> HeldOutcome:
     """The referee's side: one outcome of those that all ranks sent, rank after rank.
 
     Their results stand in one tuple. All ranks number the input storages of the whole call, and of a storage that
@@ -98,15 +103,16 @@ def read_outcome_of_ranks(message: msgspec.Raw, folders: Sequence[Path]) -> Outc
     Args:
         message: a list of what each rank sent, as :class:`~opsmith.runner.rank_group.RankGroup` joins them.
         folders: the ranks' private folders.
+        device: where content that lies in a file goes.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: a rank sent no outcome.
-        OSError: a file that is named is not there, or is no plain file of that size.
+        OSError, EOFError: a file that is named is not there, or is no plain file of that size.
     """
-    parts: list[Outcome] = []
+    parts: list[HeldOutcome] = []
     for part, folder in zip(msgspec.msgpack.decode(message, type=list[msgspec.Raw]), folders, strict=True):
-        outcome = read_outcome(part, folder)
-        if not isinstance(outcome, Outcome):
+        outcome = read_outcome(part, folder, device)
+        if not isinstance(outcome, HeldOutcome):
             raise msgspec.DecodeError("a rank sends its outcome and no summary of it")
         parts.append(outcome)
     outputs: list[OutputTensor | OutputOther] = []
@@ -116,22 +122,26 @@ def read_outcome_of_ranks(message: msgspec.Raw, folders: Sequence[Path]) -> Outc
             msgspec.structs.replace(output, output=output.output + first)
             if isinstance(output, OutputTensor) and output.output is not None
             else output
-            for output in outcome.outputs
+            for output in outcome.form.outputs
         ]
-    return Outcome(
-        structure=f"({','.join(outcome.structure for outcome in parts)})",
-        outputs=tuple(outputs),
+    structure = f"({','.join(outcome.form.structure for outcome in parts)})"
+    return HeldOutcome(
+        form=Outcome(structure=structure, outputs=tuple(outputs), changed={}),
+        elements=tuple([content for outcome in parts for content in outcome.elements]),
         changed={number: content for outcome in parts for number, content in outcome.changed.items()},
     )
 
 
-def _read(folder: Path, stored: StoredOutcome) -> bytes:
+def _read(folder: Path, stored: StoredOutcome, device: torch.device) -> HeldOutcome:
     if not _NAME.fullmatch(stored.name):
         raise OSError(f"{stored.name[:40]!a} is no name of an outcome")
     # A stranger may have put a link or a pipe there.
     descriptor = os.open(folder / stored.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    # Read and never mapped: a stranger may cut the file short meanwhile.
     with open(descriptor, "rb") as stream:  # noqa: PTH123 - a descriptor, not a path
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size != stored.size_bytes:
             raise OSError(f"{stored.name} is no plain file of {stored.size_bytes} bytes")
-        return stream.read(stored.size_bytes)
+        elements = tuple([read_content(stream, size, device) for size in stored.elements_bytes])
+        changed = {number: read_content(stream, size, device) for number, size in stored.changed_bytes.items()}
+    return HeldOutcome(form=without_content(stored.form), elements=elements, changed=changed)

@@ -350,24 +350,22 @@ class Enumerate(msgspec.Struct, frozen=True, tag=True):
 
 
 class CaseToPrepare(msgspec.Struct, frozen=True):
-    """A case with its serialized call, and with the same call on other values if it has one."""
+    """A case, whose serialized call the referee reads from the spool, and what its random state follows from."""
 
     case: CaseRef
-    call: bytes
     rng_seed: int
-    again: bytes | None = None
 
 
 class MakeVariants(msgspec.Struct, frozen=True, tag=True):
     """Vary some of an op's calls in values, memory layout and shapes; eager must answer what comes out.
 
     Attributes:
-        cases: the cases with their serialized calls.
+        cases: the cases whose calls are varied; they are of one op.
         seed: of what is varied how.
         limit: at most so many variants.
     """
 
-    cases: tuple[CaseToPrepare, ...]
+    cases: tuple[CaseRef, ...]
     seed: int
     limit: int
 

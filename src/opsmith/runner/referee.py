@@ -5,6 +5,7 @@ Eager itself can die on an input; that costs this process and one verdict, never
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import traceback
@@ -39,15 +40,16 @@ from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.cuda_graphs import empty_node_us
 from opsmith.evaluation.floors.ceilings import cached_ceilings
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
 from opsmith.evaluation.integrity.policy import computes
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.outcome import Observer
-from opsmith.evaluation.reference import observe_eager, reference_calls, repeat_on_garbage, run_eager, seed_generators
+from opsmith.evaluation.outcome import Observer, before_call
+from opsmith.evaluation.reference import observe_eager, reference_calls, repetitions, run_eager, seed_generators
 from opsmith.evaluation.runtime import launch_ms, runtime_ms
 from opsmith.evaluation.small_values import describe_with_values
 from opsmith.runner.build_cache import EAGER, use_build_cache
-from opsmith.runner.candidate_outcomes import compared, read_told, tensor_bytes
+from opsmith.runner.candidate_outcomes import UNREADABLE, compared, read_told, tensor_bytes
 from opsmith.runner.devices import open_device
 from opsmith.runner.protocol import (
     BlockTimed,
@@ -84,6 +86,7 @@ from opsmith.runner.protocol import (
     VariantsMade,
     spin_s,
 )
+from opsmith.runner.spool import Spool
 from opsmith.runner.timed_blocks import renewed
 from opsmith.runner.timed_reference import TimedReference
 from opsmith.suites import (
@@ -99,6 +102,7 @@ from opsmith.suites import (
 )
 from opsmith.suites.aten_schemas import aten_schemas, overload
 from opsmith.suites.traced_size import argument_bytes
+from opsmith.suites.transfer import size_of
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import probes
 
@@ -170,6 +174,7 @@ class Referee:
         self._selection = selection
         self._device_name = device
         self._number = number
+        self._folder = spool
         self._spool = (spool / f"{number}.spool").open("ab")
         self._suites: dict[str, Suite] = {}
         self._spooled: set[str] = set()
@@ -274,12 +279,13 @@ class Referee:
         self, address: CaseAddress, record: CallRecord, signature: str, call: SuiteCall | None = None
     ) -> CaseRef:
         """A call on its way to the judge, its record in the spool file; ``call`` is what the suite says of it."""
-        offset, length, content_hash = self._append(record)
+        data = msgspec.msgpack.encode(record)
+        offset, length = self._append(data)
         return CaseRef(
             address=address,
             op=record.op,
             signature=signature,
-            content_hash=content_hash,
+            content_hash=digest(data),
             size_bytes=sum(map(storage_size, record.storages)),
             spool=self._number,
             offset=offset,
@@ -303,16 +309,15 @@ class Referee:
                 continue
             size = sum(map(storage_size, call.record.storages))
             if sizes.get(str(call.address)) == (call.signature, size):
-                offset, length, _ = self._append(call.record)
-                again[str(call.address)] = offset, length
+                again[str(call.address)] = self._append(msgspec.msgpack.encode(call.record))
                 wanted.discard(call.signature)
         for case in cases:
             other = again.get(str(case.address))
             yield case if other is None else msgspec.structs.replace(case, again=other)
 
     def _make_variants(self, request: MakeVariants) -> VariantsMade:
-        first = request.cases[0].case
-        records = [CALL_DECODER.decode(item.call) for item in request.cases]
+        first = request.cases[0]
+        records, _ = self._read(request.cases)
         # More than are asked for: eager refuses some.
         varied = probes(records, callables.schema_of(first.op), request.seed, 2 * request.limit)
         cases: list[CaseRef] = []
@@ -341,19 +346,18 @@ class Referee:
         if self._device.type != "cpu":
             torch.accelerator.synchronize(self._device)
 
-    def _append(self, record: CallRecord) -> tuple[int, int, str]:
-        data = msgspec.msgpack.encode(record)
+    def _append(self, call: bytes) -> tuple[int, int]:
+        """Write a serialized call; its offset and length."""
         offset = self._spool.seek(0, os.SEEK_END)
-        self._spool.write(data)
-        return offset, len(data), digest(data)
+        self._spool.write(call)
+        return offset, len(call)
 
     def _prepare(self, request: Prepare) -> Prepared:
         self._held.clear()
         self._held_again.clear()
         self._release_memory()
-        records = [CALL_DECODER.decode(item.call) for item in request.cases]
+        records, again = self._read([item.case for item in request.cases])
         references = self._references(request.cases, records)
-        again = {n: CALL_DECODER.decode(item.again) for n, item in enumerate(request.cases) if item.again is not None}
         numbers = [n for n in again if references[n].error is None and references[n].rule.repeats(0) == 1]
         others = self._references([_next_execution(request.cases[n]) for n in numbers], [again[n] for n in numbers])
         for number, other in zip(numbers, others, strict=True):
@@ -362,6 +366,14 @@ class Referee:
                     _next_execution(request.cases[number]), again[number], other, 1
                 )
         return Prepared(tuple([self._hold(n, item, records[n], references[n]) for n, item in enumerate(request.cases)]))
+
+    def _read(self, cases: Sequence[CaseRef]) -> tuple[list[CallRecord], dict[int, CallRecord]]:
+        """The calls of cases, and by their places the same calls with other values, of those that have them."""
+        # Opened each time: a file that was sent from elsewhere may be removed when its cases are judged.
+        with contextlib.closing(Spool(self._folder)) as spool:
+            records = [CALL_DECODER.decode(spool.read(case)) for case in cases]
+            others = {place: spool.read_again(case) for place, case in enumerate(cases)}
+        return records, {place: CALL_DECODER.decode(call) for place, call in others.items() if call is not None}
 
     def _references(self, items: Sequence[CaseToPrepare], records: Sequence[CallRecord]) -> list[_Reference]:
         """Eager's answers to some calls, with one wait for the device."""
@@ -372,8 +384,9 @@ class Referee:
             reference = _Reference(rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs)))
             found.append(reference)
             try:
+                before = before_call(live.storages, record.storages)
                 result = run_eager(record, live, item.rng_seed, self._device)
-                observer.keep([observer.describe(result, live, record.storages)])
+                observer.keep([observer.describe(result, live, before)])
                 reference.calls = tuple(op for op in reference_calls(record) if computes(op))
             except torch.AcceleratorError:
                 raise  # The device context is lost, and with it every other case of the request.
@@ -392,14 +405,13 @@ class Referee:
         form = reference.answer.form
         repeats = reference.rule.repeats(_result_elements(form))
         self._held[number] = self._under_judgement(item, record, reference, repeats)
-        results = [output for output in form.outputs if isinstance(output, OutputTensor)]
         return PreparedCase(
             error=None,
             repeats=repeats,
             comparison=kind,
             inputs=inputs,
             reference_calls=reference.calls,
-            result_bytes=tuple(map(tensor_bytes, results)),
+            result_bytes=_result_bytes(form),
             again=number in self._held_again,
             writes=reference.answer.writes,
         )
@@ -423,8 +435,8 @@ class Referee:
             repeats=repeats,
             summary=answer.summary,
             small_results=item.case.variant == "tiny",
-            run_again=lambda number: repeat_on_garbage(
-                record, answer.outcome(), item.rng_seed, self._device, number, surround=surround
+            run_again=lambda: repetitions(
+                record, _result_bytes(answer.form), item.rng_seed, self._device, surround=surround
             ),
         )
 
@@ -448,13 +460,15 @@ class Referee:
     def _is_replay(self, number: int, request: Compare) -> bool:
         """Whether the second outcome has the first one's values, which are the answer to other arguments."""
         try:
-            one, other = (read_told(raw, request) for raw in (request.outcomes[number][0], request.again[number]))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
+            one, other = (
+                read_told(raw, request, self._device) for raw in (request.outcomes[number][0], request.again[number])
+            )
+        except UNREADABLE:
             return False  # Said already, by the comparison.
-        assert isinstance(other, Outcome)  # A summary says no more than that it may be right.
+        assert isinstance(other, HeldOutcome)  # A summary says no more than that it may be right.
         if isinstance(one, SummarisedOutcome):
             return self._held[number].has_replayed(other)  # It passed, so it stands for eager's.
-        return any(isinstance(o, OutputTensor) and o.data for o in one.outputs) and one.outputs == other.outputs
+        return one.has_results_of(other) and any(map(size_of, one.elements))
 
     def _prepare_timing(self, request: PrepareTiming) -> TimingPrepared:
         if request.pair == 0:
@@ -561,6 +575,11 @@ def _refusal(error: Exception) -> str:
 
 def _gib(call: TracedCall) -> float:
     return argument_bytes(call) / 2**30
+
+
+def _result_bytes(form: Outcome) -> tuple[int, ...]:
+    """Size of each result tensor."""
+    return tuple([tensor_bytes(output) for output in form.outputs if isinstance(output, OutputTensor)])
 
 
 def _result_elements(outcome: Outcome) -> int:

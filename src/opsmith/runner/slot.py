@@ -164,8 +164,7 @@ class Slot:
         step = -(-len(varied) // MAX_VARIED_CASES)
         chosen = varied[::step]
         limit = VARIANTS if job.schema.variant is Variant.FUNCTIONAL else VARIANTS_OF_VARIANTS
-        items = tuple([CaseToPrepare(case, self.spool.read(case), 0) for case in chosen])
-        request = MakeVariants(items, derive_seed(self._seed, "variants", job.schema.name), limit)
+        request = MakeVariants(tuple(chosen), derive_seed(self._seed, "variants", job.schema.name), limit)
         try:
             with self._at_device(0):
                 made = self.referee.ask(request, VariantsMade)
@@ -233,9 +232,8 @@ class Slot:
             return self._judge_at_device(job, chunk, conduct)
 
     def _judge_at_device(self, job: Job, chunk: Sequence[CaseRef], conduct: JobConduct) -> list[Verdict] | None:
-        calls = [self.spool.read(case) for case in chunk]
         try:
-            self.referee.send(self._prepare_request(chunk, calls))
+            self.referee.send(self._prepare_request(chunk))
             if isinstance(self.worker, RankGroup):
                 assert chunk[0].ranks is not None
                 self.worker.resize(chunk[0].ranks)
@@ -248,7 +246,7 @@ class Slot:
             if problem is not None:
                 evidence = end_of(problem.traceback)
                 return [make_verdict(job, chunk[0], Status.LOAD_FAILED, problem.message, evidence=evidence)]
-            return self._judge_prepared(job, chunk, calls, prepared.cases, conduct)
+            return self._judge_prepared(job, chunk, prepared.cases, conduct)
         except WorkerFailed as failure:
             return _alone(chunk, failed(job, chunk[0], failure))
         except RefereeDied as death:
@@ -264,7 +262,6 @@ class Slot:
         self,
         job: Job,
         chunk: Sequence[CaseRef],
-        calls: Sequence[bytes],
         prepared: Sequence[PreparedCase],
         conduct: JobConduct,
     ) -> list[Verdict] | None:
@@ -276,7 +273,7 @@ class Slot:
             else:
                 reason = known.error or "eager did not raise on arguments that it refused before"
                 verdicts[number] = make_verdict(job, case, Status.REFERENCE_FAILED, reason, inputs=known.inputs)
-        answer = self._run(job, chunk, calls, prepared, to_run, conduct)
+        answer = self._run(job, chunk, prepared, to_run, conduct)
         if isinstance(answer, Raised):
             return _alone(chunk, raised_verdict(job, chunk[0], prepared[0], answer))
         replies = dict(zip(to_run, answer.replies, strict=True))
@@ -298,24 +295,15 @@ class Slot:
             verdicts[number] = with_offence(found, offence, job.policy, though_wrong=replayed)
         return [verdicts[number] for number in range(len(chunk))]
 
-    def _prepare_request(self, chunk: Sequence[CaseRef], calls: Sequence[bytes]) -> Prepare:
+    def _prepare_request(self, chunk: Sequence[CaseRef]) -> Prepare:
         return Prepare(
-            tuple(
-                CaseToPrepare(
-                    case,
-                    call,
-                    derive_seed(self._seed, "reference", case.content_hash),
-                    self.spool.read_again(case),
-                )
-                for case, call in zip(chunk, calls, strict=True)
-            )
+            tuple(CaseToPrepare(case, derive_seed(self._seed, "reference", case.content_hash)) for case in chunk)
         )
 
     def _run(
         self,
         job: Job,
         chunk: Sequence[CaseRef],
-        calls: Sequence[bytes],
         prepared: Sequence[PreparedCase],
         to_run: Sequence[int],
         conduct: JobConduct,
@@ -328,7 +316,7 @@ class Slot:
         request = RunCalls(
             tuple(
                 CallToRun(
-                    calls[number],
+                    self.spool.read(chunk[number]),
                     derive_seed(self._seed, side, chunk[number].content_hash),
                     prepared[number].repeats,
                     again=self.spool.read_again(chunk[number]) if prepared[number].again else None,

@@ -22,7 +22,7 @@ from opsmith.evaluation.inputs import CALL_DECODER, live_call, make_storages
 from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.outcome import Observer
-from opsmith.evaluation.reference import repeat_on_garbage
+from opsmith.evaluation.reference import repetitions
 from opsmith.evaluation.timed_inputs import TimedInputs, without_gaps
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.candidate_outcomes import compared, tensor_bytes
@@ -170,6 +170,7 @@ class TimedReference:
         with torch.no_grad():
             observer.keep([observer.describe(self._eager(*live.args, **live.kwargs), live, before)])
         [reference] = answers_of(observer)
+        sizes = [tensor_bytes(output) for output in reference.form.outputs if isinstance(output, OutputTensor)]
         surround = rule.kind == "value" and schema.kind is TaskKind.OP and "strided" not in record.op
         return CaseUnderJudgement(
             record,
@@ -179,9 +180,7 @@ class TimedReference:
             device=self._device,
             tolerance=None,
             summary=reference.summary,
-            run_again=lambda number: repeat_on_garbage(
-                record, reference.outcome(), 0, self._device, number, surround=surround
-            ),
+            run_again=lambda: repetitions(record, sizes, 0, self._device, surround=surround),
         )
 
 

@@ -226,16 +226,16 @@ class Worker:
         self._observer = observer
         summaries = observer.summaries() if self._outcomes.summarises else []
         if not any(summaries):
-            return [self._outcomes.encode(outcome) for outcome in observer.outcomes()]
+            return [self._outcomes.encode(held) for held in observer.all_held()]
         return [
-            self._outcomes.encode(observer.outcome(number)) if summary is None else summarised(summary)
+            self._outcomes.encode(observer.held(number)) if summary is None else summarised(summary)
             for number, summary in enumerate(summaries)
         ]
 
     def _show_outcomes(self, request: ShowOutcomes) -> OutcomesShown:
         assert self._observer is not None
         with self._supervision.paused():
-            return OutcomesShown(tuple([self._outcomes.encode(self._observer.outcome(n)) for n in request.numbers]))
+            return OutcomesShown(tuple([self._outcomes.encode(self._observer.held(n)) for n in request.numbers]))
 
     def _computing(self, records: list[CallRecord]) -> AbstractContextManager[None]:
         """For what the worker itself computes about these calls: it makes values, or gathers results of a device."""
@@ -280,7 +280,7 @@ class Worker:
         with self._supervision.paused():
             observer.keep([timed.observe(request.slot, observer)])
             [summary] = [None] if request.in_full else observer.summaries()
-            outcome = self._outcomes.encode(observer.outcome(0)) if summary is None else summarised(summary)
+            outcome = self._outcomes.encode(observer.held(0)) if summary is None else summarised(summary)
         return Answered((Returned((outcome,)),), self._supervision.changes() if request.changes else ())
 
     def _discover(self, request: Discover) -> Discovered:

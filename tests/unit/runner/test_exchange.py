@@ -16,6 +16,7 @@ from opsmith.core.case import (
     CaseAddress,
     CaseRef,
     Outcome,
+    OutputOther,
     OutputTensor,
     StoredOutcome,
     SummarisedOutcome,
@@ -25,36 +26,99 @@ from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
 from opsmith.evaluation import outcome as outcomes
 from opsmith.evaluation.generated import flat_view
+from opsmith.evaluation.held import HeldOutcome, without_content
 from opsmith.evaluation.inputs import rebuild
 from opsmith.evaluation.outcome import Observer
 from opsmith.runner.exchange import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
 from opsmith.runner.protocol import CaseToPrepare, Compare, Compared, Prepare, Prepared
 from opsmith.runner.referee import Referee
-from opsmith.suites.transfer import HostBytes
+from opsmith.suites import transfer
+from opsmith.suites.transfer import HostBytes, as_bytes, to_device
+
+CPU = torch.device("cpu")
+OTHER = OutputOther("int", 3)
+
+
+def tensor_of_bytes(size_bytes: int, data: bytes = b"") -> OutputTensor:
+    """A result of bytes."""
+    return OutputTensor("u8", (size_bytes,), (1,), 0, "cpu", "strided", None, None, data)
 
 
 def outcome(size_bytes: int) -> Outcome:
     """What a call left that returned one tensor of bytes."""
-    tensor = OutputTensor("u8", (size_bytes,), (1,), 0, "cpu", "strided", None, None, bytes(size_bytes))
-    return Outcome(structure="*", outputs=(tensor,), changed={})
+    return Outcome(structure="*", outputs=(tensor_of_bytes(size_bytes, bytes(size_bytes)),), changed={})
 
 
 def stored(name: str, size_bytes: int) -> msgspec.Raw:
-    """A worker's claim that an outcome lies in a file."""
-    return msgspec.Raw(msgspec.msgpack.encode(StoredOutcome(name, size_bytes)))
+    """A worker's claim that the content of an outcome lies in a file."""
+    form = Outcome(structure="*", outputs=(tensor_of_bytes(size_bytes),), changed={})
+    return msgspec.Raw(msgspec.msgpack.encode(StoredOutcome(name, form, (size_bytes,), {})))
 
 
 @pytest.mark.parametrize("size_bytes", [0, 100, INLINE_BYTES, 3 * INLINE_BYTES])
 def test_an_outcome_arrives_whatever_its_size(tmp_path: Path, size_bytes: int) -> None:
     """Inside the message or as a file."""
-    message = OutcomeWriter(tmp_path).encode(outcome(size_bytes))
-    assert outcome(size_bytes) == read_outcome(message, tmp_path)
+    message = OutcomeWriter(tmp_path).encode(HeldOutcome.of(outcome(size_bytes)))
+    arrived = read_outcome(message, tmp_path, CPU)
+    assert isinstance(arrived, HeldOutcome)
+    assert outcome(size_bytes) == arrived.outcome()
+
+
+def test_content_arrives_wherever_it_lay_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts of the buffer's size, the last one smaller; small pieces and numbers come as they are."""
+    monkeypatch.setattr(transfer, "STAGED_BYTES", 1000)
+    monkeypatch.setattr(transfer, "LARGE_BYTES", 100)
+    transfer._buffer.cache_clear()
+    pieces = [torch.arange(size, dtype=torch.int64).to(torch.uint8) for size in (2_500_001, 3)]
+    form = Outcome(structure="(*,*,*)", outputs=(*[tensor_of_bytes(len(p)) for p in pieces], OTHER), changed={})
+    held = HeldOutcome(form=form, elements=(*pieces, b""), changed={4: pieces[0], 2: b"small"})
+    message = OutcomeWriter(tmp_path).encode(held)
+    # What is on a device lies, in this process, on the host or nowhere.
+    arrived = read_outcome(message, tmp_path, CPU)
+    on_device = read_outcome(message, tmp_path, torch.device("meta"))
+    transfer._buffer.cache_clear()
+    assert isinstance(arrived, HeldOutcome)
+    assert isinstance(on_device, HeldOutcome)
+    assert held.equals(arrived)
+    assert held.outcome() == arrived.outcome()
+    assert [torch.Tensor, bytes, bytes] == [type(content) for content in on_device.elements]
+    assert [torch.Tensor, bytes] == [type(content) for content in on_device.changed.values()]
+
+
+def test_content_reaches_a_device_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In as many parts as it takes."""
+    monkeypatch.setattr(transfer, "STAGED_BYTES", 7)
+    transfer._buffer.cache_clear()
+    data = bytes(range(100))
+    assert data == as_bytes(to_device(data, CPU))
+    assert b"" == as_bytes(to_device(b"", CPU))
+    transfer._buffer.cache_clear()
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_file_that_is_cut_short_while_it_is_read_is_no_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    """A worker may do so at any time; mapped memory would end the referee."""
+    size_bytes = 3 * INLINE_BYTES
+    message = OutcomeWriter(tmp_path).encode(HeldOutcome.of(outcome(size_bytes)))
+    sized = os.fstat
+
+    def cutting(descriptor: int) -> os.stat_result:
+        found = sized(descriptor)
+        os.truncate(tmp_path / "outcome-0", size_bytes - 1)
+        return found
+
+    monkeypatch.setattr(transfer, "LARGE_BYTES", 100)
+    monkeypatch.setattr(os, "fstat", cutting)
+    with pytest.raises(EOFError):
+        read_outcome(message, tmp_path, torch.device(device))
 
 
 def test_a_large_outcome_does_not_pass_through_the_judge(tmp_path: Path) -> None:
     """The message names a file and holds none of its bytes."""
-    message = OutcomeWriter(tmp_path).encode(outcome(3 * INLINE_BYTES))
-    assert len(bytes(message)) < 100
+    message = OutcomeWriter(tmp_path).encode(HeldOutcome.of(outcome(3 * INLINE_BYTES)))
+    assert len(bytes(message)) < 300
 
 
 def test_the_files_of_a_reply_go_with_the_next(tmp_path: Path) -> None:
@@ -62,8 +126,8 @@ def test_the_files_of_a_reply_go_with_the_next(tmp_path: Path) -> None:
     writer = OutcomeWriter(tmp_path)
     for _ in range(3):
         writer.forget()
-        writer.encode(outcome(2 * INLINE_BYTES))
-        writer.encode(outcome(2 * INLINE_BYTES))
+        writer.encode(HeldOutcome.of(outcome(2 * INLINE_BYTES)))
+        writer.encode(HeldOutcome.of(outcome(2 * INLINE_BYTES)))
     assert ["outcome-0", "outcome-1"] == sorted(path.name for path in tmp_path.iterdir())
 
 
@@ -71,50 +135,49 @@ def test_the_files_of_a_reply_go_with_the_next(tmp_path: Path) -> None:
 def test_no_other_file_can_be_named(tmp_path: Path, name: str) -> None:
     """The referee may read more than the worker: a name must not lead out of the worker's folder."""
     with pytest.raises(OSError, match="is no name of an outcome"):
-        read_outcome(stored(name, 10), tmp_path)
+        read_outcome(stored(name, 10), tmp_path, CPU)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     """It could lead anywhere."""
-    (tmp_path / "secret").write_bytes(msgspec.msgpack.encode(outcome(4)))
+    (tmp_path / "secret").write_bytes(bytes(4))
     (tmp_path / "outcome-0").symlink_to(tmp_path / "secret")
     with pytest.raises(OSError, match="symbolic links"):
-        read_outcome(stored("outcome-0", (tmp_path / "secret").stat().st_size), tmp_path)
+        read_outcome(stored("outcome-0", 4), tmp_path, CPU)
 
 
 def test_a_pipe_does_not_make_the_referee_wait(tmp_path: Path) -> None:
     """Opening one for reading waits for a writer, by default for ever."""
     os.mkfifo(tmp_path / "outcome-0")
     with pytest.raises(OSError, match="no plain file"):
-        read_outcome(stored("outcome-0", 0), tmp_path)
+        read_outcome(stored("outcome-0", 0), tmp_path, CPU)
 
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     """A worker that still writes while the referee reads has not answered."""
-    (tmp_path / "outcome-0").write_bytes(msgspec.msgpack.encode(outcome(4)))
+    (tmp_path / "outcome-0").write_bytes(bytes(4))
     with pytest.raises(OSError, match="no plain file of 7 bytes"):
-        read_outcome(stored("outcome-0", 7), tmp_path)
+        read_outcome(stored("outcome-0", 7), tmp_path, CPU)
 
 
-def test_a_file_cannot_name_another_file(tmp_path: Path) -> None:
-    """Else a worker could send the referee in circles."""
-    data = msgspec.msgpack.encode(StoredOutcome("outcome-0", 30))
-    (tmp_path / "outcome-0").write_bytes(data)
+def test_a_size_below_zero_is_refused(tmp_path: Path) -> None:
+    """It would make others read beyond what the file holds."""
     with pytest.raises(msgspec.ValidationError):
-        read_outcome(stored("outcome-0", len(data)), tmp_path)
+        read_outcome(stored("outcome-0", -1), tmp_path, CPU)
+
+
+def test_content_in_the_form_of_a_stored_outcome_does_not_count(tmp_path: Path) -> None:
+    """What a result is stands in one place."""
+    (tmp_path / "outcome-0").write_bytes(b"file")
+    message = msgspec.msgpack.encode(StoredOutcome("outcome-0", outcome(4), (4,), {}))
+    arrived = read_outcome(msgspec.Raw(message), tmp_path, CPU)
+    assert isinstance(arrived, HeldOutcome)
+    assert (without_content(outcome(4)), (b"file",)) == (arrived.form, arrived.elements)
 
 
 def test_a_summary_arrives_as_what_it_is(tmp_path: Path) -> None:
     """Nobody takes it for an outcome."""
-    assert SummarisedOutcome(b"sixteen bytes...") == read_outcome(summarised(b"sixteen bytes..."), tmp_path)
-
-
-def test_a_file_cannot_hold_a_summary(tmp_path: Path) -> None:
-    """It would be one more way to say the same."""
-    data = bytes(summarised(b"sixteen bytes..."))
-    (tmp_path / "outcome-0").write_bytes(data)
-    with pytest.raises(msgspec.ValidationError):
-        read_outcome(stored("outcome-0", len(data)), tmp_path)
+    assert SummarisedOutcome(b"sixteen bytes...") == read_outcome(summarised(b"sixteen bytes..."), tmp_path, CPU)
 
 
 Kernel = Callable[[torch.Tensor], torch.Tensor]
@@ -156,7 +219,7 @@ def told(kernel: Kernel, record: CallRecord, *, fully: bool = False) -> msgspec.
     observer.keep([observer.describe(kernel(*live.args), live, record.storages)])
     [summary] = observer.summaries()
     assert summary is not None
-    return msgspec.Raw(msgspec.msgpack.encode(observer.outcome(0))) if fully else summarised(summary)
+    return msgspec.Raw(msgspec.msgpack.encode(observer.held(0).outcome())) if fully else summarised(summary)
 
 
 def compared(tmp_path: Path, first: Sequence[msgspec.Raw], again: msgspec.Raw | None = None) -> Compared:
@@ -171,9 +234,11 @@ def compared(tmp_path: Path, first: Sequence[msgspec.Raw], again: msgspec.Raw | 
         spool=0,
         offset=0,
         length=len(calls[0]),
+        again=(len(calls[0]), len(calls[1])),
     )
+    (tmp_path / "0.spool").write_bytes(b"".join(calls))
     referee = Referee("cpu", tmp_path, 0, Selection())
-    prepared = referee.answer(Prepare((CaseToPrepare(case, calls[0], 1, calls[1]),)))
+    prepared = referee.answer(Prepare((CaseToPrepare(case, 1),)))
     assert isinstance(prepared, Prepared), prepared
     found = referee.answer(
         Compare({0: tuple(first)}, {} if again is None else {0: again}, "strict", "dense", str(tmp_path))

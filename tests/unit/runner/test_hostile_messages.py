@@ -327,8 +327,12 @@ CALLS = (
 )
 
 
-def case_of(record: CallRecord) -> CaseToPrepare:
-    """The case of a call."""
+def case_of(record: CallRecord, spool: Path) -> CaseToPrepare:
+    """The case of a call, which is appended to a spool file."""
+    call = msgspec.msgpack.encode(record)
+    with spool.open("ab") as stream:
+        offset = stream.tell()
+        stream.write(call)
     address = CaseAddress("test", record.op, "f32", "sample", 0, 0)
     ref = CaseRef(
         address=address,
@@ -337,10 +341,10 @@ def case_of(record: CallRecord) -> CaseToPrepare:
         content_hash=record.op,
         size_bytes=24,
         spool=0,
-        offset=0,
-        length=0,
+        offset=offset,
+        length=len(call),
     )
-    return CaseToPrepare(ref, msgspec.msgpack.encode(record), 7)
+    return CaseToPrepare(ref, 7)
 
 
 class OutcomesBench:
@@ -350,13 +354,13 @@ class OutcomesBench:
         self.folder = folder
         (folder / "spool").mkdir()
         self.referee = Referee("cpu", folder / "spool", 0, Selection())
-        prepared = self.referee.answer(Prepare(tuple(map(case_of, CALLS))))
+        prepared = self.referee.answer(Prepare(tuple([case_of(call, folder / "spool" / "0.spool") for call in CALLS])))
         assert isinstance(prepared, Prepared)
         self.repeats = [case.repeats for case in prepared.cases]
         self.honest = [
             [
-                msgspec.msgpack.encode(outcome)
-                for outcome in observe_eager(record, rebuild_all([record] * repeats, CPU), 7, CPU)
+                msgspec.msgpack.encode(held.outcome())
+                for held in observe_eager(record, rebuild_all([record] * repeats, CPU), 7, CPU)
             ]
             for record, repeats in zip(CALLS, self.repeats, strict=True)
         ]
@@ -425,7 +429,9 @@ def stored(rng: random.Random, folder: Path, data: bytes) -> bytes:
     rng.choice(PLACED)(rng, path, data)
     name = rng.choice((path.name,) * 5 + (str(path), f"../{folder.name}/{path.name}", "outcome-", "/dev/zero"))
     size = rng.choice((len(data),) * 3 + (0, -1, len(data) // 2, 1 << 40))
-    return msgspec.msgpack.encode(StoredOutcome(name, size))
+    tensor = OutputTensor("u8", (len(data),), (1,), 0, "cpu", "strided", None, None, b"")
+    form = Outcome(structure="*", outputs=(tensor,) * rng.choice((1, 1, 1, 0, 2)), changed={})
+    return msgspec.msgpack.encode(StoredOutcome(name, form, (size,), rng.choice(({}, {}, {0: 0}, {7: -1}))))
 
 
 def test_no_outcome_breaks_the_referee(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -10,9 +10,11 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+import torch
 
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, SequenceValue, TensorValue
 from opsmith.core.verdict import Status
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.runner import rank_group
 from opsmith.runner.exchange import OutcomeWriter, read_outcome_of_ranks
 from opsmith.runner.links import WorkerFailed
@@ -58,18 +60,21 @@ def test_the_outcomes_of_all_ranks_are_one_outcome(tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir()
     large = bytes(2 << 20)
-    parts = [OutcomeWriter(folders[0]).encode(outcome(large)), OutcomeWriter(folders[1]).encode(outcome(b"x"))]
-    joined = read_outcome_of_ranks(msgspec.Raw(msgspec.msgpack.encode(parts)), folders)
-    assert "((*),(*))" == joined.structure
-    assert [large, b"x"] == [cast("OutputTensor", output).data for output in joined.outputs]
+    parts = [
+        OutcomeWriter(folder).encode(HeldOutcome.of(outcome(data)))
+        for folder, data in zip(folders, (large, b"x"), strict=True)
+    ]
+    joined = read_outcome_of_ranks(msgspec.Raw(msgspec.msgpack.encode(parts)), folders, torch.device("cpu"))
+    assert "((*),(*))" == joined.form.structure
+    assert (large, b"x") == joined.elements
 
 
 def test_results_that_share_memory_are_counted_within_their_rank() -> None:
     """Number 0 of the second rank is number 1 of all."""
     parts = [outcome(b"a", changed={0: b"xy"}), outcome(b"b", output=0, changed={2: b"zz"})]
     message = msgspec.msgpack.encode([msgspec.Raw(msgspec.msgpack.encode(part)) for part in parts])
-    joined = read_outcome_of_ranks(msgspec.Raw(message), [Path(), Path()])
-    assert [None, 1] == [cast("OutputTensor", output).output for output in joined.outputs]
+    joined = read_outcome_of_ranks(msgspec.Raw(message), [Path(), Path()], torch.device("cpu"))
+    assert [None, 1] == [cast("OutputTensor", output).output for output in joined.form.outputs]
     assert {0: b"xy", 2: b"zz"} == joined.changed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import traceback
 import warnings
@@ -20,6 +21,7 @@ from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.verdict import Status
 from opsmith.evaluation import comparisons
 from opsmith.evaluation.correctness import CaseUnderJudgement
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import rebuild
 from opsmith.evaluation.model_clock import ModelClock
 from opsmith.evaluation.model_columns import compiler_of, graphs_made, known_backends, known_modes
@@ -127,17 +129,17 @@ class Server:
             record,
             schema,
             comparisons.rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs)),
-            lambda: [outcome],
+            lambda: [HeldOutcome.of(outcome)],
             device=device,
             tolerance=None,
-            run_again=lambda _number: _outcome_of(_Held(call, record, device)),
+            run_again=lambda: (HeldOutcome.of(_outcome_of(_Held(call, record, device))) for _ in itertools.count()),
         )
         return ModelPrepared(digest(encoded), _in_one_line(live.args[0]), first_call_s)
 
     def _compare(self, request: CompareAnswer) -> Compared:
         assert self._reference is not None
         answered = msgspec.msgpack.decode(Path(request.answer).read_bytes(), type=Outcome)
-        found = self._reference.judge([answered], tolerance=request.tolerance, layout=request.layout)
+        found = self._reference.judge([HeldOutcome.of(answered)], tolerance=request.tolerance, layout=request.layout)
         return Compared(found.status, found.detail, found.figures)
 
     def _load(self, request: LoadColumn) -> Done:
