@@ -2,7 +2,8 @@
 
 Dynamo's graph is rewritten first, by the passes of the stage *traced*. Inductor then takes it through
 AOTAutograd, and hands each lowered graph (inference, forward, backward) to the passes of the stage *lowered*
-before its own. What comes out is Inductor's code, for any device that it knows.
+before its own. What comes out is Inductor's code, for any device that it knows. In inference on a CUDA device, calls of
+it may be repeated from a CUDA graph: :mod:`opsmith.compile.replay`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from opsmith.compile.graph_pass import GraphPass, Stage
 from opsmith.compile.manager import copy_of, run_passes
 from opsmith.compile.options import Options, read_options
-from opsmith.compile.report import add_fallback, add_passes
+from opsmith.compile.replay import Replayed, why_not_repeatable
+from opsmith.compile.replay.cuda import Cuda
+from opsmith.compile.report import GraphReport, add_fallback, add_graph, add_passes
 from opsmith.compile.shipped import kernel_decompositions, kernels_hash
 
 _log = logging.getLogger("opsmith")
@@ -52,7 +55,9 @@ def opsmith(
         with config.patch(dict(chosen.inductor)):
             add_passes(run_passes(module.graph, chosen.passes, Stage.TRACED))
         module.recompile()
-        return _inductor(module, inputs, chosen)
+        reason = _why_no_graph(module, inputs, chosen)
+        compiled = _inductor(module, inputs, chosen)
+        return compiled if reason is not None else _replayed(compiled, inputs, chosen)
     except torch._dynamo.exc.RestartAnalysis:
         raise  # Dynamo asks itself to begin anew.
     except Exception as exc:
@@ -70,6 +75,24 @@ def _inductor(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options) ->
         module, inputs, config_patches=settings, decompositions=kernel_decompositions(chosen.kernels)
     )
     return compiled  # type: ignore[no-any-return]
+
+
+def _why_no_graph(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options) -> str | None:
+    """Why no CUDA graph is made of a graph of Dynamo's; whoever listens is told."""
+    if chosen.graphs == "off":
+        reason: str | None = "graphs=off"
+    elif chosen.inductor.get("triton.cudagraphs", config.triton.cudagraphs):
+        reason = "Inductor makes its own"
+    else:
+        reason = why_not_repeatable(module, inputs)
+    if reason is not None:
+        add_graph(GraphReport(reason=reason))
+        _log.debug("a compiled graph is not replayed as a CUDA graph: %s", reason)
+    return reason
+
+
+def _replayed(compiled: Callable[..., Any], inputs: Sequence[Any], chosen: Options) -> Callable[..., Any]:
+    return Replayed(compiled, Cuda(inputs[0].device), always=chosen.graphs == "on")
 
 
 def _without_us(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options, error: Exception) -> Callable[..., Any]:

@@ -13,8 +13,9 @@ from opsmith.compile.shipped import check_kernels
 from opsmith.errors import BadInput, UnknownName
 
 Fallback: TypeAlias = Literal["inductor", "eager", "raise"]
+Graphs: TypeAlias = Literal["auto", "on", "off"]
 
-_OURS = ("mode", "passes", "kernels", "fallback")
+_OURS = ("mode", "passes", "kernels", "graphs", "fallback")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class Options:
         passes: in the order in which they run.
         kernels: which shipped kernels replace single ops: those that were ``measured`` to beat Inductor's, ``none``,
             or overloads by name.
+        graphs: whether inference becomes CUDA graphs where that is safe: ``auto`` if that is faster, always (``on``),
+            or never (``off``).
         fallback: what takes a graph that cannot be compiled this way: plain ``inductor``; ``eager``, if
             Inductor cannot take it either; or nothing, and the error is raised.
         inductor: settings of Inductor's for this model.
@@ -32,6 +35,7 @@ class Options:
 
     passes: tuple[GraphPass, ...]
     kernels: str = "measured"
+    graphs: Graphs = "auto"
     fallback: Fallback = "inductor"
     inductor: Mapping[str, Any] = field(default_factory=dict)
 
@@ -41,7 +45,7 @@ def read_options(mode: str | None, options: Mapping[str, Any] | None) -> Options
 
     Args:
         mode: of Inductor: ``default``, ``reduce-overhead``, ``max-autotune``, ``max-autotune-no-cudagraphs``.
-        options: ``mode``, ``passes``, ``kernels``, ``fallback``; other names are settings of Inductor.
+        options: ``mode``, ``passes``, ``kernels``, ``graphs``, ``fallback``; other names are settings of Inductor.
 
     Raises:
         UnknownName: there is no such mode, pass or setting.
@@ -56,6 +60,7 @@ def read_options(mode: str | None, options: Mapping[str, Any] | None) -> Options
     return Options(
         passes=choose_passes(passes),
         kernels=check_kernels(given.get("kernels", "measured")),
+        graphs=_one_of("graphs", given.get("graphs", "auto"), get_args(Graphs)),
         fallback=_one_of("fallback", given.get("fallback", "inductor"), get_args(Fallback)),
         inductor={**_mode_settings(given.get("mode", mode)), **inductor},
     )

@@ -31,6 +31,32 @@ class PassReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class GraphReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the attempt to make a CUDA graph of a compiled graph.
+
+    Attributes:
+        reason: why there is none; None where calls repeat one.
+        before_us: microseconds of a call without it, or None where that was not measured.
+        after_us: the same with it.
+        pool_bytes: device memory that it keeps.
+        copied: inputs that are copied for each call, because they do not stay where they are.
+    """
+
+    reason: str | None = None
+    before_us: float | None = None
+    after_us: float | None = None
+    pool_bytes: int = 0
+    copied: int = 0
+
+    def line(self) -> str:
+        """In words that follow the graph's name."""
+        times = [f"{one:.1f} us" for one in (self.before_us, self.after_us) if one is not None]
+        measured = f" ({' -> '.join(times)})" if times else ""
+        if self.reason is not None:
+            return f"is not replayed as a CUDA graph: {self.reason}{measured}"
+        return f"is replayed as a CUDA graph{measured}: {self.pool_bytes / 1e6:.1f} MB, {self.copied} inputs copied"
+
+
 class Reports:
     """A list that compiling threads append to: backward graphs are compiled where backward runs."""
 
@@ -38,6 +64,8 @@ class Reports:
         self.passes: list[PassReport] = []
         #: Why a graph was not compiled with passes and kernels, one line each.
         self.fallbacks: list[str] = []
+        #: Of CUDA graphs, at the call that decides.
+        self.graphs: list[GraphReport] = []
 
 
 _lock = threading.Lock()
@@ -69,3 +97,10 @@ def add_fallback(reason: str) -> None:
     with _lock:
         for listener in _listening:
             listener.fallbacks.append(reason)
+
+
+def add_graph(report: GraphReport) -> None:
+    """Tell everybody who listens whether calls repeat a CUDA graph."""
+    with _lock:
+        for listener in _listening:
+            listener.graphs.append(report)

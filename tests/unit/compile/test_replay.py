@@ -1,0 +1,435 @@
+"""Repeating what a call launched: what is safe, what is recorded when, and what calls return. Without a device."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - what everybody calls it
+from torch import Tensor, nn
+
+from opsmith.compile import backend
+from opsmith.compile.options import read_options
+from opsmith.compile.replay import replayed
+from opsmith.compile.replay.cuda import Compiled, Launches
+from opsmith.compile.replay.repeatable import _why_not
+from opsmith.compile.replay.replayed import MOST_RECORDINGS, Replayed
+from opsmith.compile.report import GraphReport, collected
+from opsmith.errors import BadInput
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+# ---------------------------------------------------------------- what is repeatable
+
+
+def _fakes(module: torch.fx.GraphModule) -> list[Any]:
+    return [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
+
+
+def _reason(function: Callable[..., Any], *inputs: Tensor) -> str | None:
+    """Why the graph that Dynamo records of a call is not repeatable, if the CPU counts as the device."""
+    found: list[str | None] = []
+
+    def keep(module: Any, given: Any) -> Any:
+        found.append(_why_not(module, _fakes(module), "cpu"))
+        return module.forward
+
+    compiled: Any = torch.compile(function, backend=keep)
+    compiled(*inputs)
+    return found[0]
+
+
+X = torch.randn(4, 6)
+
+
+def _block(*, training: bool) -> nn.Module:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(), nn.LazyLinear(5))
+    layers(torch.randn(2, 3, 5, 5))
+    return layers.train(training)
+
+
+@torch.no_grad()
+def test_a_network_is_repeatable_in_inference_only() -> None:
+    """Writes to what the graph made itself are none to an input; running statistics are one."""
+    image = torch.randn(2, 3, 5, 5)
+    assert _reason(_block(training=False), image) is None
+    reason = _reason(_block(training=True), image)
+    assert reason is not None
+    assert "to an input" in reason
+
+
+def _attended(x: Tensor) -> Tensor:
+    return F.dropout(F.scaled_dot_product_attention(x, x, x), 0.5, training=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: x.relu() @ x.T, None),
+        (lambda x: _attended(x[None, None]), None),
+        (lambda x: torch.zeros(3, 4).index_put((torch.arange(3),), x.sum()), None),
+        (lambda x: x.add_(1).relu(), "writes to an input"),
+        (lambda x: x[1:].mul_(2) * 3, "writes to an input"),
+        (lambda x: torch.add(x, 1, out=x) * 3, "writes to an input"),
+        (lambda x: x.view(6, 4), "a result shares memory with an input"),
+        (lambda x: x.detach(), "a result shares memory with an input"),
+        (lambda x: ((y := x + 1), y[0]), "results share memory"),
+        (lambda x: x.split(2)[0], "a result shares memory with an input"),
+        (lambda x: x[x > 0], "does not run on fake tensors"),
+        (lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), "a constant is no tensor"),
+    ],
+)
+def test_what_a_recording_would_not_repeat_has_a_reason(function: Callable[..., Any], reason: str | None) -> None:
+    """Seen on fake tensors, before anything is compiled."""
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        found = _reason(function, X.clone())
+    assert (reason is None) == (found is None), found
+    assert (reason or "") in (found or "")
+
+
+def test_inputs_decide_too() -> None:
+    """Their sizes, gradients, kinds and devices."""
+    weight = torch.randn(6, requires_grad=True)
+    assert "results may need gradients" == _reason(lambda x, w: x * w, X, weight)
+    with torch.no_grad():
+        assert _reason(lambda x, w: x * w, X, weight) is None
+    dynamic = X.clone()
+    torch._dynamo.mark_dynamic(dynamic, 0)
+    torch._dynamo.reset()
+    assert _reason(lambda x: x * 2, dynamic) in {"sizes change", "an input is no tensor"}
+    torch._dynamo.reset()
+    assert "an input is a lazy conjugate or negative" == _reason(
+        lambda x: x + 1, torch.randn(3).to(torch.cfloat).conj()
+    )
+    module = torch.fx.symbolic_trace(lambda x: x + 1)
+    assert "its inputs are not all on one cuda device" == _why_not(module, [X], "cuda")
+
+
+def test_calls_on_other_devices_and_of_other_libraries_are_not_repeated() -> None:
+    """A copy from the host's memory would be repeated from an address that is somebody else's by then."""
+    graph = torch.fx.Graph()
+    given = graph.placeholder("x")
+    host = graph.call_function(torch.arange, (3,))
+    there = graph.call_method("to", (host,), {"device": "meta", "non_blocking": True})
+    graph.output((graph.call_function(torch.add, (given, there)),))
+    reason = _why_not(torch.fx.GraphModule({}, graph), [torch.empty(3, device="meta")], "meta")
+    assert "aten::_to_copy reads a tensor on cpu" == reason
+    with torch.library._scoped_library("opsmith_replay", "FRAGMENT") as library:
+        library.define("odd(Tensor x) -> Tensor")
+        library.impl("odd", lambda x: x + 1, "CompositeExplicitAutograd")
+        graph = torch.fx.Graph()
+        graph.output((graph.call_function(torch.ops.opsmith_replay.odd.default, (graph.placeholder("x"),)),))
+        assert "it calls opsmith_replay::odd" == _why_not(torch.fx.GraphModule({}, graph), [X], "cpu")
+
+
+# ---------------------------------------------------------------- recordings
+
+
+class Repeats:
+    """A graph that calls a function again."""
+
+    def __init__(self, call: Compiled, inputs: Sequence[Tensor]) -> None:
+        self.call, self.inputs = call, inputs
+        with torch.inference_mode(False):  # A device writes to any tensor.
+            self.outputs = list(call(*inputs))
+        self.replays = 0
+
+    def replay(self) -> None:
+        """Overwrite the outputs."""
+        self.replays += 1
+        for output, result in zip(self.outputs, self.call(*self.inputs), strict=True):
+            output.copy_(result)
+
+
+class Stand:
+    """Stands in for a device; the clock advances by what a call costs."""
+
+    def __init__(self, *, called_s: float = 1.0, repeated_s: float = 0.1, device_s: float = 0.0) -> None:
+        self.graphs: list[Repeats] = []
+        self.costs = {"called": called_s, "repeated": repeated_s, "device": device_s}
+        self.recorded_elsewhere = False
+        self.error: Exception | None = None
+        self.now = 0.0
+        self.waiting = 0.0
+
+    def record(self, call: Compiled, inputs: Sequence[Tensor]) -> Launches:
+        """As a device does."""
+        if self.error is not None:
+            raise self.error
+        graph = Repeats(call, inputs)
+        self.graphs.append(graph)
+        return Launches(graph, graph.outputs, 1000)
+
+    def are_at(self, inputs: list[Tensor], addresses: list[int], places: list[int]) -> bool:
+        """One by one."""
+        return all(inputs[place].data_ptr() == addresses[place] for place in places)
+
+    def busy_recording(self) -> bool:
+        """As it was set."""
+        return self.recorded_elsewhere
+
+    def follow(self) -> None:
+        """There is one stream; this is called once for each repetition."""
+        self.now += self.costs["repeated"] - self.costs["called"]  # The repetition calls the function.
+
+    def synchronise(self) -> None:
+        """What was enqueued takes its time."""
+        self.now += self.waiting
+        self.waiting = 0.0
+
+    def same_random_numbers(self) -> contextlib.AbstractContextManager[None]:
+        """Of the CPU's generator."""
+        return torch.random.fork_rng(devices=[])
+
+    def work(self) -> None:
+        """The compiled function was called."""
+        self.now += self.costs["called"]
+        self.waiting += self.costs["device"]
+
+
+def _replayed(stand: Stand, function: Compiled, *, always: bool = False) -> Replayed:
+    def compiled(*inputs: Tensor) -> Sequence[Tensor]:
+        stand.work()
+        return function(*inputs)
+
+    return Replayed(compiled, stand, always=always, clock=lambda: stand.now)
+
+
+def _double(x: Tensor, weight: Tensor) -> Sequence[Tensor]:
+    return (x * 2 + weight, x - weight)
+
+
+def _right(call: Replayed, x: Tensor, weight: Tensor) -> Sequence[Tensor]:
+    found = call(x, weight)
+    torch.testing.assert_close(list(found), list(_double(x, weight)))
+    return found
+
+
+def test_the_third_call_is_recorded_and_later_ones_repeat_it() -> None:
+    """Each with results of its own, for inputs that stay, that move and that are written to."""
+    stand, weight = Stand(), torch.randn(3)
+    call = _replayed(stand, _double)
+    with collected() as reports:
+        kept = [(x := torch.randn(3), _right(call, x, weight)) for _ in range(6)]
+    assert 1 == len(stand.graphs)
+    before = stand.graphs[0].replays
+    weight_then = weight.clone()
+    weight += 1
+    _right(call, torch.randn(3), weight)
+    assert before + 1 == stand.graphs[0].replays
+    for x, results in kept:
+        torch.testing.assert_close(list(results), list(_double(x, weight_then)))
+    (report,) = reports.graphs
+    assert (None, 1000, 1) == (report.reason, report.pool_bytes, report.copied)
+    assert "is replayed as a CUDA graph" in report.line()
+
+
+def test_an_input_that_stays_is_read_where_it_is() -> None:
+    """And one that leaves is recorded again, then copied; never read where it was."""
+    stand, weight, x = Stand(), torch.randn(3), torch.randn(3)
+    call = _replayed(stand, _double)
+    with collected() as reports:
+        for _ in range(4):
+            _right(call, x, weight)
+        held = []
+        for _ in range(4):
+            held.append(torch.randn(3))
+            for _ in range(3):
+                _right(call, held[-1], weight)
+    assert [0, 0, 1] == [one.copied for one in reports.graphs]
+    moved, held = torch.randn(3), [weight]
+    _right(call, x, moved)
+
+
+def test_inputs_that_never_stay_end_recording() -> None:
+    """After so many recordings calls are as before."""
+    stand = Stand()
+    many = MOST_RECORDINGS + 1
+    call = _replayed(stand, lambda *inputs: (sum(inputs),), always=True)  # type: ignore[arg-type]
+    inputs = [torch.randn(2) for _ in range(many)]
+    with collected() as reports:
+        for place in range(many):
+            for _ in range(3):
+                call(*inputs)
+            inputs = list(inputs)
+            inputs[place] = torch.randn(2)
+        torch.testing.assert_close(call(*inputs)[0], sum(inputs))
+    assert MOST_RECORDINGS == len(stand.graphs)
+    assert str(reports.graphs[-1].reason).startswith("its inputs moved after each")
+
+
+@pytest.mark.parametrize(
+    ("stand", "recordings", "reason"),
+    [
+        (Stand(repeated_s=0.97), 1, "repeating it is not faster"),
+        (Stand(called_s=1.0, device_s=5.0), 0, "the device takes longer than the host"),
+    ],
+)
+def test_what_is_not_faster_runs_as_before(stand: Stand, recordings: int, reason: str) -> None:
+    """Measured with the call's own inputs."""
+    call, x = _replayed(stand, _double), torch.randn(3)
+    with collected() as reports:
+        for _ in range(5):
+            _right(call, x, x)
+    assert ([reason], recordings) == ([one.reason for one in reports.graphs], len(stand.graphs))
+    before = [one.replays for one in stand.graphs]
+    _right(call, x, x)
+    assert before == [one.replays for one in stand.graphs]
+
+
+def test_graphs_on_does_not_measure() -> None:
+    """Whoever asks for recordings has them."""
+    stand = Stand(repeated_s=9.0)
+    call, x = _replayed(stand, _double, always=True), torch.randn(3)
+    for _ in range(5):
+        _right(call, x, x)
+    assert [2] == [one.replays for one in stand.graphs]
+
+
+def test_what_cannot_be_recorded_runs_as_before() -> None:
+    """The reason is reported once."""
+    stand = Stand()
+    stand.error = RuntimeError("operation not permitted when stream is capturing")
+    call, x = _replayed(stand, _double), torch.randn(3)
+    with collected() as reports:
+        for _ in range(6):
+            _right(call, x, x)
+    assert ["RuntimeError: operation not permitted when stream is capturing"] == [one.reason for one in reports.graphs]
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x, y: (x.view(-1),), "results share memory"),
+        (lambda x, y: ((x + y).expand(3, 3),), "a result has gaps or overlaps"),
+        (lambda x, y: (nn.Parameter(x + y),), "a result is no plain tensor"),
+        (lambda x, y: ((x + y).requires_grad_(),), "a result needs a gradient"),
+    ],
+)
+def test_results_that_cannot_be_copied_out_are_not_recorded(function: Compiled, reason: str) -> None:
+    """Seen on the results themselves, whatever the graph said."""
+    stand = Stand()
+    call, x = _replayed(stand, function, always=True), torch.randn(3)
+    with collected() as reports:
+        for _ in range(4):
+            call(x, x)
+    assert ([reason], []) == ([one.reason for one in reports.graphs], stand.graphs)
+
+
+def test_results_keep_their_strides() -> None:
+    """Of transposed and channels-last results."""
+    stand = Stand()
+    call = _replayed(stand, lambda x: ((x + 1).t(), (x[None, :, None] * 2).to(memory_format=torch.channels_last)))
+    x = torch.randn(3, 5)
+    expected = [one.stride() for one in call(x)]
+    for _ in range(4):
+        assert expected == [one.stride() for one in call(x)]
+    assert stand.graphs[0].replays
+
+
+def test_random_numbers_are_those_of_before() -> None:
+    """Recording and timing draw none."""
+    call, x = _replayed(Stand(), lambda x: (x + torch.rand(3),)), torch.zeros(3)
+    torch.manual_seed(7)
+    expected = [torch.rand(3) for _ in range(3)]
+    torch.manual_seed(7)
+    torch.testing.assert_close([call(x)[0] for _ in range(3)], expected)
+
+
+def test_calls_that_somebody_else_records_are_called() -> None:
+    """A graph cannot hold the launch of another one that is enqueued."""
+    stand = Stand()
+    call, x = _replayed(stand, _double), torch.randn(3)
+    for _ in range(4):
+        call(x, x)
+    before = stand.graphs[0].replays
+    stand.recorded_elsewhere = True
+    _right(call, x, x)
+    assert before == stand.graphs[0].replays
+
+
+def test_a_call_during_another_thread_s_does_not_wait() -> None:
+    """What is recorded has one set of results; a second call at the same time has its own."""
+    stand, x = Stand(), torch.randn(3)
+    call = _replayed(stand, _double)
+    for _ in range(4):
+        call(x, x)
+    inside, go_on = threading.Event(), threading.Event()
+    graph = stand.graphs[0]
+    replay = graph.replay
+
+    def slowly() -> None:
+        inside.set()
+        assert go_on.wait(10)
+        replay()
+
+    graph.replay = slowly  # type: ignore[method-assign]
+    thread = threading.Thread(target=_right, args=(call, x, x))
+    thread.start()
+    assert inside.wait(10)
+    before = graph.replays
+    _right(call, x + 1, x)
+    assert before == graph.replays
+    go_on.set()
+    thread.join(10)
+    assert before + 1 == graph.replays
+
+
+def test_a_result_of_inference_mode_is_no_trap() -> None:
+    """Recorded in inference mode and called outside of it, or the other way round."""
+    call, weight = _replayed(Stand(), _double), torch.randn(3)
+    with torch.inference_mode():
+        for _ in range(5):
+            _right(call, torch.randn(3), weight)
+    _right(call, torch.randn(3), weight)
+
+
+@torch.no_grad()
+def test_a_compiled_model_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the backend, if the CPU counts as the device; parameters that are written to are seen."""
+    stand = Stand()
+    monkeypatch.setattr(backend, "why_not_repeatable", lambda module, inputs: _why_not(module, _fakes(module), "cpu"))
+    monkeypatch.setattr(backend, "Cuda", lambda device: stand)
+    eager = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True)).eval()
+    compiled = torch.compile(eager, backend="opsmith", options={"graphs": "on"})
+    with collected() as reports:
+        for step in range(6):
+            eager[0].weight += 1
+            x = torch.randn(4, 6) + step
+            torch.testing.assert_close(compiled(x), eager(x))
+    assert ([None], []) == ([one.reason for one in reports.graphs], reports.fallbacks)
+    assert stand.graphs[0].replays >= 3
+
+
+def test_graphs_that_are_not_replayed_are_reported() -> None:
+    """With the reason, when they are compiled."""
+    with collected() as reports, torch.no_grad():
+        torch.compile(lambda x: x + 1, backend="opsmith")(X)
+        torch.compile(lambda x: x + 2, backend="opsmith", options={"graphs": "off"})(X)
+        torch.compile(lambda x: x + 3, backend="opsmith", options={"triton.cudagraphs": True})(X)
+    reasons = ["its inputs are not all on one cuda device", "graphs=off", "Inductor makes its own"]
+    assert reasons == [one.reason for one in reports.graphs]
+
+
+def test_the_option() -> None:
+    """It is auto, on or off."""
+    assert ["auto", "on"] == [read_options(None, one).graphs for one in ({}, {"graphs": "on"})]
+    with pytest.raises(BadInput, match="auto, on, off"):
+        read_options(None, {"graphs": "sometimes"})
+
+
+def test_a_report_says_what_was_measured() -> None:
+    """In one line."""
+    report = GraphReport(before_us=80.04, after_us=50, pool_bytes=2_500_000, copied=1)
+    assert "is replayed as a CUDA graph (80.0 us -> 50.0 us): 2.5 MB, 1 inputs copied" == report.line()
+    assert replayed.RECORDED_AT == 3
