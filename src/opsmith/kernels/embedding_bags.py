@@ -30,6 +30,8 @@ Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 _INDICES = (torch.int64, torch.int32)
 #: Rows of the table that a program reads at a time.
 GROUP = 8
+#: As many where bags are that long: one by one, the rows of a bag of hundreds would wait for each other.
+LARGE_GROUP = 32
 
 
 class Mode(enum.IntEnum):
@@ -83,28 +85,35 @@ def bag_kernel(
     if bag + 1 < offsets:
         end = tl.load(offsets_ptr + (bag + 1).to(INDEX) * offset_stride).to(INDEX)
     result_D = tl.zeros([BLOCK_D], COMPUTE)
+    sum_GD = tl.zeros([GROUP, BLOCK_D], COMPUTE)
     at_D = tl.full([BLOCK_D], NO_ROW, INDEX)
     count = tl.zeros([GROUP], tl.int32)
+    g = begin + tl.arange(0, GROUP)
+    row_G = tl.load(indices_ptr + g * index_stride, mask=g < end, other=0).to(INDEX)
     i = begin
     while i < end:
-        g = i + tl.arange(0, GROUP)
-        row_G = tl.load(indices_ptr + g * index_stride, mask=g < end, other=0).to(INDEX)
+        # The next indices come while the rows of these are read.
+        after = g + GROUP
+        next_G = tl.load(indices_ptr + after * index_stride, mask=after < end, other=0).to(INDEX)
         counts_G = (g < end) & (row_G != padding) & (row_G >= 0) & (row_G < rows)
         at_GD = table_ptr + (row_G * table_stride_R)[:, None] + (d.to(INDEX) * table_stride_D)[None, :]
         x_GD = tl.load(at_GD, mask=counts_G[:, None] & (d < columns)[None, :], other=0).to(COMPUTE)
         if factors_ptr is not None:
             x_GD *= tl.load(factors_ptr + g * factor_stride, mask=g < end, other=0).to(COMPUTE)[:, None]
-        x_D = tl.sum(x_GD, axis=0)
         if MODE == _MAX:
+            x_D = tl.sum(x_GD, axis=0)
             takes_D = (tl.sum(counts_G.to(tl.int32), axis=0) > 0) & ((x_D > result_D) | (tl.sum(count, axis=0) == 0))
             result_D = tl.where(takes_D, x_D, result_D)
             at_D = tl.where(takes_D, tl.sum(row_G, axis=0).to(INDEX), at_D)
         else:
-            result_D += x_D
+            sum_GD += x_GD
         count += counts_G.to(tl.int32)
         if offset2bag_ptr is not None:
             tl.store(offset2bag_ptr + g, (g * 0 + bag).to(offset2bag_ptr.dtype.element_ty), mask=g < end)
+        g, row_G = after, next_G
         i += GROUP
+    if MODE != _MAX:
+        result_D = tl.sum(sum_GD, axis=0)
     total = tl.sum(count, axis=0)
     if MODE == _MEAN:
         result_D = result_D / tl.maximum(total, 1).to(COMPUTE)
@@ -218,6 +227,11 @@ def _block(columns: int) -> int:
     return int(min(triton.next_power_of_2(max(columns, 1)), 4096 if INTERPRETED else 256))
 
 
+def _group(length: int) -> int:
+    """Rows of the table that are read at a time for bags of ``length`` indices."""
+    return int(min(max(triton.next_power_of_2(max(length, 1)), GROUP), LARGE_GROUP))
+
+
 def _index(*tensors: torch.Tensor) -> tl.dtype:
     return index_type(*(Geometry(tuple(tensor.shape), (tensor.stride(),)) for tensor in tensors))
 
@@ -259,6 +273,7 @@ def _bags(
     counted = weight.is_cuda or not sums
     if bags:
         block_d = _block(columns)
+        group = 1 if mode == Mode.MAX else _group(triton.cdiv(indices.shape[0], bags))
         launch(
             bag_kernel,
             (bags, max(triton.cdiv(columns, block_d), 1)),
@@ -283,8 +298,9 @@ def _bags(
             NO_ROW=_no_row(weight.device),
             COMPUTE=compute_type(weight.dtype),
             INDEX=_index(weight, out, indices),
-            GROUP=1 if mode == Mode.MAX else GROUP,
+            GROUP=group,
             BLOCK_D=block_d,
+            num_warps=8 if group == LARGE_GROUP else 4,
         )
     if not counted:
         fill(bag_size, 0)

@@ -17,22 +17,25 @@ import triton.language as tl
 def ordered_bits(x: tl.tensor, NAN_IS_GREATEST: tl.constexpr) -> tl.tensor:
     """A float as a signed integer in the same order: below zero all bits but the sign's turn round.
 
-    A NaN comes after everything, or before. The same function turns the integer back.
+    A NaN comes after everything, or before. The bits of a float16 are the upper half of 32.
     """
-    if x.dtype == tl.float32:
-        bits = x.to(tl.int32, bitcast=True)
-        key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-        nan = 0x7FFFFFFF if NAN_IS_GREATEST else -0x80000000
-    else:
+    if x.dtype == tl.float64:
         bits = x.to(tl.int64, bitcast=True)
         key = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
         nan = 0x7FFFFFFFFFFFFFFF if NAN_IS_GREATEST else -0x8000000000000000
+    else:
+        if x.dtype == tl.float16:
+            bits = x.to(tl.int16, bitcast=True).to(tl.int32) << 16
+        else:
+            bits = x.to(tl.int32, bitcast=True)
+        key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+        nan = 0x7FFFFFFF if NAN_IS_GREATEST else -0x80000000
     return tl.where(x == x, key, tl.full(key.shape, nan, key.dtype))  # noqa: PLR0124 - False for NaN.
 
 
 @triton.jit
 def float_of_bits(key: tl.tensor) -> tl.tensor:
-    """The float of which :func:`ordered_bits` made an integer."""
+    """The float32 or float64 of which :func:`ordered_bits` made an integer."""
     if key.dtype == tl.int32:
         value = (key ^ ((key >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
     else:
@@ -46,9 +49,14 @@ WHOLE, LOW, HIGH = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 @triton.jit
 def sort_key(x: tl.tensor, HALF: tl.constexpr, DESCENDING: tl.constexpr) -> tl.tensor:
-    """The key of 32 bits by which ``x`` is sorted. NaN is the greatest, and -0.0 is equal to 0.0, as in eager."""
+    """The key of 32 bits by which ``x`` is sorted. NaN is the greatest, and -0.0 is equal to 0.0, as in eager.
+
+    Of half types the upper 16 bits tell all values apart.
+    """
     if HALF == WHOLE:
-        if x.dtype.is_floating():
+        if x.dtype == tl.float16:
+            key = ordered_bits(x + 0.0, True)
+        elif x.dtype.is_floating():
             key = ordered_bits(x.to(tl.float32) + 0.0, True)
         else:
             key = x.to(tl.int32)

@@ -4,7 +4,8 @@ With ``m`` the greatest element of a row and ``s = sum of exp(x - m)``, ``softma
 x - m - log s`` and ``logsumexp = m + log s``: subtracting m keeps every exponent at or below zero. A row that fits a
 tile is read once and written once, ``numel * (itemsize in + itemsize out)`` bytes. Of a longer one, m and s come from
 a first pass and the results from a second, which finds the row in the L2 cache: few enough programs run at a time.
-Where rows are too few to fill a device, they are split, and the second launch merges the splits.
+Where rows are too few to fill a device, they are split, and the second launch merges the splits. Long rows of which
+each is one stretch of memory have a kernel of their own, in which an element takes half as many instructions.
 
 Suffixes: ``_M`` rows, ``_T`` columns of a tile, ``_S`` splits.
 """
@@ -43,11 +44,14 @@ from .matrix import (
 )
 from .pointwise import FLOATS
 from .reductions import normalized_dims
-from .standardization import whole_rows
+from .standardization import WHOLE_ROW, whole_rows
 
 #: Elements of a tile of a row that is read in pieces, by 32 warps: two such programs fill a multiprocessor, and their
 #: rows together stay far below the size of the cache.
 PIECE = 1 << 14
+#: The same of a row that is one stretch of memory, by 16 warps of 16 elements a thread: with 64 registers a thread two
+#: programs find room, of which one computes while the other waits for memory.
+STRETCH_TILE = {"BLOCK": 1 << 13, "num_warps": 16, "maxnreg": 64}
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -95,19 +99,76 @@ def scaled(total: tl.tensor, own_max: tl.tensor, greatest: tl.tensor) -> tl.tens
 
 
 @triton.jit
-def result_of(x_MT: tl.tensor, max_M: tl.tensor, sum_M: tl.tensor, LOG: tl.constexpr, SAFE: tl.constexpr) -> tl.tensor:
+def result_of(x: tl.tensor, max_: tl.tensor, sum_: tl.tensor, LOG: tl.constexpr, SAFE: tl.constexpr) -> tl.tensor:
     """Softmax or its logarithm; a row of ``-inf`` alone is 0 if ``SAFE``, else NaN, as a row with ``inf`` is."""
-    sum_M = tl.where(max_M == float("inf"), float("nan"), sum_M)
+    sum_ = tl.where(max_ == float("inf"), float("nan"), sum_)
     if LOG:
-        y_MT = x_MT - max_M[:, None] - tl.log(sum_M)[:, None]
+        y = x - max_ - tl.log(sum_)
     else:
-        y_MT = tl.exp(x_MT - max_M[:, None]) * (1.0 / sum_M)[:, None]
+        y = tl.exp(x - max_) * (1.0 / sum_)
     if SAFE:
-        y_MT = tl.where((max_M == float("-inf"))[:, None], 0.0, y_MT)
-    return y_MT
+        y = tl.where(max_ == float("-inf"), 0.0, y)
+    return y
+
+
+@triton.jit
+def with_piece(max_: tl.tensor, sum_T: tl.tensor, x_T: tl.tensor) -> tl.tuple:
+    """The greatest element of a row so far and, lane by lane, the sums of ``exp(x - greatest)``, with a tile more.
+
+    Lanes share the greatest element, other than in :func:`denominator`: an exchange for each tile instead of two
+    comparisons for each element. An infinite one is not subtracted, since ``inf - inf`` is no number.
+    """
+    greatest = tl.maximum(max_, tl.max(x_T, axis=0))
+    base = tl.where(tl.abs(greatest) == float("inf"), 0.0, greatest)
+    sum_T = sum_T * tl.exp(tl.where(max_ == greatest, 0.0, max_ - greatest)) + tl.exp(x_T - base)
+    return greatest, sum_T
 
 
 # ---------------------------------------------------------------- the kernels
+
+
+@triton.jit
+def softmax_stretches_kernel(
+    out_ptr: tl.tensor,
+    x_ptr: tl.tensor,
+    shape: tl.tuple,
+    x_strides: tl.tuple,
+    out_strides: tl.tuple,
+    length: tl.tensor,
+    steps: tl.tensor,
+    READ: tl.constexpr,
+    LOG: tl.constexpr,
+    SAFE: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """One row, which is one stretch of memory: ``steps`` whole tiles and a part of one.
+
+    Whole tiles need no mask, and their elements are at constant distances, so that no address is computed for each,
+    also where rows of odd length keep the compiler from reading several at once.
+    """
+    m = tl.program_id(0).to(INDEX)
+    x_ptr += row_offsets(m, shape, x_strides)
+    out_ptr += row_offsets(m, shape, out_strides)
+    t = tl.arange(0, BLOCK)
+    rest = length - steps * BLOCK
+    max_ = tl.full([], float("-inf"), COMPUTE)
+    sum_T = tl.zeros([BLOCK], COMPUTE)
+    for step in range(steps):
+        x_T = tl.load(x_ptr + step * BLOCK + t, eviction_policy="evict_last")
+        max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
+    x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=float("-inf"))
+    max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
+    total = tl.sum(sum_T, axis=0)
+    for step in range(steps):
+        x_T = tl.load(x_ptr + step * BLOCK + t, eviction_policy="evict_first")
+        y_T = result_of(converted(x_T, READ).to(COMPUTE), max_, total, LOG, SAFE)
+        y_T = converted(y_T, out_ptr.dtype.element_ty)
+        tl.store(out_ptr + step * BLOCK + t, y_T, eviction_policy="evict_first")
+    x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=0)
+    y_T = result_of(converted(x_T, READ).to(COMPUTE), max_, total, LOG, SAFE)
+    tl.store(out_ptr + steps * BLOCK + t, converted(y_T, out_ptr.dtype.element_ty), mask=t < rest)
 
 
 @triton.jit
@@ -135,7 +196,7 @@ def softmax_rows_kernel(
     x_MT = converted(tl.load(x_ptr + x_MT, mask=inside, other=float("-inf")), READ).to(COMPUTE)
     max_M = tl.max(x_MT, axis=1)
     sum_M = tl.sum(tl.exp(x_MT - max_M[:, None]), axis=1)
-    y_MT = result_of(x_MT, max_M, sum_M, LOG, SAFE)
+    y_MT = result_of(x_MT, max_M[:, None], sum_M[:, None], LOG, SAFE)
     at_MT = row_offsets(m, shape, out_strides)[:, None] + column_offsets(j, k, shape, out_strides)[None, :]
     tl.store(out_ptr + at_MT, converted(y_MT, out_ptr.dtype.element_ty), mask=inside)
 
@@ -176,7 +237,8 @@ def softmax_pieces_kernel(
         j, k = tile_columns(split * steps + step, sizes, INDEX, BLOCK_J, BLOCK_K)
         inside = is_row_M[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
         x_MT = tl.load(x_M[:, None] + column_offsets(j, k, shape, x_strides)[None, :], mask=inside, other=0)
-        y_MT = result_of(converted(x_MT, READ).to(COMPUTE), max_M, sum_M, LOG, SAFE)
+        x_MT = converted(x_MT, READ).to(COMPUTE)
+        y_MT = result_of(x_MT, max_M[:, None], sum_M[:, None], LOG, SAFE)
         at_MT = row_offsets(m, shape, out_strides)[:, None] + column_offsets(j, k, shape, out_strides)[None, :]
         tl.store(out_ptr + at_MT, converted(y_MT, out_ptr.dtype.element_ty), mask=inside)
 
@@ -347,10 +409,17 @@ def _softmax(
 def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **constants: Any) -> None:
     constants |= {"COMPUTE": compute_type(out.dtype), "INDEX": matrix.index}
     arguments = (matrix.shape, matrix.strides(0), matrix.strides(1), matrix.sizes)
-    tiles = whole_rows(matrix, x.device)
+    # Few rows get twice as many elements anyway. No more of a float64 row fits into registers.
+    doubled = matrix.sizes[0] > multiprocessors(x.device) and compute_dtype(out.dtype) != torch.float64
+    tiles = whole_rows(matrix, x.device, most=2 * WHOLE_ROW if doubled else WHOLE_ROW)
     if tiles is not None:
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
         launch(softmax_rows_kernel, grid, x.device, out, x, *arguments, **constants, **tiles.blocks())
+        return
+    if are_stretches(matrix, x.device):
+        cut = cut_stretch(matrix)
+        grid = (matrix.sizes[0],)
+        launch(softmax_stretches_kernel, grid, x.device, out, x, *arguments[:3], *cut, **constants, **STRETCH_TILE)
         return
     tiles = pieces(matrix, x.device)
     partial_S2M = None
@@ -372,10 +441,23 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
     )
 
 
+def are_stretches(matrix: Matrix, device: torch.device) -> bool:
+    """Whether each row is one stretch of memory in every operand, and there are enough for a program each."""
+    M, J, _ = matrix.sizes
+    dense = all(strides_D == (1,) for strides_D in matrix.inner.strides_ID)
+    return J == 1 and dense and 2 * multiprocessors(device) <= M
+
+
+def cut_stretch(matrix: Matrix) -> tuple[int, Any]:
+    """The length of a row, and how many whole tiles it has."""
+    length = matrix.sizes[2]
+    return length, loop_bound(length // STRETCH_TILE["BLOCK"])
+
+
 def pieces(matrix: Matrix, device: torch.device) -> Tiling:
-    """Tiles of long rows, split where they are fewer than half of the multiprocessors."""
+    """Tiles of long rows, split where they are fewer than two for each multiprocessor."""
     tiles = tiling(matrix, device, merged=True)
-    if INTERPRETED or matrix.rows_are_faster or 2 * matrix.sizes[0] <= multiprocessors(device):
+    if INTERPRETED or matrix.rows_are_faster or matrix.sizes[0] < 2 * multiprocessors(device):
         return tiles
     return tiling(matrix, device, tile=PIECE, split=False)
 

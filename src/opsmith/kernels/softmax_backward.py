@@ -2,7 +2,7 @@
 
 With y the output, ``dx = y * (dy - sum(dy * y))`` for softmax and ``dx = dy - exp(y) * sum(dy)`` for its logarithm,
 sums over a row. A row that fits a tile is read once, ``(2 reads + 1 write) * numel * itemsize`` bytes; a longer one
-is read for the sum, and again, from the cache, for dx.
+is read for the sum, and again, from the cache, for dx. Rows are cut as in :mod:`.softmax`.
 
 Suffixes: ``_M`` rows, ``_T`` columns of a tile.
 """
@@ -20,7 +20,7 @@ from .launch import compute_dtype, compute_type, launch, loop_bound, require_ser
 from .matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows
 from .pointwise import FLOATS
 from .reductions import normalized_dims
-from .softmax import pieces
+from .softmax import STRETCH_TILE, are_stretches, cut_stretch, pieces
 from .standardization import whole_rows
 
 # ---------------------------------------------------------------- in a kernel
@@ -72,6 +72,46 @@ def gradient_rows_kernel(
     dx_MT = converted(gradient(dy_MT, y_MT, sum_M[:, None], LOG), dx_ptr.dtype.element_ty)
     at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
     tl.store(dx_ptr + at_MT, dx_MT, mask=inside)
+
+
+@triton.jit
+def gradient_stretches_kernel(
+    dx_ptr: tl.tensor,
+    dy_ptr: tl.tensor,
+    y_ptr: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+    length: tl.tensor,
+    steps: tl.tensor,
+    LOG: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """One row, which is one stretch of memory: see :func:`.softmax.softmax_stretches_kernel`."""
+    m = tl.program_id(0).to(INDEX)
+    dy_ptr += row_offsets(m, shape, strides[0])
+    y_ptr += row_offsets(m, shape, strides[1])
+    dx_ptr += row_offsets(m, shape, strides[2])
+    t = tl.arange(0, BLOCK)
+    rest = length - steps * BLOCK
+    sum_T = tl.zeros([BLOCK], COMPUTE)
+    for step in range(steps):
+        dy_T = tl.load(dy_ptr + step * BLOCK + t, eviction_policy="evict_last").to(COMPUTE)
+        y_T = dy_T
+        if not LOG:
+            y_T = tl.load(y_ptr + step * BLOCK + t, eviction_policy="evict_last").to(COMPUTE)
+        sum_T += summand(dy_T, y_T, LOG)
+    dy_T = tl.load(dy_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
+    y_T = tl.load(y_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
+    total = tl.sum(sum_T + summand(dy_T, y_T, LOG), axis=0)
+    dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
+    tl.store(dx_ptr + steps * BLOCK + t, dx_T, mask=t < rest)
+    for step in range(steps):
+        dy_T = tl.load(dy_ptr + step * BLOCK + t, eviction_policy="evict_first").to(COMPUTE)
+        y_T = tl.load(y_ptr + step * BLOCK + t, eviction_policy="evict_first").to(COMPUTE)
+        dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
+        tl.store(dx_ptr + step * BLOCK + t, dx_T, eviction_policy="evict_first")
 
 
 @triton.jit
@@ -217,6 +257,11 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
         launch(gradient_rows_kernel, grid, dy.device, dx, dy, y, *arguments, **constants, **tiles.blocks())
         return dx
+    if are_stretches(matrix, dy.device):
+        grid, cut = (matrix.sizes[0],), cut_stretch(matrix)
+        operands = (dx, dy, y)
+        launch(gradient_stretches_kernel, grid, dy.device, *operands, *arguments[:2], *cut, **constants, **STRETCH_TILE)
+        return dx
     tiles = pieces(matrix, dy.device)
     constants |= tiles.blocks()
     grid_2d = (triton.cdiv(matrix.sizes[0], tiles.block_m), tiles.splits)
@@ -227,12 +272,14 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
         partial_SM = torch.empty(shape, dtype=compute_dtype(dy.dtype), device=dy.device)
         launch(gradient_sums_kernel, grid_2d, dy.device, partial_SM, dy, y, *arguments, steps, **constants)
     block_s = triton.next_power_of_2(tiles.splits)
-    operands = (dx, partial_SM, dy, y)
     launch(
         gradient_pieces_kernel,
         grid_2d,
         dy.device,
-        *operands,
+        dx,
+        partial_SM,
+        dy,
+        y,
         *arguments,
         tiles.splits,
         steps,

@@ -1,10 +1,15 @@
 """sort, topk and what is found by sorting: kthvalue, median, mode.
 
-A row that fits a tile is sorted in registers by one program: ``2 * n * itemsize + 8 n`` bytes, one launch. A longer one
-is sorted tile by tile into runs, which are then merged in pairs, each pass over ``16 n`` bytes of packed keys and
-positions (see ordering.py). Each program of a pass writes one tile: it finds by bisection where its tile begins in both
-runs, and merges from there (O. Green, R. McColl, D. Bader, "GPU merge path", 2012). topk cuts every run
-to its k first elements, so that its passes soon are short.
+Three ways:
+
+- Few and short rows are ranked (ranking.py): an element's place is the number of those before it. One launch.
+- Of a long row of which half or less is wanted, the first elements are selected digit by digit (radix_selection.py);
+  what is left is ranked or merged.
+- Others are merged. A row that fits a tile is sorted in registers by one program: ``2 * n * itemsize + 8 n`` bytes, one
+  launch. A longer one is sorted tile by tile into runs, which are then merged in pairs, each pass over ``16 n`` bytes
+  of packed keys and positions (see ordering.py). Each program of a pass writes one tile: it finds by bisection where
+  its tile begins in both runs, and merges from there (O. Green, R. McColl, D. Bader, "GPU merge path", 2012).
+  Every run is cut to the elements that are wanted.
 
 64-bit types are sorted twice, by the lower and then by the upper half of their keys, which works because the sort is
 stable.
@@ -16,53 +21,24 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from .indexing import Geometry, index_type, merge_dims, offset_of
+from .indexing import merge_dims
 from .launch import INTERPRETED, INTERPRETED_TILE, launch, loop_bound, require_served
-from .ordering import HIGH, LOW, WHOLE, merge_bitonic, packed, sort_bitonic, sort_key
+from .ordering import HIGH, LOW, WHOLE, merge_bitonic, sort_bitonic
+from .radix_selection import select_first
+from .ranking import is_ranked, rank
 from .reductions import normalized_dims
+from .sorted_rows import Sorting, read_packed, write_sorted
 
 #: Elements that a program sorts: eight a thread. A network of twice the size takes twice as long to compile.
 TILE = 2048
 _LAST = tl.constexpr(0x7FFFFFFFFFFFFFFF)
 
 # ---------------------------------------------------------------- the kernels
-
-
-@triton.jit
-def write_sorted(
-    values_ptr: tl.tensor,
-    indices_ptr: tl.tensor,
-    x_ptr: tl.tensor,
-    order_ptr: tl.tensor,
-    x_T: tl.tensor,
-    row_T: tl.tensor,
-    n_T: tl.tensor,
-    shape_R: tl.tuple,
-    x_strides_R: tl.tuple,
-    out_strides_R: tl.tuple,
-    x_stride: tl.tensor,
-    out_stride: tl.tensor,
-    count: tl.tensor,
-    inside_T: tl.tensor,
-    ORDERED: tl.constexpr,
-    VALUES: tl.constexpr,
-    INDEX: tl.constexpr,
-) -> None:
-    """Write element ``n`` of the sorted row: its index, and its value or nothing."""
-    position_T = (x_T & 0x7FFFFFFF).to(INDEX)
-    if ORDERED:
-        position_T = tl.load(order_ptr + row_T * count + position_T, mask=inside_T, other=0).to(INDEX)
-    out_T = offset_of(row_T, shape_R, out_strides_R) + n_T * out_stride
-    tl.store(indices_ptr + out_T, position_T.to(indices_ptr.dtype.element_ty), mask=inside_T)
-    if VALUES:
-        value_T = tl.load(x_ptr + offset_of(row_T, shape_R, x_strides_R) + position_T * x_stride, mask=inside_T)
-        tl.store(values_ptr + out_T, value_T, mask=inside_T)
 
 
 @triton.jit
@@ -110,14 +86,24 @@ def sort_tile_kernel(
     row_T = (tl.program_id(0) // tiles).to(INDEX) * HEIGHT + r_T
     position_T = tile.to(INDEX) * WIDTH + n_T
     inside_T = (row_T < rows) & (position_T < length)
-    if PACKED:
-        packed_T = tl.load(packed_ptr + row_T * length + position_T, mask=inside_T, other=_LAST)
-    else:
-        place_T = position_T
-        if ORDERED:
-            place_T = tl.load(order_ptr + row_T * count + position_T, mask=inside_T, other=0).to(INDEX)
-        x_T = tl.load(x_ptr + offset_of(row_T, shape_R, x_strides_R) + place_T * x_stride, mask=inside_T, other=0)
-        packed_T = tl.where(inside_T, packed(sort_key(x_T, HALF, DESCENDING), position_T), _LAST)
+    packed_T = read_packed(
+        packed_ptr,
+        x_ptr,
+        order_ptr,
+        row_T,
+        position_T,
+        inside_T,
+        shape_R,
+        x_strides_R,
+        x_stride,
+        count,
+        length,
+        PACKED,
+        ORDERED,
+        HALF,
+        DESCENDING,
+        INDEX,
+    )
     if ACROSS:
         packed_T = sort_bitonic(packed_T, n_T, LOG, HEIGHT)
     else:
@@ -248,54 +234,6 @@ def merge_kernel(
 # ---------------------------------------------------------------- the host side
 
 
-class Sorting(NamedTuple):
-    """One sort: what the kernels of all its passes take.
-
-    Attributes:
-        values: for the results, or None.
-        indices: for the results.
-        x: what is sorted.
-        order: the order of an earlier sort, a row of positions for each row, or None.
-        geometry: of the dimensions that number the rows; strides of ``x``, then of the results.
-        axis: the dimension of the rows' elements.
-        keep: how many elements of a sorted row are wanted.
-        half: of the key.
-        descending: the greatest first.
-    """
-
-    values: torch.Tensor | None
-    indices: torch.Tensor
-    x: torch.Tensor
-    order: torch.Tensor | None
-    geometry: Geometry
-    axis: int
-    keep: int
-    half: int
-    descending: bool
-
-    def length(self) -> int:
-        """Elements of a row."""
-        return self.x.shape[self.axis]
-
-    def rows(self) -> int:
-        """The number of rows."""
-        return self.x.numel() // self.length()
-
-    def offset_type(self) -> tl.dtype:
-        """The type of offsets."""
-        along = Geometry((self.length(),), ((self.x.stride(self.axis),), (self.indices.stride(self.axis),)))
-        return index_type(self.geometry, along)
-
-    def outputs(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values and indices; where no values are wanted, anything stands in for them."""
-        return (self.indices if self.values is None else self.values), self.indices
-
-    def strides(self) -> tuple[object, ...]:
-        """Shape and strides of the rows, and the strides within."""
-        rows = (self.geometry.shape_D, *self.geometry.strides_ID)
-        return (*rows, self.x.stride(self.axis), self.indices.stride(self.axis))
-
-
 def sort_rows(
     values: torch.Tensor | None, indices: torch.Tensor, x: torch.Tensor, axis: int, *, descending: bool
 ) -> None:
@@ -325,12 +263,36 @@ def sort_rows(
 
 
 def _sort(sorting: Sorting) -> None:
-    """Sort tiles, then merge, or sort again, until one run is left."""
-    count, keep, rows = sorting.length(), sorting.keep, sorting.rows()
+    """Write the first elements of each row, the fastest way of three: see the head of this file."""
+    count, keep = sorting.length(), sorting.keep
+    if is_ranked(sorting.rows(), count):
+        rank(sorting, None, count)
+        return
+    selects = sorting.half == WHOLE.value and count > TILE and 2 * keep <= count
+    # A column would be read a sector of memory for each element, again for each digit.
+    if not selects or sorting.across:
+        _merge_sort(sorting, None, count)
+        return
+    selected = select_first(sorting)
+    if is_ranked(sorting.rows(), keep):
+        rank(sorting, selected, keep)
+    else:
+        _merge_sort(sorting, selected, keep)
+
+
+def _merge_sort(sorting: Sorting, selected: torch.Tensor | None, count: int) -> None:
+    """Sort tiles of ``count`` elements, then merge, or sort again, until one run is left.
+
+    Args:
+        sorting: what is wanted.
+        selected: packed elements, ``count`` for each row; None stands for those of ``x``.
+        count: elements of a row.
+    """
+    keep, rows = sorting.keep, sorting.rows()
     width = min(triton.next_power_of_2(count), TILE)
     runs = triton.cdiv(count, width)
     length = min(width, keep)
-    packed_runs = _sort_tiles(sorting, None, count, width, runs, length)
+    packed_runs = _sort_tiles(sorting, selected, count, width, runs, length)
     while runs > 1:
         if 2 * length <= width:  # Runs so short that a tile holds several: only topk has such.
             total, runs = runs * length, triton.cdiv(runs * length, width)
@@ -338,7 +300,7 @@ def _sort(sorting: Sorting) -> None:
             continue
         assert packed_runs is not None
         merged, merged_length = triton.cdiv(runs, 2), min(2 * length, keep)
-        out = None if merged == 1 else _empty_runs(sorting, merged, merged_length)
+        out = None if merged == 1 else sorting.empty_packed(merged * merged_length)
         tiles = triton.cdiv(merged_length, width)
         values, indices = sorting.outputs()
         launch(
@@ -352,7 +314,7 @@ def _sort(sorting: Sorting) -> None:
             sorting.x,
             sorting.indices if sorting.order is None else sorting.order,
             *sorting.strides(),
-            count,
+            sorting.length(),
             keep,
             runs,
             length,
@@ -370,19 +332,14 @@ def _sort(sorting: Sorting) -> None:
         packed_runs, runs, length = out, merged, merged_length
 
 
-def _empty_runs(sorting: Sorting, runs: int, length: int) -> torch.Tensor:
-    return torch.empty(sorting.rows() * runs * length, dtype=torch.int64, device=sorting.x.device)
-
-
 def _sort_tiles(
     sorting: Sorting, runs_before: torch.Tensor | None, length: int, width: int, tiles: int, run_length: int
 ) -> torch.Tensor | None:
     """Sort tiles of ``width`` of rows of ``length``: into runs, or, where one tile is a row, into the results."""
     rows = sorting.rows()
     height = min(triton.next_power_of_2(rows), max((INTERPRETED_TILE if INTERPRETED else TILE) // width, 1))
-    out = None if tiles == 1 else _empty_runs(sorting, tiles, run_length)
+    out = None if tiles == 1 else sorting.empty_packed(tiles * run_length)
     values, indices = sorting.outputs()
-    nearest = sorting.geometry.strides_ID[0][0]
     launch(
         sort_tile_kernel,
         (triton.cdiv(rows, height) * tiles,),
@@ -406,7 +363,7 @@ def _sort_tiles(
         VALUES=sorting.values is not None,
         HALF=sorting.half,
         DESCENDING=sorting.descending,
-        ACROSS=height > 1 and 0 < nearest < sorting.x.stride(sorting.axis),
+        ACROSS=height > 1 and sorting.across,
         INDEX=sorting.offset_type(),
         HEIGHT=height,
         LOG=width.bit_length() - 1,

@@ -49,6 +49,14 @@ def test_int32_indices_and_long_bags() -> None:
     assert_as_eager(OPS[0], values(6, 5), indices, torch.tensor([0, 1]).int(), False, 1)
 
 
+def test_long_bags_are_read_in_larger_groups() -> None:
+    """By their mean length; a bag ends within a group, and a padded row is left out of any."""
+    assert [8, 8, 16, 32, 32] == [embedding_bags._group(length) for length in (0, 1, 9, 17, 1000)]
+    indices, factors = torch.arange(100) % 6, values(100, dtype=torch.float64)
+    offsets = torch.tensor([0, 3, 3, 70])
+    assert_as_eager(OPS[0], values(6, 5, dtype=torch.float64), indices, offsets, False, 0, False, factors, False, 2)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("padding", [-1, 1])
 def test_gradients_of_the_table(mode: int, padding: int) -> None:

@@ -5,6 +5,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, layouts, small_tiles, values
 
+from opsmith.kernels import softmax
+
 SOFTMAX = "_softmax.default"
 INFINITE = -float("inf")
 
@@ -47,6 +49,38 @@ def test_long_rows_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch, dim: int)
     """Tiles of 16 in rows of 100, the last one short."""
     small_tiles(monkeypatch, 16)
     assert_as_eager(SOFTMAX, values(20, 100, scale=30) if dim else values(100, 20, scale=30), dim, half_to_float=False)
+
+
+@pytest.fixture
+def short_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are read in tiles of 16, each by one program."""
+    small_tiles(monkeypatch, 16)
+    monkeypatch.setitem(softmax.STRETCH_TILE, "BLOCK", 16)
+
+
+@pytest.mark.usefixtures("short_tiles")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("length", [107, 96])
+def test_rows_of_one_stretch_of_memory(dtype: torch.dtype, length: int) -> None:
+    """Of any length, with gaps between them, and their gradients."""
+    wide = values(5, 120, dtype=dtype)
+    for x in (wide[:, :length], wide[:, :length].contiguous()):
+        for op in (SOFTMAX, "_log_softmax.default"):
+            assert_as_eager(op, x, 1, half_to_float=False)
+        assert_as_eager("_softmax_backward_data.default", x, torch.softmax(x, 1), 1, dtype)
+        assert_as_eager("_log_softmax_backward_data.default", x, torch.log_softmax(x, 1), 1, dtype)
+
+
+@pytest.mark.usefixtures("short_tiles")
+def test_infinities_and_nan_in_rows_of_one_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a tile of their own, or beside other values; a row of minus infinity alone is 0 where that is asked."""
+    monkeypatch.setitem(softmax.STRETCH_TILE, "BLOCK", 2)
+    rows = torch.cat([ROWS, torch.tensor([[1.0, 200.0, float("inf"), INFINITE], [1.0, 1.0, 1.0, float("inf")]])])
+    small_tiles(monkeypatch, 2)
+    for op in (SOFTMAX, "_log_softmax.default"):
+        assert_as_eager(op, rows, 1, half_to_float=False)
+        assert_as_eager(op, rows[:, :3].contiguous(), 1, half_to_float=False)
+    assert_as_eager("_safe_softmax.default", rows, 1)
 
 
 def test_half_to_float_widens_float16_only() -> None:
