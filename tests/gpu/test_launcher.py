@@ -122,6 +122,23 @@ def test_an_in_place_call_of_an_elementwise_op_is_one_launch(op: str, choice: Ch
     torch.testing.assert_close(x.cpu(), call(start.cpu(), other.cpu()))
 
 
+@pytest.mark.parametrize("op", IN_PLACE)
+def test_an_in_place_call_on_a_strided_tensor_is_one_launch(op: str, choice: Choice) -> None:
+    """What lies between its elements stays."""
+    call, start, other = IN_PLACE[op], matrix(37, 130), matrix(65, 37).t().contiguous()
+    for _ in range(4):
+        memory = start.clone()
+        call(memory[:, ::2], other)
+    serving = install._installed.registry.overrides[op, "cuda"].serving
+    assert serving is not None
+    assert serving.plans is not None
+    ((replay,),) = serving.plans._replays.values()
+    assert ((), [Launch]) == (replay.plan.allocations, [type(step) for step in replay.plan.steps])
+    expected = start.cpu()
+    call(expected[:, ::2], other.cpu())
+    torch.testing.assert_close(memory.cpu(), expected)
+
+
 def test_a_plan_serves_other_values_at_other_addresses(choice: Choice) -> None:
     """What was recorded is not what is computed."""
     flipped = X.flip(0)

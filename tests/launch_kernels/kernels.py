@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,21 @@ def scale_kernel(grid: Any, out: int, x: int, count: int, factor: float) -> None
 def relu_kernel(grid: Any, out: int, x: int, count: int) -> None:
     """``out = max(x, 0)``."""
     memory(out, count)[:] = memory(x, count).clip(0)
+
+
+@Kernel
+def leaky_relu_kernel(grid: Any, out: int, x: int, count: int, slope: float) -> None:
+    """``out = x`` above 0, else ``slope * x``."""
+    found = memory(x, count)
+    memory(out, count)[:] = found.clip(0) + slope * -(-found).clip(0)
+
+
+@Kernel
+def abs_kernel(grid: Any, out: int, x: int, rows: int, columns: int, *strides: int) -> None:
+    """``out = |x|`` of matrices, by the strides of the result and of x."""
+    for row, column in itertools.product(range(rows), range(columns)):
+        to, source = (row * strides[one] + column * strides[one + 1] for one in (0, 2))
+        memory(out, to + 1)[to] = abs(memory(x, source + 1)[source])
 
 
 @Kernel
@@ -94,6 +110,23 @@ def relu(x: Tensor) -> Tensor:
         raise NotImplementedError
     out = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
     relu_kernel[1,](out, x, x.numel())
+    return out
+
+
+def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """``x`` above 0, else ``negative_slope * x``."""
+    _require(x)
+    out = torch.empty_like(x)
+    leaky_relu_kernel[1,](out, x, x.numel(), float(negative_slope))
+    return out
+
+
+def absolute(x: Tensor) -> Tensor:
+    """``|x|`` of a matrix, dense."""
+    if x.dtype != torch.float64 or x.ndim != 2:
+        raise NotImplementedError
+    out = torch.empty(x.shape, dtype=x.dtype)
+    abs_kernel[1,](out, x, *x.shape, *out.stride(), *x.stride())
     return out
 
 

@@ -185,10 +185,11 @@ def _answering_again(
     """
     same = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
     default, deterministic = torch.get_default_dtype, torch._C._get_deterministic_algorithms
-    dtype, is_deterministic = default(), deterministic()
+    dtype, is_deterministic, count = default(), deterministic(), len(tensors)
 
     def again(args: tuple[Any, ...]) -> Any:
-        if not same(*args) or default() is not dtype or deterministic() is not is_deterministic:
+        # The guard raises where there are more or fewer arguments, such as a number after the tensors.
+        if len(args) != count or not same(*args) or default() is not dtype or deterministic() is not is_deterministic:
             return None
         addresses = tuple([tensor.data_ptr() for tensor in args])
         return None if any(address & 15 for address in addresses) else answer(args, addresses)
@@ -198,7 +199,7 @@ def _answering_again(
     allocate, run, pick, numbers, stream = _parts(plan, driver)
 
     def at_once(args: tuple[Any, ...]) -> Any:  # By far the most calls, without a step more than they need.
-        if not same(*args) or default() is not dtype or deterministic() is not is_deterministic:
+        if len(args) != 2 or not same(*args) or default() is not dtype or deterministic() is not is_deterministic:
             return None
         one, other = args
         first, second = one.data_ptr(), other.data_ptr()

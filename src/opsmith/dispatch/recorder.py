@@ -40,6 +40,9 @@ _METADATA = frozenset(
     }
 )
 
+#: Of the memory that a call is recorded with, gaps included, this much is never too much.
+_SMALL_BYTES = 1 << 20
+
 
 class Recorder(TorchDispatchMode):
     """Records one call of a kernel.
@@ -97,6 +100,7 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if func in _ALLOCATIONS:
+            result = self._as_destination(result)
             self._allocated(result)
         elif func is _aten.copy_.default:
             self._copied(*args[:2])
@@ -174,6 +178,20 @@ class Recorder(TorchDispatchMode):
     def _place_of(self, tensor: Tensor) -> Place | None:
         found = self._places.get(id(tensor))
         return found and found[1]
+
+    def _as_destination(self, tensor: Tensor) -> Tensor:
+        """Memory with the strides of the argument that the result is to be copied into, where it would else be dense.
+
+        An elementwise kernel writes at the strides of what it gets, so that the copy is needless.
+        """
+        if not self._elementwise or len(self._written) != 1:
+            return tensor
+        (destination,) = self._written
+        fits = tensor.shape == destination.shape and tensor.device == destination.device
+        # A kernel may ask for bits of that size and return them as numbers.
+        if not fits or tensor.itemsize != destination.itemsize or _is_scattered(destination):
+            return tensor
+        return torch.empty_strided(tensor.shape, destination.stride(), dtype=tensor.dtype, device=tensor.device)
 
     def _allocated(self, tensor: Tensor) -> None:
         if _is_host_scalar(tensor, self._tensors[0].device):
@@ -278,6 +296,16 @@ def _span(tensor: Tensor) -> int:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return (last + 1) * tensor.element_size()
+
+
+def _is_scattered(tensor: Tensor) -> bool:
+    """Whether elements share memory, or gaps would make recording a call take much more memory than the call."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return _span(tensor) > max(_SMALL_BYTES, 4 * tensor.nbytes)
 
 
 def _without(plan: Plan, needless: dict[int, int]) -> Plan:

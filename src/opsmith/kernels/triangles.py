@@ -22,7 +22,9 @@ def triangle_kernel(
     out_ptr: tl.tensor,
     x_ptr: tl.tensor,
     shape_R: tl.tuple,
+    out_strides_R: tl.tuple,
     strides_R: tl.tuple,
+    out_stride_C: tl.tensor,
     stride_C: tl.tensor,
     rows: tl.tensor,
     R: tl.tensor,
@@ -46,7 +48,8 @@ def triangle_kernel(
         kept = distance >= diagonal
     offset = offset_of(r, shape_R, strides_R)[:, None] + (c * stride_C)[None, :]
     x_RC = tl.load(x_ptr + offset, mask=inside & kept, other=0)
-    tl.store(out_ptr + (r * C)[:, None] + c[None, :], x_RC, mask=inside)
+    out_offset = offset_of(r, shape_R, out_strides_R)[:, None] + (c * out_stride_C)[None, :]
+    tl.store(out_ptr + out_offset, x_RC, mask=inside)
 
 
 def tril(self: torch.Tensor, diagonal: int = 0) -> torch.Tensor:
@@ -66,9 +69,10 @@ def _triangle(x: torch.Tensor, diagonal: int, *, lower: bool) -> torch.Tensor:
     out = torch.empty(x.shape, dtype=bits.dtype, device=x.device)
     if not out.numel():
         return out.view(x.dtype)
-    geometry = merge_dims(tuple(x.shape), [bits.stride()], range(x.ndim - 2, -1, -1))
+    strides = [out.stride(), bits.stride()]
+    geometry = merge_dims(tuple(x.shape), strides, range(x.ndim - 2, -1, -1))
     R, C = geometry.numel(), x.shape[-1]
-    columns = merge_dims(tuple(x.shape), [bits.stride()], [x.ndim - 1])
+    columns = merge_dims(tuple(x.shape), strides, [x.ndim - 1])
     elements = INTERPRETED_TILE if INTERPRETED else 2048 // max(bits.dtype.itemsize // 2, 1)
     block_c = min(triton.next_power_of_2(C), elements if INTERPRETED else 256)
     block_r = min(triton.next_power_of_2(R), elements // block_c)
@@ -79,7 +83,8 @@ def _triangle(x: torch.Tensor, diagonal: int, *, lower: bool) -> torch.Tensor:
         out,
         bits,
         geometry.shape_D,
-        geometry.strides_ID[0],
+        *geometry.strides_ID,
+        out.stride(-1),
         bits.stride(-1),
         x.shape[-2],
         R,

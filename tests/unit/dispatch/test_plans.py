@@ -178,6 +178,35 @@ def test_a_destination_is_written_to_without_a_copy(replayed: Replayed) -> None:
     assert ([], [Launch]) == forms_of_steps("relu_.default")
 
 
+@pytest.mark.parametrize("strides", [(1, 3), (8, 2), (2, 8)])
+def test_a_strided_argument_is_written_to_without_a_copy(strides: tuple[int, int], replayed: Replayed) -> None:
+    """It has other strides than the result would have; what lies between its elements stays."""
+
+    def absolute(numbers: Tensor) -> tuple[Tensor, Tensor]:
+        matrix = numbers.as_strided((3, 2), strides)
+        return matrix, torch.abs_(matrix)
+
+    numbers = torch.arange(32, dtype=torch.float64) - 9
+    settle(lambda: absolute(numbers.clone()))
+    assert ([], [Launch]) == forms_of_steps("abs_.default")
+    found = numbers + 0.5
+    assert replayed(lambda: absolute(found))
+    opsmith.disable()
+    expected = numbers + 0.5
+    absolute(expected)
+    assert torch.equal(expected, found)
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((2, 2), (1, 1)), ((2, 1), (1 << 18, 1))])
+def test_a_scattered_argument_is_copied_to(shape: tuple[int, int], strides: tuple[int, int], choice: Choice) -> None:
+    """Its elements share memory, or lie so far apart that to record the call would take more memory than it has."""
+    opsmith.enable(KERNELS)
+    numbers = torch.zeros((1 << 18) + 4, dtype=torch.float64)
+    settle(lambda: torch.abs_(numbers.as_strided(shape, strides)))
+    assert ([torch.Size(shape)], [Launch, Copy]) == forms_of_steps("abs_.default")
+    opsmith.disable()
+
+
 ANOTHER_FORM = {
     "bits": "out = torch.empty_like(x, dtype=torch.int64); COPY[1,](out, x, x.numel()); return out.view(x.dtype)",
     "a batch of one": "out = torch.empty_like(x.expand(1, -1)); COPY[1,](out, x, x.numel()); return out.squeeze(0)",
@@ -266,6 +295,10 @@ DISTINCT: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "argument given twice": (lambda: X * X, lambda: X * Y),
     "argument in a list given twice": (lambda: torch.cat([X, X]), lambda: torch.cat([X, Y])),
     "optional argument": (lambda: torch.aminmax(X), lambda: torch.aminmax(X, dim=0)),
+    "number after one tensor": (
+        lambda: torch.nn.functional.leaky_relu(X),
+        lambda: torch.nn.functional.leaky_relu(X, 0.5),
+    ),
 }
 
 

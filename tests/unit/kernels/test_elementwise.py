@@ -38,8 +38,6 @@ REASONS = {
     "conj_physical.default": "two launches, or none for real numbers",
     "cumprod.default": "as cumsum",
     "cumsum.default": "a program goes on along its row after it has written",
-    "fill.Scalar": "reads no element of self, so a plan writes to self without the flag",
-    "fill.Tensor": "as fill.Scalar",
     "index_reduce.default": "writes where indices say; it has no plans",
     "masked_scatter.default": "reads where a count of the mask says; it has no plans",
     "renorm.default": "each element is scaled by the norm of its slice",
@@ -158,6 +156,38 @@ def written_over(function: Callable[..., Any], args: list[Any], named: dict[str,
         return None
     assert (actual[0] if isinstance(actual, tuple) else actual).data_ptr() == args[target].data_ptr()
     return expected, actual
+
+
+class Spreading(TorchDispatchMode):
+    """Allocates with gaps and in another order than asked for."""
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func not in _ALLOCATIONS or result.shape != SHAPE:
+            return result
+        return torch.empty_strided(SHAPE, (3, 3 * SHAPE[0] + 2), dtype=result.dtype)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # The interpreter computes with numpy.
+@pytest.mark.parametrize("op", FLAGGED)
+def test_what_is_called_elementwise_writes_at_the_strides_of_its_memory(op: str) -> None:
+    """So that a plan lets it write into a strided argument at once."""
+    function, shown = kernel(op), False
+    for dtype in DTYPES:
+        args, named, _ = arguments(op, dtype, transposed=False, broadcast=False)
+        try:
+            expected = function(*args, **named)
+        except (TypeError, ValueError, NotImplementedError):
+            continue  # Another type is defined for it.
+        with Spreading():
+            actual = function(*args, **named)
+        pairs = zip(expected, actual, strict=True) if isinstance(expected, tuple) else [(expected, actual)]
+        for one, other in pairs:
+            assert other.stride() != one.stride()
+            torch.testing.assert_close(other, one, equal_nan=True)
+        shown = True
+        break
+    assert shown
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # The interpreter computes with numpy.
