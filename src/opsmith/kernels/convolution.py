@@ -13,6 +13,7 @@ import torch
 
 from .convolution_operands import Sides
 from .depthwise_convolution import convolve_depthwise, depthwise_weight_gradient
+from .depthwise_patches import convolve_patches, patch_weight_gradient, patches_fit
 from .filter_gradients import weight_gradient
 from .gathered_products import convolve, shared_copy
 from .launch import require_served
@@ -76,10 +77,7 @@ def convolution_backward(
     if output_mask[1]:
         grad_weight = _like(input, weight, tuple(weight.shape))
         field, sites = (grad_output, input) if transposed else (input, grad_output)
-        if _is_depthwise(weight, rule):
-            depthwise_weight_gradient(grad_weight, field, sites, rule)
-        else:
-            weight_gradient(grad_weight, field, sites, rule)
+        _gradient_by_weight(grad_weight, field, sites, rule)
     if output_mask[2]:
         grad_bias = sum_dim(grad_output, [0, *range(2, grad_output.ndim)])
     return grad_input, grad_weight, grad_bias
@@ -95,10 +93,21 @@ def _transfer(
     to_field: bool,
 ) -> None:
     """From the sites to the field, or from the field to the sites."""
-    if _is_depthwise(weight, rule):
-        convolve_depthwise(out, x, weight, bias, rule, to_field=to_field)
-    else:
+    if not _is_depthwise(weight, rule):
         convolve(out, x, weight, bias, rule, to_field=to_field)
+    elif patches_fit(rule, to_field=to_field):
+        convolve_patches(out, x, weight, bias, rule, to_field=to_field)
+    else:
+        convolve_depthwise(out, x, weight, bias, rule, to_field=to_field)
+
+
+def _gradient_by_weight(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding) -> None:
+    if not _is_depthwise(grad_weight, rule):
+        weight_gradient(grad_weight, field, sites, rule)
+    elif patches_fit(rule, to_field=False):
+        patch_weight_gradient(grad_weight, field, sites, rule)
+    else:
+        depthwise_weight_gradient(grad_weight, field, sites, rule)
 
 
 def _is_depthwise(weight: torch.Tensor, rule: Sliding) -> bool:

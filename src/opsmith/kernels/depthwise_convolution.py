@@ -1,9 +1,9 @@
-"""Depthwise convolutions: each channel has a window of its own, and no sum runs over channels.
+"""Depthwise convolutions under large windows: each channel has one of its own, and no sum runs over channels.
 
 A few multiplications for each element that is read, so that memory decides: ``numel * itemsize`` of the field and of
 the sites. A tile's neighbouring lanes hold neighbouring places (row-major) or channels (channels-last); what
 windows share comes from the cache. The weight's gradient sums over all sites of a channel, its taps side by side, split
-among programs where channels are few.
+among programs where channels are few. Small windows have faster kernels in depthwise_patches.py.
 
 Suffixes: ``_S`` one entry for each of depth, height and width; ``_RC`` a tile, whose rows are planes and whose columns
 their places, or, channels-last, rows places and columns their channels; ``_T`` taps, ``_C`` channels, ``_P`` places of
@@ -21,6 +21,7 @@ import triton.language as tl
 from .convolution_operands import kernel_sizes, operand_of, reach_type
 from .gathered_products import place_in_space, read_offset
 from .indexing import converted
+from .lanes import load_along_columns, store_along_columns
 from .launch import INTERPRETED, INTERPRETED_TILE, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import ALONE, combine
 from .sliding import Sliding, all_taps_of, walk_of
@@ -48,7 +49,7 @@ def product_under(
     h, has_h = position_under(place_S[1], kh, size_S, WALK_S, 1)
     w, has_w = position_under(place_S[2], kw, size_S, WALK_S, 2)
     mask = mask & has_d & has_h & has_w
-    x_RC = tl.load(x_ptr + (d * strides_S[0] + h * strides_S[1] + w * strides_S[2]), mask=mask, other=0)
+    x_RC = load_along_columns(x_ptr + (d * strides_S[0] + h * strides_S[1] + w * strides_S[2]), mask)
     w_RC = tl.load(w_ptr + (kd * w_strides_S[0] + kh * w_strides_S[1] + kw * w_strides_S[2]))
     return x_RC.to(COMPUTE) * w_RC.to(COMPUTE)
 
@@ -126,7 +127,7 @@ def depthwise_kernel(
     if bias_ptr is not None:
         y_RC += tl.load(bias_ptr + c * bias_stride).to(COMPUTE)
     out_ptr_RC = out_ptr + row[:, None] * columns + column[None, :]
-    tl.store(out_ptr_RC, converted(y_RC, out_ptr.dtype.element_ty), mask=mask)
+    store_along_columns(out_ptr_RC, converted(y_RC, out_ptr.dtype.element_ty), mask)
 
 
 def convolve_depthwise(

@@ -37,6 +37,7 @@ from .convolution_operands import (
     with_flat_space,
 )
 from .indexing import converted
+from .lanes import load_along_columns, store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import (
     GROUP,
@@ -178,7 +179,7 @@ def gathered_product_kernel(
         offset, exists = read_offset(q_S, j_S, begin_S, x_size_S, x_strides_S, WALK_S, INSIDE)
         in_sum = (c < C) & (tap_K < taps)
         x_mask = exists & (p < P)[None, :] & in_sum[:, None]
-        x_KP = tl.load(x_ptr_P + offset + (c * x_strides_NGC[2])[:, None], mask=x_mask, other=0)
+        x_KP = load_along_columns(x_ptr_P + offset + (c * x_strides_NGC[2])[:, None], x_mask)
         w_offset = tap_offset(place_in_space(tap_K, taps_S), first_S, w_strides_S, WALK_S) + c * w_strides_GRC[2]
         w_OK = tl.load(w_ptr_O + w_offset[None, :], mask=(o < O)[:, None] & in_sum[None, :], other=0)
         y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
@@ -197,7 +198,7 @@ def gathered_product_kernel(
     else:
         # The result has no gaps.
         out_ptr_OP += (q * out_strides_S[2])[None, :]
-    tl.store(out_ptr_OP, converted(y_OP, out_ptr.dtype.element_ty), mask=mask)
+    store_along_columns(out_ptr_OP, converted(y_OP, out_ptr.dtype.element_ty), mask)
 
 
 class Tile(NamedTuple):

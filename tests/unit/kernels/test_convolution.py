@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, tiles_of_a_device, values
 
-from opsmith.kernels import filter_gradients, gathered_products
+from opsmith.kernels import filter_gradients, gathered_products, lanes
 from opsmith.kernels.convolution_operands import Sides
 from opsmith.kernels.sliding import walk_of
 from opsmith.kernels.windows import Window
@@ -25,6 +26,11 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "groups": ((2, 12, 5, 5), (6, 4, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 3),
     "groups that are joined": ((2, 16, 4, 4), (32, 4, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 4),
     "depthwise": ((2, 6, 7, 6), (6, 1, 3, 5), [1, 2], [1, 2], [2, 1], False, [0, 0], 6),
+    "depthwise, eight places a lane": ((2, 5, 21, 20), (5, 1, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 5),
+    "depthwise, strides": ((2, 3, 11, 13), (3, 1, 3, 3), [3, 2], [1, 0], [1, 2], False, [0, 0], 3),
+    "depthwise, a large window": ((1, 3, 11, 9), (3, 1, 9, 9), [2, 1], [4, 4], [1, 1], False, [0, 0], 3),
+    "depthwise lines": ((2, 4, 30), (4, 1, 5), [1], [2], [1], False, [0], 4),
+    "depthwise volumes": ((1, 2, 4, 6, 5), (2, 1, 3, 2, 3), [1, 2, 1], [1, 0, 1], [1, 1, 1], False, [0, 0, 0], 2),
     "two sites a channel": ((2, 4, 5, 5), (8, 1, 3, 3), [2, 2], [1, 1], [1, 1], False, [0, 0], 4),
     "transposed": ((2, 5, 4, 3), (5, 4, 3, 4), [2, 1], [1, 0], [1, 1], True, [1, 0], 1),
     "transposed with many channels": ((1, 18, 3, 3), (18, 17, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 0], 1),
@@ -90,6 +96,15 @@ def test_the_other_types_are_served(dtype: torch.dtype) -> None:
         x, weight, bias, *rest = operands(name, dtype)
         exact = eager(FORWARD)(x.double(), weight.double(), bias.double(), *rest)
         assert_close(kernel(FORWARD)(x, weight, bias, *rest), exact)
+
+
+@pytest.mark.parametrize("name", ["one position", "planes with strides that leave a rest", "transposed", "depthwise"])
+def test_tiles_turned_for_their_lanes_hold_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which releases of Triton have turned, and which not, decides about speed alone."""
+    arguments = operands(name)
+    expected = kernel(FORWARD)(*arguments)
+    monkeypatch.setattr(lanes, "_FIRST_WINS", tl.constexpr(value=True))
+    assert torch.equal(kernel(FORWARD)(*arguments), expected)
 
 
 @pytest.mark.parametrize("name", ["planes", "volumes", "depthwise", "transposed"])
