@@ -172,12 +172,13 @@ def select_first(sorting: Sorting) -> torch.Tensor:
     selected = sorting.empty_packed(sorting.keep)
     fill(counts, 0)
     x = (sorting.x, sorting.geometry.shape_D, sorting.geometry.strides_ID[0], sorting.x.stride(sorting.axis))
-    arguments = (*x, count, sorting.keep, programs, loop_bound(steps))
-    constants = {"DESCENDING": sorting.descending, "INDEX": sorting.offset_type(), "DIGITS": digits, "BLOCK": TILE}
-    constants |= {"num_warps": 8}
-    grid = (rows * programs,)
+    arguments = (*x, count, sorting.keep, programs)
+    constants = {"DESCENDING": sorting.descending, "INDEX": sorting.offset_type(), "DIGITS": digits, "num_warps": 8}
+    grid, whole, halves = (rows * programs,), loop_bound(steps), loop_bound(2 * steps)
     for known in range(digits):
-        launch(count_digits_kernel, grid, device, counts, own_counts, *arguments, KNOWN=known, **constants)
-    block_p = triton.next_power_of_2(programs)
-    launch(take_kernel, grid, device, selected, counts, own_counts, *arguments, BLOCK_P=block_p, **constants)
+        operands = (counts, own_counts, *arguments, whole)
+        launch(count_digits_kernel, grid, device, *operands, KNOWN=known, BLOCK=TILE, **constants)
+    # Taking needs more registers for an element than counting: half a tile at a time.
+    constants |= {"BLOCK": TILE // 2, "BLOCK_P": triton.next_power_of_2(programs)}
+    launch(take_kernel, grid, device, selected, counts, own_counts, *arguments, halves, **constants)
     return selected
