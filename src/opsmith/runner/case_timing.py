@@ -20,7 +20,16 @@ from opsmith.runner.device_limits import DeviceLimits
 from opsmith.runner.exchange import is_whole
 from opsmith.runner.job import Job
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
-from opsmith.runner.protocol import OUT_OF_PROTOCOL, Answered, Compared, CompareTimed, Raised, ShowTimed
+from opsmith.runner.protocol import (
+    OUT_OF_PROTOCOL,
+    Answered,
+    Compared,
+    CompareTimed,
+    Inspect,
+    Inspected,
+    Raised,
+    ShowTimed,
+)
 from opsmith.runner.sides import RefereeSide, WorkerSide
 from opsmith.runner.spool import Spool
 from opsmith.runner.stopwatch import ClockSettings, Found, PairedClock
@@ -83,7 +92,6 @@ class CaseTimer:
         self._cross_checked = job.cases[checked]
         self._looks: list[_Look] = []
         self._offences: dict[int, str] = {}
-        self._inspected = 0
 
     def time(self) -> Iterator[TimedCase]:
         """Time all cases, each group of them together."""
@@ -93,7 +101,6 @@ class CaseTimer:
     def _time_together(self, cases: Sequence[CaseRef]) -> Iterator[TimedCase]:
         """If a process fails on the way, cases that are not known to be its cause are timed one by one."""
         self._looks, self._offences = [], {}
-        self._inspected = derive_seed(self._seed, "inspected", cases[0].content_hash) % len(cases)
         clock = self._clock(cases)
         problem = ""
         try:
@@ -156,6 +163,7 @@ class CaseTimer:
         by_pair = [
             self._timings(clock, pair, [of_all[pair.number] for of_all in found.values()]) for pair in clock.pairs
         ]
+        self._inspect_worker()
         self._judge_looks()
         if self._settings.quantities == "E":
             by_pair = [
@@ -236,6 +244,15 @@ class CaseTimer:
             found = self._compared(look._replace(outcome=self._shown(pair, slot, in_full=True)))
         self._hold_against(look, found)
 
+    def _inspect_worker(self) -> None:
+        """Ask once what the kernel has replaced, of all calls and blocks together: it takes as long as several."""
+        if self._job.policy is None:
+            return
+        inspected = self._worker.ask(Inspect(), (Inspected,))
+        assert isinstance(inspected, Inspected)
+        if inspected.changes:
+            raise Dishonest(f"tampered with its process while it was timed: {inspected.changes[0]}")
+
     def _judge_looks(self) -> None:
         looks, self._looks = self._looks, []
         for look in looks:
@@ -251,12 +268,9 @@ class CaseTimer:
 
     def _shown(self, pair: int, slot: int, *, in_full: bool) -> msgspec.Raw:
         """What the candidate's last block returned for one set of a pair's inputs."""
-        # What the kernel has replaced is the same for all calls: it is asked with one of them.
-        shown = self._worker.ask(ShowTimed(slot, in_full, pair, pair == self._inspected), (Answered, Raised))
+        shown = self._worker.ask(ShowTimed(slot, in_full, pair), (Answered, Raised))
         if isinstance(shown, Raised):
             raise WorkerFailed(Status.ERROR, f"raised when a timed result was looked at: {shown.message}", ())
-        if self._job.policy is not None and shown.changes:
-            raise Dishonest(f"tampered with its process while it was timed: {shown.changes[0]}")
         if len(shown.replies) != 1 or isinstance(shown.replies[0], Raised) or len(shown.replies[0].outcomes) != 1:
             raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
         [reply] = shown.replies

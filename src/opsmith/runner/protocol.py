@@ -189,13 +189,15 @@ class ShowTimed(msgspec.Struct, frozen=True, tag=True):
         slot: which set.
         in_full: the outcome itself, even where a summary would do.
         pair: which call.
-        changes: say, too, what the kernel has replaced by now, which takes longer than all the rest.
     """
 
     slot: int
     in_full: bool
     pair: int = 0
-    changes: bool = True
+
+
+class Inspect(msgspec.Struct, frozen=True, tag=True):
+    """Say what the kernel has replaced of Python, torch or opsmith by now; it takes longer than a block."""
 
 
 class Discover(msgspec.Struct, frozen=True, tag=True):
@@ -220,7 +222,16 @@ class Noticed(msgspec.Struct, frozen=True, tag=True):
 
 
 WorkerRequest = (
-    LoadKernel | RunCalls | ShowOutcomes | PrepareTiming | MakeReady | RenewInputs | TimeBlock | ShowTimed | Discover
+    LoadKernel
+    | RunCalls
+    | ShowOutcomes
+    | PrepareTiming
+    | MakeReady
+    | RenewInputs
+    | TimeBlock
+    | ShowTimed
+    | Inspect
+    | Discover
 )
 
 
@@ -311,7 +322,24 @@ class Discovered(msgspec.Struct, frozen=True, tag=True):
     kernel_directory: str | None = None
 
 
-WorkerReply = Started | Noticed | Loaded | Answered | OutcomesShown | Raised | TimingPrepared | BlockTimed | Discovered
+class Inspected(msgspec.Struct, frozen=True, tag=True):
+    """One line for each thing that was replaced."""
+
+    changes: tuple[str, ...]
+
+
+WorkerReply = (
+    Started
+    | Noticed
+    | Loaded
+    | Answered
+    | OutcomesShown
+    | Raised
+    | TimingPrepared
+    | BlockTimed
+    | Inspected
+    | Discovered
+)
 
 
 # ---------------------------------------------------------------- judge <-> referee

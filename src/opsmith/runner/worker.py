@@ -41,6 +41,8 @@ from opsmith.runner.protocol import (
     Channel,
     Discover,
     Discovered,
+    Inspect,
+    Inspected,
     Loaded,
     LoadKernel,
     MakeReady,
@@ -170,6 +172,7 @@ class Worker:
             RenewInputs: self._renew,
             TimeBlock: self._time,
             ShowTimed: self._show,
+            Inspect: self._inspect,
             Discover: self._discover,
         }
 
@@ -281,7 +284,10 @@ class Worker:
             observer.keep([timed.observe(request.slot, observer)])
             [summary] = [None] if request.in_full else observer.summaries()
             outcome = self._outcomes.encode(observer.held(0)) if summary is None else summarised(summary)
-        return Answered((Returned((outcome,)),), self._supervision.changes() if request.changes else ())
+        return Answered((Returned((outcome,)),))
+
+    def _inspect(self, _request: Inspect) -> Inspected:
+        return Inspected(self._supervision.changes())
 
     def _discover(self, request: Discover) -> Discovered:
         self._sandbox.narrow(None)

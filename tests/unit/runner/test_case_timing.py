@@ -30,6 +30,8 @@ from opsmith.runner.protocol import (
     Compared,
     ComparedCase,
     CompareTimed,
+    Inspect,
+    Inspected,
     PrepareTiming,
     Returned,
     ShowTimed,
@@ -117,6 +119,7 @@ class StandInWorker(StandIn):
         act: told the number of a case whenever a block of it is timed; may raise.
         notices: what its link has been told.
         is_large: whether its results are summarised.
+        changes: what it has replaced.
     """
 
     def __init__(self, act: Callable[[int], None] = lambda number: None) -> None:
@@ -125,6 +128,7 @@ class StandInWorker(StandIn):
         self.act = act
         self.notices: tuple[Any, ...] = ()
         self.is_large = False
+        self.changes: tuple[str, ...] = ()
 
     def load(self, *_: Any) -> None:
         self.notices = ()
@@ -139,6 +143,9 @@ class StandInWorker(StandIn):
             self.asked.append(request)
             outcome = summarised(b"summary") if self.is_large and not request.in_full else WHOLE
             return Answered((Returned((outcome,)),))
+        if isinstance(request, Inspect):
+            self.asked.append(request)
+            return Inspected(self.changes)
         return super().ask(request, reply_type)
 
 
@@ -244,13 +251,23 @@ def test_nothing_is_compared_while_the_clock_runs() -> None:
     assert all(kinds[kinds.index(True) :])
 
 
-def test_what_was_replaced_is_asked_with_one_of_the_calls() -> None:
-    """It takes longer than all the rest of a look."""
+def test_what_was_replaced_is_asked_once_when_all_blocks_are_over() -> None:
+    """It takes longer than several blocks."""
     worker = StandInWorker()
     timed(8, worker=worker)
-    shown = [request for request in worker.asked if isinstance(request, ShowTimed)]
-    assert 1 == len({request.pair for request in shown if request.changes})
-    assert 3 == sum(request.changes for request in shown)
+    kinds = [type(request) for request in worker.asked]
+    assert 1 == kinds.count(Inspect)
+    assert TimeBlock not in kinds[kinds.index(Inspect) :]
+    assert ShowTimed not in kinds[kinds.index(Inspect) :]
+
+
+def test_what_was_replaced_is_held_against_a_kernel() -> None:
+    """Nothing that it has is a time then."""
+    worker = StandInWorker()
+    worker.changes = ("time.time was replaced",)
+    found = timed(3, worker=worker)
+    assert all(one.timings == () for one in found)
+    assert all("tampered with its process" in str(one.offence) for one in found)
 
 
 def test_a_case_that_ends_its_process_takes_no_other_case_with_it() -> None:
