@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Of torch's own compiler.
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
 ]
 CUDA = "cuda"
 

@@ -63,7 +63,7 @@ def test_bytes_reach_the_device_and_come_back(tmp_path: Path, size_bytes: int) -
         assert data == as_bytes(transfer.read_content(stream, size_bytes, CUDA))
 
 
-@pytest.mark.parametrize("op", ["relu.default", "relu_.default"])
+@pytest.mark.parametrize("op", ["sigmoid.default", "sigmoid_.default"])
 @pytest.mark.parametrize("elements", [ELEMENTS, 1000])
 @pytest.mark.parametrize(
     ("status", "candidate"),
