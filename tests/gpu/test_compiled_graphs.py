@@ -152,9 +152,9 @@ def test_two_threads_have_the_right_results(reports: Reports) -> None:
     """On streams of their own."""
     model = layers()
     call = compiled(model)
-    for _ in range(4):
-        call(drawn())
-    assert captured(reports)
+    for x in [drawn() for _ in range(4)]:
+        call(x)
+    assert [1] == [one.copied for one in captured(reports)]
     inputs = [[drawn() for _ in range(200)] for _ in range(2)]
     expected = [[model(x) for x in given] for given in inputs]
     torch.cuda.synchronize()

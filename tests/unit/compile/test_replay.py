@@ -68,6 +68,24 @@ def test_a_network_is_repeatable_in_inference_only() -> None:
     assert "to an input" in reason
 
 
+def test_switches_of_the_caller_change_no_answer() -> None:
+    """Inference mode, autocast, and gradients that are switched on inside of a graph, which are off again after it."""
+    image, model = torch.randn(2, 3, 5, 5), _block(training=False)
+    with torch.inference_mode():
+        assert _reason(model, image) is None
+    torch._dynamo.reset()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert _reason(model, image) is None
+
+    with torch.no_grad():
+        graph = torch.fx.Graph()
+        given = graph.placeholder("x")
+        graph.call_function(torch._C._set_grad_enabled, (True,))
+        graph.output((graph.call_function(torch.mul, (given, 2)),))
+        assert _why_not(torch.fx.GraphModule({}, graph), [X], "cpu") is None
+        assert not torch.is_grad_enabled()
+
+
 def _attended(x: Tensor) -> Tensor:
     return F.dropout(F.scaled_dot_product_attention(x, x, x), 0.5, training=True)
 
