@@ -54,8 +54,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         precision: ``f32``, ``tf32`` or ``bf16``.
         ms: column -> median time of a call in milliseconds.
         over: column -> median ratio of its time to opsmith's.
-        compile_s: column -> seconds of the first call.
-        peak_mib: column -> peak device memory of a call; empty on a CPU.
+        compile_s: column -> seconds of the first call. opsmith records CUDA graphs later, while blocks are sized.
+        peak_mib: column -> peak device memory of the second call, which no CUDA graph answers yet; empty on a CPU.
         wrong: column -> relative distance from eager beyond what is allowed.
         note: why there is no time, in one line.
     """

@@ -198,6 +198,7 @@ def test_explain_tells_breaks_causes_passes_launches_and_times(tmp_path: Path) -
     assert (9, 2, 2) == (launches["eager"], launches["inductor"], launches["opsmith"])
     assert moved["eager"] > moved["opsmith"] > 2 * 3 * 8 * 4
     assert found["guards"]["TENSOR_MATCH"] >= 2
+    assert "its inputs are not all on one cuda device" in {one["reason"] for one in found["graphs"]}
     assert found["first_call_s"]["opsmith"] > found["first_call_s"]["eager"]
 
 

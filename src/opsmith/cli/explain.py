@@ -83,8 +83,8 @@ def explain(
     """Compile a model with the backend opsmith and say what came of it.
 
     Graph breaks with their source lines, guards, recompilations with their causes, how often each pass fired, kernel
-    launches and bytes moved before and after, and the time. The model gets random weights and runs; sizes that are
-    given several times are called one after the other, which shows what makes the compiler compile again.
+    launches and bytes moved before and after, CUDA graphs, and the time. The model gets random weights and runs; sizes
+    that are given several times are called one after the other, which shows what makes the compiler compile again.
 
     Exit status: 0 everything was compiled, 1 a pass was undone or a graph was compiled without opsmith's
     part, 2 wrong usage.
@@ -209,6 +209,8 @@ def _print(found: Explanation, console: Console) -> None:
             line(f"undone: {summary.name}: {reason}")
     for reason in found.fallbacks:
         line(f"compiled by Inductor alone: {reason}")
+    for graph in found.graphs:
+        line(f"a graph {graph.line()}")
 
 
 def _work_table(found: Explanation) -> Table:

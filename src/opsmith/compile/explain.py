@@ -12,11 +12,16 @@ from typing import Any, Literal, Protocol
 import msgspec
 import torch
 
-from opsmith.compile.report import PassReport, collected
+from opsmith.compile.replay.replayed import RECORDED_AT
+from opsmith.compile.report import GraphReport, PassReport, collected
 from opsmith.compile.work import CompiledBytes, Work, eager_work, profiled_launches
 
 #: Keeps nothing on disk, so that every pass runs, and lets the profiler see generated kernels on a CPU.
 _SETTINGS: Mapping[str, Any] = {"force_disable_caches": True, "cpp.enable_kernel_profile": True}
+
+
+#: The backend without passes, kernels and CUDA graphs of ours.
+_ALONE: Mapping[str, Any] = {"passes": "none", "kernels": "none", "graphs": "off"}
 
 
 class GraphBreak(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +88,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         compilations: of all calls, in their order.
         passes: in the order in which they run.
         fallbacks: why graphs were compiled without opsmith's part.
+        graphs: what became of CUDA graphs, in the order of the decisions.
         work: ``eager``, ``inductor`` (without passes and kernels of ours) and ``opsmith`` -> one call's work.
         first_call_s: the same -> seconds of the first call, with compilation.
     """
@@ -95,6 +101,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     compilations: list[Compilation]
     passes: list[PassSummary]
     fallbacks: list[str]
+    graphs: list[GraphReport]
     work: dict[str, Work]
     first_call_s: dict[str, float]
 
@@ -148,7 +155,7 @@ def explain(
     work = {"eager": eager_work(lambda: runs[0](module), kind)}
     progress.stage("graphs and guards", 0)
     guards = _guards(module, runs[0])
-    for name, chosen in (("inductor", {"passes": "none", "kernels": "none"}), ("opsmith", options)):
+    for name, chosen in (("inductor", _ALONE), ("opsmith", options)):
         progress.stage(f"compile with {name}", 0)
         with collected() as reports, _fresh_dynamo():
             compiled, moved = _compiled(module, chosen)
@@ -160,6 +167,8 @@ def explain(
             work[name] = Work(launches=launches, bytes_moved=bytes_moved)
             if name == "opsmith":
                 progress.stage("further calls", 0)
+                for _ in range(RECORDED_AT):
+                    runs[0](compiled)  # One of these decides about CUDA graphs.
                 for run in runs[1:]:
                     run(compiled)
                 breaks, compilations = _graph_breaks(), _compilations()
@@ -172,6 +181,7 @@ def explain(
         compilations=compilations,
         passes=summarise(reports.passes),
         fallbacks=list(reports.fallbacks),
+        graphs=list(reports.graphs),
         work=work,
         first_call_s={name: round(value, 3) for name, value in seconds.items()},
     )

@@ -68,6 +68,24 @@ def test_a_network_is_repeatable_in_inference_only() -> None:
     assert "to an input" in reason
 
 
+def test_switches_of_the_caller_change_no_answer() -> None:
+    """Inference mode, autocast, and gradients that are switched on inside of a graph, which are off again after it."""
+    image, model = torch.randn(2, 3, 5, 5), _block(training=False)
+    with torch.inference_mode():
+        assert _reason(model, image) is None
+    torch._dynamo.reset()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert _reason(model, image) is None
+
+    with torch.no_grad():
+        graph = torch.fx.Graph()
+        given = graph.placeholder("x")
+        graph.call_function(torch._C._set_grad_enabled, (True,))
+        graph.output((graph.call_function(torch.mul, (given, 2)),))
+        assert _why_not(torch.fx.GraphModule({}, graph), [X], "cpu") is None
+        assert not torch.is_grad_enabled()
+
+
 def _attended(x: Tensor) -> Tensor:
     return F.dropout(F.scaled_dot_product_attention(x, x, x), 0.5, training=True)
 
@@ -170,7 +188,7 @@ class Stand:
         self.graphs.append(graph)
         return Launches(graph, graph.outputs, 1000)
 
-    def are_at(self, inputs: list[Tensor], addresses: list[int], places: list[int]) -> bool:
+    def are_at(self, inputs: list[Any], addresses: list[int | None], places: list[int]) -> bool:
         """One by one."""
         return all(inputs[place].data_ptr() == addresses[place] for place in places)
 
@@ -255,7 +273,7 @@ def test_inputs_that_never_stay_end_recording() -> None:
     """After so many recordings calls are as before."""
     stand = Stand()
     many = MOST_RECORDINGS + 1
-    call = _replayed(stand, lambda *inputs: (sum(inputs),), always=True)  # type: ignore[arg-type]
+    call = _replayed(stand, lambda *inputs: (sum(inputs),), always=True)
     inputs = [torch.randn(2) for _ in range(many)]
     with collected() as reports:
         for place in range(many):
@@ -400,11 +418,12 @@ def test_a_compiled_model_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     stand = Stand()
     monkeypatch.setattr(backend, "why_not_repeatable", lambda module, inputs: _why_not(module, _fakes(module), "cpu"))
     monkeypatch.setattr(backend, "Cuda", lambda device: stand)
-    eager = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True)).eval()
+    first = nn.Linear(6, 8)
+    eager = nn.Sequential(first, nn.BatchNorm1d(8), nn.ReLU(inplace=True)).eval()
     compiled = torch.compile(eager, backend="opsmith", options={"graphs": "on"})
     with collected() as reports:
         for step in range(6):
-            eager[0].weight += 1
+            first.weight += 1
             x = torch.randn(4, 6) + step
             torch.testing.assert_close(compiled(x), eager(x))
     assert ([None], []) == ([one.reason for one in reports.graphs], reports.fallbacks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ class Device(Protocol):
         """
         ...
 
-    def are_at(self, inputs: list[Tensor], addresses: list[int], places: list[int]) -> bool:
+    def are_at(self, inputs: list[Tensor | int], addresses: list[int | None], places: list[int]) -> bool:
         """Whether the inputs at these places have the addresses at these places."""
         ...
 
@@ -87,31 +87,38 @@ class Cuda:
         """As :meth:`Device.record`; in a memory pool of the graph's own."""
         # The stream is set again on the way out: torch leaves the capture's in place if its end fails.
         with _capturing, torch.cuda.device(self._device), torch.cuda.stream(torch.cuda.current_stream()):
+            pool = torch.cuda.graph_pool_handle()
             try:
                 with _own_workspaces():
-                    return self._captured(call, inputs)
+                    return self._captured(call, inputs, pool)
             except Exception:
-                self._settle()
+                self._settle(pool)
                 raise
 
-    def _captured(self, call: Compiled, inputs: Sequence[Tensor]) -> Launches:
+    def _captured(self, call: Compiled, inputs: Sequence[Tensor], pool: Any) -> Launches:
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on allocating memory meanwhile.
-        with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=pool, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
             before = torch.cuda.memory_reserved()
             outputs = call(*inputs)
             pool_bytes = torch.cuda.memory_reserved() - before
         return Launches(graph, outputs, pool_bytes)
 
-    def _settle(self) -> None:
-        """Capture something else: after a capture that failed, the generator counts as captured until one ends."""
+    def _settle(self, pool: Any) -> None:
+        """Undo what torch leaves behind if the end of a capture fails.
+
+        The allocator takes the capture for one that goes on, and defers what it would free; the generator refuses to
+        draw until the next capture ends well.
+        """
+        with contextlib.suppress(RuntimeError):  # The end has come as far as that.
+            torch._C._cuda_endAllocateToPool(self._index, pool)
         torch.cuda.synchronize()
         with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
             torch.zeros(1, device=self._device)
 
-    def are_at(self, inputs: list[Tensor], addresses: list[int], places: list[int]) -> bool:
+    def are_at(self, inputs: list[Tensor | int], addresses: list[int | None], places: list[int]) -> bool:
         """As :meth:`Device.are_at`; in one call, for models with hundreds of parameters."""
-        return bool(torch._C._tensors_data_ptrs_at_indices_equal(inputs, addresses, places))  # type: ignore[attr-defined]
+        return torch._C._tensors_data_ptrs_at_indices_equal(inputs, addresses, places)
 
     def busy_recording(self) -> bool:
         """As :meth:`Device.busy_recording`."""

@@ -52,7 +52,7 @@ class Recording:
     """
 
     launches: Launches
-    addresses: list[int]
+    addresses: list[int | None]
     fixed: list[int]
     copied: list[int]
     buffers: list[Tensor]
@@ -195,7 +195,7 @@ class Replayed:
         launches = self._device.record(self._compiled, given)
         if (reason := _why_no_copies(given, launches.outputs)) is not None:
             raise RuntimeError(reason)
-        return Recording(launches, addresses, fixed, copied, buffers)
+        return Recording(launches, list(addresses), fixed, copied, buffers)
 
     def _repeats(self, inputs: Sequence[Tensor]) -> int:
         _, one_s = self._time(self._compiled, inputs, 1)
