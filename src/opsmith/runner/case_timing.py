@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from opsmith.core.case import CaseRef
+from opsmith.core.case import CaseRef, StoredOutcome, SummarisedOutcome
 from opsmith.core.kernel import Loader
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, TimedCase
@@ -17,7 +17,6 @@ from opsmith.errors import RefereeFailed
 from opsmith.evaluation.floors.limits import Plausibility
 from opsmith.evaluation.pairing import combined, is_settled
 from opsmith.runner.device_limits import DeviceLimits
-from opsmith.runner.exchange import is_whole
 from opsmith.runner.job import Job
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import (
@@ -42,6 +41,7 @@ MOST_TOGETHER = 16
 MOST_TOGETHER_BYTES = 1 << 30
 #: Further results that are looked at where a kernel is faster than the device was ever seen to be.
 SECOND_LOOKS = 3
+_STAND_IN_DECODER = msgspec.msgpack.Decoder(StoredOutcome | SummarisedOutcome)
 
 
 class _Look(NamedTuple):
@@ -236,7 +236,7 @@ class CaseTimer:
         Of a large result only a summary is shown at first, and the next block writes over the rest.
         """
         look = _Look(pair, slot, round_number, self._shown(pair, slot, in_full=False))
-        if is_whole(look.outcome):
+        if _is_whole(look.outcome):
             self._looks.append(look)
             return
         found = self._compared(look)
@@ -299,3 +299,12 @@ def _groups(cases: Sequence[CaseRef], most: int) -> Iterator[list[CaseRef]]:
         group.append(case)
     if group:
         yield group
+
+
+def _is_whole(message: msgspec.Raw) -> bool:
+    """Whether a message is, as far as it goes, the outcome itself and nothing that stands for it."""
+    try:
+        _STAND_IN_DECODER.decode(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True
+    return False

@@ -25,7 +25,6 @@ from opsmith.suites.transfer import read_content, size_of, write_content
 INLINE_BYTES = 1 << 20
 _NAME = re.compile(r"outcome-\d{1,9}")
 _DECODER = msgspec.msgpack.Decoder(Outcome | StoredOutcome | SummarisedOutcome)
-_STAND_IN_DECODER = msgspec.msgpack.Decoder(StoredOutcome | SummarisedOutcome)
 
 
 class OutcomeWriter:
@@ -65,15 +64,6 @@ class OutcomeWriter:
 def summarised(summary: bytes) -> msgspec.Raw:
     """A summary as it goes into a reply."""
     return msgspec.Raw(msgspec.msgpack.encode(SummarisedOutcome(summary)))
-
-
-def is_whole(message: msgspec.Raw) -> bool:
-    """Whether a message is, as far as it goes, the outcome itself and nothing that stands for it."""
-    try:
-        _STAND_IN_DECODER.decode(message)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return True
-    return False
 
 
 def read_outcome(message: msgspec.Raw, folder: Path, device: torch.device) -> HeldOutcome | SummarisedOutcome:

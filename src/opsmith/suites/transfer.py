@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Collection, Iterator
 from functools import cache
-from io import BufferedIOBase, BufferedReader
+from io import BufferedIOBase, BufferedReader, BytesIO
 from typing import TypeAlias
 
 import torch
@@ -101,6 +101,10 @@ def as_bytes(content: Content) -> bytes:
     """A content as bytes of its own."""
     if isinstance(content, bytes):
         return content
+    if content.numel() > LARGE_BYTES:
+        stream = BytesIO()
+        write_content(stream, content)
+        return stream.getvalue()
     flat = content.cpu()
     return ctypes.string_at(flat.data_ptr(), flat.numel()) if flat.numel() else b""
 

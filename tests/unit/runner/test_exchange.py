@@ -85,9 +85,11 @@ def test_content_arrives_wherever_it_lay_and_goes(tmp_path: Path, monkeypatch: p
     assert [torch.Tensor, bytes] == [type(content) for content in on_device.changed.values()]
 
 
-def test_content_reaches_a_device_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("large_bytes", [10, 1000])
+def test_content_reaches_a_device_and_comes_back(monkeypatch: pytest.MonkeyPatch, large_bytes: int) -> None:
     """In as many parts as it takes."""
     monkeypatch.setattr(transfer, "STAGED_BYTES", 7)
+    monkeypatch.setattr(transfer, "LARGE_BYTES", large_bytes)
     transfer._buffer.cache_clear()
     data = bytes(range(100))
     assert data == as_bytes(to_device(data, CPU))
