@@ -199,6 +199,17 @@ def test_no_number_is_lost_beside_infinity() -> None:
     assert torch.equal(out, torch.full_like(out, float("inf")))
 
 
+def test_a_patch_of_places_that_do_not_all_exist_reads_nothing_for_them() -> None:
+    """The last row of 13 is read under the last tap alone: 11 places are those of patches of four or six."""
+    x = values(1, 2, 13, 5)
+    x[:, :, -1] = float("inf")
+    arguments = torch.ones(2, 1, 3, 3), [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 2
+    with np.errstate(all="ignore"):
+        by_weight = kernel(BACKWARD)(torch.ones(1, 2, 11, 3), x, *arguments, [False, True, False])[1]
+    assert by_weight[:, :, :2].isfinite().all()
+    assert by_weight[:, :, 2].isinf().all()
+
+
 def test_infinities_stay_in_their_group() -> None:
     """Of half types, too, whose groups of few channels are summed side by side for the weight's gradient."""
     x = values(1, 16, 3, 3, dtype=torch.bfloat16)
