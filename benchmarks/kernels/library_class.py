@@ -1,7 +1,8 @@
-"""Convolutions and attention of the shipped backend against cuDNN and flash attention, on a GPU.
+"""Convolutions, attention and products of the shipped backend against cuDNN, flash attention and cuBLAS, on a GPU.
 
     OPSMITH_LAUNCHER=off python -m benchmarks.kernels.library_class convolution
     OPSMITH_LAUNCHER=off python -m benchmarks.kernels.library_class attention
+    OPSMITH_LAUNCHER=off python -m benchmarks.kernels.library_class product
 
 A row is one call: microseconds in a CUDA graph of ten, eager's and the kernels', and the largest error of each against
 float64, relative to the largest value. It is a look, not a judgement: `opsmith run` judges.
@@ -33,6 +34,22 @@ CONVOLUTIONS = (
     (32, 512, 7, 2048, 1, 1, 0, 1, False),
     (32, 144, 56, 144, 3, 1, 1, 144, False),
     (8, 128, 32, 64, 4, 2, 1, 1, True),
+    (32, 256, 38, 256, 3, 1, 1, 256, False),
+    (32, 1024, 10, 1536, 1, 1, 0, 1, False),
+    (4, 448, 28, 128, 1, 1, 0, 1, False),
+    (1, 28, 1, 672, 1, 1, 0, 1, False),
+    (64, 52, 1, 624, 1, 1, 0, 1, False),
+    (1, 8, 1, 32, 1, 1, 0, 1, False),
+)
+#: Channels and taps of those whose gradients are timed, too.
+WITH_GRADIENTS = {(64, 3), (256, 1), (144, 3), (256, 3), (28, 1), (52, 1), (8, 1)}
+#: Matrices, rows, terms, columns, whether the second factor is transposed, and whether a row is added.
+PRODUCTS = (
+    (1, 25088, 1024, 128, True, True),
+    (1, 128, 2304, 1000, True, True),
+    (1, 1, 768, 768, True, True),
+    (256, 256, 256, 128, True, False),
+    (1536, 16, 16, 32, False, False),
 )
 #: Images, heads, length, head size, causal.
 ATTENTIONS = ((8, 12, 1024, 64, True), (4, 16, 2048, 128, False), (16, 12, 197, 64, False))
@@ -41,12 +58,13 @@ ATTENTIONS = ((8, 12, 1024, 64, True), (4, 16, 2048, 128, False), (16, 12, 197, 
 def main() -> None:
     """Print a row for each call."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("family", choices=["convolution", "attention"])
-    family = parser.parse_args().family
+    families = {"convolution": convolutions, "attention": attentions, "product": products}
+    parser.add_argument("family", choices=families)
+    calls_of = families[parser.parse_args().family]
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     for dtype in DTYPES:
-        for name, call, tensors in convolutions(dtype) if family == "convolution" else attentions(dtype):
+        for name, call, tensors in calls_of(dtype):
             print(f"{str(dtype).removeprefix('torch.')} {name:<50} {row(call, tensors)}", flush=True)
 
 
@@ -65,14 +83,28 @@ def convolutions(dtype: torch.dtype) -> Iterator[tuple[str, Call, Results]]:
         def backward(
             gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *, settings: tuple[object, ...] = settings
         ) -> Results:
-            found: Results = torch.ops.aten.convolution_backward(
-                gradient, x, weight, None, *settings, [True, True, False]
-            )
-            return found[:2]
+            # By a bias where no norm follows: squeeze and excitation.
+            mask = [True, True, gradient[0, 0].numel() == 1]
+            found = torch.ops.aten.convolution_backward(gradient, x, weight, [gradient.shape[1]], *settings, mask)
+            return [each for each in found if each is not None]
 
         yield name, forward, (x, weight)
-        if (channels, taps) in {(64, 3), (256, 1), (144, 3)}:
+        if (channels, taps) in WITH_GRADIENTS:
             yield f"{name} backward", backward, (torch.randn_like(forward(x, weight)[0]), x, weight)
+
+
+def products(dtype: torch.dtype) -> Iterator[tuple[str, Call, Results]]:
+    """Addmm of one pair of matrices, bmm of many."""
+
+    def multiply(a: torch.Tensor, b: torch.Tensor, *added: torch.Tensor) -> Results:
+        return (torch.addmm(added[0], a[0], b[0]) if added else torch.bmm(a, b),)
+
+    for matrices, rows, terms, columns, transposed, is_added in PRODUCTS:
+        shape = (columns, terms) if transposed else (terms, columns)
+        a, b = (torch.randn(matrices, *size, device="cuda", dtype=dtype) for size in ((rows, terms), shape))
+        added = (torch.randn(columns, device="cuda", dtype=dtype),) if is_added else ()
+        name = f"{matrices}x{rows}x{terms} @ {terms}x{columns}{' transposed' * transposed}{' + row' * is_added}"
+        yield name, multiply, (a, b.mT if transposed else b, *added)
 
 
 def attentions(dtype: torch.dtype) -> Iterator[tuple[str, Call, Results]]:

@@ -2,7 +2,8 @@
 
 Each is one of three computations between a field and the sites of its windows (convolution_operands.py): two gathered
 matrix products, and one for the weight's gradient. Where groups have one channel on either side there is nothing to
-multiply matrices for, and kernels of their own read and write everything once.
+multiply matrices for, and kernels of their own read and write everything once. Images of one position are matrices
+themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .filter_gradients import weight_gradient
 from .gathered_products import convolve, shared_copy
 from .launch import require_served
 from .reductions import sum_dim
+from .single_positions import has_single_positions, positions_weight_gradient, transfer_positions
 from .sliding import Sliding, sliding
 from .volumes import empty_volume, prefers_channels_last
 
@@ -67,7 +69,8 @@ def convolution_backward(
     expected = (input.shape[0], channels, *rule.out_S[5 - input.ndim :])
     if grad_output.shape != expected or grad_output.dtype != input.dtype:
         raise ValueError(f"a gradient of {list(expected)} in {input.dtype} is needed, not {list(grad_output.shape)}")
-    if output_mask[0] and output_mask[1] and not _is_depthwise(weight, rule):
+    is_gathered = not _is_depthwise(weight, rule) and not has_single_positions(rule)
+    if output_mask[0] and output_mask[1] and is_gathered:
         grad_output = shared_copy(grad_output, weight, rule)
     grad_input = grad_weight = grad_bias = None
     if output_mask[0]:
@@ -93,7 +96,9 @@ def _transfer(
     to_field: bool,
 ) -> None:
     """From the sites to the field, or from the field to the sites."""
-    if not _is_depthwise(weight, rule):
+    if has_single_positions(rule):
+        transfer_positions(out, x, weight, bias, to_field=to_field)
+    elif not _is_depthwise(weight, rule):
         convolve(out, x, weight, bias, rule, to_field=to_field)
     elif patches_fit(rule, to_field=to_field):
         convolve_patches(out, x, weight, bias, rule, to_field=to_field)
@@ -102,7 +107,9 @@ def _transfer(
 
 
 def _gradient_by_weight(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding) -> None:
-    if not _is_depthwise(grad_weight, rule):
+    if has_single_positions(rule):
+        positions_weight_gradient(grad_weight, field, sites)
+    elif not _is_depthwise(grad_weight, rule):
         weight_gradient(grad_weight, field, sites, rule)
     elif patches_fit(rule, to_field=False):
         patch_weight_gradient(grad_weight, field, sites, rule)

@@ -1,6 +1,6 @@
 """Depthwise convolutions under small windows: a lane takes several places below each other, whose windows overlap.
 
-Eight places under 3 x 3 taps read 30 positions instead of 72. All taps of a patch of places are unrolled, and the
+Eight places under 3 x 3 taps read 30 positions, each alone 72. All taps of a patch of places are unrolled, and the
 compiler, which sees that it loads from the same place twice, loads once. It is instructions that such a convolution
 waits for: with patches of eight an H200 executes 60 for each place in float16, with single places 166. The bytes,
 ``numel * itemsize`` of the field and of the sites, are soon moved.
@@ -101,13 +101,15 @@ def product_added(
     begin_S: tl.tuple,
     size_S: tl.tuple,
     strides_S: tl.tuple,
+    inside: tl.tensor,
     K: tl.constexpr,
     V: tl.constexpr,
     KERNEL_S: tl.constexpr,
     PATCH_S: tl.constexpr,
+    EXACT: tl.constexpr,
     UNSIGNED: tl.constexpr,
 ) -> tl.tensor:
-    """``y`` and the factor times what place V of the patches reads under tap K."""
+    """``y`` and the factor times what place V of the patches reads under tap K: 0 if it is not inside, unless EXACT."""
     KD: tl.constexpr = K // (KERNEL_S[1] * KERNEL_S[2])
     KH: tl.constexpr = K // KERNEL_S[2] % KERNEL_S[1]
     KW: tl.constexpr = K % KERNEL_S[2]
@@ -126,6 +128,9 @@ def product_added(
         # Of another type than the offset before, or both would be joined to one that differs for each load: where
         # neighbours lie side by side, the load's instruction holds this one.
         x = load_along_columns(x_ptr + tl.cast(AHEAD_W * strides_S[2], tl.int64), exists)
+        if not EXACT:
+            # Not with the load's mask, or the loads of several places would no longer be one.
+            x = tl.where(inside, x, 0)
         y += x.to(y.dtype) * factor.to(y.dtype)
     return y
 
@@ -188,9 +193,22 @@ def depthwise_patch_kernel(
         for k in tl.static_range(TAPS):
             factor = tl.load(w_ptr_RC + tap_offset(k, w_strides_S, KERNEL_S))
             y_RC = product_added(
-                y_RC, factor, x_ptr_RC, mask, begin_S, x_size_S, x_strides_S, k, v, KERNEL_S, PATCH_S, UNSIGNED
+                y_RC,
+                factor,
+                x_ptr_RC,
+                mask,
+                begin_S,
+                x_size_S,
+                x_strides_S,
+                mask,
+                k,
+                v,
+                KERNEL_S,
+                PATCH_S,
+                EXACT=True,
+                UNSIGNED=UNSIGNED,
             )
-        y_P = y_P + (y_RC,)
+        y_P += (y_RC,)  # type: ignore[assignment]
 
     d, h, w = d * PATCH_S[0][0], h * PATCH_S[1][0], w * PATCH_S[2][0]
     out_ptr_RC = out_ptr + (n * out_strides_NC[0] + c * out_strides_NC[1])
@@ -207,7 +225,7 @@ def patches_fit(rule: Sliding, *, to_field: bool) -> bool:
 
 
 def _patches(rule: Sliding, size_S: Ints, lanes: int, *, to_field: bool) -> tuple[Patch, ...]:
-    """Patches of eight or four places below each other, or, against strides, of one place for each phase at least.
+    """Patches of up to eight places below each other, as many as read the fewest rows; or one for each phase at least.
 
     Args:
         rule: the windows.
@@ -216,10 +234,13 @@ def _patches(rule: Sliding, size_S: Ints, lanes: int, *, to_field: bool) -> tupl
         to_field: whether the field is cut, and not the sites.
     """
     walks = [walk_of(window, to_field=to_field) for window in rule.windows]
+    phases = math.prod(walk.phases for walk in walks)
     # A large window's taps fill the registers; few patches leave the device waiting for each other.
-    places = 8 if math.prod(walk.kernel for walk in walks) <= 9 and lanes >= 8 * 512 else 4
-    taller = max(places // math.prod(walk.phases for walk in walks), 1) if size_S[1] > 1 else 1
-    return tuple(patch_of(walk, walk.phases * (taller if dim == 1 else 1)) for dim, walk in enumerate(walks))
+    most = 8 if math.prod(walk.kernel for walk in walks) <= 9 and lanes >= 8 * 512 else 4
+    own, overlap = walks[1].phases, walks[1].kernel - 1
+    taller = range(own, max(most * own // phases, own) + 1, own)
+    rows = min(taller, key=lambda places: (triton.cdiv(size_S[1], places) * (places + overlap), -places))
+    return tuple(patch_of(walk, rows if dim == 1 else walk.phases) for dim, walk in enumerate(walks))
 
 
 def convolve_patches(
@@ -311,6 +332,7 @@ def depthwise_patch_gradient_kernel(
     KERNEL_S: tl.constexpr,
     PATCH_S: tl.constexpr,
     IS_PLANE: tl.constexpr,
+    EXACT: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
     UNSIGNED: tl.constexpr,
@@ -326,7 +348,7 @@ def depthwise_patch_gradient_kernel(
     field_ptr_C = field_ptr + (c * field_strides_NC[1])[None, :]
     dw_K = ()
     for _k in tl.static_range(TAPS):
-        dw_K = dw_K + (tl.zeros([BLOCK_L, BLOCK_C], COMPUTE),)
+        dw_K += (tl.zeros([BLOCK_L, BLOCK_C], COMPUTE),)  # type: ignore[assignment]
     for i in range(steps):
         lane = ((split * steps + i) * BLOCK_L + tl.arange(0, BLOCK_L))[:, None]
         mask = (lane < L) & (c < C)[None, :]
@@ -339,27 +361,33 @@ def depthwise_patch_gradient_kernel(
         d, h, w = d * PATCH_S[0][0], h * PATCH_S[1][0], w * PATCH_S[2][0]
         sites_ptr_LC = sites_ptr_C + n * sites_strides_NC[0]
         sites_ptr_LC += d * sites_strides_S[0] + h * sites_strides_S[1] + w * sites_strides_S[2]
+        site_P = ()
+        inside_P = ()
+        for v in tl.static_range(PLACES):
+            offset, inside = place_offset(v, d, h, w, sites_size_S, sites_strides_S, PATCH_S)
+            site_P += (load_along_columns(sites_ptr_LC + offset, mask & inside),)  # type: ignore[assignment]
+            inside_P += (inside,)  # type: ignore[assignment]
         grown_K = ()
         for k in tl.static_range(TAPS):
-            dw_LC = dw_K[k]
+            dw_LC = dw_K[k]  # type: ignore[var-annotated]
             for v in tl.static_range(PLACES):
-                offset, inside = place_offset(v, d, h, w, sites_size_S, sites_strides_S, PATCH_S)
-                site = load_along_columns(sites_ptr_LC + offset, mask & inside)
                 dw_LC = product_added(
                     dw_LC,
-                    site,
+                    site_P[v],
                     field_ptr_LC,
                     mask,
                     begin_S,
                     field_size_S,
                     field_strides_S,
+                    inside_P[v],
                     k,
                     v,
                     KERNEL_S,
                     PATCH_S,
-                    UNSIGNED,
+                    EXACT=EXACT,
+                    UNSIGNED=UNSIGNED,
                 )
-            grown_K = grown_K + (dw_LC,)
+            grown_K += (dw_LC,)  # type: ignore[assignment]
         dw_K = grown_K
     dw_ptr_C = dw_ptr + split * split_numel + c * dw_stride_C
     for k in tl.static_range(TAPS):
@@ -408,6 +436,7 @@ def patch_weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites:
         KERNEL_S=kernel_S,
         PATCH_S=patch_S,
         IS_PLANE=s.spatial[0] == 1,
+        EXACT=patch_S[1].places * patches_S[1] == s.spatial[1],
         COMPUTE=compute_type(field.dtype),
         INDEX=index,
         UNSIGNED=_UNSIGNED[index],

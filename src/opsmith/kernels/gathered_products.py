@@ -40,6 +40,7 @@ from .indexing import converted
 from .lanes import load_along_columns, store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import (
+    FEW_STEPS,
     GROUP,
     MULTIPROCESSORS,
     SHARED_BYTES,
@@ -401,7 +402,7 @@ def _combine(out: torch.Tensor, partial: torch.Tensor, bias: torch.Tensor | None
 
 def _splits(programs: int, steps: int, device: torch.device) -> int:
     """How many programs share a tile: as many as the device has room for, of at least four steps each."""
-    if INTERPRETED or programs * 2 > multiprocessors(device):
+    if INTERPRETED or steps <= FEW_STEPS or programs * 2 > multiprocessors(device):
         return 1
     return max(min(multiprocessors(device) // programs, steps // 4, 64), 1)
 
@@ -453,8 +454,16 @@ def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precis
         o = min(o, 64)
         p = 128 if others * triton.cdiv(O, o) * triton.cdiv(P, 128) >= 132 else 64
         return Tile(o, p, 16, 8 if o * p >= 8192 else 4, 3 if dtype == torch.float32 else 2)
-    p = next((p for p in (256, 128) if others * triton.cdiv(O, o) * triton.cdiv(P, p) >= 132 and o * p <= 32768), 64)
     k = min((64, 32, 16), key=lambda k: triton.cdiv(K, k) * (k + 8))
     if dtype == torch.float32:
         k = min(k, 32)
-    return Tile(o, p, k, 8 if o * p >= 16384 else 4, 3)
+    programs = {p: others * triton.cdiv(O, o) * triton.cdiv(P, p) for p in (256, 128, 64)}
+    filling = [p for p in (256, 128) if programs[p] >= MULTIPROCESSORS]
+    if filling:
+        # Of 156 programs 24 would have the device for themselves at the end.
+        p = min(filling, key=lambda p: triton.cdiv(programs[p], MULTIPROCESSORS) * (p + 16))
+        return Tile(o, p, k, 8 if o * p >= 16384 else 4, 3)
+    if programs[64] >= MULTIPROCESSORS:
+        return Tile(o, 64, k, 4, 3)
+    # A program's steps follow each other: shorter ones, more of which are on their way.
+    return Tile(min(o, 64), 64, k, 4, 4)

@@ -200,7 +200,7 @@ def _rows_in_groups(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, ends: tor
     if c.numel() == 0 or G == 0:
         return
     precision = dot_precision(a.dtype, K)
-    tile = _tile(G, triton.cdiv(M, G), N, a.dtype, precision)
+    tile = _tile(G, triton.cdiv(M, G), N, K, a.dtype, precision)
     # A group whose rows do not fill their last tile takes one more; as many groups as there are rows are not empty.
     tiles_M = M // tile.m + min(G, M)
     launch(
@@ -232,7 +232,7 @@ def _terms_in_groups(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> to
     if c.numel() == 0:
         return c
     precision = dot_precision(a.dtype, triton.cdiv(K, G))
-    tile = product_tile(G, M, N, a.dtype, precision)
+    tile = product_tile(G, M, N, triton.cdiv(K, G), a.dtype, precision)
     launch(
         grouped_terms_kernel,
         (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n), G),
@@ -251,9 +251,9 @@ def _terms_in_groups(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> to
     return c
 
 
-def _tile(G: int, rows: int, N: int, dtype: torch.dtype, precision: str | None) -> Tile:
+def _tile(G: int, rows: int, N: int, K: int, dtype: torch.dtype, precision: str | None) -> Tile:
     """That of a product, but no higher than the groups are on average: each wastes half a tile."""
-    tile = product_tile(G, rows, N, dtype, precision)
+    tile = product_tile(G, rows, N, K, dtype, precision)
     return tile._replace(m=max(min(tile.m, triton.next_power_of_2(rows)), _FEWEST_ROWS))
 
 

@@ -43,6 +43,8 @@ LONG_SUM = 64
 NARROW = 16
 #: A copy of a factor in another layout costs as much as this many of its uses.
 USES_THAT_PAY = 128
+#: So few steps are over before a second launch, which adds up what several programs have, would have begun.
+FEW_STEPS = 15
 #: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
 _INTERPRETED = tl.constexpr(INTERPRETED)
@@ -235,10 +237,16 @@ def float32_precision(setting: str, terms: int) -> str:
     return "tf32x3" if terms >= LONG_SUM and not INTERPRETED else "ieee"
 
 
-def dot_precision(dtype: torch.dtype, terms: int) -> str | None:
-    """How tiles are multiplied for sums of so many terms; None is not by ``tl.dot``."""
+def dot_precision(dtype: torch.dtype, terms: int, *, tf32: bool = True) -> str | None:
+    """How tiles are multiplied for sums of so many terms; None is not by ``tl.dot``.
+
+    Args:
+        dtype: of the factors.
+        terms: of each sum.
+        tf32: whether torch's setting for products decides about TF32, or it is not wanted at all.
+    """
     if dtype == torch.float32:
-        return float32_precision(torch.backends.cuda.matmul.fp32_precision, terms)
+        return float32_precision(torch.backends.cuda.matmul.fp32_precision if tf32 else "ieee", terms)
     return "ieee" if dtype in FLOATS else None
 
 
@@ -266,16 +274,19 @@ def product(a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, out_dtype: tor
         term: with a tensor that expands to (B, M, N).
         out_dtype: of the result, where that is not the operands' own.
     """
-    (B, M, K), N = a.shape, b.shape[2]
+    (B, M, _), N = a.shape, b.shape[2]
     out = torch.empty((B, M, N), dtype=out_dtype or a.dtype, device=a.device)
     if out.numel():
-        _launch_product(out, a, b, term, 0 if term.alpha == 0 else K)
+        write_product(out, a, b, term)
     return out
 
 
-def _launch_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, K: int) -> None:
+def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, *, tf32: bool = True) -> None:
+    """As :func:`product`, into a row-major ``c`` that is not empty; ``tf32`` as for :func:`dot_precision`."""
     B, M, N = c.shape
-    precision = "ieee" if min(M, N) <= NARROW and a.dtype == torch.float32 else dot_precision(a.dtype, K)
+    K = 0 if term.alpha == 0 else a.shape[2]
+    narrow = min(M, N) <= NARROW and a.dtype == torch.float32
+    precision = "ieee" if narrow else dot_precision(a.dtype, K, tf32=tf32)
     if precision == "tf32x3":
         a, b = with_terms_side_by_side(a, N), with_terms_side_by_side(b.mT, M).mT
     tile = product_plan(a, b, precision)
@@ -356,7 +367,7 @@ def _index_type(*tensors: torch.Tensor) -> tl.dtype:
 
 def _splits(tiles: int, steps: int, device: torch.device) -> int:
     """How many programs share a tile: as many as the device has room for, of at least four steps each."""
-    if INTERPRETED or tiles * 2 > multiprocessors(device):
+    if INTERPRETED or steps <= FEW_STEPS or tiles * 2 > multiprocessors(device):
         return 1
     return max(min(multiprocessors(device) // tiles, steps // 4, 64), 1)
 
@@ -364,7 +375,7 @@ def _splits(tiles: int, steps: int, device: torch.device) -> int:
 def product_plan(a: torch.Tensor, b: torch.Tensor, precision: str | None) -> Plan:
     """What was measured to be fastest for factors like these, or else what the rule says."""
     (B, M, K), N = a.shape, b.shape[2]
-    tile = product_tile(B, M, N, a.dtype, precision)
+    tile = product_tile(B, M, N, K, a.dtype, precision)
     splits = _splits(B * triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n), triton.cdiv(K, tile.k), a.device)
     layout = ("t" if a.stride(2) != 1 else "n") + ("t" if b.stride(1) == 1 else "n")
     whole = "".join("e" if size % 16 == 0 else "o" for size in (M, N, K))
@@ -399,10 +410,12 @@ def _product_candidates(work: Work) -> list[Plan]:
 PRODUCTS = Family("product", Plan, _product_candidates)
 
 
-def product_tile(B: int, M: int, N: int, dtype: torch.dtype, precision: str | None) -> Tile:
+def product_tile(B: int, M: int, N: int, K: int, dtype: torch.dtype, precision: str | None) -> Tile:
     """A tile that fits the type's instructions, as large as leaves a program for each of 132 multiprocessors.
 
-    A large tile loads less for each product: 128 x 256 reads a byte for 85 operations, 64 x 64 for 32.
+    A large tile loads less for each product: 128 x 256 reads a byte for 85 operations, 64 x 64 for 32. Tiles of
+    128 x 128 have three stages, not four: a multiprocessor has shared memory for two such programs, of which one
+    multiplies while the other begins or ends, and 196 of them run at once on 132 multiprocessors.
     """
     if INTERPRETED:
         return Tile(64, 64, 64, 4, 1)
@@ -413,13 +426,24 @@ def product_tile(B: int, M: int, N: int, dtype: torch.dtype, precision: str | No
     if dtype == torch.float32:
         return _float32_tile(B, M, N) if precision == "ieee" else _split_float32_tile(B, M, N)
     if M <= 32 or N <= 32:
-        # One operand is read once whatever the tile: a long step keeps more of it on its way.
-        narrow = 16 if min(M, N) <= 16 else 32
-        return Tile(narrow, 64, 128, 4, 4) if M <= N else Tile(64, narrow, 128, 4, 4)
-    for tile in (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4), Tile(64, 128, 64, 4, 4)):
+        return _narrow_tile(M, N, K)
+    for tile in (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 3), Tile(64, 128, 64, 4, 4)):
         if B * triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n) >= 132 and tile.m // 2 < M and tile.n // 2 < N:
             return tile
-    return Tile(64, 64, 64, 4, 4)
+    # A few programs wait for each step of theirs: they take half as many.
+    return Tile(64, 64, 128, 4, 3) if 64 < K <= 1024 else Tile(64, 64, 64, 4, 4)
+
+
+def _narrow_tile(M: int, N: int, K: int) -> Tile:
+    """A tile no larger than the factors: one of them is read once whatever the tile is.
+
+    A long step keeps more of it on its way. Where a product is tiny, a warp has it, and a multiprocessor many.
+    """
+    narrow = 16 if min(M, N) <= 16 else 32
+    wide = min(max(triton.next_power_of_2(max(M, N)), narrow), 64)
+    k = min(max(triton.next_power_of_2(K), 16), 128)
+    warps = 1 if narrow * wide <= 512 and k <= 32 else 4
+    return Tile(narrow, wide, k, warps, 4) if M <= N else Tile(wide, narrow, k, warps, 4)
 
 
 def _float32_tile(B: int, M: int, N: int) -> Tile:

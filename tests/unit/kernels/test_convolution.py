@@ -8,7 +8,7 @@ import torch
 import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, tiles_of_a_device, values
 
-from opsmith.kernels import filter_gradients, gathered_products, lanes
+from opsmith.kernels import convolution_operands, filter_gradients, gathered_products, lanes, matmul, reductions
 from opsmith.kernels.convolution_operands import Sides
 from opsmith.kernels.sliding import walk_of
 from opsmith.kernels.windows import Window
@@ -22,6 +22,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "planes with strides that leave a rest": ((2, 17, 8, 7), (6, 17, 3, 2), [3, 2], [1, 0], [1, 1], False, [0, 0], 1),
     "volumes": ((2, 3, 4, 5, 4), (2, 3, 2, 3, 1), [1, 2, 1], [0, 1, 0], [2, 1, 1], False, [0, 0, 0], 1),
     "one position": ((3, 20, 4, 4), (18, 20, 1, 1), [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    "images of one position": ((17, 20, 1, 1), (18, 20, 1, 1), [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    "transposed, images of one position": ((3, 20, 1), (20, 7, 1), [1], [0], [1], True, [0], 1),
     "every other position": ((2, 4, 5, 5), (3, 4, 1, 1), [2, 2], [0, 0], [1, 1], False, [0, 0], 1),
     "groups": ((2, 12, 5, 5), (6, 4, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 3),
     "groups that are joined": ((2, 16, 4, 4), (32, 4, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 4),
@@ -96,6 +98,21 @@ def test_the_other_types_are_served(dtype: torch.dtype) -> None:
         x, weight, bias, *rest = operands(name, dtype)
         exact = eager(FORWARD)(x.double(), weight.double(), bias.double(), *rest)
         assert_close(kernel(FORWARD)(x, weight, bias, *rest), exact)
+
+
+def test_images_of_one_position_take_a_launch_for_each_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two products and a sum, of matrices that need no copies; and float32 stays that, whatever products may do."""
+    launched = []
+    for module in (matmul, convolution_operands, reductions):
+        monkeypatch.setattr(module, "launch", lambda *args, **meta: launched.append((args[0], meta)))
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        kernel(BACKWARD)(*gradients(*operands("images of one position")), [True] * 3)
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+    assert 3 == len(launched)
+    assert "tf32" not in {meta.get("PRECISION") for _kernel, meta in launched}
 
 
 @pytest.mark.parametrize("name", ["one position", "planes with strides that leave a rest", "transposed", "depthwise"])
@@ -180,6 +197,17 @@ def test_no_number_is_lost_beside_infinity() -> None:
     with np.errstate(all="ignore"):
         out = kernel(FORWARD)(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
     assert torch.equal(out, torch.full_like(out, float("inf")))
+
+
+def test_a_patch_of_places_that_do_not_all_exist_reads_nothing_for_them() -> None:
+    """The last row of 13 is read under the last tap alone: 11 places are those of patches of four or six."""
+    x = values(1, 2, 13, 5)
+    x[:, :, -1] = float("inf")
+    arguments = torch.ones(2, 1, 3, 3), [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 2
+    with np.errstate(all="ignore"):
+        by_weight = kernel(BACKWARD)(torch.ones(1, 2, 11, 3), x, *arguments, [False, True, False])[1]
+    assert by_weight[:, :, :2].isfinite().all()
+    assert by_weight[:, :, 2].isinf().all()
 
 
 def test_infinities_stay_in_their_group() -> None:

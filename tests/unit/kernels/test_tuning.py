@@ -158,9 +158,9 @@ def test_the_tiles_of_the_rules_fit_the_device(monkeypatch: pytest.MonkeyPatch) 
     kinds += [(torch.float64, "ieee")]
     sizes = (1, 16, 17, 32, 33, 64, 128, 129, 1000, 16384)
     for (dtype, precision), batch, rows, columns in itertools.product(kinds, (1, 16), sizes, sizes):
-        tile = matmul.product_tile(batch, rows, columns, dtype, precision)
-        assert (tile.m + tile.n) * tile.k * dtype.itemsize * tile.stages <= matmul.SHARED_BYTES
         for terms in (8, 32, 64, 4096):
+            tile = matmul.product_tile(batch, rows, columns, terms, dtype, precision)
+            assert (tile.m + tile.n) * tile.k * dtype.itemsize * tile.stages <= matmul.SHARED_BYTES
             gathered = gathered_products.product_tile(rows, columns, batch, terms, dtype, precision)
             assert (gathered.o + gathered.p) * gathered.k * dtype.itemsize * gathered.stages <= matmul.SHARED_BYTES
 
