@@ -20,7 +20,7 @@ import triton.language as tl
 
 from .indexing import Geometry, Ints, converted, index_type, number
 from .launch import compute_type, launch, layout_of, number_bits
-from .turned_tiles import cut_dims, divides, lengthened, offset_in, programs, sides, sizes_of, tile_for, tile_indices
+from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
 
 class Rule(enum.IntEnum):
@@ -147,10 +147,10 @@ def show(out: torch.Tensor, source: torch.Tensor, dims: Sequence[Dim], other: to
     strides = [tuple(getattr(dim, name) for dim in merged) for name in ("stride", "source", "other")]
     geometry = Geometry(shape, tuple(strides))
     # Offsets in the source reach no further than its own extents do.
-    cut = lengthened(geometry, cut_dims(geometry))
+    cut = cut_dims(geometry)
     sizes = sizes_of(geometry, cut)
     turned = bool(cut.rows) and 0 < strides[1][cut.rows[0]] < strides[1][0]
-    tile = tile_for(sizes, out.dtype.itemsize, out.device, turned=turned or divides(cut, sizes))
+    tile = tile_for(sizes, out.dtype.itemsize, out.device, turned=turned)
     element = compute_type(out.dtype)
     is_number = not isinstance(other, torch.Tensor)
     rules = [tuple(int(merged[d].rule) for d in group) or (0,) for group in cut]

@@ -17,7 +17,7 @@ from .indexing import Ints, converted, dense_strides, index_type, merge_dims
 from .launch import launch, layout_of, require_served
 from .pointwise import as_bits, map_into, same
 from .reductions import normalized_dims
-from .turned_tiles import cut_dims, divides, lengthened, offset_in, programs, sides, sizes_of, tile_for, tile_indices
+from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
 # ---------------------------------------------------------------- the kernel
 
@@ -71,11 +71,11 @@ def copy_strided(out: torch.Tensor, x: torch.Tensor, strides: Ints, first: int =
     shape, out_strides = layout_of(out)
     order = sorted(range(len(shape)), key=lambda dim: out_strides[dim])
     geometry = merge_dims(shape, [out_strides, strides], order)
-    cut = lengthened(geometry, cut_dims(geometry))
+    cut = cut_dims(geometry)
     sizes = sizes_of(geometry, cut)
     itemsize = max(out.dtype.itemsize, x.dtype.itemsize)
     turned = bool(cut.rows) and abs(geometry.strides_ID[1][cut.rows[0]]) < abs(geometry.strides_ID[1][0])
-    tile = tile_for(sizes, itemsize, out.device, turned=turned or divides(cut, sizes))
+    tile = tile_for(sizes, itemsize, out.device, turned=turned)
     launch(
         copy_kernel,
         (programs(sizes, tile),),

@@ -28,8 +28,6 @@ TILE_BYTES = 8192
 FAR = 32
 #: Short dimensions are taken together up to this many elements.
 GROUP = 256
-#: Tiles are not cut narrower, which would make short memory transactions.
-SHORTEST = 64
 
 
 class Cut(NamedTuple):
@@ -67,31 +65,9 @@ def cut_dims(geometry: Geometry, source: int = 1) -> Cut:
     return Cut(rest, (along,), columns)
 
 
-def lengthened(geometry: Geometry, cut: Cut) -> Cut:
-    """A cut whose columns take one dimension more where tiles of them alone would waste many lanes.
-
-    Of 66 columns, tiles of 64 waste half of their lanes; of 66 x 66 they waste a fiftieth.
-    """
-    batches, rows, columns = sizes_of(geometry, cut)
-    others = rows // geometry.shape_D[cut.rows[0]] if cut.rows else 0
-    if batches > 1 or cut.columns != (0,) or min(columns, others) < SHORTEST or not _wastes(columns, SHORTEST):
-        return cut
-    return Cut((), cut.rows[1:], (0, cut.rows[0]))
-
-
-def _wastes(columns: int, width: int) -> bool:
-    """Whether more than a sixth of the lanes of tiles of this width lie beyond so many columns."""
-    return triton.cdiv(columns, width) * width > 1.2 * columns
-
-
 def sizes_of(geometry: Geometry, cut: Cut) -> Ints:
     """The number of batches, rows and columns."""
     return tuple(math.prod(geometry.shape_D[d] for d in group) for group in cut)
-
-
-def divides(cut: Cut, sizes: Ints) -> bool:
-    """Whether columns are many and of several dimensions, whose division pays only where a tile has many rows."""
-    return len(cut.columns) > 1 and sizes[2] > GROUP
 
 
 def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, turned: bool) -> Tile:
@@ -101,7 +77,7 @@ def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, turned: bool) 
         sizes: batches, rows, columns.
         itemsize: bytes of an element.
         device: where it runs.
-        turned: the source is contiguous along the rows, or :func:`divides` says so: both sides have to be long.
+        turned: the source is contiguous along the rows, so that both sides have to be long.
     """
     batches, rows, columns = sizes
     height, width = triton.next_power_of_2(rows), triton.next_power_of_2(columns)
@@ -115,7 +91,9 @@ def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, turned: bool) 
     height = min(height, max(elements // width, 1))
     width = min(triton.next_power_of_2(columns), elements // height)
     # Of 527 columns, one tile of 1024 would waste half of its lanes; nine of 64 waste a twelfth.
-    while width > SHORTEST and _wastes(columns, width):
+    # 66 columns have 96 lanes in tiles of 32, where those of 64 have 128.
+    narrowest = 64 if turned else 32
+    while width > narrowest and triton.cdiv(columns, width) * width > 1.2 * columns:
         width //= 2
     height = min(triton.next_power_of_2(rows), elements // width)
     wanted = 2 * multiprocessors(device)

@@ -10,7 +10,7 @@ from tests.unit.kernels.against_eager import assert_as_eager, values
 
 from opsmith.kernels import tiles, turned_tiles
 from opsmith.kernels.indexing import Geometry, dense_strides
-from opsmith.kernels.turned_tiles import Cut, cut_dims, divides, lengthened, sizes_of, tile_for
+from opsmith.kernels.turned_tiles import tile_for
 
 #: Of an H200.
 MULTIPROCESSORS = 132
@@ -23,25 +23,16 @@ def dense(*shape: int) -> Geometry:
 
 
 @pytest.mark.parametrize(
-    ("shape", "columns"),
-    [((66, 66, 256), (0, 1)), ((64, 66, 256), (0,)), ((66, 66, 3), (0,)), ((33, 66, 256), (0,)), ((66, 66), (0,))],
+    ("columns", "turned", "width"),
+    [(66, False, 32), (196, False, 32), (66, True, 64), (527, False, 64)],
 )
-def test_columns_that_waste_lanes_take_the_next_dimension(shape: tuple[int, ...], columns: tuple[int, ...]) -> None:
-    """If there are rows enough beyond it, over which its division is spread."""
-    cut = lengthened(dense(*shape), cut_dims(dense(*shape)))
-    assert Cut((), tuple(range(len(columns), len(shape))), columns) == cut
-
-
-def test_tiles_of_columns_that_are_divided_are_tall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread divides a column once and moves many rows of it."""
+def test_tiles_of_odd_columns_leave_few_lanes_idle(
+    columns: int, width: int, monkeypatch: pytest.MonkeyPatch, *, turned: bool
+) -> None:
+    """But a tile that is turned has both sides long."""
     monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
     monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
-    geometry = dense(66, 66, 256)
-    cut = lengthened(geometry, cut_dims(geometry))
-    sizes = sizes_of(geometry, cut)
-    assert divides(cut, sizes)
-    tile = tile_for(sizes, 2, torch.device("cpu"), turned=True)
-    assert (64, 64) == tile
+    assert width == tile_for((1, 1 << 16, columns), 2, torch.device("cpu"), turned=turned).width
 
 
 @pytest.mark.parametrize("op", ["reflection_pad2d.default", "replication_pad2d.default", "constant_pad_nd.default"])
