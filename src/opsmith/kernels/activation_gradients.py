@@ -106,6 +106,14 @@ def elu_gradient_of(grad: tl.tensor, x: tl.tensor, alpha: tl.tensor, scale: tl.t
 
 
 @triton.jit
+def elu_gradient_roughly(
+    grad: tl.tensor, x: tl.tensor, alpha: tl.tensor, scale: tl.tensor, inner: tl.tensor
+) -> tl.tensor:
+    """As :func:`elu_gradient_of`, for half types."""
+    return tl.where(x <= 0.0, grad * inner * (alpha * scale) * tl.exp(x * inner), grad * scale)
+
+
+@triton.jit
 def elu_gradient_of_result(
     grad: tl.tensor, y: tl.tensor, alpha: tl.tensor, scale: tl.tensor, inner: tl.tensor
 ) -> tl.tensor:
@@ -250,7 +258,8 @@ def elu_backward(
     """The gradient of elu, from its input or its result."""
     if is_result and alpha < 0:
         raise ValueError("the input of elu does not follow from the result with a negative alpha")
-    function = elu_gradient_of_result if is_result else elu_gradient_of
+    of_input = form_for(self_or_result.dtype, elu_gradient_of, elu_gradient_roughly)
+    function = elu_gradient_of_result if is_result else of_input
     return _gradient(function, grad_output, self_or_result, alpha, scale, input_scale)
 
 

@@ -2,9 +2,10 @@
 
 Seen from that dimension, the result is a matrix ``out_RC`` of which every input fills some columns: all of them are
 written by one launch, which finds out for each tile whose columns it covers. ``2 * numel * itemsize`` bytes.
-An input whose own rows are not contiguous is copied by a launch of its own.
+Where inputs have no such rows, one launch finds each element's place by the dimensions, if what is behind the joined
+one is contiguous in every input; else each has a launch of its own.
 
-Suffixes: ``_R`` rows, ``_C`` columns, ``_I`` one entry per input.
+Suffixes: ``_R`` rows, ``_C`` columns, ``_I`` one entry per input, ``_D`` one per dimension before the joined one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Ints, contiguous_strides, dense_strides, merge_dims
+from .indexing import Geometry, Ints, contiguous_strides, dense_strides, merge_dims
 from .launch import launch, layout_of, pick_device, require_served
 from .pointwise import as_bits
 from .promotion import promoted
@@ -28,6 +29,9 @@ from .turned_tiles import tile_for
 
 #: How many inputs a launch takes. The number is part of a compilation, so that few numbers are used.
 INPUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+#: Slices of fewer contiguous elements are left to copies, which may be turned.
+_SHORTEST_SLICE = 16
 
 
 @triton.jit(do_not_specialize=["row_strides_I", "ends_I", "last_programs_I"])
@@ -67,6 +71,54 @@ def join_kernel(
     inside = (r < rows)[:, None] & (c < columns)[None, :]
     x_RC = tl.load(x_ptr + (r * row_stride)[:, None] + c[None, :], mask=inside)
     tl.store(out_ptr + start + (r * out_stride)[:, None] + c[None, :], x_RC, mask=inside)
+
+
+@triton.jit(do_not_specialize=["depth_strides_I", "ends_I", "last_programs_I"])
+def join_slices_kernel(
+    out_ptr: tl.tensor,
+    inputs_I: tl.tuple,
+    depth_strides_I: tl.tuple,
+    outer_strides_DI: tl.tuple,
+    outer_shape_D: tl.tuple,
+    ends_I: tl.tuple,
+    last_programs_I: tl.tuple,
+    depth: tl.tensor,
+    outer: tl.tensor,
+    C: tl.tensor,
+    INDEX: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+) -> None:
+    """``out[o, start + m, c] = x[o, m, c]`` for one tile of the input x that this program falls to.
+
+    Input i has the programs before ``last_programs_I[i]`` and ends at ``ends_I[i]`` of the result's ``depth``.
+    """
+    program = tl.program_id(0)
+    x_ptr, depth_stride, start, end, first = inputs_I[0], depth_strides_I[0], 0, ends_I[0], 0
+    for i in tl.static_range(1, len(inputs_I)):
+        mine = program >= last_programs_I[i - 1]
+        x_ptr = tl.where(mine, inputs_I[i], x_ptr)
+        depth_stride = tl.where(mine, depth_strides_I[i], depth_stride)
+        start = tl.where(mine, ends_I[i - 1], start)
+        end = tl.where(mine, ends_I[i], end)
+        first = tl.where(mine, last_programs_I[i - 1], first)
+    across = tl.cdiv(C, WIDTH)
+    tile = program - first
+    c = (tile % across).to(INDEX) * WIDTH + tl.arange(0, WIDTH)
+    r = (tile // across).to(INDEX) * HEIGHT + tl.arange(0, HEIGHT)
+    size = end - start
+    o, m = r // size, r % size
+    inside = (o < outer)[:, None] & (c < C)[None, :]
+    x_R = m * depth_stride
+    left = o
+    for d in tl.static_range(len(outer_shape_D)):
+        outer_stride = outer_strides_DI[d][0]
+        for i in tl.static_range(1, len(inputs_I)):
+            outer_stride = tl.where(program >= last_programs_I[i - 1], outer_strides_DI[d][i], outer_stride)
+        x_R += (left % outer_shape_D[d]) * outer_stride
+        left = left // outer_shape_D[d]
+    x_RC = tl.load(x_ptr + x_R[:, None] + c[None, :], mask=inside)
+    tl.store(out_ptr + ((o * depth + start + m) * C)[:, None] + c[None, :], x_RC, mask=inside)
 
 
 class Columns(NamedTuple):
@@ -220,6 +272,9 @@ def _is_dense_in(tensor: torch.Tensor, order: Ints) -> bool:
 def _join(out: torch.Tensor, tensors: Sequence[torch.Tensor], axis: int) -> None:
     """Write ``tensors`` into the contiguous ``out`` along ``axis``."""
     inner = math.prod(out.shape[axis + 1 :])
+    if _are_slices(tensors, axis, inner):
+        _launch_join_slices(out, tuple(tensor for tensor in tensors if tensor.numel()), axis)
+        return
     start, joined = 0, []
     for tensor in tensors:
         size = tensor.shape[axis]
@@ -244,6 +299,54 @@ def _as_columns(tensor: torch.Tensor, axis: int, start: int) -> Columns | None:
     if len(inner.shape_D) > 1 or len(outer.shape_D) > 1 or (count > 1 and inner.strides_ID[0] != (1,)):
         return None
     return Columns(tensor, start, count, outer.strides_ID[0][0])
+
+
+def _are_slices(tensors: Sequence[torch.Tensor], axis: int, inner: int) -> bool:
+    """Whether several tensors are no columns, and all are contiguous from behind ``axis`` on."""
+    filled = [tensor for tensor in tensors if tensor.numel()]
+    if len(filled) > INPUTS[-1] or inner < _SHORTEST_SLICE:
+        return False
+    others = sum(_as_columns(tensor, axis, 0) is None for tensor in filled)
+    return others > 1 and all(_slice_of(tensor, axis).strides_ID == ((1,),) for tensor in filled)
+
+
+def _slice_of(tensor: torch.Tensor, axis: int) -> Geometry:
+    shape, strides = layout_of(tensor)
+    return merge_dims(shape, [strides], range(tensor.ndim - 1, axis, -1))
+
+
+def _launch_join_slices(out: torch.Tensor, tensors: tuple[torch.Tensor, ...], axis: int) -> None:
+    sizes = [tensor.shape[axis] for tensor in tensors]
+    outer = merge_dims(tuple(out.shape), [tensor.stride() for tensor in tensors], range(axis - 1, -1, -1))
+    inner, rows = math.prod(out.shape[axis + 1 :]), outer.numel()
+    mean = -(-rows * sum(sizes) // len(sizes))
+    tile = tile_for((len(sizes), mean, inner), out.dtype.itemsize, out.device, turned=False)
+    across = triton.cdiv(inner, tile.width)
+    last_programs = list(itertools.accumulate(triton.cdiv(rows * size, tile.height) * across for size in sizes))
+    ends = list(itertools.accumulate(sizes))
+    # Inputs without programs fill up the number.
+    missing = next(number for number in INPUTS if number >= len(sizes)) - len(sizes)
+    inputs = tensors + tensors[-1:] * missing
+    reaches = [Geometry(tuple(tensor.shape), (tensor.stride(),)).reach() for tensor in tensors]
+    fits = max(out.numel(), *reaches) < (1 << 31) - (1 << 20)
+    launch(
+        join_slices_kernel,
+        (last_programs[-1],),
+        out.device,
+        out,
+        inputs,
+        tuple(tensor.stride(axis) for tensor in inputs),
+        tuple(strides_I + strides_I[-1:] * missing for strides_I in zip(*outer.strides_ID, strict=True)),
+        outer.shape_D,
+        tuple(ends + ends[-1:] * missing),
+        tuple(last_programs + last_programs[-1:] * missing),
+        out.shape[axis],
+        rows,
+        inner,
+        INDEX=tl.int32 if fits else tl.int64,
+        HEIGHT=tile.height,
+        WIDTH=tile.width,
+    )
 
 
 def _chunks(columns: Sequence[Columns]) -> Iterable[Sequence[Columns]]:

@@ -9,7 +9,7 @@ import torch
 from .framed_copies import Dim, Rule, show
 from .launch import require_served
 from .pointwise import as_bits
-from .rearrangements import copied
+from .rearrangements import copied, copy_into
 from .reductions import normalized_dims
 
 
@@ -23,7 +23,10 @@ def constant_pad_nd(self: torch.Tensor, pad: Sequence[int], value: float = 0) ->
     """
     if len(pad) % 2 or len(pad) > 2 * self.ndim:
         raise ValueError(f"{list(pad)} must hold two pads for each of at most {self.ndim} dimensions")
-    return _padded(self, pad, Rule.WINDOW, value)
+    if any(number > 0 for number in pad):
+        return _padded(self, pad, Rule.WINDOW, value)
+    require_served(self, dtypes=[self.dtype])
+    return _cropped(self, pad)
 
 
 def reflection_pad1d(self: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
@@ -87,6 +90,20 @@ def _padded(self: torch.Tensor, pad: Sequence[int], rule: Rule, value: float = 0
         raise ValueError(f"pads {list(pad)} leave nothing of a tensor of shape {list(self.shape)}")
     out = torch.empty(shape, dtype=self.dtype, device=self.device, memory_format=_suggested_format(self))
     show(out.view(source.dtype), source, dims, value)
+    return out
+
+
+def _cropped(self: torch.Tensor, pad: Sequence[int]) -> torch.Tensor:
+    """Without ``-pad`` elements at the ends of dimensions: a copy of a view, whose elements are all there."""
+    kept = self
+    for place in range(0, len(pad), 2):
+        dim, before, after = self.ndim - 1 - place // 2, -pad[place], -pad[place + 1]
+        size = self.shape[dim] - before - after
+        if size < 0:
+            raise ValueError(f"pads {list(pad)} leave nothing of a tensor of shape {list(self.shape)}")
+        kept = kept.narrow(dim, before, size)
+    out = torch.empty(kept.shape, dtype=self.dtype, device=self.device, memory_format=_suggested_format(self))
+    copy_into(out, kept)
     return out
 
 

@@ -25,6 +25,8 @@ from .launch import INTERPRETED, INTERPRETED_TILE
 SHORTEST_COLUMNS = 32
 #: A dimension has to be this long for a tile to be turned along it.
 SHORTEST_TURN = 8
+#: Elements of the smallest tile: four for each thread, as eager's.
+SMALLEST_TILE = 512
 #: Bytes of the widest operand that a thread moves: two 16-byte accesses.
 _BYTES_PER_THREAD = 32
 _THREADS = 128
@@ -53,12 +55,13 @@ class Tiles(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def tiles_of(geometry: Geometry, itemsize: int) -> Tiles:
+def tiles_of(geometry: Geometry, itemsize: int, multiprocessors: int) -> Tiles:
     """Cut a call whose tensors have the strides of ``geometry``, the output's first.
 
     Args:
         geometry: the merged dimensions of the call.
         itemsize: bytes of the widest element.
+        multiprocessors: of the device.
     """
     layouts_LD = tuple(dict.fromkeys(geometry.strides_ID))
     layout_T = tuple(layouts_LD.index(strides_D) for strides_D in geometry.strides_ID)
@@ -73,9 +76,9 @@ def tiles_of(geometry: Geometry, itemsize: int) -> Tiles:
     parts = _part(shape_D, layouts_LD, rows), _part(shape_D, layouts_LD, columns)
     dense_D = _dense_strides(shape_D)
     dense_L = tuple(not rows and strides_D == dense_D for strides_D in layouts_LD)
-    return Tiles(
-        *parts, layout_T, dense_L, *_sides(parts[0].numel(), parts[1].numel(), itemsize, turns=turned is not None)
-    )
+    R, C = parts[0].numel(), parts[1].numel()
+    elements = _elements(R * C, itemsize, multiprocessors)
+    return Tiles(*parts, layout_T, dense_L, *_sides(R, C, itemsize, elements, turns=turned is not None))
 
 
 def _turned_dim(shape_D: Ints, layouts_LD: tuple[Ints, ...]) -> int | None:
@@ -102,7 +105,15 @@ def _dense_strides(shape_D: Ints) -> Ints:
     return tuple(strides)
 
 
-def _sides(R: int, C: int, itemsize: int, *, turns: bool) -> Ints:
+def _elements(numel: int, itemsize: int, multiprocessors: int) -> int:
+    """Elements of a tile that is not turned: fewer where whole tiles would not be two for each multiprocessor."""
+    elements = min(_THREADS * _BYTES_PER_THREAD // itemsize, 2048)
+    while elements > SMALLEST_TILE and triton.cdiv(numel, elements) < 2 * multiprocessors:
+        elements //= 2
+    return elements
+
+
+def _sides(R: int, C: int, itemsize: int, elements: int, *, turns: bool) -> Ints:
     """Rows, columns and warps of a tile."""
     longest_r, longest_c = triton.next_power_of_2(max(R, 1)), triton.next_power_of_2(max(C, 1))
     if INTERPRETED:
@@ -111,7 +122,6 @@ def _sides(R: int, C: int, itemsize: int, *, turns: bool) -> Ints:
     if turns:
         block_c = min(longest_c, 64)
         return min(longest_r, (4096 if itemsize <= 4 else 2048) // block_c), block_c, 8
-    elements = min(_THREADS * _BYTES_PER_THREAD // itemsize, 2048)
     # Rows of 256 leave few of the lanes idle at a row's end and are long enough for whole memory transactions.
     block_r = min(longest_r, elements // min(longest_c, 256))
     return block_r, max(min(longest_c, elements // block_r), 1), 4

@@ -91,7 +91,9 @@ def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, turned: bool) 
     height = min(height, max(elements // width, 1))
     width = min(triton.next_power_of_2(columns), elements // height)
     # Of 527 columns, one tile of 1024 would waste half of its lanes; nine of 64 waste a twelfth.
-    while width > 64 and triton.cdiv(columns, width) * width > 1.2 * columns:
+    # 66 columns have 96 lanes in tiles of 32, where those of 64 have 128.
+    narrowest = 64 if turned else 32
+    while width > narrowest and triton.cdiv(columns, width) * width > 1.2 * columns:
         width //= 2
     height = min(triton.next_power_of_2(rows), elements // width)
     wanted = 2 * multiprocessors(device)

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, eager, kernel, layouts, values
+
+from opsmith.kernels import concatenation
+from opsmith.kernels.launch import launch
 
 CAT = "cat.default"
 
@@ -12,6 +17,24 @@ CAT = "cat.default"
 def test_inputs_of_every_layout_join(dtype: torch.dtype, dim: int) -> None:
     """Row-major, permuted, strided, offset and expanded ones in one call."""
     assert_as_eager(CAT, list(layouts(2, 3, 4, dtype=dtype).values()), dim)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_inputs_without_rows_of_their_own_join_in_one_launch(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As attention's blocks: heads lie behind positions in memory, slices of one position are contiguous."""
+    x = values(2, 13, 3, 20)
+    launches: list[Any] = []
+
+    def counted(*args: Any, **meta: Any) -> None:
+        launches.append(args)
+        launch(*args, **meta)
+
+    monkeypatch.setattr(concatenation, "launch", counted)
+    monkeypatch.setattr(concatenation, "copy_into", None)
+    parts = [x[:, start : 2 * start + 1].transpose(1, 2) for start in range(1, 1 + count)]
+    batches_inside = values(3, 2, 4, 20).transpose(0, 1)
+    assert_as_eager(CAT, [*parts, values(2, 3, 5, 20), batches_inside, parts[0][:, :, :0]], 2)
+    assert len(launches) == 1
 
 
 @pytest.mark.parametrize("other", [torch.float16, torch.int64, torch.bool, torch.float64])

@@ -179,7 +179,7 @@ def test_what_is_called_elementwise_writes_at_the_strides_of_its_memory(op: str)
             expected = function(*args, **named)
         except (TypeError, ValueError, NotImplementedError):
             continue  # Another type is defined for it.
-        with Spreading():
+        with Spreading():  # type: ignore[no-untyped-call]
             actual = function(*args, **named)
         pairs = zip(expected, actual, strict=True) if isinstance(expected, tuple) else [(expected, actual)]
         for one, other in pairs:

@@ -1,0 +1,62 @@
+"""How calls are cut into tiles: few idle lanes, and enough programs for the device."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tests.unit.kernels.against_eager import assert_as_eager, values
+
+from opsmith.kernels import tiles, turned_tiles
+from opsmith.kernels.indexing import Geometry, dense_strides
+from opsmith.kernels.turned_tiles import tile_for
+
+#: Of an H200.
+MULTIPROCESSORS = 132
+
+
+def dense(*shape: int) -> Geometry:
+    """Two operands without gaps, the first dimension fastest."""
+    strides = dense_strides(shape, range(len(shape)))
+    return Geometry(shape, (strides, strides))
+
+
+@pytest.mark.parametrize(
+    ("columns", "turned", "width"),
+    [(66, False, 32), (196, False, 32), (66, True, 64), (527, False, 64)],
+)
+def test_tiles_of_odd_columns_leave_few_lanes_idle(
+    columns: int, width: int, monkeypatch: pytest.MonkeyPatch, *, turned: bool
+) -> None:
+    """But a tile that is turned has both sides long."""
+    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
+    assert width == tile_for((1, 1 << 16, columns), 2, torch.device("cpu"), turned=turned).width
+
+
+@pytest.mark.parametrize("op", ["reflection_pad2d.default", "replication_pad2d.default", "constant_pad_nd.default"])
+def test_pads_with_odd_rows_and_many_channels_are_as_eager(op: str) -> None:
+    """Rows of 66 elements."""
+    assert_as_eager(op, values(64, 64, 64), [1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("pad", [[-3, -4, -3, -4], [0, -1], [-1, 0, 0, 0, -2, 0]])
+def test_a_crop_is_a_copy_of_what_is_kept(pad: list[int]) -> None:
+    """Also of a channels-last tensor, whose layout stays."""
+    x = values(3, 4, 9, 11)
+    assert_as_eager("constant_pad_nd.default", x, pad, 2.0)
+    assert_as_eager("constant_pad_nd.default", x.to(memory_format=torch.channels_last), pad)
+
+
+@pytest.mark.parametrize(
+    ("numel", "itemsize", "expected"), [(2048, 2, 512), (262_144, 2, 512), (400_000, 2, 1024), (1 << 22, 2, 2048)]
+)
+def test_a_small_call_has_small_tiles(
+    numel: int, itemsize: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two for each multiprocessor, but never fewer than four elements for a thread."""
+    monkeypatch.setattr(tiles, "INTERPRETED", False)
+    cut = tiles.tiles_of.__wrapped__(dense(numel), itemsize, MULTIPROCESSORS)
+    assert (1, expected) == (cut.block_r, cut.block_c)
+    assert math.prod(cut.columns.shape_D) == numel
