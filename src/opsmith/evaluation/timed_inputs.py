@@ -19,6 +19,7 @@ from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue
 from opsmith.core.domains import IndependentDomain
 from opsmith.evaluation.generated import flat_view
 from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_storages
+from opsmith.suites import callables
 
 #: Elements by which one set is rotated further than the one before: the first that leaves a rest, so that a
 #: storage has as many different sets as elements.
@@ -67,6 +68,8 @@ class TimedInputs:
             _Values(storage, step if varied else None, count) for storage, step in zip(storages, steps, strict=True)
         ]
         self.lives: list[LiveCall] = []
+        self._columns: list[list[torch.UntypedStorage]] = []
+        self._changes_shapes = _changes_shapes(record)
         resizable = _resizable(record)
         self._copies = [
             _SideBySide(values)
@@ -80,12 +83,16 @@ class TimedInputs:
         """Have the first ``count`` sets: if more are wanted than there are, all are made anew, in one piece."""
         if count <= len(self.lives):
             return
-        self.lives = []  # What they take is free for the new ones.
-        columns = [copies.make(count) for copies in self._copies]
-        self.lives = [
-            live_call(self.record, [column[place] for column in columns], self._device) for place in range(count)
-        ]
+        self.lives, self._columns = [], []  # What they take is free for the new ones.
+        self._columns = [copies.make(count) for copies in self._copies]
+        self.lives = self._made(count)
         self.renew(0, count)
+
+    def _made(self, count: int) -> list[LiveCall]:
+        """Arguments that look at the first sets' storages as the recorded ones do."""
+        return [
+            live_call(self.record, [column[place] for column in self._columns], self._device) for place in range(count)
+        ]
 
     def renew(self, round_number: int, count: int) -> None:
         """Write the values of a round into the first ``count`` sets, of which missing ones are made.
@@ -96,6 +103,8 @@ class TimedInputs:
         for values, copies in zip(self._values, self._copies, strict=True):
             if values.size_bytes and count:
                 copies.write(values.start(round_number, self._count), count)
+        if self._changes_shapes:
+            self.lives[:count] = self._made(count)
 
     def before(self, slot: int, round_number: int) -> list[torch.UntypedStorage]:
         """Fresh storages with the values that one set has in a round."""
@@ -224,6 +233,11 @@ def _copying(values: _Values) -> Callable[[torch.Tensor, torch.Tensor], None]:
 
 def _is_on_host(values: _Values) -> bool:
     return values.device.type == "cpu"
+
+
+def _changes_shapes(record: CallRecord) -> bool:
+    """Whether a call gives its argument another shape (``unsqueeze_``), which the next call would begin with."""
+    return torch.Tag.inplace_view in getattr(callables.reference(record.op), "tags", ())
 
 
 def _resizable(record: CallRecord) -> set[int]:

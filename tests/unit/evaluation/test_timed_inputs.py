@@ -298,3 +298,14 @@ def test_what_a_call_may_resize_stays_by_itself(monkeypatch: pytest.MonkeyPatch)
         inputs.renew(2, 4)
         assert [resizable] * 4 == [[storage.resizable() for storage in live.storages] for live in inputs.lives]
         assert contents(inputs) == [[storage_bytes(s) for s in inputs.before(slot, 2)] for slot in range(4)]
+
+
+def test_a_call_that_changes_its_arguments_shape_finds_it_as_it_was() -> None:
+    """Or every block of unsqueeze_ would begin with one dimension more."""
+    record = CallRecord(op="unsqueeze_.default", args=(vector(0, "f32", 20), 0), kwargs={}, storages=(bytes(80),))
+    inputs = made(record)
+    for round_number in range(3):
+        inputs.renew(round_number, 4)
+        assert {(20,)} == {tuple(live.args[0].shape) for live in inputs.lives}
+        results = [live.args[0].unsqueeze_(0) for live in inputs.lives]
+        assert {(1, 20)} == {tuple(result.shape) for result in results}

@@ -12,6 +12,7 @@ from opsmith.core.run import Selection
 from opsmith.evaluation.inputs import rebuild
 from opsmith.suites import SuiteCall
 from opsmith.suites.distributed import Distributed
+from opsmith.suites.distributed.cases import CaseMaker
 from opsmith.suites.distributed.collectives import NAMESPACES, REDUCTIONS, collective_schemas, dtypes
 from opsmith.suites.distributed.program import RankProgram
 from opsmith.suites.distributed.reference import reduced, world_reference
@@ -128,3 +129,15 @@ def test_schemas_are_torchs_own() -> None:
     """A kernel is given the arguments that torch gives."""
     schema = collective_schemas()["broadcast.default"].schema
     assert schema.startswith("_c10d_functional::broadcast(Tensor input, int src")
+
+
+def test_nccl_is_asked_with_strided_tensors_where_torch_copies_them() -> None:
+    """It takes none; gloo takes them everywhere but where it would write to them."""
+
+    def asked(task: str, device: str) -> bool:
+        maker = CaseMaker(f"{task}.default", 2, "f32", device, 0)
+        return any(label == "strided" for label, *_ in maker._layouts())
+
+    assert all(asked(task, "cuda") for task in ("all_reduce", "broadcast"))
+    assert not any(asked(task, "cuda") for task in ("reduce_scatter_tensor", "all_gather_into_tensor", "all_reduce_"))
+    assert all(asked(task, "cpu") for task in ("all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor"))
