@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 
 from opsmith import pipeline
 from opsmith.cli.main import app
+from opsmith.core.case import CaseRef
 from opsmith.core.problems import problem_files, problems_hash
 from opsmith.core.run import Options, RunDirectory, Selection, Summary
 from opsmith.core.verdict import Status
 from opsmith.errors import BadInput
+from opsmith.runner.spool import Spool
 
 ROOT = Path(__file__).parents[1] / "modules"
 PROBLEMS = ROOT / "problems"
@@ -119,6 +121,28 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
         shutil.copy(files[task], folder / "problems" / f"{solution}.py")
     judge(ROOT / "wrong", folder / "run", problems=folder / "problems", integrity="off")
     return RunDirectory(folder / "run")
+
+
+def test_inputs_too_large_for_a_message_reach_the_solution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker and referee read them from files, the second values of a case, too."""
+    lent: list[Path] = []
+    copy = Spool.copy
+
+    def noted(spool: Spool, case: CaseRef, path: Path) -> None:
+        lent.append(path)
+        copy(spool, case, path)
+
+    monkeypatch.setattr(Spool, "copy", noted)
+    problems = tmp_path / "problems" / "level1"
+    problems.mkdir(parents=True)
+    (problems / "1_Relu.py").write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n\n\n"
+        "def get_inputs():\n    return [torch.randn(1100, 1000)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    summary = judge("aten", tmp_path / "run", problems=problems.parent)
+    assert summary.accepted
+    assert len(lent) >= 4
+    assert not any(path.exists() for path in lent)
 
 
 def test_every_sample_of_a_problem_is_counted(tmp_path: Path) -> None:

@@ -18,13 +18,14 @@ from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.as_installed import as_installed
 from opsmith.evaluation.generated import flat_view, generate
-from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, live_call
+from opsmith.evaluation.inputs import LiveCall, live_call
 from opsmith.evaluation.integrity.garbage import leave_garbage
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.integrity.traced_lines import TracedLines
 from opsmith.evaluation.integrity.watch import plain_results
 from opsmith.evaluation.outcome import Observer, before_call
 from opsmith.evaluation.reference import seed_generators
+from opsmith.runner.exchange import read_call
 from opsmith.runner.protocol import CallToRun, Raised, Returned
 from opsmith.suites.modules.call import ModuleCall
 from opsmith.suites.transfer import copy_to_device
@@ -134,7 +135,7 @@ class CallRun:
         try:
             results += [self._execute(live, self._record, observer) for live in lives]
             if self._item.again is not None:
-                results.append(self._execute_again(lives[-1], CALL_DECODER.decode(self._item.again), observer))
+                results.append(self._execute_again(lives[-1], read_call(self._item.again), observer))
         except torch.AcceleratorError:
             raise
         except BaseException as exc:  # noqa: BLE001 - the worker's edge: candidates raise anything

@@ -1,4 +1,6 @@
-"""Large outcomes' content goes from a worker to the referee in files, past the judge, who holds no tensor.
+"""Large calls and large outcomes' content go in files, past the judge, who holds no tensor.
+
+A worker reads a call from a file that the judge has copied for it.
 
 A worker writes them into its private folder and names them in its reply. The referee opens nothing
 but plain files with such a name in that folder. Where they lie on a device, the worker sends their
@@ -8,6 +10,7 @@ same summary.
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import stat
@@ -17,14 +20,32 @@ from pathlib import Path
 import msgspec
 import torch
 
-from opsmith.core.case import Outcome, OutputOther, OutputTensor, StoredOutcome, SummarisedOutcome
+from opsmith.core.case import CallRecord, Outcome, OutputOther, OutputTensor, StoredOutcome, SummarisedOutcome
 from opsmith.evaluation.held import HeldOutcome, without_content
+from opsmith.evaluation.inputs import CALL_DECODER
+from opsmith.runner.protocol import LentCall
 from opsmith.suites.transfer import read_content, size_of, write_content
 
 #: An outcome with up to this much content travels in the message itself.
 INLINE_BYTES = 1 << 20
 _NAME = re.compile(r"outcome-\d{1,9}")
 _DECODER = msgspec.msgpack.Decoder(Outcome | StoredOutcome | SummarisedOutcome)
+
+
+def read_call(call: bytes | LentCall) -> CallRecord:
+    """The worker's side: a call from a request.
+
+    Raises:
+        OSError: the file is not there.
+        msgspec.DecodeError: it is no call.
+    """
+    if isinstance(call, bytes):
+        record: CallRecord = CALL_DECODER.decode(call)
+        return record
+    # Nobody but the judge writes to it, so it can be mapped: its content is copied once, by the decoder.
+    with Path(call.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        mapped: CallRecord = CALL_DECODER.decode(content)
+        return mapped
 
 
 class OutcomeWriter:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from opsmith.runner.nursery import Nursery
 from opsmith.runner.processes import Child, Processes
 from opsmith.runner.protocol import (
     MAX_REPLY_BYTES,
+    LentCall,
     Loaded,
     LoadKernel,
     Noticed,
@@ -254,6 +255,7 @@ class WorkerLink:
         self.load_changes: tuple[str, ...] = ()
         self._load_s: float | None = None
         self.notices: tuple[Noticed, ...] = ()
+        self._lent: list[Path] = []
 
     def prepare(self) -> None:
         """Fork workers that are kept ready, as many as there is room for now; end those that are too many."""
@@ -280,6 +282,25 @@ class WorkerLink:
         if not copy.exists():
             shutil.copytree(root, copy)
         return copy
+
+    def lend_call(self, copy: Callable[[Path], None]) -> LentCall:
+        """Have a serialized call written to a file that the worker can read until it has answered the next request.
+
+        Args:
+            copy: writes it to a path that is not there yet.
+        """
+        if self._child is None:
+            self._start()
+        assert self._child is not None
+        path = self._child.kernels / f"call-{len(self._lent)}"
+        self._lent.append(path)
+        copy(path)
+        return LentCall(str(path))
+
+    def _take_calls_back(self) -> None:
+        for path in self._lent:
+            path.unlink(missing_ok=True)
+        self._lent.clear()
 
     @property
     def pid(self) -> int:
@@ -350,6 +371,8 @@ class WorkerLink:
             raise self._failed(child, Status.CRASHED, _describe_end(child, exc)) from exc
         except ProtocolError as exc:
             raise self._failed(child, Status.CRASHED, f"the worker's reply is not of the protocol: {exc}") from exc
+        finally:
+            self._take_calls_back()
         if isinstance(reply, Raised) and reply.kind == "device":
             self.retire()
         return reply

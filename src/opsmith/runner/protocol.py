@@ -81,6 +81,12 @@ class LoadKernel(msgspec.Struct, frozen=True, tag=True):
     policy: str | None = None
 
 
+class LentCall(msgspec.Struct, frozen=True):
+    """A serialized call that lies in a file, which its worker can read and not write."""
+
+    path: str
+
+
 class CallToRun(msgspec.Struct, frozen=True):
     """A serialized :class:`~opsmith.core.case.CallRecord`, to be run ``repeats`` times on fresh copies.
 
@@ -90,10 +96,10 @@ class CallToRun(msgspec.Struct, frozen=True):
         traced: note which lines of the kernel's files run in the last of these executions.
     """
 
-    call: bytes
+    call: bytes | LentCall
     rng_seed: int
     repeats: int = 1
-    again: bytes | None = None
+    again: bytes | LentCall | None = None
     result_bytes: tuple[int, ...] = ()
     traced: bool = False
 

@@ -27,7 +27,7 @@ from opsmith.core.verdict import Status
 from opsmith.runner.links import WorkerFailed, WorkerLink
 from opsmith.runner.nursery import Nursery
 from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import OUT_OF_PROTOCOL, Answered, CallToRun, Noticed, Raised, Returned, RunCalls
+from opsmith.runner.protocol import OUT_OF_PROTOCOL, Answered, CallToRun, LentCall, Noticed, Raised, Returned, RunCalls
 from opsmith.runner.seat import Seat
 
 #: How long the other ranks may take once one has failed: what they say may tell more than that they were killed.
@@ -271,7 +271,8 @@ def _divided(request: RunCalls, ranks: int) -> list[RunCalls]:
     return [RunCalls(tuple(calls)) for calls in divided]
 
 
-def _encoded(call: bytes) -> list[bytes]:
+def _encoded(call: bytes | LentCall) -> list[bytes]:
+    assert isinstance(call, bytes), "ranks are lent no calls"
     return [msgspec.msgpack.encode(own) for own in split_by_rank(_DECODER.decode(call))]
 
 

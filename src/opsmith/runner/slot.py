@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 import msgspec
 
@@ -26,6 +27,7 @@ from opsmith.runner.protocol import (
     Compare,
     Compared,
     ComparedCase,
+    LentCall,
     MakeVariants,
     OutcomesShown,
     Prepare,
@@ -39,7 +41,7 @@ from opsmith.runner.protocol import (
 )
 from opsmith.runner.rank_group import RankGroup
 from opsmith.runner.shrinking import Shrinking
-from opsmith.runner.spool import Spool
+from opsmith.runner.spool import Spool, with_other_values
 from opsmith.runner.stopwatch import ClockSettings
 from opsmith.runner.verdicts import (
     bad_call_verdict,
@@ -69,6 +71,9 @@ FIRST_CHUNK_CASES = 8
 CHUNK_GROWTH = 4
 MAX_CHUNK_CASES = 32
 MAX_CHUNK_BYTES = 8 << 20
+
+#: A serialized call up to this size travels to its worker in the message itself.
+LENT_BYTES = 4 << 20
 
 #: Variants of an op: of its functional overload, and of the others, which the same code mostly answers.
 VARIANTS = 24
@@ -316,10 +321,10 @@ class Slot:
         request = RunCalls(
             tuple(
                 CallToRun(
-                    self.spool.read(chunk[number]),
+                    self._serialized(chunk[number]),
                     derive_seed(self._seed, side, chunk[number].content_hash),
                     prepared[number].repeats,
-                    again=self.spool.read_again(chunk[number]) if prepared[number].again else None,
+                    again=self._with_other_values(chunk[number]) if prepared[number].again else None,
                     result_bytes=prepared[number].result_bytes if job.integrity else (),
                     traced=conduct.wants_trace(),
                 )
@@ -332,6 +337,16 @@ class Slot:
             self.worker.retire()
             raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
         return answer
+
+    def _serialized(self, case: CaseRef) -> bytes | LentCall:
+        """A call as its worker gets it: large ones as a file, since a message is copied at every step of its way."""
+        if case.length <= LENT_BYTES or isinstance(self.worker, RankGroup):
+            return self.spool.read(case)
+        return self.worker.lend_call(partial(self.spool.copy, case))
+
+    def _with_other_values(self, case: CaseRef) -> bytes | LentCall | None:
+        again = with_other_values(case)
+        return None if again is None else self._serialized(again)
 
     def _compare(self, prepared: Sequence[PreparedCase], returned: dict[int, Returned]) -> Compared:
         if not returned:

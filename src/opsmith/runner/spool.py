@@ -25,19 +25,29 @@ class Spool:
         self._numbers = itertools.count(FIRST_SENT)
 
     def read(self, case: CaseRef) -> bytes:
-        descriptor = self._descriptors.get(case.spool)
-        if descriptor is None:
-            descriptor = self._descriptors[case.spool] = os.open(self._path(case.spool), os.O_RDONLY)
-        data = os.pread(descriptor, case.length, case.offset)
+        data = os.pread(self._descriptor(case.spool), case.length, case.offset)
         assert len(data) == case.length, "a spool file is shorter than its index says"
         return data
 
     def read_again(self, case: CaseRef) -> bytes | None:
         """The same call with other values, or None where there are none."""
-        if case.again is None:
-            return None
-        offset, length = case.again
-        return self.read(msgspec.structs.replace(case, offset=offset, length=length))
+        again = with_other_values(case)
+        return None if again is None else self.read(again)
+
+    def copy(self, case: CaseRef, path: Path) -> None:
+        """Copy a call to a new file, past this process's memory."""
+        offset, end = case.offset, case.offset + case.length
+        with path.open("xb") as file:
+            while offset < end:
+                copied = os.sendfile(file.fileno(), self._descriptor(case.spool), offset, end - offset)
+                assert copied, "a spool file is shorter than its index says"
+                offset += copied
+
+    def _descriptor(self, number: int) -> int:
+        descriptor = self._descriptors.get(number)
+        if descriptor is None:
+            descriptor = self._descriptors[number] = os.open(self._path(number), os.O_RDONLY)
+        return descriptor
 
     def add(self, calls: bytes) -> int:
         """Write calls that were sent; the number of their spool file."""
@@ -58,6 +68,14 @@ class Spool:
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number}.spool"
+
+
+def with_other_values(case: CaseRef) -> CaseRef | None:
+    """Where the same call with other values lies, or None where there is none."""
+    if case.again is None:
+        return None
+    offset, length = case.again
+    return msgspec.structs.replace(case, offset=offset, length=length)
 
 
 class SentCalls:

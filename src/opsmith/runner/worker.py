@@ -32,7 +32,7 @@ from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.answering import Answering, CallRun, raised
 from opsmith.runner.build_cache import EAGER, use_build_cache
 from opsmith.runner.devices import end_waiting, make_waiting_context
-from opsmith.runner.exchange import OutcomeWriter, summarised
+from opsmith.runner.exchange import OutcomeWriter, read_call, summarised
 from opsmith.runner.loading import discover, load_kernel
 from opsmith.runner.meeting import meet
 from opsmith.runner.protocol import (
@@ -206,7 +206,7 @@ class Worker:
         assert self._answering is not None
         self._outcomes.forget()
         self._observer = None
-        records = [CALL_DECODER.decode(item.call) for item in request.calls]
+        records = [read_call(item.call) for item in request.calls]
         with self._computing(records):
             lives = rebuild_all(
                 [record for record, item in zip(records, request.calls, strict=True) for _ in range(item.repeats)],

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.hostile_runs import processes_with_environment
 
-from opsmith.core.case import CallRecord
+from opsmith.core.case import CallRecord, CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.verdict import Status
@@ -25,9 +26,11 @@ from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerFailed,
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import Answered, CallToRun, ListOps, OpsListed, Raised, Returned, RunCalls
 from opsmith.runner.sandbox.layers import Layer
+from opsmith.runner.spool import Spool
 
 SCHEMA = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
-CALL = CallToRun(msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=())), rng_seed=0)
+ENCODED = msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=()))
+CALL = CallToRun(ENCODED, rng_seed=0)
 LIMITS = Limits(load_s=10.0, call_s=2.0, referee_s=60.0)
 
 
@@ -322,3 +325,32 @@ def test_every_compiler_builds_into_the_folder_that_it_is_given(
     changed = {name: value for name, value in os.environ.items() if before.get(name) != value}
     assert 4 == len(changed)
     assert {str(tmp_path)} == {str(Path(value).parent) for value in changed.values()}
+
+
+def test_a_lent_call_is_run_and_then_gone(bench: Bench, tmp_path: Path) -> None:
+    """Its worker reads it from a file, which it cannot write to; both executions of a case may be lent."""
+    spool = Spool(tmp_path)
+    number = spool.add(b"before" + ENCODED + b"behind")
+    case = CaseRef(
+        address=CaseAddress("opinfo", "relu", "f32", "sample", 0, 0),
+        op="relu.default",
+        signature="",
+        content_hash="",
+        size_bytes=0,
+        spool=number,
+        offset=6,
+        length=len(ENCODED),
+    )
+    writes = (
+        "import glob\nfor path in glob.glob(os.path.dirname(os.path.dirname(__file__)) + '/call-*'): open(path, 'wb')"
+    )
+    for body, told in (("pass", "returned"), (writes, "Permission denied")):
+        assert bench.load(body) is None
+        call, again = (bench.link.lend_call(partial(spool.copy, case)) for _ in range(2))
+        assert Path(call.path).read_bytes() == Path(again.path).read_bytes() == ENCODED
+        answer = bench.link.ask(RunCalls((CallToRun(call, rng_seed=0, again=again),)), (Answered,))
+        [reply] = answer.replies
+        assert told in ("returned" if isinstance(reply, Returned) else str(reply.message))
+        assert not Path(call.path).exists()
+        assert not Path(again.path).exists()
+    spool.close()

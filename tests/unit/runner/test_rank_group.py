@@ -16,7 +16,7 @@ from opsmith.core.case import CallRecord, Outcome, OutputTensor, SequenceValue, 
 from opsmith.core.verdict import Status
 from opsmith.evaluation.held import HeldOutcome
 from opsmith.runner import rank_group
-from opsmith.runner.exchange import OutcomeWriter, read_outcome_of_ranks
+from opsmith.runner.exchange import OutcomeWriter, read_call, read_outcome_of_ranks
 from opsmith.runner.links import WorkerFailed
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import Answered, CallToRun, Raised, Returned, RunCalls
@@ -176,8 +176,7 @@ def test_each_rank_is_asked_for_its_part(group_of: Make) -> None:
     [reply] = answer.replies
     assert isinstance(reply, Returned)
     assert 2 == len(msgspec.msgpack.decode(reply.outcomes[0]))
-    decode = msgspec.msgpack.Decoder(CallRecord).decode
-    assert split_by_rank(RECORD) == [decode(link.asked[0].calls[0].call) for link in links]
+    assert split_by_rank(RECORD) == [read_call(link.asked[0].calls[0].call) for link in links]
     assert not any(link.retired for link in links)
 
 

@@ -85,6 +85,7 @@ class StandInWorker:
     def ask(self, request: RunCalls, reply_types: tuple[type[Any], ...]) -> Answered:
         replies = []
         for call in request.calls:
+            assert isinstance(call.call, bytes)
             number = int(call.call)
             self.ran.append(number)
             found = self._act(number)
@@ -348,7 +349,7 @@ class SummarisingWorker(StandInWorker):
         return Answered(
             tuple(
                 [
-                    reply if isinstance(reply, Raised) else self._told(int(call.call), call.repeats)
+                    reply if isinstance(reply, Raised) else self._told(int(cast("bytes", call.call)), call.repeats)
                     for call, reply in zip(request.calls, answered.replies, strict=True)
                 ]
             )
