@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,3 +21,14 @@ def test_one_op_of_each_family_compiles_for_hopper() -> None:
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert 0 == shown.returncode, shown.stdout + shown.stderr
     assert f"{{'compiled': {len(OPS.split(','))}}}" in shown.stdout
+
+
+def test_factors_that_lie_along_the_result_are_read_16_bytes_at_a_time(tmp_path: Path) -> None:
+    """As the gradient of a weight has them: a turned left factor, and a right one that is row-major."""
+    command = [sys.executable, "-m", "tests.offline_compile", "--ops", "mm.default", "--dtypes", "f16"]
+    command += ["--most", "3", "--suites", "traces"]
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+    codes = [path.read_text() for path in tmp_path.glob("*/matmul_kernel.ptx")]
+    assert codes
+    assert all("cp.async.cg.shared.global" in code and "ld.global.b16" not in code for code in codes)
