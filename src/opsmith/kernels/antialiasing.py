@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Ints, converted, number
+from .lanes import load_along_columns
 from .launch import compute_type, launch, number_bits, require_served
 from .pointwise import FLOATS
 from .resampling import Sampling, cubic, linear, planned
@@ -136,7 +137,7 @@ def antialias_kernel(
             at_w = first_w + kw
             weight_w = raw_weight(at_w, first_w, behind_w, lead_w, narrowing_w, TAPS) / total_w
             inside = mask & (at_h < behind_h) & (at_w < behind_w)
-            x_RC = tl.load(plane_ptr + (at_h * strides_S[1] + at_w * strides_S[2]), mask=inside, other=0)
+            x_RC = load_along_columns(plane_ptr + (at_h * strides_S[1] + at_w * strides_S[2]), inside)
             sum_RC += x_RC.to(COMPUTE) * (weight_h * weight_w)
     out_ptr_RC = out_ptr + row[:, None] * columns + column[None, :]
     tl.store(out_ptr_RC, converted(sum_RC, out_ptr.dtype.element_ty), mask=mask)
@@ -210,7 +211,7 @@ def antialias_backward_kernel(
             weight_w = reader_weight(ow, w, size_S[2], out_S[2], scale_w, TAPS, MOST_W, COMPUTE)
             weight = mask.to(COMPUTE) * weight_h * weight_w
             grad_ptr_RC = plane_ptr + (oh * strides_S[1] + ow * strides_S[2])
-            sum_RC += tl.load(grad_ptr_RC, mask=weight != 0, other=0).to(COMPUTE) * weight
+            sum_RC += load_along_columns(grad_ptr_RC, weight != 0).to(COMPUTE) * weight
     out_ptr_RC = grad_input_ptr + row[:, None] * columns + column[None, :]
     tl.store(out_ptr_RC, converted(sum_RC, grad_input_ptr.dtype.element_ty), mask=mask)
 

@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Ints, converted
+from .lanes import load_along_columns
 from .launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, require_served
 from .pointwise import FLOATS
 from .volumes import (
@@ -110,7 +111,7 @@ def window_values(
     h, has_h = held_position(kh, o_S[1], size_S, out_S, WINDOW_S, 1)
     w, has_w = held_position(kw, o_S[2], size_S, out_S, WINDOW_S, 2)
     mask = mask & has_d & has_h & has_w
-    return tl.load(plane_ptr + (d * strides_S[0] + h * strides_S[1] + w * strides_S[2]), mask=mask, other=0)
+    return load_along_columns(plane_ptr + (d * strides_S[0] + h * strides_S[1] + w * strides_S[2]), mask)
 
 
 @triton.jit
@@ -239,7 +240,7 @@ def share_of_holder(
     share = share * share_of(i_S[1], h, size_S, out_S, WINDOW_S, 1, COUNTS_PADDING, COMPUTE)
     share = share * share_of(i_S[2], w, size_S, out_S, WINDOW_S, 2, COUNTS_PADDING, COMPUTE)
     holds = mask & (share > 0)
-    grad = tl.load(plane_ptr + (d * strides_S[0] + h * strides_S[1] + w * strides_S[2]), mask=holds, other=0)
+    grad = load_along_columns(plane_ptr + (d * strides_S[0] + h * strides_S[1] + w * strides_S[2]), holds)
     if DIVISOR is None:
         result = grad.to(COMPUTE) * share
     else:

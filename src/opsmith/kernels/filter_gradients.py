@@ -30,6 +30,7 @@ from .convolution_operands import (
 )
 from .gathered_products import Tile, dot_precision, feeds_tensor_cores, places_of, read_offset
 from .indexing import converted, merge_dims, offset_of
+from .lanes import store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import ALONE, GROUP, combine, multiply_type, tile_place, times
 from .sliding import Sliding, all_taps_of, walk_of
@@ -112,7 +113,7 @@ def filter_gradient_kernel(
     dw_ptr_J += kd * dw_strides_S[0] + kh * dw_strides_S[1] + kw * dw_strides_S[2]
     mask = is_own & (o < O)[:, None] & in_columns[None, :]
     dw_ptr_OJ = dw_ptr_J[None, :] + (o * dw_strides_OC[0])[:, None]
-    tl.store(dw_ptr_OJ, converted(dw_OJ, dw_ptr.dtype.element_ty), mask=mask)
+    store_along_columns(dw_ptr_OJ, converted(dw_OJ, dw_ptr.dtype.element_ty), mask)
 
 
 def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding) -> None:

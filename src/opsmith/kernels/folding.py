@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, Ints, converted, index_type, merge_dims
+from .lanes import load_along_columns
 from .launch import compute_type, launch, layout_of, loop_bound, require_served
 from .reductions import normalized_dims
 from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
@@ -154,7 +155,7 @@ def fold_kernel(
         copy_B, exists_B = copy_of(b, term, views[2], COPIES_B)
         exists_AB = inside_AB & exists_S & exists_A[:, None] & exists_B[None, :]
         grad_AB = grad_ptr + copy_S + (copy_A[:, None] + copy_B[None, :])
-        total_AB += tl.load(grad_AB, mask=exists_AB, other=0).to(COMPUTE)
+        total_AB += load_along_columns(grad_AB, exists_AB).to(COMPUTE)
     out = out_ptr + offset_in(s, out_sides[0])
     out_AB = out + (offset_in(a, out_sides[1])[:, None] + offset_in(b, out_sides[2])[None, :])
     tl.store(out_AB, converted(total_AB, out_ptr.dtype.element_ty), mask=inside_AB)
@@ -398,7 +399,7 @@ def im2col_kernel(
     x_AB = (j * dilation[1] - padding[1])[:, None] + (b % across * step[1])[None, :]
     inside_AB = (a < rows)[:, None] & (b < columns)[None, :]
     shown_AB = inside_AB & (y_AB >= 0) & (y_AB < size[0]) & (x_AB >= 0) & (x_AB < size[1])
-    value_AB = tl.load(plane_A[:, None] + (y_AB * strides[2] + x_AB * strides[3]), mask=shown_AB, other=0)
+    value_AB = load_along_columns(plane_A[:, None] + (y_AB * strides[2] + x_AB * strides[3]), shown_AB)
     tl.store(out_ptr + (a * columns)[:, None] + b[None, :], value_AB, mask=inside_AB)
 
 

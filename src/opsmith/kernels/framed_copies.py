@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, Ints, converted, index_type, number
+from .lanes import load_along_columns, store_along_columns
 from .launch import compute_type, launch, layout_of, number_bits
 from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
@@ -117,16 +118,16 @@ def window_kernel(
     x_A, here_A = source_of(a, x_views[1], RULES_A)
     x_B, here_B = source_of(b, x_views[2], RULES_B)
     here_AB = inside_AB & here_S & here_A[:, None] & here_B[None, :]
-    x_AB = tl.load(x_ptr + x_S + (x_A[:, None] + x_B[None, :]), mask=here_AB)
+    x_AB = load_along_columns(x_ptr + x_S + (x_A[:, None] + x_B[None, :]), here_AB)
     if NUMBER is None:
         behind = other + offset_in(s, other_sides[0])
         behind_AB = behind + (offset_in(a, other_sides[1])[:, None] + offset_in(b, other_sides[2])[None, :])
-        x_AB = tl.where(here_AB, x_AB, tl.load(behind_AB, mask=inside_AB & (here_AB == 0)))
+        x_AB = tl.where(here_AB, x_AB, load_along_columns(behind_AB, inside_AB & (here_AB == 0)))
     else:
         x_AB = tl.where(here_AB, x_AB, converted(number(other, NUMBER), x_AB.dtype))
     out = out_ptr + offset_in(s, out_sides[0])
     out_AB = out + (offset_in(a, out_sides[1])[:, None] + offset_in(b, out_sides[2])[None, :])
-    tl.store(out_AB, x_AB, mask=inside_AB)
+    store_along_columns(out_AB, x_AB, inside_AB)
 
 
 def show(out: torch.Tensor, source: torch.Tensor, dims: Sequence[Dim], other: torch.Tensor | float = 0) -> None:

@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, Ints, expanded_strides, index_type, merge_dims, output_layout
+from .lanes import load_along_columns, store_along_columns
 from .launch import launch, layout_of, require_served
 from .masking import nonzero
 from .pointwise import as_bits
@@ -101,7 +102,7 @@ def indexed_places(
             index_AB = index_S + (
                 offset_in(a, index_sides_I[k][1])[:, None] + offset_in(b, index_sides_I[k][2])[None, :]
             )
-            i_AB = tl.load(index_AB, mask=here_A[:, None] & here_B[None, :], other=0)
+            i_AB = load_along_columns(index_AB, here_A[:, None] & here_B[None, :])
             offset_AB, valid_AB = place_of(i_AB, sizes_I[k], strides_I[k], WRAP, INDEX)
             place_AB += offset_AB
             there_AB = there_AB & valid_AB
@@ -131,10 +132,10 @@ def gather_kernel(
     place_AB, there_AB = indexed_places(
         s, a, b, rows, columns, x_sides, indices_I, index_sides_I, sizes_I, strides_I, VARIES_I, WRAP, INDEX
     )
-    x_AB = tl.load(x_ptr + place_AB, mask=there_AB, other=0)
+    x_AB = load_along_columns(x_ptr + place_AB, there_AB)
     out = out_ptr + offset_in(s, out_sides[0])
     out_AB = out + (offset_in(a, out_sides[1])[:, None] + offset_in(b, out_sides[2])[None, :])
-    tl.store(out_AB, x_AB, mask=(a < rows)[:, None] & (b < columns)[None, :])
+    store_along_columns(out_AB, x_AB, (a < rows)[:, None] & (b < columns)[None, :])
 
 
 class Walk(NamedTuple):

@@ -24,6 +24,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, converted, merge_dims, offset_of
+from .lanes import add_along_columns, load_along_columns, store_along_columns
 from .launch import INTERPRETED, INTERPRETED_TILE, compute_dtype, compute_type, launch, loop_bound, require_served
 from .pointwise import FLOATS, map_into, same
 from .resampling import cubic_weight
@@ -195,10 +196,10 @@ def grid_sample_kernel(
             for tw in tl.static_range(TAPS):
                 at_w, has_w, weight_w, _slant_w = grid_tap(w, tw, size_S[2], TAPS, PADDING, ALIGN, COMPUTE, INDEX)
                 offset = at_d * strides_S[0] + at_h * strides_S[1] + at_w * strides_S[2]
-                x_CP = tl.load(plane_ptr_CP + offset, mask=mask & has_d & has_h & has_w, other=0).to(COMPUTE)
+                x_CP = load_along_columns(plane_ptr_CP + offset, mask & has_d & has_h & has_w).to(COMPUTE)
                 sum_CP += x_CP * (weight_d * weight_h * weight_w)
     out_ptr_CP = out_ptr + ((p // plane) * C * plane + p % plane)[None, :] + (c * plane)[:, None]
-    tl.store(out_ptr_CP, converted(sum_CP, out_ptr.dtype.element_ty), mask=mask)
+    store_along_columns(out_ptr_CP, converted(sum_CP, out_ptr.dtype.element_ty), mask)
 
 
 @triton.jit
@@ -248,7 +249,7 @@ def grid_sample_backward_kernel(
         c = block * BLOCK_C + tl.arange(0, BLOCK_C).to(INDEX)
         mask = (c < C)[:, None] & (p < places)[None, :]
         grad_ptr_CP = grad_ptr + offset_of(p, grad_shape_D, grad_strides_D)[None, :] + (c * grad_stride_C)[:, None]
-        grad_CP = tl.load(grad_ptr_CP, mask=mask, other=0).to(COMPUTE)
+        grad_CP = load_along_columns(grad_ptr_CP, mask).to(COMPUTE)
         plane_ptr_CP = x_ptr + (n * stride_N)[None, :] + (c * stride_C)[:, None]
         for td in tl.static_range(TAPS_D):
             at_d, has_d, weight_d, slant_d = grid_tap(d, td, size_S[0], TAPS_D, PADDING, ALIGN, COMPUTE, INDEX)
@@ -259,7 +260,7 @@ def grid_sample_backward_kernel(
                     inside = mask & has_d & has_h & has_w
                     if TAPS > 1:
                         offset = at_d * strides_S[0] + at_h * strides_S[1] + at_w * strides_S[2]
-                        slope_CP = grad_CP * tl.load(plane_ptr_CP + offset, mask=inside, other=0).to(COMPUTE)
+                        slope_CP = grad_CP * load_along_columns(plane_ptr_CP + offset, inside).to(COMPUTE)
                         by_d += slope_CP * (slant_d * weight_h * weight_w)
                         by_h += slope_CP * (weight_d * slant_h * weight_w)
                         by_w += slope_CP * (weight_d * weight_h * slant_w)
@@ -267,7 +268,7 @@ def grid_sample_backward_kernel(
                         at = (at_d * size_S[1] + at_h) * size_S[2] + at_w
                         at_ptr_CP = grad_input_ptr + (n * C * volume)[None, :] + (c * volume)[:, None] + at
                         weight = weight_d * weight_h * weight_w
-                        tl.atomic_add(at_ptr_CP, grad_CP * weight, mask=inside, sem="relaxed")
+                        add_along_columns(at_ptr_CP, grad_CP * weight, inside)
     AXES: tl.constexpr = 3 if IS_VOLUME else 2
     TYPE: tl.constexpr = grad_grid_ptr.dtype.element_ty
     grad_grid_ptr_P = grad_grid_ptr + p * AXES

@@ -20,7 +20,7 @@ import triton.language as tl
 
 from .indexing import Geometry, converted, index_type
 from .launch import INTERPRETED, compute_type, launch, layout_of, loop_bound, require_served
-from .matmul import GROUP, Tile, dot_precision, multiply_type, product, product_tile, tile_place, times
+from .matmul import GROUP, Tile, dot_precision, existing, multiply_type, product, product_tile, tile_place, times
 from .type_rules import SINGLE
 
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
@@ -64,6 +64,7 @@ def grouped_rows_kernel(
     PRECISION: tl.constexpr,
     INDEX: tl.constexpr,
     EVEN_K: tl.constexpr,
+    N_IN_RUNS: tl.constexpr,
     GROUP: tl.constexpr,
     GROUPS: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -77,7 +78,7 @@ def grouped_rows_kernel(
         m, n = first_M.to(INDEX) + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
         k = tl.arange(0, BLOCK_K).to(INDEX)
         # Rows beyond the group and columns beyond N read what is there, and are not written.
-        inside_m, inside_n = tl.minimum(m, end_M - 1), tl.minimum(n, N - 1)
+        inside_m, inside_n = tl.minimum(m, end_M - 1), existing(n, N, N_IN_RUNS)
         a_ptr_MK = a_ptr + inside_m[:, None] * a_strides_MK[0] + k[None, :] * a_strides_MK[1]
         b_ptr_KN = b_ptr + group.to(INDEX) * b_strides_GKN[0]
         b_ptr_KN = b_ptr_KN + (k[:, None] * b_strides_GKN[1] + inside_n[None, :] * b_strides_GKN[2])
@@ -111,6 +112,8 @@ def grouped_terms_kernel(
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
     INDEX: tl.constexpr,
+    M_IN_RUNS: tl.constexpr,
+    N_IN_RUNS: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -123,7 +126,7 @@ def grouped_terms_kernel(
     begin = tl.load(ends_ptr + group - 1, mask=group > 0, other=0)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K).to(INDEX)
-    inside_m, inside_n = tl.minimum(m, M - 1), tl.minimum(n, N - 1)
+    inside_m, inside_n = existing(m, M, M_IN_RUNS), existing(n, N, N_IN_RUNS)
     a_ptr_MK = a_ptr + inside_m[:, None] * a_strides_MK[0] + (begin + k)[None, :] * a_strides_MK[1]
     b_ptr_KN = b_ptr + (begin + k)[:, None] * b_strides_KN[0] + inside_n[None, :] * b_strides_KN[1]
     c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
@@ -221,6 +224,7 @@ def _rows_in_groups(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, ends: tor
         loop_bound(triton.cdiv(K, tile.k)),
         **_constants(a, b, c, tile, precision),
         EVEN_K=K % tile.k == 0,
+        N_IN_RUNS=b.stride(2) == 1,
         GROUPS=triton.next_power_of_2(G),
     )
 
@@ -247,6 +251,8 @@ def _terms_in_groups(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> to
         b.stride(),
         loop_bound(triton.cdiv(K, tile.k)),
         **_constants(a, b, c, tile, precision),
+        M_IN_RUNS=a.stride(0) == 1,
+        N_IN_RUNS=b.stride(1) == 1,
     )
     return c
 

@@ -1,9 +1,9 @@
 """Reads and writes of tiles whose lanes run along the columns.
 
 Triton gives neighbouring lanes the dimension in which it knows of the longest run of neighbours in memory. It knows of
-none where columns are counted in images of a size that 16 does not divide, or lie two apart. Then Triton 3.7 takes the
-last dimension and 3.6 the first: a warp that wrote 64 bytes of a row writes 2 bytes of 32 rows. For a convolution of
-32 x 1024 x 10 x 10 to 1536 channels on an H200 those stores took most of 143 us.
+none where columns are counted in images of a size that 16 does not divide, lie two apart, or are found in a table.
+Then Triton 3.7 takes the last dimension and 3.6 the first: a warp that wrote 64 bytes of a row writes 2 bytes of 32
+rows. For a convolution of 32 x 1024 x 10 x 10 to 1536 channels on an H200 those stores took most of 143 us.
 
 So for 3.6 such a tile is turned, accessed and turned back, which moves nothing: it is a matter of which lane has what.
 Where Triton does know of neighbours, both ways are the same.
@@ -20,19 +20,26 @@ _FIRST_WINS = tl.constexpr(not INTERPRETED and tuple(map(int, triton.__version__
 
 
 @triton.jit
-def load_along_columns(ptr_RC: tl.tensor, mask_RC: tl.tensor) -> tl.tensor:
-    """``tl.load``, 0 where the mask is not set."""
+def lanes_first(x_RC: tl.tensor) -> tl.tensor:
+    """``x`` with the columns in the dimension that Triton prefers, and back again."""
     if _FIRST_WINS:
-        x_RC = tl.trans(tl.load(tl.trans(ptr_RC), mask=tl.trans(mask_RC), other=0))
-    else:
-        x_RC = tl.load(ptr_RC, mask=mask_RC, other=0)
+        x_RC = tl.trans(x_RC)
     return x_RC
+
+
+@triton.jit
+def load_along_columns(ptr_RC: tl.tensor, mask_RC: tl.tensor, OTHER: tl.constexpr = 0) -> tl.tensor:
+    """``tl.load``, OTHER where the mask is not set."""
+    return lanes_first(tl.load(lanes_first(ptr_RC), mask=lanes_first(mask_RC), other=OTHER))
 
 
 @triton.jit
 def store_along_columns(ptr_RC: tl.tensor, x_RC: tl.tensor, mask_RC: tl.tensor) -> None:
     """``tl.store``."""
-    if _FIRST_WINS:
-        tl.store(tl.trans(ptr_RC), tl.trans(x_RC), mask=tl.trans(mask_RC))
-    else:
-        tl.store(ptr_RC, x_RC, mask=mask_RC)
+    tl.store(lanes_first(ptr_RC), lanes_first(x_RC), mask=lanes_first(mask_RC))
+
+
+@triton.jit
+def add_along_columns(ptr_RC: tl.tensor, x_RC: tl.tensor, mask_RC: tl.tensor) -> None:
+    """``tl.atomic_add``, in no order with other accesses."""
+    tl.atomic_add(lanes_first(ptr_RC), lanes_first(x_RC), mask=lanes_first(mask_RC), sem="relaxed")

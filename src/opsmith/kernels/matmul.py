@@ -70,6 +70,20 @@ def tile_place(
 
 
 @triton.jit
+def existing(i: tl.tensor, size: tl.tensor, IN_RUNS: tl.constexpr) -> tl.tensor:
+    """``i``, or, where it lies beyond the ``size`` of its dimension, an index that does not.
+
+    IN_RUNS: neighbours along this dimension are neighbours in memory. Of a remainder Triton knows that 16 of them are
+    where 16 divides the size; of the lesser of two it knows nothing, and reads one element at a time.
+    """
+    if IN_RUNS:
+        i = i % size
+    else:
+        i = tl.minimum(i, size - 1)
+    return i
+
+
+@triton.jit
 def times(
     a_MK: tl.tensor,
     b_KN: tl.tensor,
@@ -124,6 +138,8 @@ def matmul_kernel(
     INDEX: tl.constexpr,
     IS_SPLIT: tl.constexpr,
     EVEN_K: tl.constexpr,
+    M_IN_RUNS: tl.constexpr,
+    N_IN_RUNS: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -136,7 +152,7 @@ def matmul_kernel(
     first_K = split * steps * BLOCK_K
     k = tl.arange(0, BLOCK_K).to(INDEX)
     # Rows beyond M and columns beyond N read what is there, and are not written.
-    inside_m, inside_n = tl.minimum(m, M - 1), tl.minimum(n, N - 1)
+    inside_m, inside_n = existing(m, M, M_IN_RUNS), existing(n, N, N_IN_RUNS)
     a_ptr_MK = a_ptr + batch * a_strides_BMK[0] + first_K * a_strides_BMK[2]
     a_ptr_MK = a_ptr_MK + (inside_m[:, None] * a_strides_BMK[1] + k[None, :] * a_strides_BMK[2])
     b_ptr_KN = b_ptr + batch * b_strides_BKN[0] + first_K * b_strides_BKN[1]
@@ -316,6 +332,8 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         INDEX=_index_type(a, b, target),
         IS_SPLIT=splits > 1,
         EVEN_K=K % (tile.k * splits) == 0 and steps * splits * tile.k == K,
+        M_IN_RUNS=a.stride(1) == 1,
+        N_IN_RUNS=b.stride(2) == 1,
         GROUP=GROUP,
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,

@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Ints, converted
+from .lanes import load_along_columns
 from .launch import compute_type, launch, require_served
 from .pointwise import FLOATS
 from .volumes import (
@@ -68,7 +69,7 @@ def max_step(
     inside = mask & has_d & has_h & has_w
     # What lies outside never wins; a window of nothing but -inf keeps its first position.
     offset = d * strides_S[0] + h * strides_S[1] + w * strides_S[2]
-    x = tl.load(plane_ptr + offset, mask=inside, other=float("-inf")).to(best.dtype)
+    x = load_along_columns(plane_ptr + offset, inside, float("-inf")).to(best.dtype)
     is_larger = (x > best) | (x != x)  # noqa: PLR0124 - NaN
     return tl.where(is_larger, x, best), tl.where(is_larger, (d * size_S[1] + h) * size_S[2] + w, at)
 
@@ -145,9 +146,9 @@ def gradient_of_holder(
     exists = mask & (d < out_S[0]) & (h < out_S[1]) & (w < out_S[2])
     at_offset = d * index_strides_S[0] + h * index_strides_S[1] + w * index_strides_S[2]
     here = (i_S[0] * size_S[1] + i_S[1]) * size_S[2] + i_S[2]
-    is_here = tl.load(index_plane_ptr + at_offset, mask=exists, other=-1).to(here.dtype) == here
+    is_here = load_along_columns(index_plane_ptr + at_offset, exists, -1).to(here.dtype) == here
     offset = d * grad_strides_S[0] + h * grad_strides_S[1] + w * grad_strides_S[2]
-    return tl.load(grad_plane_ptr + offset, mask=exists & is_here, other=0)
+    return load_along_columns(grad_plane_ptr + offset, exists & is_here)
 
 
 @triton.jit

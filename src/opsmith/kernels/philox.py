@@ -267,7 +267,7 @@ def draw_kernel(
             inside, offsets_L = tile_offsets(
                 tile, shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
             )
-            values = tile_values(operands_I, offsets_L, inside, READ_I, COMPUTE_I, LAYOUT_T, len(outs_O))
+            values = tile_values(operands_I, offsets_L, inside, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, len(outs_O))
             results = function(samples_S[s], *values)
             if len(outs_O) == 1:
                 results = (results,)

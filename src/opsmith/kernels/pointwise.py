@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Layout, converted, elementwise_geometry, index_type, number, offset_of, output_layout
+from .lanes import load_along_columns
 from .launch import (
     ELEMENT_TYPE,
     compute_type,
@@ -83,6 +84,7 @@ def tile_values(
     READ_I: tl.constexpr,
     COMPUTE_I: tl.constexpr,
     LAYOUT_T: tl.constexpr,
+    DENSE_L: tl.constexpr,
     FIRST: tl.constexpr,
 ) -> tl.tuple:
     """The operands' elements in the types that they are computed in.
@@ -96,7 +98,11 @@ def tile_values(
         if READ_I[i] is None:
             values += (number(operands_I[i], COMPUTE_I[i])[None, :],)  # type: ignore[assignment]
         else:
-            element = tl.load(operands_I[i] + offsets_L[LAYOUT_T[FIRST + i]], mask=inside, other=0)
+            ptr = operands_I[i] + offsets_L[LAYOUT_T[FIRST + i]]
+            if DENSE_L[LAYOUT_T[FIRST + i]]:
+                element = tl.load(ptr, mask=inside, other=0)
+            else:
+                element = load_along_columns(ptr, inside)
             values += (converted(converted(element, READ_I[i]), COMPUTE_I[i]),)  # type: ignore[assignment]
     return values
 
@@ -124,7 +130,7 @@ def map_kernel(
     inside, offsets_L = tile_offsets(
         tl.program_id(0), shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
     )
-    values = tile_values(operands_I, offsets_L, inside, READ_I, COMPUTE_I, LAYOUT_T, len(outs_O))
+    values = tile_values(operands_I, offsets_L, inside, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, len(outs_O))
     results = function(*values)
     if len(outs_O) == 1:
         results = (results,)

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Ints, converted, dense_strides, index_type, merge_dims
+from .lanes import load_along_columns, store_along_columns
 from .launch import launch, layout_of, require_served
 from .pointwise import as_bits, map_into, same
 from .reductions import normalized_dims
@@ -50,10 +51,10 @@ def copy_kernel(
         + offset_in(s, out_sides[0])
         + (offset_in(a, out_sides[1])[:, None] + offset_in(b, out_sides[2])[None, :])
     )
-    x = tl.load(x_AB, mask=inside)
+    x = load_along_columns(x_AB, inside)
     if NEGATE:
         x = -x
-    tl.store(out_AB, converted(x, out_ptr.dtype.element_ty), mask=inside)
+    store_along_columns(out_AB, converted(x, out_ptr.dtype.element_ty), inside)
 
 
 def copy_strided(out: torch.Tensor, x: torch.Tensor, strides: Ints, first: int = 0, *, negate: bool = False) -> None:

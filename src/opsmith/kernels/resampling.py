@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Ints, converted, number
+from .lanes import load_along_columns
 from .launch import ELEMENT_TYPE, compute_dtype, compute_type, launch, number_bits, require_served
 from .pointwise import FLOATS
 from .volumes import (
@@ -203,7 +204,7 @@ def resample_kernel(
             for tw in tl.static_range(READS_W):
                 at_w, weight_w = tap_of(w, tw, size_S[2], scale_bits_S[2], TAPS_S[2], SHIFT, OFFSET, REAL)
                 offset = at_d * strides_S[0] + at_h * strides_S[1] + at_w * strides_S[2]
-                x_RC = tl.load(plane_ptr + offset, mask=mask, other=0).to(COMPUTE)
+                x_RC = load_along_columns(plane_ptr + offset, mask).to(COMPUTE)
                 sum_RC += x_RC * (weight_d * weight_h * weight_w)
     out_ptr_RC = out_ptr + row[:, None] * columns + column[None, :]
     tl.store(out_ptr_RC, converted(sum_RC, out_ptr.dtype.element_ty), mask=mask)
@@ -273,7 +274,7 @@ def resample_backward_kernel(
                 ow, weight_w = reader_of(w, kw, size_S, out_S, scale_bits_S, TAPS_S, 2, SHIFT, OFFSET, REAL)
                 weight = mask.to(REAL) * weight_d * weight_h * weight_w
                 offset = od * strides_S[0] + oh * strides_S[1] + ow * strides_S[2]
-                grad_RC = tl.load(plane_ptr + offset, mask=weight != 0, other=0).to(COMPUTE)
+                grad_RC = load_along_columns(plane_ptr + offset, weight != 0).to(COMPUTE)
                 sum_RC += grad_RC * weight.to(COMPUTE)
     out_ptr_RC = grad_input_ptr + row[:, None] * columns + column[None, :]
     tl.store(out_ptr_RC, converted(sum_RC, grad_input_ptr.dtype.element_ty), mask=mask)

@@ -24,6 +24,7 @@ import triton.language as tl
 
 from .gathering import Index, check_along, indexed_places, plan_index, require_index, walk_indexed
 from .indexing import Ints, converted, number
+from .lanes import add_along_columns, lanes_first, load_along_columns, store_along_columns
 from .launch import ELEMENT_TYPE, compute_type, launch, number_bits, require_served
 from .ordering import float_of_bits, ordered_bits
 from .pointwise import as_bits, map_into, same
@@ -121,27 +122,28 @@ def scatter_kernel(
         value_AB = tl.zeros([HEIGHT, WIDTH], COMPUTE) + converted(number(source, COMPUTE), NUMBER).to(COMPUTE)
     else:
         source_AB = offset_in(a, source_sides[1])[:, None] + offset_in(b, source_sides[2])[None, :]
-        value_AB = tl.load(source + offset_in(s, source_sides[0]) + source_AB, mask=there_AB, other=0)
+        value_AB = load_along_columns(source + offset_in(s, source_sides[0]) + source_AB, there_AB)
     if SCALED:
         value_AB = value_AB.to(COMPUTE) * number(scale, COMPUTE)
-    place_AB = tl.where(there_AB, place_AB, 0)
+    ptr_AB = work_ptr + place_AB
     WORK: tl.constexpr = work_ptr.dtype.element_ty
     if COMBINE == _ADD:
-        tl.atomic_add(work_ptr + place_AB, converted(value_AB, WORK), mask=there_AB, sem="relaxed")
+        add_along_columns(ptr_AB, converted(value_AB, WORK), there_AB)
     elif COMBINE == _MULTIPLY:
-        multiply_at(work_ptr + place_AB, value_AB.to(COMPUTE), there_AB)
+        # Every lane replaces something.
+        multiply_at(work_ptr + tl.where(there_AB, place_AB, 0), value_AB.to(COMPUTE), there_AB)
     elif COMBINE == _MAXIMUM:
         key_AB = value_AB.to(COMPUTE)
         if COMPUTE.is_floating():
             key_AB = ordered_bits(key_AB, True)
-        tl.atomic_max(work_ptr + place_AB, key_AB.to(WORK), mask=there_AB, sem="relaxed")
+        tl.atomic_max(lanes_first(ptr_AB), lanes_first(key_AB.to(WORK)), mask=lanes_first(there_AB), sem="relaxed")
     elif COMBINE == _MINIMUM:
         key_AB = value_AB.to(COMPUTE)
         if COMPUTE.is_floating():
             key_AB = ordered_bits(key_AB, False)
-        tl.atomic_min(work_ptr + place_AB, key_AB.to(WORK), mask=there_AB, sem="relaxed")
+        tl.atomic_min(lanes_first(ptr_AB), lanes_first(key_AB.to(WORK)), mask=lanes_first(there_AB), sem="relaxed")
     else:
-        tl.store(work_ptr + place_AB, converted(value_AB, WORK), mask=there_AB)
+        store_along_columns(ptr_AB, converted(value_AB, WORK), there_AB)
 
 
 class Places(NamedTuple):

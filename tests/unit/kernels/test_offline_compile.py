@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,35 @@ OPS = (
 )
 
 
+def _compiled(cache: Path, op: str, dtype: str, most: int) -> dict[str, list[str]]:
+    """The PTX of what the first traced calls of an op launch, by kernel."""
+    command = [sys.executable, "-m", "tests.offline_compile", "--ops", op, "--dtypes", dtype]
+    command += ["--most", str(most), "--suites", "traces"]
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache)}
+    subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+    codes: dict[str, list[str]] = {}
+    for path in cache.glob("*/*.ptx"):
+        codes.setdefault(path.stem, []).append(path.read_text())
+    return codes
+
+
 def test_one_op_of_each_family_compiles_for_hopper() -> None:
     """In a process of its own, where Triton compiles instead of interpreting."""
     command = [sys.executable, "-m", "tests.offline_compile", "--ops", OPS, "--most", "2", "--suites", "traces"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert 0 == shown.returncode, shown.stdout + shown.stderr
     assert f"{{'compiled': {len(OPS.split(','))}}}" in shown.stdout
+
+
+def test_factors_that_lie_along_the_result_are_read_16_bytes_at_a_time(tmp_path: Path) -> None:
+    """As the gradient of a weight has them: a turned left factor, and a right one that is row-major."""
+    codes = _compiled(tmp_path, "mm.default", "f16", 3)["matmul_kernel"]
+    assert codes
+    assert all("cp.async.cg.shared.global" in code and "ld.global.b16" not in code for code in codes)
+
+
+def test_gradients_of_embeddings_are_added_four_at_a_time(tmp_path: Path) -> None:
+    """Where 16 divides the size of a row: the index is of a whole row, within which places are neighbours."""
+    codes = _compiled(tmp_path, "embedding_dense_backward.default", "f32", 1)["scatter_kernel"]
+    assert codes
+    assert all(".add.v4.f32" in code for code in codes)
