@@ -11,6 +11,7 @@ Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -84,6 +85,23 @@ def existing(i: tl.tensor, size: tl.tensor, IN_RUNS: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def multiple(x: tl.tensor, OF: tl.constexpr) -> tl.tensor:
+    """``x``, which OF divides: so that Triton knows it, too. By itself it only finds out whether 16 does."""
+    return x // OF * OF
+
+
+@triton.jit
+def matrix_strides(strides_BXY: tl.tuple, X_IN_RUNS: tl.constexpr, TOGETHER: tl.constexpr) -> tuple[tl.tensor, ...]:
+    """Strides of a batch of matrices, of which TOGETHER divides all but that along which neighbours lie together."""
+    stride_X, stride_Y = strides_BXY[1], strides_BXY[2]
+    if X_IN_RUNS:
+        stride_Y = multiple(stride_Y, TOGETHER)
+    else:
+        stride_X = multiple(stride_X, TOGETHER)
+    return multiple(strides_BXY[0], TOGETHER), stride_X, stride_Y
+
+
+@triton.jit
 def times(
     a_MK: tl.tensor,
     b_KN: tl.tensor,
@@ -140,34 +158,43 @@ def matmul_kernel(
     EVEN_K: tl.constexpr,
     M_IN_RUNS: tl.constexpr,
     N_IN_RUNS: tl.constexpr,
+    A_TOGETHER: tl.constexpr,
+    B_TOGETHER: tl.constexpr,
+    K_TOGETHER: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """One ``BLOCK_M x BLOCK_N`` tile of the row-major c of one batch, over the ``steps * BLOCK_K`` k of one split."""
+    """One ``BLOCK_M x BLOCK_N`` tile of the row-major c of one batch, over the ``steps * BLOCK_K`` k of one split.
+
+    A_TOGETHER, B_TOGETHER, K_TOGETHER: elements that are read at a time, see :func:`together`.
+    """
     first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     batch, split = tl.program_id(1).to(INDEX), tl.program_id(2).to(INDEX)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
     first_K = split * steps * BLOCK_K
     k = tl.arange(0, BLOCK_K).to(INDEX)
     # Rows beyond M and columns beyond N read what is there, and are not written.
-    inside_m, inside_n = existing(m, M, M_IN_RUNS), existing(n, N, N_IN_RUNS)
-    a_ptr_MK = a_ptr + batch * a_strides_BMK[0] + first_K * a_strides_BMK[2]
-    a_ptr_MK = a_ptr_MK + (inside_m[:, None] * a_strides_BMK[1] + k[None, :] * a_strides_BMK[2])
-    b_ptr_KN = b_ptr + batch * b_strides_BKN[0] + first_K * b_strides_BKN[1]
-    b_ptr_KN = b_ptr_KN + (k[:, None] * b_strides_BKN[1] + inside_n[None, :] * b_strides_BKN[2])
+    inside_m = existing(m, multiple(M, A_TOGETHER if M_IN_RUNS else 1), M_IN_RUNS)
+    inside_n = existing(n, multiple(N, B_TOGETHER if N_IN_RUNS else 1), N_IN_RUNS)
+    a_stride_B, a_stride_M, a_stride_K = matrix_strides(a_strides_BMK, M_IN_RUNS, A_TOGETHER)
+    b_stride_B, b_stride_K, b_stride_N = matrix_strides(b_strides_BKN, not N_IN_RUNS, B_TOGETHER)
+    a_ptr_MK = a_ptr + batch * a_stride_B + first_K * a_stride_K
+    a_ptr_MK = a_ptr_MK + (inside_m[:, None] * a_stride_M + k[None, :] * a_stride_K)
+    b_ptr_KN = b_ptr + batch * b_stride_B + first_K * b_stride_K
+    b_ptr_KN = b_ptr_KN + (k[:, None] * b_stride_K + inside_n[None, :] * b_stride_N)
     c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
     for step in range(steps):
         if EVEN_K:
             a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
         else:
-            left = K - first_K - step * BLOCK_K
+            left = multiple(K, K_TOGETHER) - first_K - step * BLOCK_K
             a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
             b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
         c_MN = times(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
-        a_ptr_MK += BLOCK_K * a_strides_BMK[2]
-        b_ptr_KN += BLOCK_K * b_strides_BKN[1]
+        a_ptr_MK += BLOCK_K * a_stride_K
+        b_ptr_KN += BLOCK_K * b_stride_K
     mask = (m < M)[:, None] & (n < N)[None, :]
     if not IS_SPLIT:
         if self_ptr is not None:
@@ -334,6 +361,9 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         EVEN_K=K % (tile.k * splits) == 0 and steps * splits * tile.k == K,
         M_IN_RUNS=a.stride(1) == 1,
         N_IN_RUNS=b.stride(2) == 1,
+        A_TOGETHER=together(a),
+        B_TOGETHER=together(b.mT),
+        K_TOGETHER=_divisor(K),
         GROUP=GROUP,
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
@@ -343,6 +373,24 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
     )
     if splits > 1:
         combine(c, target, term)
+
+
+def together(factor: torch.Tensor) -> int:
+    """How many neighbours in memory of a factor of shape (B, rows, K) can be read at a time: 1, 2, 4 or 8.
+
+    1 also where 16 divides all that matters, which Triton finds out by itself.
+    """
+    runs = 1 if factor.stride(1) == 1 else 2
+    if factor.stride(runs) != 1:
+        return 1
+    strides = (factor.stride(dim) for dim in (0, 3 - runs) if factor.shape[dim] > 1)
+    return _divisor(*strides, *([factor.shape[1]] if runs == 1 else []))
+
+
+def _divisor(*sizes: int) -> int:
+    """The largest power of two up to 8 that divides all of them; 1 where 16 does."""
+    found = math.gcd(16, *sizes)
+    return 1 if found == 16 else found
 
 
 def combine(c: torch.Tensor, partial: torch.Tensor, term: Term) -> None:

@@ -4,6 +4,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, eager, kernel, layouts, values
 
+from opsmith.kernels import matmul
+
 MM = "mm.default"
 
 
@@ -20,6 +22,29 @@ def test_sizes_around_the_tile(sizes: tuple[int, int, int]) -> None:
     """One element, tiles that are full, cut and empty; a sum over nothing is zero."""
     rows, inner, columns = sizes
     assert_as_eager(MM, values(rows, inner, scale=0.1), values(inner, columns, scale=0.1))
+
+
+@pytest.mark.parametrize("inner", [2, 6, 12, 20, 24, 70])
+@pytest.mark.parametrize("rows", [1, 2, 12, 70])
+def test_factors_of_which_a_few_neighbours_are_read_at_a_time(rows: int, inner: int) -> None:
+    """Along the terms, along the result, and where a dimension of one has a stride that nothing divides."""
+    for left, right in ((rows, inner), (inner, rows)):
+        a, b = values(left, 14, scale=0.1), values(14, right, scale=0.1)
+        for one, other in ((a, b), (a.t().contiguous().t(), b), (a, b.t().contiguous().t())):
+            assert_as_eager(MM, one, other)
+    alone = values(3, 14, 5)[:1, :, :1].squeeze(2)
+    assert_as_eager(MM, alone, values(14, inner, scale=0.1))
+
+
+def test_how_many_neighbours_can_be_read_at_a_time() -> None:
+    """As many as divide the strides along which none lie, and the size along which they do where it is the result's."""
+    of = matmul.together
+    assert [1, 2, 4, 8, 1] == [of(torch.empty(2, 3, columns)) for columns in (5, 6, 12, 24, 32)]
+    assert [1, 2, 4, 8, 1] == [of(torch.empty(2, 3, rows).mT) for rows in (5, 6, 12, 24, 32)]
+    assert 4 == of(torch.empty(100).as_strided((5, 2, 12), (12, 24, 1)))
+    assert 8 == of(torch.empty(1, 3, 24))
+    assert 8 == of(torch.empty(100).as_strided((1, 3, 8), (5, 24, 1)))
+    assert 1 == of(torch.empty(4, 4, 4)[:, ::2, ::2])
 
 
 def test_float32_products_keep_float32_digits() -> None:

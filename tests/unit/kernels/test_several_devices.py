@@ -10,7 +10,7 @@ import torch
 from tests.unit.kernels.against_eager import kernel, modules_with
 from torch._subclasses import FakeTensorMode
 
-from opsmith.kernels import launch, matrix
+from opsmith.kernels import launch
 
 GPU = torch.device("cuda", 0)
 
@@ -21,6 +21,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]
     found: list[tuple[Any, ...]] = []
     for module in modules_with("launch"):
         monkeypatch.setattr(module, "launch", lambda _kernel, _grid, device, *args, **_: found.append((device, *args)))
+    for module in modules_with("multiprocessors"):
+        monkeypatch.setattr(module, "multiprocessors", lambda _device: 132)
     monkeypatch.setattr(launch, "INTERPRETED", False)
     with FakeTensorMode():
         yield found
@@ -81,11 +83,8 @@ def test_indices_on_the_host_are_moved(launched: list[tuple[Any, ...]], *, accum
     assert all(tensor.device == GPU for arguments in launched for tensor in tensors_of(arguments))
 
 
-def test_the_extrema_of_all_elements_keep_no_dimensions_on_a_gpu(
-    launched: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_extrema_of_all_elements_keep_no_dimensions_on_a_gpu(launched: list[tuple[Any, ...]]) -> None:
     """Eager keeps them on a CPU; along one dimension it keeps it on both."""
-    monkeypatch.setattr(matrix, "multiprocessors", lambda _device: 132)
     shapes = [
         [end.shape for end in kernel("aminmax.default")(torch.empty(2, 3, device=GPU), dim=dim, keepdim=True)]
         for dim in (None, 0)
