@@ -19,6 +19,7 @@ from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue
 from opsmith.core.domains import IndependentDomain
 from opsmith.evaluation.generated import flat_view
 from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_storages
+from opsmith.suites.aten_schemas import overload
 
 #: Elements by which one set is rotated further than the one before: the first that leaves a rest, so that a
 #: storage has as many different sets as elements.
@@ -236,9 +237,10 @@ def _is_on_host(values: _Values) -> bool:
 
 def _changes_shapes(record: CallRecord) -> bool:
     """Whether a call gives its argument another shape (``unsqueeze_``), which the next call would begin with."""
-    packet, _, name = record.op.rpartition(".")  # A module's name, or none at all, is no overload.
-    overload = getattr(getattr(torch.ops.aten, packet, None), name, None) if packet else None
-    return torch.Tag.inplace_view in getattr(overload, "tags", ())
+    try:
+        return torch.Tag.inplace_view in overload(record.op).tags
+    except AttributeError:
+        return False  # A module's name, or none at all, is no overload.
 
 
 def _resizable(record: CallRecord) -> set[int]:

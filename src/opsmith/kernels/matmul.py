@@ -71,23 +71,24 @@ def tile_place(
 
 
 @triton.jit
-def existing(i: tl.tensor, size: tl.tensor, IN_RUNS: tl.constexpr) -> tl.tensor:
-    """``i``, or, where it lies beyond the ``size`` of its dimension, an index that does not.
-
-    IN_RUNS: neighbours along this dimension are neighbours in memory. Of a remainder Triton knows that 16 of them are
-    where 16 divides the size; of the lesser of two it knows nothing, and reads one element at a time.
-    """
-    if IN_RUNS:
-        i = i % size
-    else:
-        i = tl.minimum(i, size - 1)
-    return i
-
-
-@triton.jit
 def multiple(x: tl.tensor, OF: tl.constexpr) -> tl.tensor:
     """``x``, which OF divides: so that Triton knows it, too. By itself it only finds out whether 16 does."""
     return x // OF * OF
+
+
+@triton.jit
+def existing(i: tl.tensor, size: tl.tensor, IN_RUNS: tl.constexpr, TOGETHER: tl.constexpr = 1) -> tl.tensor:
+    """``i``, or, where it lies beyond the ``size`` of its dimension, an index that does not.
+
+    IN_RUNS: neighbours along this dimension are neighbours in memory; TOGETHER divides its size then. Of a remainder
+    Triton knows that 16 of them are where 16 divides the size; of the lesser of two it knows nothing, and reads one
+    element at a time.
+    """
+    if IN_RUNS:
+        i = i % multiple(size, TOGETHER)
+    else:
+        i = tl.minimum(i, size - 1)
+    return i
 
 
 @triton.jit
@@ -176,8 +177,7 @@ def matmul_kernel(
     first_K = split * steps * BLOCK_K
     k = tl.arange(0, BLOCK_K).to(INDEX)
     # Rows beyond M and columns beyond N read what is there, and are not written.
-    inside_m = existing(m, multiple(M, A_TOGETHER if M_IN_RUNS else 1), M_IN_RUNS)
-    inside_n = existing(n, multiple(N, B_TOGETHER if N_IN_RUNS else 1), N_IN_RUNS)
+    inside_m, inside_n = existing(m, M, M_IN_RUNS, A_TOGETHER), existing(n, N, N_IN_RUNS, B_TOGETHER)
     a_stride_B, a_stride_M, a_stride_K = matrix_strides(a_strides_BMK, M_IN_RUNS, A_TOGETHER)
     b_stride_B, b_stride_K, b_stride_N = matrix_strides(b_strides_BKN, not N_IN_RUNS, B_TOGETHER)
     a_ptr_MK = a_ptr + batch * a_stride_B + first_K * a_stride_K

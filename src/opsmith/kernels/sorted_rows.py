@@ -14,7 +14,8 @@ import triton.language as tl
 from .indexing import Geometry, index_type, offset_of
 from .ordering import packed, sort_key
 
-_LAST = tl.constexpr(0x7FFFFFFFFFFFFFFF)
+#: A packed element behind all others.
+LAST = tl.constexpr(0x7FFFFFFFFFFFFFFF)
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -44,13 +45,13 @@ def read_packed(
     order of an earlier sort if ORDERED.
     """
     if PACKED:
-        packed_T = tl.load(packed_ptr + row_T * length + position_T, mask=inside_T, other=_LAST)
+        packed_T = tl.load(packed_ptr + row_T * length + position_T, mask=inside_T, other=LAST)
     else:
         place_T = position_T
         if ORDERED:
             place_T = tl.load(order_ptr + row_T * count + position_T, mask=inside_T, other=0).to(INDEX)
         x_T = tl.load(x_ptr + offset_of(row_T, shape_R, x_strides_R) + place_T * x_stride, mask=inside_T, other=0)
-        packed_T = tl.where(inside_T, packed(sort_key(x_T, HALF, DESCENDING), position_T), _LAST)
+        packed_T = tl.where(inside_T, packed(sort_key(x_T, HALF, DESCENDING), position_T), LAST)
     return packed_T
 
 

@@ -32,11 +32,10 @@ from .ordering import HIGH, LOW, WHOLE, merge_bitonic, sort_bitonic
 from .radix_selection import select_first
 from .ranking import is_ranked, rank
 from .reductions import normalized_dims
-from .sorted_rows import Sorting, read_packed, write_sorted
+from .sorted_rows import LAST, Sorting, read_packed, write_sorted
 
 #: Elements that a program sorts: eight a thread. A network of twice the size takes twice as long to compile.
 TILE = 2048
-_LAST = tl.constexpr(0x7FFFFFFFFFFFFFFF)
 
 # ---------------------------------------------------------------- the kernels
 
@@ -200,10 +199,10 @@ def merge_kernel(
     a_first = first_of(a_ptr, b_ptr, run_length, b_length, d, steps, 64)
     b_first = d - a_first
     t = tl.arange(0, WIDTH)
-    a_T = tl.load(a_ptr + a_first + t, mask=a_first + t < run_length, other=_LAST)
+    a_T = tl.load(a_ptr + a_first + t, mask=a_first + t < run_length, other=LAST)
     # The other run backwards: the smaller ones of each pair are the WIDTH smallest, first rising and then falling.
     back = b_first + WIDTH - 1 - t
-    b_T = tl.load(b_ptr + back, mask=back < b_length, other=_LAST)
+    b_T = tl.load(b_ptr + back, mask=back < b_length, other=LAST)
     merged_T = merge_bitonic(tl.minimum(a_T, b_T), t, LOG, 1, 0)
     n_T = d + t
     if FINAL:

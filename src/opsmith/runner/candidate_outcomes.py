@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from opsmith.core.case import OutputTensor, SummarisedOutcome
+from opsmith.core.case import Outcome, OutputTensor, SummarisedOutcome
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.verdict import Status
 from opsmith.evaluation.correctness import CaseUnderJudgement
@@ -85,3 +85,8 @@ def tensor_bytes(output: OutputTensor) -> int:
     if output.layout != "strided" or output.dtype not in TENSOR_DTYPES:
         return 0
     return math.prod(output.shape) * item_bytes(output.dtype)
+
+
+def result_bytes(form: Outcome) -> tuple[int, ...]:
+    """Bytes of each result tensor's elements."""
+    return tuple([tensor_bytes(output) for output in form.outputs if isinstance(output, OutputTensor)])

@@ -275,10 +275,7 @@ class WorkerLink:
 
     def _lend(self, root: Path) -> Path:
         """Copy a kernel's files to where its worker finds them: the run directory is out of its reach."""
-        if self._child is None:
-            self._start()
-        assert self._child is not None
-        copy = self._child.kernels / root.name
+        copy = self._started().kernels / root.name
         if not copy.exists():
             shutil.copytree(root, copy)
         return copy
@@ -289,10 +286,7 @@ class WorkerLink:
         Args:
             copy: writes it to a path that is not there yet.
         """
-        if self._child is None:
-            self._start()
-        assert self._child is not None
-        path = self._child.kernels / f"call-{len(self._lent)}"
+        path = self._started().kernels / f"call-{len(self._lent)}"
         self._lent.append(path)
         copy(path)
         return LentCall(str(path))
@@ -341,10 +335,7 @@ class WorkerLink:
         Raises:
             WorkerFailed: the process died, hung, broke a limit or spoke out of protocol.
         """
-        if self._child is None:
-            self._start()
-        child = self._child
-        assert child is not None
+        child = self._started()
         child.output_bytes = 0
         child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         limit_s = timeout_s or self._call_limit_s
@@ -386,6 +377,13 @@ class WorkerLink:
         if len(self.notices) >= MAX_NOTICES:
             raise ProtocolError("it has more to tell than anybody reads")
         self.notices = (*self.notices, notice)
+
+    def _started(self) -> Child:
+        """The current worker, which is started if there is none."""
+        if self._child is None:
+            self._start()
+        assert self._child is not None
+        return self._child
 
     def _start(self) -> None:
         if any(not spare.usable for spare in self._spares):

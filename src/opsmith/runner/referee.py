@@ -49,7 +49,7 @@ from opsmith.evaluation.reference import observe_eager, reference_calls, repetit
 from opsmith.evaluation.runtime import launch_ms, runtime_ms
 from opsmith.evaluation.small_values import describe_with_values
 from opsmith.runner.build_cache import EAGER, use_build_cache
-from opsmith.runner.candidate_outcomes import UNREADABLE, compared, read_told, tensor_bytes
+from opsmith.runner.candidate_outcomes import UNREADABLE, compared, read_told, result_bytes
 from opsmith.runner.devices import open_device
 from opsmith.runner.protocol import (
     BlockTimed,
@@ -411,7 +411,7 @@ class Referee:
             comparison=kind,
             inputs=inputs,
             reference_calls=reference.calls,
-            result_bytes=_result_bytes(form),
+            result_bytes=result_bytes(form),
             again=number in self._held_again,
             writes=reference.answer.writes,
         )
@@ -436,7 +436,7 @@ class Referee:
             summary=answer.summary,
             small_results=item.case.variant == "tiny",
             run_again=lambda: repetitions(
-                record, _result_bytes(answer.form), item.rng_seed, self._device, surround=surround
+                record, result_bytes(answer.form), item.rng_seed, self._device, surround=surround
             ),
         )
 
@@ -575,11 +575,6 @@ def _refusal(error: Exception) -> str:
 
 def _gib(call: TracedCall) -> float:
     return argument_bytes(call) / 2**30
-
-
-def _result_bytes(form: Outcome) -> tuple[int, ...]:
-    """Size of each result tensor."""
-    return tuple([tensor_bytes(output) for output in form.outputs if isinstance(output, OutputTensor)])
 
 
 def _result_elements(outcome: Outcome) -> int:

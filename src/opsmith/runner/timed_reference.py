@@ -25,7 +25,7 @@ from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.reference import repetitions
 from opsmith.evaluation.timed_inputs import TimedInputs, without_gaps
 from opsmith.evaluation.timing import TimedCall
-from opsmith.runner.candidate_outcomes import compared, tensor_bytes
+from opsmith.runner.candidate_outcomes import compared, result_bytes, tensor_bytes
 from opsmith.runner.protocol import (
     BlockTimed,
     Compared,
@@ -170,7 +170,6 @@ class TimedReference:
         with torch.no_grad():
             observer.keep([observer.describe(self._eager(*live.args, **live.kwargs), live, before)])
         [reference] = answers_of(observer)
-        sizes = [tensor_bytes(output) for output in reference.form.outputs if isinstance(output, OutputTensor)]
         surround = rule.kind == "value" and schema.kind is TaskKind.OP and "strided" not in record.op
         return CaseUnderJudgement(
             record,
@@ -180,7 +179,7 @@ class TimedReference:
             device=self._device,
             tolerance=None,
             summary=reference.summary,
-            run_again=lambda: repetitions(record, sizes, 0, self._device, surround=surround),
+            run_again=lambda: repetitions(record, result_bytes(reference.form), 0, self._device, surround=surround),
         )
 
 
