@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from benchmarks.modules.verdicts import SOLUTIONS
 
 from opsmith.core.run import RunDirectory
@@ -117,6 +118,12 @@ def compiling(run: Path) -> dict[str, float]:
     }
 
 
+def origin(run: Path) -> dict[str, Any]:
+    """The command of this script, and the environment that the run has recorded."""
+    environment = RunDirectory.open(run).manifest().environment if (run / "run.json").exists() else None
+    return {"command": sys.argv, "environment": msgspec.to_builtins(environment)}
+
+
 def main() -> None:
     """Write the folder, judge it for the time given, and say how fast that was."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -144,7 +151,7 @@ def main() -> None:
         process.wait(ENDING_S)
     except subprocess.TimeoutExpired:
         process.kill()
-    found |= {"finished": process.returncode in (0, 1), **compiling(run)}
+    found |= {"finished": process.returncode in (0, 1), **compiling(run), **origin(run)}
     record.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found, indent=2))
 
