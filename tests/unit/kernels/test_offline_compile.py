@@ -47,3 +47,9 @@ def test_gradients_of_embeddings_are_added_four_at_a_time(tmp_path: Path) -> Non
     codes = _compiled(tmp_path, "embedding_dense_backward.default", "f32", 1)["scatter_kernel"]
     assert codes
     assert all(".add.v4.f32" in code for code in codes)
+
+
+def test_elements_of_a_ragged_call_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
+    """The first traced one has 4 x 709 x 709 integers; only the last tile has a mask, and moves each by itself."""
+    (code,) = _compiled(tmp_path, "abs.default", "f16", 1)["map_kernel"]
+    assert all(f"{access}.global.{width}" in code for access in ("ld", "st") for width in ("b64", "v2.b64"))

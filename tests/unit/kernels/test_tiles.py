@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.unit.kernels.against_eager import assert_as_eager, values
+from tests.unit.kernels.against_eager import assert_as_eager, kernel, small_tiles, values
 
 from opsmith.kernels import tiles, turned_tiles
 from opsmith.kernels.indexing import Geometry, dense_strides
@@ -60,3 +60,22 @@ def test_a_small_call_has_small_tiles(
     cut = tiles.tiles_of.__wrapped__(dense(numel), itemsize, MULTIPROCESSORS)
     assert (1, expected) == (cut.block_r, cut.block_c)
     assert math.prod(cut.columns.shape_D) == numel
+
+
+@pytest.mark.parametrize(("numel", "ragged"), [(96, False), (100, True), (31, False), (97, True)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_whole_tiles_and_the_last_one_of_a_ragged_call_are_as_eager(
+    numel: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, *, ragged: bool
+) -> None:
+    """Whole tiles have no mask, operands that are not dense keep theirs, and nothing beyond the end is written."""
+    small_tiles(monkeypatch, 32)
+    tiles.tiles_of.cache_clear()
+    assert ragged == tiles.tiles_of(dense(numel), 4, 1).ragged
+    x, y = values(numel, dtype=dtype), values(3 * numel, dtype=dtype)[::3]
+    assert_as_eager("exp.default", x)
+    assert_as_eager("add.Tensor", x, y)
+    assert_as_eager("mse_loss.default", x, x.flip(0))
+    memory = torch.full((numel + 40,), 7.0, dtype=dtype)
+    kernel("zero_.default")(memory[:numel])
+    assert [0] * numel + [7] * 40 == memory.tolist()
+    tiles.tiles_of.cache_clear()
