@@ -8,9 +8,9 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, kernel, small_tiles, values
 
-from opsmith.kernels import tiles, turned_tiles
-from opsmith.kernels.indexing import Geometry, dense_strides
-from opsmith.kernels.turned_tiles import tile_for
+from opsmith.kernels import framed_copies, tiles, turned_tiles
+from opsmith.kernels.indexing import Geometry, Ints, dense_strides
+from opsmith.kernels.turned_tiles import Cut, tile_for
 
 #: Of an H200.
 MULTIPROCESSORS = 132
@@ -39,6 +39,30 @@ def test_tiles_of_odd_columns_leave_few_lanes_idle(
 def test_pads_with_odd_rows_and_many_channels_are_as_eager(op: str) -> None:
     """Rows of 66 elements."""
     assert_as_eager(op, values(64, 64, 64), [1, 1, 1, 1])
+
+
+@pytest.mark.parametrize(("height", "groups"), [(115, ((2, 3), (1,))), (65, ((), (1, 2, 3)))])
+def test_a_pad_takes_rows_of_one_image_if_tiles_fit_it(
+    height: int, groups: tuple[Ints, Ints], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four tiles of 32 rows have 115, and three would have 65."""
+    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
+    geometry = dense(115, height, 64, 64)
+    cut = Cut((), (1, 2, 3), (0,))
+    actual, tile = framed_copies.by_images(geometry, cut, 2, torch.device("cpu"), turned=False)
+    assert (*groups, (0,)) == actual
+    assert (32, 128) == tile
+
+
+@pytest.mark.parametrize("op", ["reflection_pad2d.default", "replication_pad2d.default", "constant_pad_nd.default"])
+def test_pads_in_tiles_of_one_image_are_as_eager(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images of 62 x 62 elements, dense, with gaps and with turned dimensions."""
+    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: 1)
+    x = values(4, 3, 60, 60)
+    for given in (x[:2], x[:, :2], x[:2].transpose(2, 3)):
+        assert_as_eager(op, given, [1, 1, 1, 1])
 
 
 @pytest.mark.parametrize("pad", [[-3, -4, -3, -4], [0, -1], [-1, 0, 0, 0, -2, 0]])
