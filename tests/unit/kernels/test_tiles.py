@@ -99,6 +99,8 @@ def test_whole_tiles_and_the_last_one_of_a_ragged_call_are_as_eager(
     assert_as_eager("exp.default", x)
     assert_as_eager("add.Tensor", x, y)
     assert_as_eager("mse_loss.default", x, x.flip(0))
+    assert_as_eager("clone.default", x)
+    assert_as_eager("_to_copy.default", x, dtype=torch.float64)
     memory = torch.full((numel + 40,), 7.0, dtype=dtype)
     kernel("zero_.default")(memory[:numel])
     assert [0] * numel + [7] * 40 == memory.tolist()
