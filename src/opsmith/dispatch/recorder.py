@@ -41,7 +41,7 @@ _METADATA = frozenset(
 )
 
 #: Of the memory that a call is recorded with, gaps included, this much is never too much.
-_SMALL_BYTES = 1 << 20
+_SMALL_BYTES = 1 << 26
 
 
 class Recorder(TorchDispatchMode):

@@ -21,7 +21,7 @@ import triton.language as tl
 from .indexing import Geometry, Ints, converted, index_type, number
 from .lanes import load_along_columns, store_along_columns
 from .launch import compute_type, launch, layout_of, number_bits
-from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
+from .turned_tiles import Cut, Tile, cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
 
 class Rule(enum.IntEnum):
@@ -149,9 +149,9 @@ def show(out: torch.Tensor, source: torch.Tensor, dims: Sequence[Dim], other: to
     geometry = Geometry(shape, tuple(strides))
     # Offsets in the source reach no further than its own extents do.
     cut = cut_dims(geometry)
-    sizes = sizes_of(geometry, cut)
     turned = bool(cut.rows) and 0 < strides[1][cut.rows[0]] < strides[1][0]
-    tile = tile_for(sizes, out.dtype.itemsize, out.device, turned=turned)
+    cut, tile = by_images(geometry, cut, out.dtype.itemsize, out.device, turned=turned)
+    sizes = sizes_of(geometry, cut)
     element = compute_type(out.dtype)
     is_number = not isinstance(other, torch.Tensor)
     rules = [tuple(int(merged[d].rule) for d in group) or (0,) for group in cut]
@@ -175,6 +175,20 @@ def show(out: torch.Tensor, source: torch.Tensor, dims: Sequence[Dim], other: to
         HEIGHT=tile.height,
         WIDTH=tile.width,
     )
+
+
+def by_images(geometry: Geometry, cut: Cut, itemsize: int, device: torch.device, *, turned: bool) -> tuple[Cut, Tile]:
+    """The cut with a tile for it; its rows are those of one dimension where that leaves few lanes idle.
+
+    A row of several dimensions is divided by their sizes in every thread, two thirds of a narrow tile's instructions.
+    """
+    tile = tile_for(sizes_of(geometry, cut), itemsize, device, turned=turned)
+    images = Cut((*cut.rows[1:], *cut.batch), cut.rows[:1], cut.columns)
+    sizes = sizes_of(geometry, images)
+    theirs = tile_for(sizes, itemsize, device, turned=turned)
+    fits = programs(sizes, theirs) <= 1.25 * programs(sizes_of(geometry, cut), tile)
+    alike = theirs.height * theirs.width == tile.height * tile.width
+    return (images, theirs) if len(cut.rows) > 1 and fits and alike else (cut, tile)
 
 
 def _view(dims: Sequence[Dim], group: Ints) -> tuple[Ints, ...]:

@@ -155,6 +155,7 @@ def map_sum_kernel(
     COMPUTE_I: tl.constexpr,
     LAYOUT_I: tl.constexpr,
     DENSE_L: tl.constexpr,
+    RAGGED: tl.constexpr,
     ACCUMULATE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
@@ -164,10 +165,10 @@ def map_sum_kernel(
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], ACCUMULATE)
     for step in range(steps):
         tile = tl.program_id(0) + step * tl.num_programs(0)
-        inside, offsets_L = tile_offsets(
+        inside, whole, offsets_L = tile_offsets(
             tile, shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
         )
-        values = tile_values(operands_I, offsets_L, inside, READ_I, COMPUTE_I, LAYOUT_I, DENSE_L, 0)
+        values = tile_values(operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_I, DENSE_L, RAGGED, 0)
         sum_RC += tl.where(inside, function(*values), 0.0)
     total = tl.sum(tl.sum(sum_RC, axis=1), axis=0) * number(scale_bits, ACCUMULATE)
     tl.store(partial_ptr + tl.program_id(0) + tl.arange(0, 1), converted(total, partial_ptr.dtype.element_ty))

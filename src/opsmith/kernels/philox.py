@@ -25,7 +25,7 @@ import triton.language as tl
 from .exponentials import log_of
 from .indexing import converted
 from .launch import launch, layout_of
-from .pointwise import Operand, prepare_call, tile_offsets, tile_values
+from .pointwise import Operand, prepare_call, store_dense, tile_offsets, tile_values
 
 #: Torch counts an offset in words; a counter of Philox gives four.
 _WORDS = 4
@@ -249,6 +249,7 @@ def draw_kernel(
     COMPUTE_I: tl.constexpr,
     LAYOUT_T: tl.constexpr,
     DENSE_L: tl.constexpr,
+    RAGGED: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
@@ -264,16 +265,18 @@ def draw_kernel(
     for s in tl.static_range(SAMPLES):
         tile = tl.program_id(0) * SAMPLES + s
         if tile < tiles:
-            inside, offsets_L = tile_offsets(
+            inside, whole, offsets_L = tile_offsets(
                 tile, shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
             )
-            values = tile_values(operands_I, offsets_L, inside, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, len(outs_O))
+            values = tile_values(
+                operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, RAGGED, len(outs_O)
+            )
             results = function(samples_S[s], *values)
             if len(outs_O) == 1:
                 results = (results,)
             for o in tl.static_range(len(outs_O)):
                 result = converted(results[o], outs_O[o].dtype.element_ty)
-                tl.store(outs_O[o] + offsets_L[LAYOUT_T[o]], result, mask=inside)
+                store_dense(outs_O[o] + offsets_L[LAYOUT_T[o]], result, inside, whole, RAGGED)
 
 
 def draw_into(

@@ -53,8 +53,8 @@ def tile_offsets(
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
-) -> tuple[tl.tensor, tl.tuple]:
-    """Which elements of a tile are inside the call, and their offsets in each layout."""
+) -> tuple[tl.tensor, tl.tensor, tl.tuple]:
+    """Which elements of a tile are inside the call, whether a tile of one row is whole, and offsets in each layout."""
     tile = tile.to(INDEX)
     if DENSE_L[0]:
         # One row, so that no number is divided before the first load.
@@ -65,6 +65,7 @@ def tile_offsets(
         row = (tile // tiles_C) * BLOCK_R + tl.arange(0, BLOCK_R)
         column = (tile % tiles_C) * BLOCK_C + tl.arange(0, BLOCK_C)
     inside = (row < R)[:, None] & (column < C)[None, :]
+    whole = tile * BLOCK_C <= C - BLOCK_C
     offsets_L = ()
     for n in tl.static_range(len(DENSE_L)):
         if DENSE_L[n]:
@@ -73,7 +74,36 @@ def tile_offsets(
             offset_C = offset_of(column, shape_C, column_strides_LD[n])
         offset_R = offset_of(row, shape_R, row_strides_LD[n])
         offsets_L += (offset_R[:, None] + offset_C[None, :],)  # type: ignore[assignment]
-    return inside, offsets_L
+    return inside, whole, offsets_L
+
+
+@triton.jit
+def load_dense(ptr: tl.tensor, inside: tl.tensor, whole: tl.tensor, RAGGED: tl.constexpr) -> tl.tensor:
+    """Neighbouring elements, 0 where the tile does not reach.
+
+    The end of a ``RAGGED`` call may lie within any 16 bytes, as far as the compiler knows, which would make it read
+    each element by itself. So the tiles that are whole, all but the last one, are read without a mask.
+    """
+    if RAGGED:
+        if whole:
+            x = tl.load(ptr)
+        else:
+            x = tl.load(ptr, mask=inside, other=0)
+    else:
+        x = tl.load(ptr, mask=inside, other=0)
+    return x
+
+
+@triton.jit
+def store_dense(ptr: tl.tensor, x: tl.tensor, inside: tl.tensor, whole: tl.tensor, RAGGED: tl.constexpr) -> None:
+    """As :func:`load_dense`."""
+    if RAGGED:
+        if whole:
+            tl.store(ptr, x)
+        else:
+            tl.store(ptr, x, mask=inside)
+    else:
+        tl.store(ptr, x, mask=inside)
 
 
 @triton.jit
@@ -81,10 +111,12 @@ def tile_values(
     operands_I: tl.tuple,
     offsets_L: tl.tuple,
     inside: tl.tensor,
+    whole: tl.tensor,
     READ_I: tl.constexpr,
     COMPUTE_I: tl.constexpr,
     LAYOUT_T: tl.constexpr,
     DENSE_L: tl.constexpr,
+    RAGGED: tl.constexpr,
     FIRST: tl.constexpr,
 ) -> tl.tuple:
     """The operands' elements in the types that they are computed in.
@@ -100,7 +132,7 @@ def tile_values(
         else:
             ptr = operands_I[i] + offsets_L[LAYOUT_T[FIRST + i]]
             if DENSE_L[LAYOUT_T[FIRST + i]]:
-                element = tl.load(ptr, mask=inside, other=0)
+                element = load_dense(ptr, inside, whole, RAGGED)
             else:
                 element = load_along_columns(ptr, inside)
             values += (converted(converted(element, READ_I[i]), COMPUTE_I[i]),)  # type: ignore[assignment]
@@ -122,21 +154,24 @@ def map_kernel(
     COMPUTE_I: tl.constexpr,
     LAYOUT_T: tl.constexpr,
     DENSE_L: tl.constexpr,
+    RAGGED: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out[r, c] = function(operands[0][r, c], operands[1][r, c], ...)`` for one tile; a tuple for several outputs."""
-    inside, offsets_L = tile_offsets(
+    inside, whole, offsets_L = tile_offsets(
         tl.program_id(0), shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
     )
-    values = tile_values(operands_I, offsets_L, inside, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, len(outs_O))
+    values = tile_values(
+        operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, RAGGED, len(outs_O)
+    )
     results = function(*values)
     if len(outs_O) == 1:
         results = (results,)
     for o in tl.static_range(len(outs_O)):
         result = converted(results[o], outs_O[o].dtype.element_ty)
-        tl.store(outs_O[o] + offsets_L[LAYOUT_T[o]], result, mask=inside)
+        store_dense(outs_O[o] + offsets_L[LAYOUT_T[o]], result, inside, whole, RAGGED)
 
 
 def map_elements(
@@ -253,6 +288,7 @@ class ElementwiseCall(NamedTuple):
             "READ_I": self.read_I,
             "COMPUTE_I": self.compute_I,
             "DENSE_L": self.tiles.dense_L,
+            "RAGGED": self.tiles.ragged,
             "INDEX": self.index,
             "BLOCK_R": self.tiles.block_r,
             "BLOCK_C": self.tiles.block_c,

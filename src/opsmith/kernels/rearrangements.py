@@ -16,7 +16,7 @@ import triton.language as tl
 from .indexing import Ints, converted, dense_strides, index_type, merge_dims
 from .lanes import load_along_columns, store_along_columns
 from .launch import launch, layout_of, require_served
-from .pointwise import as_bits, map_into, same
+from .pointwise import as_bits, load_dense, map_into, same, store_dense
 from .reductions import normalized_dims
 from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
@@ -33,6 +33,7 @@ def copy_kernel(
     rows: tl.tensor,
     columns: tl.tensor,
     NEGATE: tl.constexpr,
+    RAGGED: tl.constexpr,
     INDEX: tl.constexpr,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -51,10 +52,19 @@ def copy_kernel(
         + offset_in(s, out_sides[0])
         + (offset_in(a, out_sides[1])[:, None] + offset_in(b, out_sides[2])[None, :])
     )
-    x = load_along_columns(x_AB, inside)
+    # Of a RAGGED copy there is one row.
+    whole = tl.program_id(0).to(INDEX) * WIDTH <= columns - WIDTH
+    if RAGGED:
+        x = load_dense(x_AB, inside, whole, RAGGED)
+    else:
+        x = load_along_columns(x_AB, inside)
     if NEGATE:
         x = -x
-    store_along_columns(out_AB, converted(x, out_ptr.dtype.element_ty), inside)
+    x = converted(x, out_ptr.dtype.element_ty)
+    if RAGGED:
+        store_dense(out_AB, x, inside, whole, RAGGED)
+    else:
+        store_along_columns(out_AB, x, inside)
 
 
 def copy_strided(out: torch.Tensor, x: torch.Tensor, strides: Ints, first: int = 0, *, negate: bool = False) -> None:
@@ -77,6 +87,7 @@ def copy_strided(out: torch.Tensor, x: torch.Tensor, strides: Ints, first: int =
     itemsize = max(out.dtype.itemsize, x.dtype.itemsize)
     turned = bool(cut.rows) and abs(geometry.strides_ID[1][cut.rows[0]]) < abs(geometry.strides_ID[1][0])
     tile = tile_for(sizes, itemsize, out.device, turned=turned)
+    is_flat = geometry.strides_ID == ((1,), (1,))
     launch(
         copy_kernel,
         (programs(sizes, tile),),
@@ -89,6 +100,7 @@ def copy_strided(out: torch.Tensor, x: torch.Tensor, strides: Ints, first: int =
         sizes[1],
         sizes[2],
         NEGATE=negate,
+        RAGGED=is_flat and sizes[2] % 16 != 0 and tile.width < sizes[2],
         INDEX=index_type(geometry),
         HEIGHT=tile.height,
         WIDTH=tile.width,

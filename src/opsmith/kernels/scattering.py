@@ -5,7 +5,8 @@ is there already. The result starts as a copy of ``self``, unless the op works i
 
 Places that are named several times are combined by atomic operations, in no fixed order, as in eager. These exist
 for some types only, so others go through a workspace ``work`` of the shape of ``self``: half types add up in float32
-and are rounded once; maxima and minima are taken of integers in the order of the floats, which a NaN tops.
+and are rounded once; maxima and minima are taken of integers in the order of the floats, which a NaN tops. Where sums
+or products name few elements, only those go through the workspace: three launches of the size of ``source``.
 
 An index out of range, for which eager stops the device, writes nothing.
 
@@ -15,6 +16,7 @@ Suffixes: ``_A`` rows, ``_B`` columns of a tile (see turned_tiles.py), ``_I`` on
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -131,7 +133,10 @@ def scatter_kernel(
         add_along_columns(ptr_AB, converted(value_AB, WORK), there_AB)
     elif COMBINE == _MULTIPLY:
         # Every lane replaces something.
-        multiply_at(work_ptr + tl.where(there_AB, place_AB, 0), value_AB.to(COMPUTE), there_AB)
+        factor_AB = value_AB.to(COMPUTE)
+        if not COMPUTE.is_floating():
+            factor_AB = factor_AB.to(WORK)
+        multiply_at(work_ptr + tl.where(there_AB, place_AB, 0), factor_AB, there_AB)
     elif COMBINE == _MAXIMUM:
         key_AB = value_AB.to(COMPUTE)
         if COMPUTE.is_floating():
@@ -144,6 +149,32 @@ def scatter_kernel(
         tl.atomic_min(lanes_first(ptr_AB), lanes_first(key_AB.to(WORK)), mask=lanes_first(there_AB), sem="relaxed")
     else:
         store_along_columns(ptr_AB, converted(value_AB, WORK), there_AB)
+
+
+@triton.jit
+def copy_named_kernel(
+    out_ptr: tl.tensor,
+    x_ptr: tl.tensor,
+    indices_I: tl.tuple,
+    sides: tl.tuple,
+    index_sides_I: tl.tuple,
+    sizes_I: tl.tuple,
+    strides_I: tl.tuple,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    VARIES_I: tl.constexpr,
+    WRAP: tl.constexpr,
+    INDEX: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+) -> None:
+    """``out = x`` in the elements that the indices name, of two tensors laid out alike; those named twice are alike."""
+    s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
+    place_AB, there_AB = indexed_places(
+        s, a, b, rows, columns, sides, indices_I, index_sides_I, sizes_I, strides_I, VARIES_I, WRAP, INDEX
+    )
+    x_AB = load_along_columns(x_ptr + place_AB, there_AB)
+    store_along_columns(out_ptr + place_AB, converted(x_AB, out_ptr.dtype.element_ty), there_AB)
 
 
 class Places(NamedTuple):
@@ -206,7 +237,34 @@ def write_indexed(
     )
 
 
+def copy_named(out: torch.Tensor, x: torch.Tensor, places: Places, source: torch.Tensor) -> None:
+    """Copy the elements at ``places``, in the order of ``source``, to ``out``, which has the strides of ``x``."""
+    if 0 in places.shape:
+        return
+    walk = walk_indexed(source, out, places.strides, places.indices)
+    launch(
+        copy_named_kernel,
+        (walk.programs,),
+        out.device,
+        out,
+        x,
+        walk.arguments[0],
+        walk.sides_O[1],
+        *walk.arguments[1:],
+        walk.rows,
+        walk.columns,
+        VARIES_I=walk.varies,
+        WRAP=places.wrap,
+        INDEX=walk.offset_type,
+        HEIGHT=walk.tile.height,
+        WIDTH=walk.tile.width,
+    )
+
+
 # ---------------------------------------------------------------- combining through a workspace
+
+#: A workspace of which less than one in so many elements is named has only those filled and copied back.
+SPARSE = 8
 
 #: Small types add up, and are multiplied, in the type that has atomic operations.
 _WORK = {
@@ -250,6 +308,16 @@ def combine(
         work = torch.empty_strided(
             target.shape, target.stride(), dtype=_KEY[value] if keyed else value, device=target.device
         )
+    few = isinstance(source, torch.Tensor) and SPARSE * math.prod(places.shape) <= target.numel()
+    if few and start is not None and work is not target and not (keyed or afresh or counts is not None):
+        assert isinstance(source, torch.Tensor)
+        if target is not start:
+            copy_into(target, start)
+        copy_named(work, target, places, source)
+        bits = _as_integers(work) if how is Combine.MULTIPLY else work
+        write_indexed(bits, source, places, how, dtype=target.dtype, scale=scale)
+        copy_named(target, work, places, source)
+        return
     if keyed:
         function = greatest_nan_bits if how is Combine.MAXIMUM else least_nan_bits
         assert start is not None

@@ -5,7 +5,8 @@ x - m - log s`` and ``logsumexp = m + log s``: subtracting m keeps every exponen
 tile is read once and written once, ``numel * (itemsize in + itemsize out)`` bytes. Of a longer one, m and s come from
 a first pass and the results from a second, which finds the row in the L2 cache: few enough programs run at a time.
 Where rows are too few to fill a device, they are split, and the second launch merges the splits. Long rows of which
-each is one stretch of memory have a kernel of their own, in which an element takes half as many instructions.
+each is one stretch of memory have a kernel of their own, in which an element takes half as many instructions and
+memory is accessed 16 bytes at a time wherever a row starts (see stretches.py).
 
 Suffixes: ``_M`` rows, ``_T`` columns of a tile, ``_S`` splits.
 """
@@ -45,13 +46,11 @@ from .matrix import (
 from .pointwise import FLOATS
 from .reductions import normalized_dims
 from .standardization import WHOLE_ROW, whole_rows
+from .stretches import aligned, are_stretches, cut_row, stretches_of
 
 #: Elements of a tile of a row that is read in pieces, by 32 warps: two such programs fill a multiprocessor, and their
 #: rows together stay far below the size of the cache.
 PIECE = 1 << 14
-#: The same of a row that is one stretch of memory, by 16 warps of 16 elements a thread: with 64 registers a thread two
-#: programs find room, of which one computes while the other waits for memory.
-STRETCH_TILE = {"BLOCK": 1 << 13, "num_warps": 16, "maxnreg": 64}
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -141,18 +140,21 @@ def softmax_stretches_kernel(
     SAFE: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """One row, which is one stretch of memory: ``steps`` whole tiles and a part of one.
-
-    Whole tiles need no mask, and their elements are at constant distances, so that no address is computed for each,
-    also where rows of odd length keep the compiler from reading several at once.
-    """
+    """One row, which is one stretch of memory: its edges, ``steps`` whole tiles and a part of one, see stretches.py."""
     m = tl.program_id(0).to(INDEX)
-    x_ptr += row_offsets(m, shape, x_strides)
-    out_ptr += row_offsets(m, shape, out_strides)
+    x_row = row_offsets(m, shape, x_strides)
+    out_row = row_offsets(m, shape, out_strides)
+    head, body, e, is_edge_E = cut_row(x_row, length, VECTOR)
+    x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
+    out_E = out_ptr + out_row + e
+    x_ptr += aligned(x_row + head, VECTOR)
+    out_ptr += aligned(out_row + head, VECTOR if TOGETHER else 1)
     t = tl.arange(0, BLOCK)
-    rest = length - steps * BLOCK
+    rest = body - steps * BLOCK
     max_ = tl.full([], float("-inf"), COMPUTE)
     sum_T = tl.zeros([BLOCK], COMPUTE)
     for step in range(steps):
@@ -160,14 +162,18 @@ def softmax_stretches_kernel(
         max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
     x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=float("-inf"))
     max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
-    total = tl.sum(sum_T, axis=0)
+    x_E = converted(x_E, READ).to(COMPUTE)
+    greatest, sum_E = with_piece(max_, tl.zeros([2 * VECTOR], COMPUTE), x_E)
+    total = scaled(tl.sum(sum_T, axis=0), max_, greatest) + tl.sum(sum_E, axis=0)
+    y_E = result_of(x_E, greatest, total, LOG, SAFE)
+    tl.store(out_E, converted(y_E, out_ptr.dtype.element_ty), mask=is_edge_E)
     for step in range(steps):
         x_T = tl.load(x_ptr + step * BLOCK + t, eviction_policy="evict_first")
-        y_T = result_of(converted(x_T, READ).to(COMPUTE), max_, total, LOG, SAFE)
+        y_T = result_of(converted(x_T, READ).to(COMPUTE), greatest, total, LOG, SAFE)
         y_T = converted(y_T, out_ptr.dtype.element_ty)
         tl.store(out_ptr + step * BLOCK + t, y_T, eviction_policy="evict_first")
     x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=0)
-    y_T = result_of(converted(x_T, READ).to(COMPUTE), max_, total, LOG, SAFE)
+    y_T = result_of(converted(x_T, READ).to(COMPUTE), greatest, total, LOG, SAFE)
     tl.store(out_ptr + steps * BLOCK + t, converted(y_T, out_ptr.dtype.element_ty), mask=t < rest)
 
 
@@ -417,9 +423,9 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
         launch(softmax_rows_kernel, grid, x.device, out, x, *arguments, **constants, **tiles.blocks())
         return
     if are_stretches(matrix, x.device):
-        cut = cut_stretch(matrix)
-        grid = (matrix.sizes[0],)
-        launch(softmax_stretches_kernel, grid, x.device, out, x, *arguments[:3], *cut, **constants, **STRETCH_TILE)
+        cut, grid = stretches_of(matrix, [x, out]), (matrix.sizes[0],)
+        constants |= cut.tile()
+        launch(softmax_stretches_kernel, grid, x.device, out, x, *arguments[:3], *cut.sizes(), **constants)
         return
     tiles = pieces(matrix, x.device)
     partial_S2M = None
@@ -439,19 +445,6 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
         **tiles.blocks(),
         BLOCK_S=triton.next_power_of_2(tiles.splits),
     )
-
-
-def are_stretches(matrix: Matrix, device: torch.device) -> bool:
-    """Whether each row is one stretch of memory in every operand, and there are enough for a program each."""
-    M, J, _ = matrix.sizes
-    dense = all(strides_D == (1,) for strides_D in matrix.inner.strides_ID)
-    return J == 1 and dense and 2 * multiprocessors(device) <= M
-
-
-def cut_stretch(matrix: Matrix) -> tuple[int, Any]:
-    """The length of a row, and how many whole tiles it has."""
-    length = matrix.sizes[2]
-    return length, loop_bound(length // STRETCH_TILE["BLOCK"])
 
 
 def pieces(matrix: Matrix, device: torch.device) -> Tiling:

@@ -20,8 +20,9 @@ from .launch import compute_dtype, compute_type, launch, loop_bound, require_ser
 from .matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows
 from .pointwise import FLOATS
 from .reductions import normalized_dims
-from .softmax import STRETCH_TILE, are_stretches, cut_stretch, pieces
+from .softmax import pieces
 from .standardization import whole_rows
+from .stretches import aligned, are_stretches, cut_row, stretches_of
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -86,15 +87,24 @@ def gradient_stretches_kernel(
     LOG: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
     """One row, which is one stretch of memory: see :func:`.softmax.softmax_stretches_kernel`."""
     m = tl.program_id(0).to(INDEX)
-    dy_ptr += row_offsets(m, shape, strides[0])
-    y_ptr += row_offsets(m, shape, strides[1])
-    dx_ptr += row_offsets(m, shape, strides[2])
+    dy_row = row_offsets(m, shape, strides[0])
+    y_row = row_offsets(m, shape, strides[1])
+    dx_row = row_offsets(m, shape, strides[2])
+    head, body, e, is_edge_E = cut_row(dy_row, length, VECTOR)
+    dy_E = tl.load(dy_ptr + dy_row + e, mask=is_edge_E, other=0).to(COMPUTE)
+    y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
+    dx_E = dx_ptr + dx_row + e
+    dy_ptr += aligned(dy_row + head, VECTOR)
+    y_ptr += aligned(y_row + head, VECTOR if TOGETHER else 1)
+    dx_ptr += aligned(dx_row + head, VECTOR if TOGETHER else 1)
     t = tl.arange(0, BLOCK)
-    rest = length - steps * BLOCK
+    rest = body - steps * BLOCK
     sum_T = tl.zeros([BLOCK], COMPUTE)
     for step in range(steps):
         dy_T = tl.load(dy_ptr + step * BLOCK + t, eviction_policy="evict_last").to(COMPUTE)
@@ -104,9 +114,10 @@ def gradient_stretches_kernel(
         sum_T += summand(dy_T, y_T, LOG)
     dy_T = tl.load(dy_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
     y_T = tl.load(y_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
-    total = tl.sum(sum_T + summand(dy_T, y_T, LOG), axis=0)
+    total = tl.sum(sum_T + summand(dy_T, y_T, LOG), axis=0) + tl.sum(summand(dy_E, y_E, LOG), axis=0)
     dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
     tl.store(dx_ptr + steps * BLOCK + t, dx_T, mask=t < rest)
+    tl.store(dx_E, converted(gradient(dy_E, y_E, total, LOG), dx_ptr.dtype.element_ty), mask=is_edge_E)
     for step in range(steps):
         dy_T = tl.load(dy_ptr + step * BLOCK + t, eviction_policy="evict_first").to(COMPUTE)
         y_T = tl.load(y_ptr + step * BLOCK + t, eviction_policy="evict_first").to(COMPUTE)
@@ -258,9 +269,10 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
         launch(gradient_rows_kernel, grid, dy.device, dx, dy, y, *arguments, **constants, **tiles.blocks())
         return dx
     if are_stretches(matrix, dy.device):
-        grid, cut = (matrix.sizes[0],), cut_stretch(matrix)
-        operands = (dx, dy, y)
-        launch(gradient_stretches_kernel, grid, dy.device, *operands, *arguments[:2], *cut, **constants, **STRETCH_TILE)
+        grid, operands = (matrix.sizes[0],), (dx, dy, y)
+        cut = stretches_of(matrix, operands)
+        constants |= cut.tile()
+        launch(gradient_stretches_kernel, grid, dy.device, *operands, *arguments[:2], *cut.sizes(), **constants)
         return dx
     tiles = pieces(matrix, dy.device)
     constants |= tiles.blocks()

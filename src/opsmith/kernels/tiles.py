@@ -40,6 +40,7 @@ class Tiles(NamedTuple):
         columns: as ``rows``, of the columns.
         layout_T: which layout each tensor has.
         dense_L: whether a layout's offsets are the column numbers themselves.
+        ragged: whether a dense call's end is none that the compiler knows to be aligned, and tiles before it are whole.
         block_r: rows of a tile.
         block_c: columns of a tile.
         warps: of the program that owns a tile.
@@ -49,6 +50,7 @@ class Tiles(NamedTuple):
     columns: Geometry
     layout_T: Ints
     dense_L: tuple[bool, ...]
+    ragged: bool
     block_r: int
     block_c: int
     warps: int
@@ -78,7 +80,10 @@ def tiles_of(geometry: Geometry, itemsize: int, multiprocessors: int) -> Tiles:
     dense_L = tuple(not rows and strides_D == dense_D for strides_D in layouts_LD)
     R, C = parts[0].numel(), parts[1].numel()
     elements = _elements(R * C, itemsize, multiprocessors)
-    return Tiles(*parts, layout_T, dense_L, *_sides(R, C, itemsize, elements, turns=turned is not None))
+    block_r, block_c, warps = _sides(R, C, itemsize, elements, turns=turned is not None)
+    # Triton tells multiples of 16 apart from other numbers.
+    ragged = dense_L[0] and C % 16 != 0 and block_c < C
+    return Tiles(*parts, layout_T, dense_L, ragged, block_r, block_c, warps)
 
 
 def _turned_dim(shape_D: Ints, layouts_LD: tuple[Ints, ...]) -> int | None:

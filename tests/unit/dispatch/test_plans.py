@@ -197,11 +197,22 @@ def test_a_strided_argument_is_written_to_without_a_copy(strides: tuple[int, int
     assert torch.equal(expected, found)
 
 
-@pytest.mark.parametrize(("shape", "strides"), [((2, 2), (1, 1)), ((2, 1), (1 << 18, 1))])
+def test_an_argument_of_which_most_is_gaps_is_written_to_without_a_copy(choice: Choice) -> None:
+    """As a mask is filled in a band of scores: an eighth of the memory that it spans."""
+    opsmith.enable(KERNELS)
+    numbers = torch.arange(-(1 << 18), 1 << 18, dtype=torch.float64)
+    band = numbers.view(1 << 15, 16)[:, :2]
+    settle(lambda: torch.abs_(band))
+    assert ([], [Launch]) == forms_of_steps("abs_.default")
+    opsmith.disable()
+    assert band.min() >= 0 > numbers.min()
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((2, 2), (1, 1)), ((2, 1), (1 << 23, 1))])
 def test_a_scattered_argument_is_copied_to(shape: tuple[int, int], strides: tuple[int, int], choice: Choice) -> None:
     """Its elements share memory, or lie so far apart that to record the call would take more memory than it has."""
     opsmith.enable(KERNELS)
-    numbers = torch.zeros((1 << 18) + 4, dtype=torch.float64)
+    numbers = torch.zeros((1 << 23) + 4, dtype=torch.float64)
     settle(lambda: torch.abs_(numbers.as_strided(shape, strides)))
     assert ([torch.Size(shape)], [Launch, Copy]) == forms_of_steps("abs_.default")
     opsmith.disable()

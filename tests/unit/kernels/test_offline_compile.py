@@ -47,3 +47,16 @@ def test_gradients_of_embeddings_are_added_four_at_a_time(tmp_path: Path) -> Non
     codes = _compiled(tmp_path, "embedding_dense_backward.default", "f32", 1)["scatter_kernel"]
     assert codes
     assert all(".add.v4.f32" in code for code in codes)
+
+
+def test_elements_of_a_ragged_call_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
+    """The first traced one has 4 x 709 x 709 integers; only the last tile has a mask, and moves each by itself."""
+    (code,) = _compiled(tmp_path, "abs.default", "f16", 1)["map_kernel"]
+    assert all(f"{access}.global.{width}" in code for access in ("ld", "st") for width in ("b64", "v2.b64"))
+
+
+def test_long_rows_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
+    """Of 129,280, 128,256 and 128,100 elements: only the edges of a row are moved each by itself."""
+    codes = _compiled(tmp_path, "_log_softmax.default", "f16", 3)["softmax_stretches_kernel"]
+    assert codes
+    assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)

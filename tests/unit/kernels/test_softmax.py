@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, layouts, small_tiles, values
 
-from opsmith.kernels import softmax
+from opsmith.kernels import stretches
 
 SOFTMAX = "_softmax.default"
 INFINITE = -float("inf")
@@ -55,12 +55,12 @@ def test_long_rows_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch, dim: int)
 def short_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are read in tiles of 16, each by one program."""
     small_tiles(monkeypatch, 16)
-    monkeypatch.setitem(softmax.STRETCH_TILE, "BLOCK", 16)
+    monkeypatch.setattr(stretches, "BLOCK", 16)
 
 
 @pytest.mark.usefixtures("short_tiles")
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("length", [107, 96])
+@pytest.mark.parametrize("length", [107, 96, 98])
 def test_rows_of_one_stretch_of_memory(dtype: torch.dtype, length: int) -> None:
     """Of any length, with gaps between them, and their gradients."""
     wide = values(5, 120, dtype=dtype)
@@ -73,13 +73,15 @@ def test_rows_of_one_stretch_of_memory(dtype: torch.dtype, length: int) -> None:
 
 @pytest.mark.usefixtures("short_tiles")
 def test_infinities_and_nan_in_rows_of_one_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a tile of their own, or beside other values; a row of minus infinity alone is 0 where that is asked."""
-    monkeypatch.setitem(softmax.STRETCH_TILE, "BLOCK", 2)
+    """In a tile of their own, in the edges, or beside other values; a row of minus infinity alone is 0 if asked."""
+    monkeypatch.setattr(stretches, "BLOCK", 4)
     rows = torch.cat([ROWS, torch.tensor([[1.0, 200.0, float("inf"), INFINITE], [1.0, 1.0, 1.0, float("inf")]])])
     small_tiles(monkeypatch, 2)
+    rows = rows.repeat_interleave(3, dim=1)
     for op in (SOFTMAX, "_log_softmax.default"):
         assert_as_eager(op, rows, 1, half_to_float=False)
-        assert_as_eager(op, rows[:, :3].contiguous(), 1, half_to_float=False)
+        for columns in (3, 5, 11):
+            assert_as_eager(op, rows[:, :columns].contiguous(), 1, half_to_float=False)
     assert_as_eager("_safe_softmax.default", rows, 1)
 
 

@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
-from tests.unit.kernels.against_eager import assert_as_eager, values
+from tests.unit.kernels.against_eager import assert_as_eager, kernel, small_tiles, values
 
-from opsmith.kernels import tiles, turned_tiles
-from opsmith.kernels.indexing import Geometry, dense_strides
-from opsmith.kernels.turned_tiles import tile_for
+from opsmith.kernels import framed_copies, tiles, turned_tiles
+from opsmith.kernels.indexing import Geometry, Ints, dense_strides
+from opsmith.kernels.turned_tiles import Cut, tile_for
 
 #: Of an H200.
 MULTIPROCESSORS = 132
@@ -41,6 +41,30 @@ def test_pads_with_odd_rows_and_many_channels_are_as_eager(op: str) -> None:
     assert_as_eager(op, values(64, 64, 64), [1, 1, 1, 1])
 
 
+@pytest.mark.parametrize(("height", "groups"), [(115, ((2, 3), (1,))), (65, ((), (1, 2, 3)))])
+def test_a_pad_takes_rows_of_one_image_if_tiles_fit_it(
+    height: int, groups: tuple[Ints, Ints], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four tiles of 32 rows have 115, and three would have 65."""
+    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
+    geometry = dense(115, height, 64, 64)
+    cut = Cut((), (1, 2, 3), (0,))
+    actual, tile = framed_copies.by_images(geometry, cut, 2, torch.device("cpu"), turned=False)
+    assert (*groups, (0,)) == actual
+    assert (32, 128) == tile
+
+
+@pytest.mark.parametrize("op", ["reflection_pad2d.default", "replication_pad2d.default", "constant_pad_nd.default"])
+def test_pads_in_tiles_of_one_image_are_as_eager(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images of 62 x 62 elements, dense, with gaps and with turned dimensions."""
+    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: 1)
+    x = values(4, 3, 60, 60)
+    for given in (x[:2], x[:, :2], x[:2].transpose(2, 3)):
+        assert_as_eager(op, given, [1, 1, 1, 1])
+
+
 @pytest.mark.parametrize("pad", [[-3, -4, -3, -4], [0, -1], [-1, 0, 0, 0, -2, 0]])
 def test_a_crop_is_a_copy_of_what_is_kept(pad: list[int]) -> None:
     """Also of a channels-last tensor, whose layout stays."""
@@ -60,3 +84,24 @@ def test_a_small_call_has_small_tiles(
     cut = tiles.tiles_of.__wrapped__(dense(numel), itemsize, MULTIPROCESSORS)
     assert (1, expected) == (cut.block_r, cut.block_c)
     assert math.prod(cut.columns.shape_D) == numel
+
+
+@pytest.mark.parametrize(("numel", "ragged"), [(96, False), (100, True), (31, False), (97, True)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_whole_tiles_and_the_last_one_of_a_ragged_call_are_as_eager(
+    numel: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, *, ragged: bool
+) -> None:
+    """Whole tiles have no mask, operands that are not dense keep theirs, and nothing beyond the end is written."""
+    small_tiles(monkeypatch, 32)
+    tiles.tiles_of.cache_clear()
+    assert ragged == tiles.tiles_of(dense(numel), 4, 1).ragged
+    x, y = values(numel, dtype=dtype), values(3 * numel, dtype=dtype)[::3]
+    assert_as_eager("exp.default", x)
+    assert_as_eager("add.Tensor", x, y)
+    assert_as_eager("mse_loss.default", x, x.flip(0))
+    assert_as_eager("clone.default", x)
+    assert_as_eager("_to_copy.default", x, dtype=torch.float64)
+    memory = torch.full((numel + 40,), 7.0, dtype=dtype)
+    kernel("zero_.default")(memory[:numel])
+    assert [0] * numel + [7] * 40 == memory.tolist()
+    tiles.tiles_of.cache_clear()
