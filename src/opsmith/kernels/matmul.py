@@ -176,6 +176,7 @@ def matmul_kernel(
     A_TOGETHER: tl.constexpr,
     B_TOGETHER: tl.constexpr,
     K_TOGETHER: tl.constexpr,
+    N_TOGETHER: tl.constexpr,
     PART_STEPS: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -184,7 +185,7 @@ def matmul_kernel(
 ) -> None:
     """One ``BLOCK_M x BLOCK_N`` tile of the row-major c of one batch, over the ``steps * BLOCK_K`` k of one split.
 
-    A_TOGETHER, B_TOGETHER, K_TOGETHER: elements that are read at a time, see :func:`together`.
+    A_TOGETHER, B_TOGETHER, K_TOGETHER, N_TOGETHER: elements that are read or written at a time, see :func:`together`.
     PART_STEPS: as for :func:`in_parts`.
     """
     first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
@@ -215,7 +216,8 @@ def matmul_kernel(
         b_ptr_KN += BLOCK_K * b_stride_K
     if PART_STEPS:
         c_MN += done_MN
-    mask = (m < M)[:, None] & (n < N)[None, :]
+    columns = multiple(N, N_TOGETHER)
+    mask = (m < M)[:, None] & (n < columns)[None, :]
     if not IS_SPLIT:
         if self_ptr is not None:
             self_ptr += batch * self_strides_BMN[0]
@@ -223,8 +225,8 @@ def matmul_kernel(
         else:
             self_ptr_MN = None
         c_MN = scaled_sum(c_MN, self_ptr_MN, mask, alpha_bits, beta_bits)
-    c_ptr += (split * tl.num_programs(1) + batch) * M * N
-    tl.store(c_ptr + m[:, None] * N + n[None, :], converted(c_MN, c_ptr.dtype.element_ty), mask=mask)
+    c_ptr += (split * tl.num_programs(1) + batch) * M * columns
+    tl.store(c_ptr + m[:, None] * columns + n[None, :], converted(c_MN, c_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -386,7 +388,8 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         N_IN_RUNS=b.stride(2) == 1,
         A_TOGETHER=together(a),
         B_TOGETHER=together(b.mT),
-        K_TOGETHER=_divisor(K),
+        K_TOGETHER=divisor(K),
+        N_TOGETHER=divisor(N),
         PART_STEPS=part_steps,
         GROUP=GROUP,
         BLOCK_M=tile.m,
@@ -422,10 +425,10 @@ def together(factor: torch.Tensor) -> int:
     if factor.stride(runs) != 1:
         return 1
     strides = (factor.stride(dim) for dim in (0, 3 - runs) if factor.shape[dim] > 1)
-    return _divisor(*strides, *([factor.shape[1]] if runs == 1 else []))
+    return divisor(*strides, *([factor.shape[1]] if runs == 1 else []))
 
 
-def _divisor(*sizes: int) -> int:
+def divisor(*sizes: int) -> int:
     """The largest power of two up to 8 that divides all of them; 1 where 16 does."""
     found = math.gcd(16, *sizes)
     return 1 if found == 16 else found

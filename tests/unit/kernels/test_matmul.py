@@ -67,6 +67,20 @@ def test_very_long_sums_are_added_up_in_parts(inner: int, monkeypatch: pytest.Mo
     assert {128 // 64} == taken
 
 
+@pytest.mark.parametrize(("columns", "together"), [(7, 1), (70, 2), (24, 8), (32, 1)])
+def test_how_many_neighbours_are_written_at_a_time(
+    columns: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as divide the lines of the result; whether 16 does, Triton sees for itself."""
+
+    def launched(*args: Any, **meta: Any) -> None:
+        assert meta["N_TOGETHER"] == together
+        launch(*args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    assert_as_eager("bmm.default", values(3, 70, 6, scale=0.1), values(3, 6, columns, scale=0.1))
+
+
 def test_which_sums_are_added_up_in_parts() -> None:
     """Those of which tensor cores would add more than 16,384 terms to one accumulator."""
     steps = matmul.steps_of_a_part
