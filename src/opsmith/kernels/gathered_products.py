@@ -110,6 +110,29 @@ def tap_offset(j_S: tl.tuple, first_S: tl.tuple, strides_S: tl.tuple, WALK_S: tl
 
 
 @triton.jit
+def terms_of(
+    step: tl.tensor,
+    k: tl.tensor,
+    C: tl.tensor,
+    MIXED: tl.constexpr,
+    HAS_ONE_TAP: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+) -> tuple[tl.tensor, ...]:
+    """The tap of a step, that of each of its terms, and their channels; if MIXED, the first is a column of taps."""
+    if MIXED:
+        tap_K, c = (step * BLOCK_K + k) // C, (step * BLOCK_K + k) % C
+        tap = tap_K[:, None]
+    elif HAS_ONE_TAP:
+        tap, tap_K, c = step * 0, k * 0, step * BLOCK_K + k
+    else:
+        # Blocks of channels under one tap.
+        blocks = tl.cdiv(C, BLOCK_K)
+        c, tap = step % blocks * BLOCK_K + k, step // blocks
+        tap_K = k * 0 + tap
+    return tap, tap_K, c
+
+
+@triton.jit
 def gathered_product_kernel(
     out_ptr: tl.tensor,
     x_ptr: tl.tensor,
@@ -149,6 +172,7 @@ def gathered_product_kernel(
     first_O, first_P = tile_place(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
     group = tl.program_id(1).to(INDEX)
     PHASES: tl.constexpr = PHASES_S[0] * PHASES_S[1] * PHASES_S[2]
+    HAS_ONE_TAP: tl.constexpr = PHASES * WALK_S[0][0] * WALK_S[1][0] * WALK_S[2][0] == 1
     phase_S = place_in_box(tl.program_id(2) % PHASES, PHASES_S)
     split = (tl.program_id(2) // PHASES).to(INDEX)
     first_S, count_S, begin_S = all_taps_of(phase_S, WALK_S)
@@ -163,19 +187,12 @@ def gathered_product_kernel(
     w_ptr_O = w_ptr + group * w_strides_GRC[0] + (o * w_strides_GRC[1])[:, None]
 
     k = tl.arange(0, BLOCK_K).to(INDEX)
-    # Blocks of channels under one tap.
-    blocks = tl.cdiv(C, BLOCK_K)
-    all_steps = tl.cdiv(taps * C, BLOCK_K) if MIXED else taps * blocks
+    all_steps = tl.cdiv(taps * C, BLOCK_K) if MIXED else taps * tl.cdiv(C, BLOCK_K)
     last = steps if _BOUND_IS_CONSTANT else tl.minimum(steps, all_steps - split * steps)
     y_OP = tl.zeros([BLOCK_O, BLOCK_P], ACCUMULATE)
     for i in range(last):
         step = split * steps + i
-        if MIXED:
-            tap_K, c = (step * BLOCK_K + k) // C, (step * BLOCK_K + k) % C
-            tap = tap_K[:, None]
-        else:
-            c, tap = step % blocks * BLOCK_K + k, step // blocks
-            tap_K = k * 0 + tap
+        tap, tap_K, c = terms_of(step, k, C, MIXED, HAS_ONE_TAP, BLOCK_K)
         j_S = place_in_space(tap, taps_S)
         offset, exists = read_offset(q_S, j_S, begin_S, x_size_S, x_strides_S, WALK_S, INSIDE)
         in_sum = (c < C) & (tap_K < taps)

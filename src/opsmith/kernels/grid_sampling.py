@@ -176,30 +176,33 @@ def grid_sample_kernel(
     REAL: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
+    STEPS: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_P: tl.constexpr,
 ) -> None:
-    """A block of places for a block of channels. ``plane`` is the number of places of one image."""
+    """A block of places for STEPS blocks of channels. ``plane`` is the number of places of one image."""
     p = tl.program_id(0).to(INDEX) * BLOCK_P + tl.arange(0, BLOCK_P)
-    c = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (c < C)[:, None] & (p < places)[None, :]
     grid_ptr_P = grid_ptr + offset_of(p, grid_shape_D, grid_strides_D)
     d, h, w, _slope_d, _slope_h, _slope_w = positions_of(
         grid_ptr_P, p < places, grid_stride, size_S, TAPS, PADDING, ALIGN, IS_VOLUME, REAL
     )
-    plane_ptr_CP = x_ptr + ((p // plane) * stride_N)[None, :] + (c * stride_C)[:, None]
-    sum_CP = tl.zeros([BLOCK_C, BLOCK_P], COMPUTE)
-    for td in tl.static_range(TAPS_D):
-        at_d, has_d, weight_d, _slant_d = grid_tap(d, td, size_S[0], TAPS_D, PADDING, ALIGN, COMPUTE, INDEX)
-        for th in tl.static_range(TAPS):
-            at_h, has_h, weight_h, _slant_h = grid_tap(h, th, size_S[1], TAPS, PADDING, ALIGN, COMPUTE, INDEX)
-            for tw in tl.static_range(TAPS):
-                at_w, has_w, weight_w, _slant_w = grid_tap(w, tw, size_S[2], TAPS, PADDING, ALIGN, COMPUTE, INDEX)
-                offset = at_d * strides_S[0] + at_h * strides_S[1] + at_w * strides_S[2]
-                x_CP = load_along_columns(plane_ptr_CP + offset, mask & has_d & has_h & has_w).to(COMPUTE)
-                sum_CP += x_CP * (weight_d * weight_h * weight_w)
-    out_ptr_CP = out_ptr + ((p // plane) * C * plane + p % plane)[None, :] + (c * plane)[:, None]
-    store_along_columns(out_ptr_CP, converted(sum_CP, out_ptr.dtype.element_ty), mask)
+    n, q = p // plane, p % plane
+    for step in tl.static_range(STEPS):
+        c = (tl.program_id(1).to(INDEX) * STEPS + step) * BLOCK_C + tl.arange(0, BLOCK_C)
+        mask = (c < C)[:, None] & (p < places)[None, :]
+        plane_ptr_CP = x_ptr + (n * stride_N)[None, :] + (c * stride_C)[:, None]
+        sum_CP = tl.zeros([BLOCK_C, BLOCK_P], COMPUTE)
+        for td in tl.static_range(TAPS_D):
+            at_d, has_d, weight_d, _slant_d = grid_tap(d, td, size_S[0], TAPS_D, PADDING, ALIGN, COMPUTE, INDEX)
+            for th in tl.static_range(TAPS):
+                at_h, has_h, weight_h, _slant_h = grid_tap(h, th, size_S[1], TAPS, PADDING, ALIGN, COMPUTE, INDEX)
+                for tw in tl.static_range(TAPS):
+                    at_w, has_w, weight_w, _slant_w = grid_tap(w, tw, size_S[2], TAPS, PADDING, ALIGN, COMPUTE, INDEX)
+                    offset = at_d * strides_S[0] + at_h * strides_S[1] + at_w * strides_S[2]
+                    x_CP = load_along_columns(plane_ptr_CP + offset, mask & has_d & has_h & has_w).to(COMPUTE)
+                    sum_CP += x_CP * (weight_d * weight_h * weight_w)
+        out_ptr_CP = out_ptr + (n * C * plane + q)[None, :] + (c * plane)[:, None]
+        store_along_columns(out_ptr_CP, converted(sum_CP, out_ptr.dtype.element_ty), mask)
 
 
 @triton.jit
@@ -288,6 +291,12 @@ class Places(NamedTuple):
     constants: dict[str, Any]
 
     @property
+    def steps(self) -> int:
+        """Blocks of channels for which a program keeps places: 32 reads are on their way at once."""
+        taps = int(self.constants["TAPS_D"]) * int(self.constants["TAPS"]) ** 2
+        return max(32 // taps, 1) if taps > 1 else 8
+
+    @property
     def arguments(self) -> list[Any]:
         """The arguments that describe input and grid, but for the grid's last stride."""
         return [self.grid.shape_D, self.grid.strides_ID[0], self.volume.shape_NCDHW[1], self.volume.spatial]
@@ -323,11 +332,20 @@ def _places(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, align_
     return Places(volume_of(x, spatial), geometry, math.prod(lead), math.prod(lead[1:]), constants)
 
 
-def _blocks(C: int, count: int) -> tuple[int, int]:
-    """Channels and places of a tile: up to 32 channels share the weights."""
-    tile = INTERPRETED_TILE if INTERPRETED else 512
-    block_c = min(triton.next_power_of_2(C), tile if INTERPRETED else 32)
-    return block_c, min(triton.next_power_of_2(count), max(tile // block_c, 1))
+def _blocks(places: Places, *, rows: int) -> tuple[int, int]:
+    """Channels and places of a tile: a thread has one place, which it finds once for one channel after the other.
+
+    Channels that lie side by side are read together. ``rows`` threads share a place otherwise.
+    """
+    C, count = places.volume.shape_NCDHW[1], triton.next_power_of_2(places.points)
+    if INTERPRETED:
+        block_c = min(triton.next_power_of_2(C), INTERPRETED_TILE)
+        return block_c, min(count, max(INTERPRETED_TILE // block_c, 1))
+    if places.volume.strides_NCDHW[1] == 1:
+        block_c = min(triton.next_power_of_2(C), 32)
+        return block_c, min(count, 512 // block_c)
+    block_c = min(triton.next_power_of_2(C), rows)
+    return block_c, 128 // block_c
 
 
 def grid_sampler_2d(
@@ -390,10 +408,11 @@ def _grid_sample(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, a
     if out.numel() == 0:
         return out
     C = x.shape[1]
-    block_c, block_p = _blocks(C, places.points)
+    block_c, block_p = _blocks(places, rows=1)
+    steps = min(triton.cdiv(C, block_c), places.steps)
     launch(
         grid_sample_kernel,
-        (triton.cdiv(places.points, block_p), triton.cdiv(C, block_c)),
+        (triton.cdiv(places.points, block_p), triton.cdiv(C, block_c * steps)),
         x.device,
         out,
         x,
@@ -405,6 +424,7 @@ def _grid_sample(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, a
         places.plane,
         **places.constants,
         INDEX=volume_index_type(places.volume, volume_of(out, x.ndim - 2)),
+        STEPS=steps,
         BLOCK_C=block_c,
         BLOCK_P=block_p,
     )
@@ -445,7 +465,7 @@ def _launch_backward(
     C = x.shape[1]
     lead = (grad.shape[0], *grad.shape[2:])
     geometry = merge_dims(lead, [(grad.stride(0), *grad.stride()[2:])], reversed(range(len(lead))))
-    block_c, block_p = _blocks(C, places.points)
+    block_c, block_p = _blocks(places, rows=4)
     launch(
         grid_sample_backward_kernel,
         (triton.cdiv(places.points, block_p),),

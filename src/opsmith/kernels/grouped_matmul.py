@@ -20,7 +20,21 @@ import triton.language as tl
 
 from .indexing import Geometry, converted, index_type
 from .launch import INTERPRETED, compute_type, launch, layout_of, loop_bound, require_served
-from .matmul import GROUP, Tile, dot_precision, existing, multiply_type, product, product_tile, tile_place, times
+from .matmul import (
+    GROUP,
+    Tile,
+    divisor,
+    dot_precision,
+    existing,
+    matrix_strides,
+    multiple,
+    multiply_type,
+    product,
+    product_tile,
+    tile_place,
+    times,
+    together,
+)
 from .type_rules import SINGLE
 
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
@@ -65,36 +79,43 @@ def grouped_rows_kernel(
     INDEX: tl.constexpr,
     EVEN_K: tl.constexpr,
     N_IN_RUNS: tl.constexpr,
+    A_TOGETHER: tl.constexpr,
+    B_TOGETHER: tl.constexpr,
+    C_TOGETHER: tl.constexpr,
+    K_TOGETHER: tl.constexpr,
     GROUP: tl.constexpr,
     GROUPS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """One tile of c, of rows of one group."""
+    """One tile of c, of rows of one group; TOGETHER are the elements that are read or written at a time."""
     down, first_N = tile_place(tiles_M * BLOCK_M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     group, first_M, end_M = group_of((down // BLOCK_M).to(tl.int32), ends_ptr, groups, GROUPS, BLOCK_M)
     if group < groups:
         m, n = first_M.to(INDEX) + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
         k = tl.arange(0, BLOCK_K).to(INDEX)
         # Rows beyond the group and columns beyond N read what is there, and are not written.
-        inside_m, inside_n = tl.minimum(m, end_M - 1), existing(n, N, N_IN_RUNS)
-        a_ptr_MK = a_ptr + inside_m[:, None] * a_strides_MK[0] + k[None, :] * a_strides_MK[1]
-        b_ptr_KN = b_ptr + group.to(INDEX) * b_strides_GKN[0]
-        b_ptr_KN = b_ptr_KN + (k[:, None] * b_strides_GKN[1] + inside_n[None, :] * b_strides_GKN[2])
+        inside_m, inside_n = tl.minimum(m, end_M - 1), existing(n, N, N_IN_RUNS, B_TOGETHER)
+        _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), False, A_TOGETHER)
+        b_stride_G, b_stride_K, b_stride_N = matrix_strides(b_strides_GKN, not N_IN_RUNS, B_TOGETHER)
+        a_ptr_MK = a_ptr + inside_m[:, None] * a_stride_M + k[None, :] * a_stride_K
+        b_ptr_KN = b_ptr + group.to(INDEX) * b_stride_G
+        b_ptr_KN = b_ptr_KN + (k[:, None] * b_stride_K + inside_n[None, :] * b_stride_N)
         c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
         for step in range(steps):
             if EVEN_K:
                 a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
             else:
-                left = K - step * BLOCK_K
+                left = multiple(K, K_TOGETHER) - step * BLOCK_K
                 a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
                 b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
             c_MN = times(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
-            a_ptr_MK += BLOCK_K * a_strides_MK[1]
-            b_ptr_KN += BLOCK_K * b_strides_GKN[1]
-        c_ptr_MN = c_ptr + m[:, None] * c_strides_MN[0] + n[None, :] * c_strides_MN[1]
-        tl.store(c_ptr_MN, converted(c_MN, c_ptr.dtype.element_ty), mask=(m < end_M)[:, None] & (n < N)[None, :])
+            a_ptr_MK += BLOCK_K * a_stride_K
+            b_ptr_KN += BLOCK_K * b_stride_K
+        c_ptr_MN = c_ptr + m[:, None] * multiple(c_strides_MN[0], C_TOGETHER) + n[None, :] * c_strides_MN[1]
+        mask = (m < end_M)[:, None] & (n < multiple(N, C_TOGETHER))[None, :]
+        tl.store(c_ptr_MN, converted(c_MN, c_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -114,6 +135,9 @@ def grouped_terms_kernel(
     INDEX: tl.constexpr,
     M_IN_RUNS: tl.constexpr,
     N_IN_RUNS: tl.constexpr,
+    A_TOGETHER: tl.constexpr,
+    B_TOGETHER: tl.constexpr,
+    C_TOGETHER: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -126,9 +150,11 @@ def grouped_terms_kernel(
     begin = tl.load(ends_ptr + group - 1, mask=group > 0, other=0)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K).to(INDEX)
-    inside_m, inside_n = existing(m, M, M_IN_RUNS), existing(n, N, N_IN_RUNS)
-    a_ptr_MK = a_ptr + inside_m[:, None] * a_strides_MK[0] + (begin + k)[None, :] * a_strides_MK[1]
-    b_ptr_KN = b_ptr + (begin + k)[:, None] * b_strides_KN[0] + inside_n[None, :] * b_strides_KN[1]
+    inside_m, inside_n = existing(m, M, M_IN_RUNS, A_TOGETHER), existing(n, N, N_IN_RUNS, B_TOGETHER)
+    _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), M_IN_RUNS, A_TOGETHER)
+    _, b_stride_K, b_stride_N = matrix_strides((0, b_strides_KN[0], b_strides_KN[1]), not N_IN_RUNS, B_TOGETHER)
+    a_ptr_MK = a_ptr + inside_m[:, None] * a_stride_M + (begin + k)[None, :] * a_stride_K
+    b_ptr_KN = b_ptr + (begin + k)[:, None] * b_stride_K + inside_n[None, :] * b_stride_N
     c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
     steps = most_steps if _BOUND_IS_CONSTANT else tl.cdiv(end - begin, BLOCK_K)
     for step in range(steps):
@@ -136,10 +162,11 @@ def grouped_terms_kernel(
         a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
         b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
         c_MN = times(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
-        a_ptr_MK += BLOCK_K * a_strides_MK[1]
-        b_ptr_KN += BLOCK_K * b_strides_KN[0]
-    c_ptr_MN = c_ptr + group * M * N + m[:, None] * N + n[None, :]
-    tl.store(c_ptr_MN, converted(c_MN, c_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
+        a_ptr_MK += BLOCK_K * a_stride_K
+        b_ptr_KN += BLOCK_K * b_stride_K
+    columns = multiple(N, C_TOGETHER)
+    c_ptr_MN = c_ptr + group * M * columns + m[:, None] * columns + n[None, :]
+    tl.store(c_ptr_MN, converted(c_MN, c_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < columns)[None, :])
 
 
 def grouped_mm(
@@ -225,6 +252,10 @@ def _rows_in_groups(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, ends: tor
         **_constants(a, b, c, tile, precision),
         EVEN_K=K % tile.k == 0,
         N_IN_RUNS=b.stride(2) == 1,
+        A_TOGETHER=together(a.unsqueeze(0)) if a.stride(1) == 1 else 1,
+        B_TOGETHER=together(b.mT),
+        C_TOGETHER=divisor(N) if c.stride(1) == 1 else 1,
+        K_TOGETHER=divisor(K),
         GROUPS=triton.next_power_of_2(G),
     )
 
@@ -253,6 +284,10 @@ def _terms_in_groups(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> to
         **_constants(a, b, c, tile, precision),
         M_IN_RUNS=a.stride(0) == 1,
         N_IN_RUNS=b.stride(1) == 1,
+        # Where a group begins among the terms is not known: those are read one by one.
+        A_TOGETHER=together(a.unsqueeze(0)) if a.stride(0) == 1 else 1,
+        B_TOGETHER=together(b.T.unsqueeze(0)) if b.stride(1) == 1 else 1,
+        C_TOGETHER=divisor(N),
     )
     return c
 

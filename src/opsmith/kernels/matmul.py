@@ -3,7 +3,8 @@
 ``c_MN = alpha * (a_MK @ b_KN) + beta * s_MN``: ``2 M N K`` operations over ``(M K + K N + M N) * itemsize`` compulsory
 bytes. A program owns one tile of one result and walks along K, while the tiles of the next steps are on their way
 to shared memory. Where a result has too few tiles to fill the device, K is split: programs write partial sums in the
-type of the accumulator, and a second launch adds them up.
+type of the accumulator, and a second launch adds them up. Tensor cores cut off what their accumulators cannot hold, so
+that a program with very many terms adds up parts of its sum in registers of its own.
 
 Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`` the summed dimension.
 """
@@ -46,6 +47,9 @@ NARROW = 16
 USES_THAT_PAY = 128
 #: So few steps are over before a second launch, which adds up what several programs have, would have begun.
 FEW_STEPS = 15
+#: Sums of more terms than this are added up in parts of so many. Of 30,522 terms in one accumulator, each cut off at 24
+#: bits, 75 results of 6 million in float16 were off by twice the tolerance.
+MOST_TERMS, PART_TERMS = 16384, 2048
 #: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
 _INTERPRETED = tl.constexpr(INTERPRETED)
@@ -122,6 +126,16 @@ def times(
 
 
 @triton.jit
+def in_parts(c_MN: tl.tensor, done_MN: tl.tensor, step: tl.tensor, STEPS: tl.constexpr) -> tuple[tl.tensor, ...]:
+    """After every STEPS steps 0 and ``c + done``, else, or where STEPS is 0, both as they are."""
+    if STEPS:  # noqa: SIM102 - Nothing is divided by a constant of 0.
+        if step % STEPS == STEPS - 1:
+            done_MN += c_MN
+            c_MN = tl.zeros_like(c_MN)
+    return c_MN, done_MN
+
+
+@triton.jit
 def scaled_sum(
     c_MN: tl.tensor,
     self_ptr_MN: tl.tensor,
@@ -162,6 +176,8 @@ def matmul_kernel(
     A_TOGETHER: tl.constexpr,
     B_TOGETHER: tl.constexpr,
     K_TOGETHER: tl.constexpr,
+    N_TOGETHER: tl.constexpr,
+    PART_STEPS: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -169,7 +185,8 @@ def matmul_kernel(
 ) -> None:
     """One ``BLOCK_M x BLOCK_N`` tile of the row-major c of one batch, over the ``steps * BLOCK_K`` k of one split.
 
-    A_TOGETHER, B_TOGETHER, K_TOGETHER: elements that are read at a time, see :func:`together`.
+    A_TOGETHER, B_TOGETHER, K_TOGETHER, N_TOGETHER: elements that are read or written at a time, see :func:`together`.
+    PART_STEPS: as for :func:`in_parts`.
     """
     first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     batch, split = tl.program_id(1).to(INDEX), tl.program_id(2).to(INDEX)
@@ -185,6 +202,7 @@ def matmul_kernel(
     b_ptr_KN = b_ptr + batch * b_stride_B + first_K * b_stride_K
     b_ptr_KN = b_ptr_KN + (k[:, None] * b_stride_K + inside_n[None, :] * b_stride_N)
     c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
+    done_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
     for step in range(steps):
         if EVEN_K:
             a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
@@ -193,9 +211,13 @@ def matmul_kernel(
             a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
             b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
         c_MN = times(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
+        c_MN, done_MN = in_parts(c_MN, done_MN, step, PART_STEPS)
         a_ptr_MK += BLOCK_K * a_stride_K
         b_ptr_KN += BLOCK_K * b_stride_K
-    mask = (m < M)[:, None] & (n < N)[None, :]
+    if PART_STEPS:
+        c_MN += done_MN
+    columns = multiple(N, N_TOGETHER)
+    mask = (m < M)[:, None] & (n < columns)[None, :]
     if not IS_SPLIT:
         if self_ptr is not None:
             self_ptr += batch * self_strides_BMN[0]
@@ -203,8 +225,8 @@ def matmul_kernel(
         else:
             self_ptr_MN = None
         c_MN = scaled_sum(c_MN, self_ptr_MN, mask, alpha_bits, beta_bits)
-    c_ptr += (split * tl.num_programs(1) + batch) * M * N
-    tl.store(c_ptr + m[:, None] * N + n[None, :], converted(c_MN, c_ptr.dtype.element_ty), mask=mask)
+    c_ptr += (split * tl.num_programs(1) + batch) * M * columns
+    tl.store(c_ptr + m[:, None] * columns + n[None, :], converted(c_MN, c_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -335,6 +357,9 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
     tile = product_plan(a, b, precision)
     splits = max(min(tile.splits, triton.cdiv(K, tile.k)), 1)
     steps = triton.cdiv(triton.cdiv(K, tile.k), splits)
+    part_steps = steps_of_a_part(a.dtype, precision, tile.k, steps)
+    if part_steps:
+        tile = with_two_accumulators(tile, a.element_size())
     target = c if splits == 1 else torch.empty((splits, B, M, N), dtype=compute_dtype(a.dtype), device=c.device)
     added, strides, bits = _term_arguments(term, c)
     launch(
@@ -363,7 +388,9 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         N_IN_RUNS=b.stride(2) == 1,
         A_TOGETHER=together(a),
         B_TOGETHER=together(b.mT),
-        K_TOGETHER=_divisor(K),
+        K_TOGETHER=divisor(K),
+        N_TOGETHER=divisor(N),
+        PART_STEPS=part_steps,
         GROUP=GROUP,
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
@@ -375,6 +402,20 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         combine(c, target, term)
 
 
+def steps_of_a_part(dtype: torch.dtype, precision: str | None, k: int, steps: int) -> int:
+    """After how many of its steps of ``k`` terms a program begins a new part of its sum; 0 for never."""
+    on_tensor_cores = compute_dtype(dtype) != dtype or precision in ("tf32", "tf32x3")
+    return PART_TERMS // k if on_tensor_cores and steps * k > MOST_TERMS else 0
+
+
+def with_two_accumulators(plan: Plan, itemsize: int) -> Plan:
+    """The same with a tile of which a thread can hold two: 64 numbers of each, or 32 beside the parts of float32."""
+    n = 128 if itemsize == 2 else 64
+    if plan.m * plan.n <= 16 * n * plan.warps:
+        return plan
+    return plan._replace(m=min(plan.m, 128), n=min(plan.n, n), warps=8)
+
+
 def together(factor: torch.Tensor) -> int:
     """How many neighbours in memory of a factor of shape (B, rows, K) can be read at a time: 1, 2, 4 or 8.
 
@@ -384,10 +425,10 @@ def together(factor: torch.Tensor) -> int:
     if factor.stride(runs) != 1:
         return 1
     strides = (factor.stride(dim) for dim in (0, 3 - runs) if factor.shape[dim] > 1)
-    return _divisor(*strides, *([factor.shape[1]] if runs == 1 else []))
+    return divisor(*strides, *([factor.shape[1]] if runs == 1 else []))
 
 
-def _divisor(*sizes: int) -> int:
+def divisor(*sizes: int) -> int:
     """The largest power of two up to 8 that divides all of them; 1 where 16 does."""
     found = math.gcd(16, *sizes)
     return 1 if found == 16 else found

@@ -6,7 +6,8 @@ dimensions multiply. They are computed once for a tile's rows and once for its c
 ``numel * itemsize`` of the input and of the output, since taps that outputs share come from the cache.
 
 Backward, an input position gathers from the outputs that have it among their taps. ``real`` grows with ``o``, so
-these are neighbours, and the first one is found by inverting the formula and correcting for its rounding.
+these are neighbours, and the first one is found by inverting the formula and correcting for its rounding. Where each
+position is repeated two or four times, they are a block, which is read as it lies.
 
 Suffixes: ``_S`` one entry for each of depth, height and width, ``_RC`` a tile of rows and columns (volumes.py).
 """
@@ -280,6 +281,49 @@ def resample_backward_kernel(
     tl.store(out_ptr_RC, converted(sum_RC, grad_input_ptr.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def block_sum_kernel(
+    grad_input_ptr: tl.tensor,
+    grad_ptr: tl.tensor,
+    stride_N: tl.tensor,
+    stride_C: tl.tensor,
+    strides_S: tl.tuple,
+    C: tl.tensor,
+    size_S: tl.tuple,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    REPEATS_S: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    CHANNELS_LAST: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+) -> None:
+    """Each lane adds up the block of outputs that repeat one position; those along W are read side by side."""
+    DEPTH: tl.constexpr = REPEATS_S[0]
+    HEIGHT: tl.constexpr = REPEATS_S[1]
+    WIDTH: tl.constexpr = 1 if CHANNELS_LAST else REPEATS_S[2]
+    APART: tl.constexpr = REPEATS_S[2] if CHANNELS_LAST else 1
+    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
+    first = tl.program_id(1).to(INDEX) * BLOCK_C
+    column = first + tl.arange(0, BLOCK_C)
+    wide = first * WIDTH + tl.arange(0, BLOCK_C * WIDTH)
+    n, c, d, h, w = place_of(row, wide, C, size_S, CHANNELS_LAST)
+    plane_ptr = grad_ptr + (n * stride_N + c * stride_C)
+    mask = (row < rows)[:, None] & (wide < columns * WIDTH)[None, :]
+    sum_RW = tl.zeros([BLOCK_R, BLOCK_C * WIDTH], COMPUTE)
+    for kd in tl.static_range(DEPTH):
+        for kh in tl.static_range(HEIGHT):
+            for kw in tl.static_range(APART):
+                at_d, at_h, at_w = d * DEPTH + kd, h * HEIGHT + kh, w * APART + kw
+                offset = at_d * strides_S[0] + at_h * strides_S[1] + at_w * strides_S[2]
+                sum_RW += tl.load(plane_ptr + offset, mask=mask, other=0).to(COMPUTE)
+    sum_RC = tl.sum(tl.reshape(sum_RW, [BLOCK_R, BLOCK_C, WIDTH]), axis=2)
+    out_ptr_RC = grad_input_ptr + row[:, None] * columns + column[None, :]
+    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    tl.store(out_ptr_RC, converted(sum_RC, grad_input_ptr.dtype.element_ty), mask=mask)
+
+
 class Plan(NamedTuple):
     """A call in three dimensions: sizes, taps and scales; of a dimension that keeps its size 0 taps."""
 
@@ -291,6 +335,19 @@ class Plan(NamedTuple):
     def readers(self, sampling: Sampling) -> Ints:
         """No position of a dimension is read by more outputs than this."""
         return tuple(map(_readers, self.size_S, self.out_S, self.taps_S, self.scale_S, [sampling] * 3))
+
+    def repeats(self) -> Ints | None:
+        """How often each position is repeated along each dimension; None where that is not once, twice or four times.
+
+        Those are found without rounding, from corners and from centres of pixels.
+        """
+        repeats_S = tuple(out // size for size, out in zip(self.size_S, self.out_S, strict=True))
+        each = zip(self.size_S, self.out_S, self.taps_S, self.scale_S, repeats_S, strict=True)
+        is_whole = all(
+            taps == 0 or (taps == 1 and out == size * repeats and scale * repeats == 1 and repeats in (2, 4))
+            for size, out, taps, scale, repeats in each
+        )
+        return repeats_S if is_whole else None
 
 
 def planned(size: Sequence[int], out: Sequence[int], scales: Sequence[float | None], sampling: Sampling) -> Plan:
@@ -395,16 +452,25 @@ def _resampled_backward(
         return out
     volume, result = aligned_volumes([grad, out], spatial, channels_last=channels_last)
     tiles = tiles_of(result, grad.device, channels_last=channels_last)
+    source = out, grad, *channels_first(volume.strides_NCDHW), volume.shape_NCDHW[1], plan.size_S
+    constants = {
+        "COMPUTE": compute_type(grad.dtype),
+        "CHANNELS_LAST": channels_last,
+        "INDEX": volume_index_type(volume, result),
+        "BLOCK_R": tiles.block_rows,
+        "BLOCK_C": tiles.block_columns,
+    }
+    repeats_S = plan.repeats()
+    if repeats_S is not None:
+        lines = tiles.rows, tiles.columns
+        launch(block_sum_kernel, tiles.grid, grad.device, *source, *lines, REPEATS_S=repeats_S, **constants)
+        return out
     real = real_dtype(grad.dtype, sampling)
     launch(
         resample_backward_kernel,
         tiles.grid,
         grad.device,
-        out,
-        grad,
-        *channels_first(volume.strides_NCDHW),
-        volume.shape_NCDHW[1],
-        plan.size_S,
+        *source,
         plan.out_S,
         tuple(number_bits(scale, ELEMENT_TYPE[real]) for scale in plan.scale_S),
         tiles.rows,
@@ -414,11 +480,7 @@ def _resampled_backward(
         SHIFT=sampling.shift,
         OFFSET=sampling.offset,
         REAL=ELEMENT_TYPE[real],
-        COMPUTE=compute_type(grad.dtype),
-        CHANNELS_LAST=channels_last,
-        INDEX=volume_index_type(volume, result),
-        BLOCK_R=tiles.block_rows,
-        BLOCK_C=tiles.block_columns,
+        **constants,
     )
     return out
 

@@ -260,3 +260,15 @@ def test_what_eager_refuses_is_refused(shape: tuple[int, ...], weight: tuple[int
     for convolution in (eager(FORWARD), kernel(FORWARD)):
         with pytest.raises((RuntimeError, ValueError)):
             convolution(torch.ones(shape), torch.ones(weight), None, *rest)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_windows_of_one_tap_sum_over_many_channels(stride: int, groups: int) -> None:
+    """Step by step over the channels; transposed and apart, most phases have no tap at all."""
+    x = values(2, groups * 80, 6, 7, scale=0.2)
+    weight, turned = values(groups * 20, 80, 1, 1, scale=0.2), values(groups * 80, 20, 1, 1, scale=0.2)
+    for padding in (0, 1):
+        rule = [stride, stride], [padding, padding], [1, 1]
+        assert_as_eager("convolution.default", x, weight, None, *rule, False, [0, 0], groups)
+        assert_as_eager("convolution.default", x, turned, None, *rule, True, [0, 0], groups)

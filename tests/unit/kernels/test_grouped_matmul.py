@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, kernel, values
+
+from opsmith.kernels import grouped_matmul
+from opsmith.kernels.launch import launch
 
 #: Where groups end: one is empty, one a row long, and they add up to 150.
 ENDS = torch.tensor([3, 3, 70, 149, 150], dtype=torch.int32)
@@ -35,6 +40,24 @@ def test_terms_in_groups(dtype: torch.dtype) -> None:
     begins = [0, *ENDS.tolist()[:-1]]
     parts = [a[:, begin:end] @ b[begin:end] for begin, end in zip(begins, ENDS.tolist(), strict=True)]
     torch.testing.assert_close(actual, torch.stack(parts))
+
+
+def test_several_elements_of_a_line_are_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as divide the lines of each factor and of the result; a group may begin at any row, column or term."""
+    taken: list[tuple[int, ...]] = []
+
+    def launched(*args: Any, **meta: Any) -> None:
+        taken.append(tuple(meta.get(f"{name}_TOGETHER", 0) for name in "ABCK"))
+        launch(*args, **meta)
+
+    monkeypatch.setattr(grouped_matmul, "launch", launched)
+    a, b = values(150, 72, dtype=torch.bfloat16, scale=0.5), values(5, 72, 24, dtype=torch.bfloat16)
+    assert_as_eager(OP, a, b, ENDS)
+    assert_as_eager(OP, a, values(5, 24, 72, dtype=torch.bfloat16).mT, ENDS)
+    kernel(OP)(b.mT, a.mT, ENDS)
+    kernel(OP)(a.mT, values(150, 24, dtype=torch.bfloat16), ENDS)
+    kernel(OP)(values(24, 150, dtype=torch.bfloat16), a, ENDS)
+    assert taken == [(8, 8, 8, 8), (8, 8, 8, 8), (8, 8, 1, 8), (8, 8, 8, 0), (1, 8, 8, 0)]
 
 
 def test_without_offsets_matrices_form_a_batch() -> None:

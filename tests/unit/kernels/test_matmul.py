@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, eager, kernel, layouts, values
 
 from opsmith.kernels import matmul
+from opsmith.kernels.launch import launch
 
 MM = "mm.default"
 
@@ -45,6 +48,55 @@ def test_how_many_neighbours_can_be_read_at_a_time() -> None:
     assert 8 == of(torch.empty(1, 3, 24))
     assert 8 == of(torch.empty(100).as_strided((1, 3, 8), (5, 24, 1)))
     assert 1 == of(torch.empty(4, 4, 4)[:, ::2, ::2])
+
+
+@pytest.mark.parametrize("inner", [128, 300, 448])
+def test_very_long_sums_are_added_up_in_parts(inner: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole parts, a part that is cut, and a last part alone: each term counts once."""
+    monkeypatch.setattr(matmul, "MOST_TERMS", 100)
+    monkeypatch.setattr(matmul, "PART_TERMS", 128)
+    taken: set[int] = set()
+
+    def launched(*args: Any, **meta: Any) -> None:
+        taken.add(meta["PART_STEPS"])
+        launch(*args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    for dtype in (torch.float16, torch.bfloat16):
+        assert_as_eager(MM, values(70, inner, scale=0.1, dtype=dtype), values(inner, 9, scale=0.1, dtype=dtype))
+    assert {128 // 64} == taken
+
+
+@pytest.mark.parametrize(("columns", "together"), [(7, 1), (70, 2), (24, 8), (32, 1)])
+def test_how_many_neighbours_are_written_at_a_time(
+    columns: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as divide the lines of the result; whether 16 does, Triton sees for itself."""
+
+    def launched(*args: Any, **meta: Any) -> None:
+        assert meta["N_TOGETHER"] == together
+        launch(*args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    assert_as_eager("bmm.default", values(3, 70, 6, scale=0.1), values(3, 6, columns, scale=0.1))
+
+
+def test_which_sums_are_added_up_in_parts() -> None:
+    """Those of which tensor cores would add more than 16,384 terms to one accumulator."""
+    steps = matmul.steps_of_a_part
+    assert [0, 32] == [steps(torch.float16, "ieee", 64, 256), steps(torch.float16, "ieee", 64, 257)]
+    assert [64, 64, 0] == [steps(torch.float32, precision, 32, 1000) for precision in ("tf32x3", "tf32", "ieee")]
+    assert 0 == steps(torch.int64, None, 16, 10000)
+
+
+def test_a_thread_has_room_for_two_accumulators() -> None:
+    """With 255 registers: 64 numbers of each for half types, 32 where factors are split in registers."""
+    for itemsize, most in ((2, 64), (4, 32)):
+        for m, n, warps in ((128, 256, 8), (256, 128, 8), (128, 128, 4), (128, 64, 4), (64, 64, 4), (16, 64, 4)):
+            plan = matmul.with_two_accumulators(matmul.Plan(m, n, 64, warps, 3, 1), itemsize)
+            assert plan.m * plan.n <= most * 32 * plan.warps
+    small = matmul.Plan(64, 64, 64, 4, 4, 2)
+    assert small == matmul.with_two_accumulators(small, 4)
 
 
 def test_float32_products_keep_float32_digits() -> None:
