@@ -16,7 +16,6 @@ from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import rebuild
-from opsmith.evaluation.observation import LARGE_ELEMENTS
 from opsmith.evaluation.outcome import Observer, before_call
 from opsmith.evaluation.reference import repetitions
 from opsmith.runner.exchange import OutcomeWriter, read_outcome
@@ -29,8 +28,8 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
 CUDA = torch.device("cuda")
-#: More than the comparison of one processor is worth, and no multiple of the buffer.
-ELEMENTS = LARGE_ELEMENTS + 3
+#: Of four bytes: more than crosses a process in one piece, and no multiple of the buffer.
+ELEMENTS = transfer.LARGE_BYTES + 3
 
 
 def call_on(op: str, elements: int) -> CallRecord:
