@@ -124,21 +124,24 @@ class KernelDirectory:
     def _kernel(self, op: str, root: Path, entry: str, described: manifest.KernelEntry) -> Kernel:
         if root not in self._files:
             self._files[root] = files_of(root)
-        source = root / entry.rpartition(":")[0]
-        if source not in self._dsls:
-            self._dsls[source] = guess_dsl(source)
         return Kernel(
             task=op,
             backend=self.name,
             loader=Loader.FILE,
             entry=entry,
-            dsl=described.dsl or self._dsls[source],
+            dsl=described.dsl or self._guessed_dsl(root / entry.rpartition(":")[0]),
             root=str(root),
             files=self._files[root],
             plans=described.plans,
             elementwise=described.elementwise,
             provenance=described.provenance,
         )
+
+    def _guessed_dsl(self, source: Path) -> str:
+        """Of a file that the manifest says nothing about; each is parsed once."""
+        if source not in self._dsls:
+            self._dsls[source] = guess_dsl(source)
+        return self._dsls[source]
 
 
 def _folders(path: Path) -> set[str]:

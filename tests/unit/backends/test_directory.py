@@ -134,6 +134,25 @@ def test_the_manifest_tells_language_and_provenance(tmp_path: Path) -> None:
     assert ("cutile", Provenance(author="me", attempt=3)) == (kernel.dsl, kernel.provenance)
 
 
+def test_no_file_is_parsed_for_a_language_that_the_manifest_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parsing a hundred files takes half a second, at every start of a program that uses them."""
+    add_kernel(tmp_path, "relu__default")
+    add_kernel(tmp_path, "add__Tensor")
+    add_manifest(tmp_path, {"relu.default": {"dsl": "triton"}})
+    parsed: list[str] = []
+
+    def guess(file: Path) -> str:
+        parsed.append(file.parent.name)
+        return "torch"
+
+    monkeypatch.setattr("opsmith.backends.directory.guess_dsl", guess)
+    found = [kernel_of(tmp_path, op) for op in ("relu.default", "add.Tensor")]
+    assert ["triton", "torch"] == [kernel.dsl for kernel in found if kernel is not None]
+    assert ["add__Tensor"] == parsed
+
+
 @pytest.mark.parametrize("folder", ["relu__default", "relu"])
 @pytest.mark.parametrize("op", ["relu_.default", "relu.out"])
 def test_variants_without_a_kernel_are_derived_from_the_functional_one(tmp_path: Path, op: str, folder: str) -> None:
