@@ -21,12 +21,15 @@ from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from opsmith.compile.graph_pass import GraphPass, Stage
+from opsmith.compile.layouts import layout_settings
+from opsmith.compile.lowered.library_calls import answered, answered_hash
 from opsmith.compile.manager import copy_of, run_passes
 from opsmith.compile.options import Options, read_options
 from opsmith.compile.replay import Replayed, why_not_repeatable
 from opsmith.compile.replay.cuda import Cuda
 from opsmith.compile.report import GraphReport, add_fallback, add_graph, add_passes
 from opsmith.compile.shipped import kernel_decompositions, kernels_hash
+from opsmith.compile.trials.trying import convolution_precision
 
 _log = logging.getLogger("opsmith")
 
@@ -67,14 +70,30 @@ def opsmith(
 
 
 def _inductor(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options) -> Callable[..., Any]:
-    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
+    if chosen.tries_kernels and any(isinstance(one, torch.Tensor) and one.is_cuda for one in inputs):
+        answered()
     passes = LoweredPasses(chosen, config.post_grad_custom_pre_pass)
     settings = {**chosen.inductor, "post_grad_custom_pre_pass": passes}
     compiled: Any = compile_fx(
-        module, inputs, config_patches=settings, decompositions=kernel_decompositions(chosen.kernels)
+        module,
+        inputs,
+        inner_compile=compile_fx_inner if "layout_optimization" in chosen.inductor else _in_its_layout,
+        config_patches=settings,
+        decompositions=kernel_decompositions(chosen.kernels),
     )
     return compiled  # type: ignore[no-any-return]
+
+
+def _in_its_layout(module: fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Any:
+    """Compile a lowered graph with the layout of images that is faster for its convolutions."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    # Where weights are frozen, they have been turned already.
+    layout = layout_settings(module.graph) if settings.get("layout_opt") is None else {}
+    with config.patch(dict(layout)):
+        return compile_fx_inner(module, inputs, **settings)
 
 
 def _why_no_graph(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options) -> str | None:
@@ -127,6 +146,7 @@ class LoweredPasses(CustomGraphPass):
         self._passes = tuple(one for one in chosen.passes if one.stage is Stage.LOWERED)
         self._configured = tuple(configured) if isinstance(configured, (list, tuple)) else (configured,)
         self._kernels = chosen.kernels
+        self._tries_kernels = chosen.tries_kernels and torch.cuda.is_available()
 
     def __call__(self, graph: fx.Graph) -> None:
         for one in self._configured:
@@ -137,6 +157,9 @@ class LoweredPasses(CustomGraphPass):
     def uuid(self) -> Any | None:
         """A hash of the passes' source files, or None where there is none to read: then nothing is kept."""
         parts = [kernels_hash(self._kernels), *(_source_hash(one) for one in self._passes)]
+        if self._tries_kernels:
+            # Torch's own keys leave out the second, which the layout of images hangs on as well.
+            parts += [answered_hash(), convolution_precision()]
         configured = (one for one in self._configured if one is not None)
         parts.extend(one.uuid() if isinstance(one, CustomGraphPass) else None for one in configured)
         return None if None in parts else ("opsmith", *parts)

@@ -1,4 +1,4 @@
-"""opsmith's own passes, in the order in which they run."""
+"""opsmith's own passes, in the order in which they run; those of users come before the last one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from opsmith.compile.lowered.canonical import canonicalise
 from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.constants import fold_constants
 from opsmith.compile.lowered.dead import drop_dead_code
+from opsmith.compile.lowered.library_calls import use_faster_kernels
 from opsmith.compile.lowered.views import clean_views
 from opsmith.compile.traced.activations import fuse_gelu
 from opsmith.compile.traced.attention import fuse_attention
@@ -19,6 +20,9 @@ from opsmith.compile.traced.product_chains import order_products
 from opsmith.compile.traced.reduced_products import reduce_before_products
 from opsmith.compile.traced.rotary import make_rotary_real
 from opsmith.compile.traced.triangles import halve_products
+
+#: The pass that tries out kernels.
+LIBRARY_CALLS = "library_calls"
 
 BUILT_IN = (
     GraphPass("softmax", Stage.TRACED, fuse_softmax),
@@ -40,3 +44,5 @@ BUILT_IN = (
     GraphPass("common_subexpressions", Stage.LOWERED, share_common_calls),
     GraphPass("dead_code", Stage.LOWERED, drop_dead_code),
 )
+#: After it a graph calls overloads that no other pass knows.
+LAST = GraphPass(LIBRARY_CALLS, Stage.LOWERED, use_faster_kernels)

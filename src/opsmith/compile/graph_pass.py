@@ -11,7 +11,8 @@ A pass of yours takes ten lines::
                 changed += 1
         return changed
 
-It runs after opsmith's own passes of its stage. What it breaks is undone: see :mod:`opsmith.compile.manager`.
+It runs after opsmith's own passes of its stage, but for the one that has kernels make calls. What it breaks is
+undone: see :mod:`opsmith.compile.manager`.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ def graph_pass(name: str, *, stage: Literal["traced", "lowered"] = "lowered") ->
     Raises:
         BadInput: one of opsmith's own passes has this name, or there is no such stage.
     """
-    from opsmith.compile.built_in import BUILT_IN
+    from opsmith.compile.built_in import BUILT_IN, LAST
 
-    if name in {one.name for one in BUILT_IN}:
+    if name in {one.name for one in (*BUILT_IN, LAST)}:
         raise BadInput(f"opsmith has a pass {name!r} of its own; give yours another name")
     if stage not in set(Stage):
         raise BadInput(f"no stage {stage!r}; a pass runs on graphs of the stage traced or lowered")
@@ -106,9 +107,9 @@ def choose_passes(wanted: str | Sequence[str] = "all") -> tuple[GraphPass, ...]:
     Raises:
         UnknownName: there is no such pass.
     """
-    from opsmith.compile.built_in import BUILT_IN
+    from opsmith.compile.built_in import BUILT_IN, LAST
 
-    known = {one.name: one for one in (*BUILT_IN, *_registered.values())}
+    known = {one.name: one for one in (*BUILT_IN, *_registered.values(), LAST)}
     names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
     if names == ["none"]:
         return ()

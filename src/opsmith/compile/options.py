@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 
+from opsmith.compile.built_in import LIBRARY_CALLS
 from opsmith.compile.graph_pass import GraphPass, choose_passes
 from opsmith.compile.shipped import check_kernels
 from opsmith.errors import BadInput, UnknownName
@@ -24,8 +25,8 @@ class Options:
 
     Attributes:
         passes: in the order in which they run.
-        kernels: which shipped kernels replace single ops: those that were ``measured`` to beat Inductor's, ``none``,
-            or overloads by name.
+        kernels: which shipped kernels replace single ops: those that were ``measured`` to beat Inductor's code or the
+            library that it calls, ``none``, or overloads by name.
         graphs: whether inference becomes CUDA graphs where that is safe: ``auto`` if that is faster, always (``on``),
             or never (``off``).
         fallback: what takes a graph that cannot be compiled this way: plain ``inductor``; ``eager``, if
@@ -38,6 +39,11 @@ class Options:
     graphs: Graphs = "auto"
     fallback: Fallback = "inductor"
     inductor: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tries_kernels(self) -> bool:
+        """Whether kernels are tried out against libraries while graphs are compiled."""
+        return any(one.name == LIBRARY_CALLS for one in self.passes)
 
 
 def read_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
@@ -57,9 +63,10 @@ def read_options(mode: str | None, options: Mapping[str, Any] | None) -> Options
     for name in inductor:
         if not hasattr(torch._inductor.config, name):
             raise UnknownName("option", name, (*_OURS, *torch._inductor.config.get_config_copy()))
+    kernels = check_kernels(given.get("kernels", "measured"))
     return Options(
-        passes=choose_passes(passes),
-        kernels=check_kernels(given.get("kernels", "measured")),
+        passes=tuple(one for one in choose_passes(passes) if kernels == "measured" or one.name != LIBRARY_CALLS),
+        kernels=kernels,
         graphs=_one_of("graphs", given.get("graphs", "auto"), get_args(Graphs)),
         fallback=_one_of("fallback", given.get("fallback", "inductor"), get_args(Fallback)),
         inductor={**_mode_settings(given.get("mode", mode)), **inductor},

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from opsmith.compile.trials.book import Trial
+
 
 class PassReport(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a pass on one graph.
@@ -66,6 +68,8 @@ class Reports:
         self.fallbacks: list[str] = []
         #: Of CUDA graphs, at the call that decides.
         self.graphs: list[GraphReport] = []
+        #: Of ways to make a call, in the order in which graphs asked; a call that is made twice asks twice.
+        self.trials: list[Trial] = []
 
 
 _lock = threading.Lock()
@@ -104,3 +108,10 @@ def add_graph(report: GraphReport) -> None:
     with _lock:
         for listener in _listening:
             listener.graphs.append(report)
+
+
+def add_trial(trial: Trial) -> None:
+    """Tell everybody who listens what ways of making a call take."""
+    with _lock:
+        for listener in _listening:
+            listener.trials.append(trial)

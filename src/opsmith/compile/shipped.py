@@ -9,14 +9,14 @@ which no kernel of one call can win against; so they never have a row. And a row
 float32: it does not count where TF32 is allowed.
 
 A kernel enters a graph through the table of decompositions: while AOTAutograd traces, a call that a kernel
-answers becomes a call of an opaque overload of the library ``opsmith`` with the same schema. In it the kernel
-runs, or ATen's, if the kernel declines.
+answers becomes a call of an opaque overload (:mod:`opsmith.compile.opaque`). What Inductor leaves to libraries needs no
+row: :mod:`opsmith.compile.lowered.library_calls` tries it out where the graph is compiled.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,12 +25,12 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from opsmith.backends.shipped import Shipped
+from opsmith.compile.opaque import opaque_overload
 from opsmith.core.case import digest
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import Variant
+from opsmith.core.op import OpSchema, Variant
 from opsmith.dispatch.choice import runs_on
-from opsmith.dispatch.loading import function_of
 from opsmith.dispatch.selection import offered, split_patterns
 from opsmith.errors import UnknownName
 from opsmith.suites.aten_schemas import overload
@@ -92,7 +92,7 @@ def check_kernels(wanted: str) -> str:
 
 def kernels_hash(wanted: str) -> str:
     """Names what graphs may call: the choice, the table and the kernels' files."""
-    records = [record.content_hash for record, _ in _wanted_records(wanted)]
+    records = [record.content_hash for _, record, _ in _wanted_records(wanted)]
     return digest(msgspec.json.encode((wanted, measured(), records)))
 
 
@@ -108,13 +108,13 @@ def kernel_decompositions(wanted: str) -> Decompositions | None:
     from torch._inductor.decomposition import select_decomp_table
 
     table: Decompositions = dict(select_decomp_table())
-    for record, covers in chosen:
+    for schema, record, covers in chosen:
         op = overload(record.task)
-        table[op] = _choosing(op, _opaque(record), covers, table.get(op))
+        table[op] = _choosing(op, opaque_overload(schema, record), covers, table.get(op))
     return table
 
 
-def _wanted_records(wanted: str) -> Iterator[tuple[Kernel, Covers]]:
+def _wanted_records(wanted: str) -> Iterator[tuple[OpSchema, Kernel, Covers]]:
     """The kernels that may be called, each with the tensors that it is called for."""
     if wanted == "none":
         return
@@ -122,14 +122,14 @@ def _wanted_records(wanted: str) -> Iterator[tuple[Kernel, Covers]]:
         for schema, record in offered(Shipped(), split_patterns(wanted), ()):
             plain = schema.variant is Variant.FUNCTIONAL and "(a" not in schema.schema
             if plain and any(runs_on(record, device) for device in _device_types()):
-                yield record, functools.partial(_on_device, record)
+                yield schema, record, functools.partial(_on_device, record)
         return
     rows: dict[str, list[Row]] = {}
     for row in measured():
         rows.setdefault(row.op, []).append(row)
     for schema, record in offered(Shipped(), list(rows), ()) if rows else ():
         if schema.name in rows:
-            yield record, functools.partial(_measured_for, rows[schema.name])
+            yield schema, record, functools.partial(_measured_for, rows[schema.name])
 
 
 def _device_types() -> tuple[str, ...]:
@@ -166,51 +166,3 @@ def _choosing(
 
     decompose.__name__ = str(op)
     return decompose
-
-
-# ---------------------------------------------------------------- opaque overloads
-
-
-@functools.cache
-def _library() -> torch.library.Library:
-    return torch.library.Library("opsmith", "FRAGMENT")
-
-
-_defined: dict[str, torch._ops.OpOverload] = {}
-
-
-def _opaque(record: Kernel) -> torch._ops.OpOverload:
-    """The overload ``opsmith::_softmax__default`` that runs the kernel of ``_softmax.default``."""
-    name = record.task.replace(".", "__")
-    if name not in _defined:
-        op = overload(record.task)
-        _library().define(
-            name + str(op._schema)[str(op._schema).index("(") :], tags=(torch.Tag.needs_fixed_stride_order,)
-        )
-        _library().impl(name, _running(record, op), "CompositeExplicitAutograd")
-        torch.library.register_fake(f"opsmith::{name}", op, lib=_library())
-        _defined[name] = getattr(torch.ops.opsmith, name).default
-    return _defined[name]
-
-
-def _running(record: Kernel, op: torch._ops.OpOverload) -> Callable[..., Any]:
-    kernel = function_of(record)
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return kernel(*args, **kwargs)
-        except NotImplementedError:
-            return op(*args, **kwargs)
-
-    return run
-
-
-def opaque_calls(graph: Any) -> Mapping[str, int]:
-    """How often a lowered graph calls which shipped kernel."""
-    found: dict[str, int] = {}
-    for node in graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "opsmith":
-            packet, _, overload_name = node.target._schema.name.partition("::")[2].rpartition("__")
-            name = f"{packet}.{overload_name}"
-            found[name] = found.get(name, 0) + 1
-    return found

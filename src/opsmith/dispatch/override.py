@@ -83,6 +83,7 @@ class Serving:
         record: where the kernel comes from.
         function: what was loaded from there; takes the arguments of the overload, or of the functional one that
             the record says it is derived from. None: it is loaded at the first call.
+        under_jit: whether ``torch.jit.trace`` may reach it.
 
     Attributes:
         kernel: answers calls of the overload.
@@ -94,7 +95,9 @@ class Serving:
 
     __slots__ = ("_warned", "calls", "device_type", "fallbacks", "kernel", "layout", "plans", "record", "schema")
 
-    def __init__(self, schema: OpSchema, device_type: str, record: Kernel, function: Call | None) -> None:
+    def __init__(
+        self, schema: OpSchema, device_type: str, record: Kernel, function: Call | None, *, under_jit: bool = True
+    ) -> None:
         self.schema, self.device_type, self.record = schema, device_type, record
         self.calls = 0
         self.fallbacks: dict[Fallback, int] = {}
@@ -103,7 +106,7 @@ class Serving:
         # A kernel with a destination of its own has no say in the layout.
         of_result = schema.variant is Variant.FUNCTIONAL and record.derived_from is None
         self.layout = EagerLayout(schema) if of_result else None
-        self.plans = _plans(record, schema, device_type)
+        self.plans = _plans(record, schema, device_type, under_jit=under_jit)
 
     def _prepared(self, function: Call) -> Call:
         if self.device_type != "cpu":
@@ -294,10 +297,10 @@ def original_kernel(op: OpOverload, key: str) -> Call:
     return call
 
 
-def _plans(record: Kernel, schema: OpSchema, device_type: str) -> PlanCache | None:
+def _plans(record: Kernel, schema: OpSchema, device_type: str, *, under_jit: bool) -> PlanCache | None:
     """Where the plans of a kernel will be, or None where it allows none or they cannot be carried out."""
     # Signatures do not tell whether a tensor is negated lazily, nor whether torch.jit traces.
-    told = not _takes_negated(schema) and schema.packet not in _LOOKED_INTO_BY_JIT
+    told = not _takes_negated(schema) and not (under_jit and schema.packet in _LOOKED_INTO_BY_JIT)
     if not record.plans or not told or chosen() is Choice.OFF:
         return None
     found = driver(device_type)

@@ -15,6 +15,7 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from opsmith.compile import shipped
 from opsmith.compile.backend import LoweredPasses, opsmith
+from opsmith.compile.opaque import opaque_calls
 from opsmith.compile.options import read_options
 from opsmith.compile.report import collected
 from opsmith.errors import BadInput, UnknownName
@@ -126,7 +127,7 @@ def _calls(kernels: str, function: Any, inputs: Sequence[Tensor]) -> tuple[dict[
     found: dict[str, int] = {}
 
     def keep(module: Any, _: Any) -> Any:
-        found.update(shipped.opaque_calls(module.graph))
+        found.update(opaque_calls(module.graph))
         return make_boxed_func(module.forward)
 
     aot_autograd: Any = torch._dynamo.backends.common.aot_autograd
@@ -155,8 +156,7 @@ def test_a_kernel_that_declines_leaves_the_call_to_aten(monkeypatch: pytest.Monk
     def decline(*args: object, **kwargs: object) -> None:
         raise NotImplementedError
 
-    monkeypatch.setattr(shipped, "function_of", lambda record: decline)
-    monkeypatch.setattr(shipped, "_defined", {})
+    monkeypatch.setattr("opsmith.dispatch.override.function_of", lambda record: decline)
     x = torch.randn(3, 5)
     found, results = _calls("sort.stable", lambda x: torch.sort(x, stable=True).values, [x])
     assert {"sort.stable": 1} == found

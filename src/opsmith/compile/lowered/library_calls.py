@@ -1,0 +1,108 @@
+"""Calls that Inductor leaves to libraries are made by a shipped kernel, where a trial on the device finds it faster.
+
+In strict float32 cuBLAS multiplies without tensor cores, and the shipped products split factors into parts that tensor
+cores take, with less error: 1.5 to 1.6 times as fast for large squares on an H200
+(benchmarks/results/h200/library-class.txt). Elsewhere it depends on the sizes, so nothing is taken for granted: both
+ways are timed, once on a machine.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor import config
+
+from opsmith.backends.shipped import Shipped
+from opsmith.compile.lowered.nodes import calls, replace
+from opsmith.compile.opaque import opaque_overload
+from opsmith.compile.trials.calls import Call, read_call
+from opsmith.compile.trials.trying import convolution_precision, try_out
+from opsmith.compile.trials.turns import Way
+from opsmith.core.case import digest
+from opsmith.core.kernel import Kernel
+from opsmith.core.op import OpSchema
+from opsmith.dispatch.selection import offered
+from opsmith.suites.aten_schemas import overload
+
+PRODUCTS = ("addmm.default", "baddbmm.default", "bmm.default", "mm.default")
+CONVOLUTIONS = ("convolution.default", "convolution_backward.default")
+#: What Inductor has no code for.
+OTHERS = (
+    "_adaptive_avg_pool2d_backward.default",
+    "_cdist_backward.default",
+    "_cdist_forward.default",
+    "grid_sampler_2d_backward.default",
+    "kthvalue.default",
+    "replication_pad2d_backward.default",
+    "topk.default",
+    "upsample_bicubic2d_backward.default",
+)
+LIBRARY, KERNEL = "library", "kernel"
+#: Microseconds. Compiling a kernel takes a second, and calling an opaque one costs the host more than a library.
+LEAST_US = 40.0
+
+
+@functools.cache
+def answered() -> Mapping[Any, torch._ops.OpOverload]:
+    """ATen's overload -> the opaque one with the shipped kernel. From here on these exist.
+
+    A graph out of a cache calls what it was compiled with.
+    """
+    return {overload(schema.name): opaque_overload(schema, record) for schema, record in _kernels()}
+
+
+@functools.cache
+def answered_hash() -> str:
+    """Names the kernels behind :func:`answered`."""
+    return digest(" ".join(record.content_hash for _, record in _kernels()).encode())
+
+
+def _kernels() -> Iterator[tuple[OpSchema, Kernel]]:
+    names = (*PRODUCTS, *CONVOLUTIONS, *OTHERS)
+    # An overload stands for its in-place and out= forms there.
+    yield from (both for both in offered(Shipped(), names, ()) if both[0].name in names)
+
+
+def use_faster_kernels(graph: fx.Graph) -> int:
+    """Have the shipped kernel make a call where a trial says so."""
+    if torch.are_deterministic_algorithms_enabled():
+        return 0  # Which of two ways is taken must not hang on a measurement.
+    fired = 0
+    for node in calls(graph, *map(overload, _left_to_libraries())):
+        call = read_call(node)
+        if call is not None and _may_gain(call) and _kernel_is_faster(call):
+            with graph.inserting_before(node):
+                replace(node, graph.call_function(answered()[call.op], node.args, node.kwargs))
+            fired += 1
+    return fired
+
+
+def _left_to_libraries() -> Sequence[str]:
+    """What Inductor does not time itself; convolutions only where it leaves them in the layout that they have."""
+    if config.max_autotune or config.max_autotune_gemm:
+        return OTHERS
+    return (*OTHERS, *PRODUCTS) if config.layout_optimization else (*OTHERS, *PRODUCTS, *CONVOLUTIONS)
+
+
+def _may_gain(call: Call) -> bool:
+    """Whether trying is worth its time: in half precision and in TF32 libraries are near what the device can do."""
+    name = str(call.op).removeprefix("aten.")
+    if name in PRODUCTS:
+        return call.tensors[0].dtype == torch.float32 and torch.backends.cuda.matmul.fp32_precision != "tf32"
+    if name in CONVOLUTIONS:
+        return call.tensors[0].dtype == torch.float32 and convolution_precision() != "tf32"
+    return True
+
+
+def _kernel_is_faster(call: Call) -> bool:
+    def ways(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Way]:
+        return {
+            LIBRARY: functools.partial(call.op, *args, **kwargs),
+            KERNEL: functools.partial(answered()[call.op], *args, **kwargs),
+        }
+
+    return try_out(call, f"kernels {answered_hash()}", ways, least_us=LEAST_US).is_faster(KERNEL, LIBRARY)

@@ -1,0 +1,89 @@
+"""What trials found, kept on disk: a call is tried out once on a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+#: A way is taken instead of another if it takes at most this part of the time: less is within what a trial varies.
+WORTH_IT = 0.95
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What several ways of making one call took.
+
+    Attributes:
+        call: what was called, with dtypes, shapes, strides and numbers.
+        us: way -> microseconds of a call, for the ways that were timed.
+        notes: way -> why it was not timed, for the others.
+    """
+
+    call: str
+    us: dict[str, float]
+    notes: dict[str, str] = {}
+
+    def is_faster(self, way: str, other: str, worth_it: float = WORTH_IT) -> bool:
+        """Whether one way is known to take at most ``worth_it`` of another's time."""
+        return way in self.us and other in self.us and self.us[way] <= worth_it * self.us[other]
+
+    def line(self) -> str:
+        """For people: the call, and each way with its time or with why it has none."""
+        ways = [f"{way} {us:,.1f} us" for way, us in self.us.items()]
+        return f"{self.call}: {', '.join([*ways, *(f'{way}: {note}' for way, note in self.notes.items())])}"
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    trial: Trial
+
+
+class TrialBook:
+    """Trials by what they depend on, in a file that several processes may append to.
+
+    Args:
+        file: a line for each trial; made when there is one. A line that cannot be read is as if it were not there.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._trials: dict[str, Trial] = {}
+        self._read_bytes = 0
+        self._lock = threading.Lock()
+
+    def find_or_hold(self, key: str, hold: Callable[[], Trial]) -> Trial:
+        """The trial that was held before under this key, by whichever process, or one that is held now and kept."""
+        with self._lock:
+            if key not in self._trials:
+                self._read()
+            if key not in self._trials:
+                self._trials[key] = hold()
+                self._append(_Line(key=key, trial=self._trials[key]))
+            return self._trials[key]
+
+    def _read(self) -> None:
+        """Take in whole lines that were written since."""
+        try:
+            with self._file.open("rb") as stream:
+                stream.seek(self._read_bytes)
+                lines, newline, _ = stream.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return
+        self._read_bytes += len(lines) + len(newline)
+        for text in lines.splitlines():
+            with contextlib.suppress(msgspec.DecodeError):
+                line = msgspec.json.decode(text, type=_Line)
+                self._trials[line.key] = line.trial
+
+    def _append(self, line: _Line) -> None:
+        """In one write, so that lines of two processes do not mix."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(descriptor, msgspec.json.encode(line) + b"\n")
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,93 @@
+"""Trials on the device that a graph is compiled for, each held once on a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
+
+from opsmith.compile.report import add_trial
+from opsmith.compile.trials.book import Trial, TrialBook
+from opsmith.compile.trials.calls import Call
+from opsmith.compile.trials.turns import Way, hold_trial
+from opsmith.core.cache import cache_folder
+from opsmith.core.case import digest
+
+#: Makes the ways of a call from its arguments: tensors with numbers in them.
+Ways = Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Way]]
+
+
+def try_out(call: Call, subject: str, ways: Ways, *, least_us: float = 0.0, same_strides: bool = True) -> Trial:
+    """What the ways of making a call take, from the book or from a trial now.
+
+    Args:
+        call: on fake tensors; the trial draws their numbers.
+        subject: what is tried out and hangs on more than the call: kernels, for one.
+        ways: the first one is what is done without a trial.
+        least_us: as :func:`~opsmith.compile.trials.turns.hold_trial`.
+        same_strides: likewise.
+    """
+
+    def hold() -> Trial:
+        with _real_calls(call.device):
+            args, kwargs = tree_map_only(torch.Tensor, _drawn, (call.args, call.kwargs))
+            return hold_trial(
+                call.text,
+                ways(args, kwargs),
+                synchronise=functools.partial(_synchronise, call.device),
+                least_us=least_us,
+                same_strides=same_strides,
+            )
+
+    settings = f"{torch.backends.cuda.matmul.fp32_precision} {convolution_precision()}"
+    trial = _book(_machine(call.device)).find_or_hold(f"{subject} {settings} {call.text}", hold)
+    add_trial(trial)
+    return trial
+
+
+def convolution_precision() -> str:
+    """How cuDNN may multiply float32: ``tf32`` or otherwise."""
+    return torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined,no-any-return]
+
+
+@contextlib.contextmanager
+def _real_calls(device: torch.device) -> Iterator[None]:
+    """Calls run on real tensors as they are, whatever traces, fakes, casts or differentiates around them."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_disable_current_modes())
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.autocast(device.type, enabled=False))
+        if device.type != "cpu":
+            stack.enter_context(torch.accelerator.device_index(device.index))
+        yield
+
+
+def _drawn(like: torch.Tensor) -> torch.Tensor:
+    """Normally distributed numbers, from a generator of their own, in memory of the same extent."""
+    if not like.numel():
+        return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    generator = torch.Generator(like.device).manual_seed(0)
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
+    storage = torch.randn(extent, dtype=like.dtype, device=like.device, generator=generator)
+    return storage.as_strided(like.shape, like.stride())
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def _machine(device: torch.device) -> str:
+    """What a trial's times hold for beside its key."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return f"{name} torch {torch.__version__}"
+
+
+@functools.cache
+def _book(machine: str) -> TrialBook:
+    return TrialBook(cache_folder() / "trials" / f"{digest(machine.encode())}.jsonl")

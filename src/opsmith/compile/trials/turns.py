@@ -1,0 +1,107 @@
+"""Timing ways of making a call against each other: in turns, each with the least of its rounds."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from opsmith.compile.trials.book import Trial
+
+Way = Callable[[], object]
+
+#: A round of timing lasts this long or this many calls, whatever is reached first.
+ROUND_S, ROUND_CALLS, ROUNDS = 2e-3, 20, 5
+#: Results of two ways may differ by so much of the largest: what roundings and the order of sums make of it.
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+
+
+def hold_trial(
+    call: str,
+    ways: Mapping[str, Way],
+    *,
+    synchronise: Callable[[], None],
+    clock: Callable[[], float] = time.perf_counter,
+    least_us: float = 0.0,
+    same_strides: bool = True,
+) -> Trial:
+    """Time each way that gives what the first one gives.
+
+    Args:
+        call: what is called, for people.
+        ways: name -> makes the call. The first one is right by definition; if it takes less than ``least_us``, the
+            others are not even called.
+        synchronise: waits for the device.
+        clock: seconds.
+        least_us: microseconds.
+        same_strides: whether results have to lie in memory as the first one's do.
+    """
+    first, *others = ways
+    us: dict[str, float] = {}
+    notes: dict[str, str] = {}
+    try:
+        expected = tree_leaves(ways[first]())
+        first_us = _seconds(ways[first], _repeats(ways[first], synchronise, clock), synchronise, clock) * 1e6
+    except Exception as exc:  # noqa: BLE001 - out of memory, or arguments that only a model can make
+        return Trial(call=call, us={}, notes=dict.fromkeys(ways, _one_line(exc)))
+    if first_us < least_us:
+        notes = dict.fromkeys(others, f"a call takes less than {least_us:g} us")
+        return Trial(call=call, us={first: round(first_us, 2)}, notes=notes)
+    for name in others:
+        try:
+            complaint = _difference(expected, tree_leaves(ways[name]()), same_strides=same_strides)
+        except NotImplementedError as exc:
+            complaint = f"declined: {exc}"
+        except Exception as exc:  # noqa: BLE001 - Triton, a library or the device may raise anything
+            complaint = _one_line(exc)
+        if complaint is not None:
+            notes[name] = complaint
+    del expected
+    entered = {name: way for name, way in ways.items() if name not in notes}
+    repeats = {name: _repeats(way, synchronise, clock) for name, way in entered.items()}
+    for _ in range(ROUNDS):
+        for name, way in entered.items():
+            taken = _seconds(way, repeats[name], synchronise, clock) * 1e6
+            us[name] = min(us.get(name, math.inf), taken)
+    return Trial(call=call, us={name: round(taken, 2) for name, taken in us.items()}, notes=notes)
+
+
+def _repeats(way: Way, synchronise: Callable[[], None], clock: Callable[[], float]) -> int:
+    """Calls of a round; the second call counts, since the first may compile or tune."""
+    one_s = _seconds(way, 1, synchronise, clock)
+    return max(2, min(ROUND_CALLS, math.ceil(ROUND_S / max(one_s, 1e-7))))
+
+
+def _seconds(way: Way, calls: int, synchronise: Callable[[], None], clock: Callable[[], float]) -> float:
+    synchronise()
+    started = clock()
+    for _ in range(calls):
+        way()
+    synchronise()
+    return (clock() - started) / calls
+
+
+def _difference(expected: Sequence[object], found: Sequence[object], *, same_strides: bool) -> str | None:
+    """How results differ, in words; None where they are the same but for roundings."""
+    for one, other in zip(expected, found, strict=True):
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            if type(one) is not type(other):
+                return "another structure"
+            continue
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return "another shape or dtype"
+        if same_strides and one.stride() != other.stride():
+            return f"strides {other.stride()} instead of {one.stride()}"
+        # Indices of equal numbers may differ.
+        if one.dtype in TOLERANCE and one.numel():
+            distance = (one - other).abs().max().item()
+            if not distance <= TOLERANCE[one.dtype] * one.abs().max().item():
+                return f"a result is off by {distance:.2g}"
+    return None
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
