@@ -35,6 +35,8 @@ from benchmarks.compile.subjects import inference, load, timed, training
 from benchmarks.models.records import environment_of
 from torch import Tensor, nn
 
+from opsmith.compile.built_in import LIBRARY_CALLS
+from opsmith.compile.report import collected
 from opsmith.core.problems import SHIPPED_PROBLEMS
 
 MODES = {"inference": inference, "training": training}
@@ -57,6 +59,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         compile_s: column -> seconds of the first call. opsmith records CUDA graphs later, while blocks are sized.
         peak_mib: column -> peak device memory of the second call, which no CUDA graph answers yet; empty on a CPU.
         wrong: column -> relative distance from eager beyond what is allowed.
+        kernels: library calls that shipped kernels make in the column opsmith.
         note: why there is no time, in one line.
     """
 
@@ -68,6 +71,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     compile_s: dict[str, float] = {}
     peak_mib: dict[str, float] = {}
     wrong: dict[str, float] = {}
+    kernels: int = 0
     note: str = ""
 
 
@@ -105,10 +109,13 @@ def _measure(
     wrong: dict[str, float] = {}
     peak_mib: dict[str, float] = {}
     torch._dynamo.reset()
+    kernels = 0
     for column in options.columns.split(","):
         compiled = _compiled(copy.deepcopy(module), column, options)
         started = time.perf_counter()
-        found = run(compiled)
+        with collected() as reports:
+            found = run(compiled)
+        kernels += sum(one.fired for one in reports.passes if one.name == LIBRARY_CALLS)
         compile_s[column] = round(time.perf_counter() - started, 2)
         distance = _distance(expected, found)
         if not distance <= TOLERANCE[precision]:
@@ -129,6 +136,7 @@ def _measure(
         compile_s=compile_s,
         peak_mib=peak_mib,
         wrong=wrong,
+        kernels=kernels,
     )
 
 

@@ -211,6 +211,8 @@ def _print(found: Explanation, console: Console) -> None:
         line(f"compiled by Inductor alone: {reason}")
     for graph in found.graphs:
         line(f"a graph {graph.line()}")
+    for trial in found.trials:
+        line(f"tried {trial.line()}")
 
 
 def _work_table(found: Explanation) -> Table:

@@ -14,6 +14,7 @@ import torch
 
 from opsmith.compile.replay.replayed import RECORDED_AT
 from opsmith.compile.report import GraphReport, PassReport, collected
+from opsmith.compile.trials.book import Trial
 from opsmith.compile.work import CompiledBytes, Work, eager_work, profiled_launches
 
 #: Keeps nothing on disk, so that every pass runs, and lets the profiler see generated kernels on a CPU.
@@ -89,6 +90,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         passes: in the order in which they run.
         fallbacks: why graphs were compiled without opsmith's part.
         graphs: what became of CUDA graphs, in the order of the decisions.
+        trials: what ways of making a call take on this device, each call once.
         work: ``eager``, ``inductor`` (without passes and kernels of ours) and ``opsmith`` -> one call's work.
         first_call_s: the same -> seconds of the first call, with compilation.
     """
@@ -102,6 +104,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     passes: list[PassSummary]
     fallbacks: list[str]
     graphs: list[GraphReport]
+    trials: list[Trial]
     work: dict[str, Work]
     first_call_s: dict[str, float]
 
@@ -182,6 +185,7 @@ def explain(
         passes=summarise(reports.passes),
         fallbacks=list(reports.fallbacks),
         graphs=list(reports.graphs),
+        trials=list({trial.line(): trial for trial in reports.trials}.values()),
         work=work,
         first_call_s={name: round(value, 3) for name, value in seconds.items()},
     )

@@ -80,10 +80,10 @@ class TrialBook:
                 self._trials[line.key] = line.trial
 
     def _append(self, line: _Line) -> None:
-        """In one write, so that lines of two processes do not mix."""
+        """In one write, so that lines of two processes do not mix, and after the end of one that was cut off."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
-            os.write(descriptor, msgspec.json.encode(line) + b"\n")
+            os.write(descriptor, b"\n" + msgspec.json.encode(line) + b"\n")
         finally:
             os.close(descriptor)

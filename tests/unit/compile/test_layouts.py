@@ -1,0 +1,119 @@
+"""Layouts of images in compiled graphs: as a trial of the graph's convolutions says. The CPU stands for a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._inductor import config
+from torch._inductor.graph import GraphLowering
+
+from opsmith.compile import layouts
+from opsmith.compile.report import collected
+from opsmith.compile.trials import calls, trying
+from opsmith.compile.trials.book import Trial
+
+AS_THEY_ARE = {layouts.AS_THEY_ARE: 100.0, layouts.CHANNELS_LAST: 91.0}
+TURNED = {layouts.AS_THEY_ARE: 100.0, layouts.CHANNELS_LAST: 89.0}
+UNKNOWN = {layouts.AS_THEY_ARE: 100.0}
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(calls, "DEVICE_TYPES", {"cpu"})
+    trying._book.cache_clear()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+    trying._book.cache_clear()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether Inductor was allowed to turn images, each time that it asked itself whether to."""
+    found: list[bool] = []
+
+    def decide(*args: Any, **kwargs: Any) -> bool:
+        found.append(config.layout_optimization)
+        return False
+
+    monkeypatch.setattr(GraphLowering, "decide_layout_opt", staticmethod(decide))
+    return found
+
+
+def _compile(model: nn.Module, shape: tuple[int, ...], **options: Any) -> list[Trial]:
+    x = torch.randn(shape)
+    with collected() as reports:
+        result = torch.compile(model, backend="opsmith", options={"force_disable_caches": True, **options})(x)
+    torch.testing.assert_close(result, model(x))
+    assert [] == reports.fallbacks
+    return reports.trials
+
+
+@pytest.mark.parametrize(
+    ("us", "turned"),
+    [pytest.param(AS_THEY_ARE, False, id="no gain"), pytest.param(TURNED, True), pytest.param(UNKNOWN, True)],
+)
+def test_images_are_turned_where_convolutions_gain(
+    monkeypatch: pytest.MonkeyPatch, asked: list[bool], us: dict[str, float], *, turned: bool
+) -> None:
+    """By a tenth at least; where nobody knows, Inductor's rule decides."""
+    monkeypatch.setattr(trying, "hold_trial", lambda call, ways, **settings: Trial(call=call, us=us))
+    trials = _compile(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1)), (2, 3, 6, 6))
+    assert 2 == len(trials)
+    assert [turned] == asked
+    assert config.layout_optimization
+
+
+def test_all_convolutions_of_a_graph_count_together(monkeypatch: pytest.MonkeyPatch, asked: list[bool]) -> None:
+    """A slow one decides."""
+
+    def hold(call: str, ways: object, **settings: object) -> Trial:
+        slow = "f32[4, 4, 1, 1]" in call
+        return Trial(call=call, us={layouts.AS_THEY_ARE: 1000.0 if slow else 10.0, layouts.CHANNELS_LAST: 50.0})
+
+    monkeypatch.setattr(trying, "hold_trial", hold)
+    _compile(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1)), (2, 3, 6, 6))
+    assert [True] == asked
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (nn.Conv2d(3, 4, 3, stride=2), (2, 3, 8, 8)),
+        (nn.Conv2d(4, 4, 3, groups=4, bias=False), (2, 4, 8, 8)),
+        (nn.ConvTranspose2d(3, 4, 3, output_padding=1, stride=2), (2, 3, 8, 8)),
+        (nn.Conv1d(3, 4, 3), (2, 3, 8)),
+    ],
+)
+def test_a_trial_times_both_layouts(asked: list[bool], model: nn.Module, shape: tuple[int, ...]) -> None:
+    """Really; they give the same."""
+    (trial,) = _compile(model, shape)
+    assert ([layouts.AS_THEY_ARE, layouts.CHANNELS_LAST], {}) == ([*trial.us], trial.notes)
+
+
+@pytest.mark.parametrize("model", [nn.Linear(6, 3), nn.AvgPool1d(2)])
+def test_without_convolutions_there_is_nothing_to_try(asked: list[bool], model: nn.Module) -> None:
+    """And Inductor's configuration stays."""
+    assert [] == [one for one in _compile(model, (4, 6)) if layouts.CHANNELS_LAST in one.us]
+    assert [True] == asked
+
+
+def test_volumes_stay_as_they_are(asked: list[bool]) -> None:
+    """Inductor turns images only; kernels may be tried for the rest."""
+    assert [] == _compile(nn.Conv3d(3, 4, 2), (1, 3, 4, 4, 4))
+    assert [False] == asked
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_who_asks_for_a_layout_gets_it(monkeypatch: pytest.MonkeyPatch, asked: list[bool], *, wanted: bool) -> None:
+    """Without a trial."""
+    monkeypatch.setattr(trying, "hold_trial", lambda call, ways, **settings: Trial(call=call, us=AS_THEY_ARE))
+    assert [] == _compile(nn.Conv2d(3, 4, 3), (2, 3, 6, 6), layout_optimization=wanted)
+    assert [wanted] == asked

@@ -1,0 +1,226 @@
+"""Which calls of a compiled graph are tried out, and what becomes of those whose kernel is faster.
+
+The CPU stands for the GPU that trials are held on, and Triton's interpreter runs the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from opsmith.compile import forget_pass, graph_pass
+from opsmith.compile.backend import LoweredPasses
+from opsmith.compile.built_in import LIBRARY_CALLS
+from opsmith.compile.lowered import library_calls
+from opsmith.compile.options import read_options
+from opsmith.compile.report import Reports, collected
+from opsmith.compile.trials import calls, trying
+from opsmith.compile.trials.book import Trial
+from opsmith.dispatch.override import Serving
+
+KERNEL_WINS = {library_calls.LIBRARY: 100.0, library_calls.KERNEL: 50.0}
+LIBRARY_WINS = {library_calls.LIBRARY: 100.0, library_calls.KERNEL: 99.0}
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(calls, "DEVICE_TYPES", {"cpu"})
+    trying._book.cache_clear()
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    trying._book.cache_clear()
+
+
+def _finding(monkeypatch: pytest.MonkeyPatch, us: dict[str, float]) -> None:
+    """Trials that find this, without calling anything."""
+    monkeypatch.setattr(trying, "hold_trial", lambda call, ways, **settings: Trial(call=call, us=us))
+
+
+def _run(function: Callable[..., Any], *inputs: Any, **options: Any) -> tuple[Reports, int, Any]:
+    """What a compilation reports, how many calls it replaced, and what the compiled function returns."""
+    settings = {"force_disable_caches": True, **options}
+    with collected() as reports:
+        result = torch.compile(function, backend="opsmith", options=settings)(*inputs)
+    assert [] == reports.fallbacks
+    assert not any(one.undone for one in reports.passes)
+    return reports, sum(one.fired for one in reports.passes if one.name == LIBRARY_CALLS), result
+
+
+def _products(x: Tensor, w: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+    return x @ w, torch.addmm(bias, x, w), torch.cdist(x, x, p=1.0), torch.topk(x, 3).values
+
+
+def _operands(dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+    torch.manual_seed(0)
+    return torch.randn(16, 48, dtype=dtype), torch.randn(48, 8, dtype=dtype), torch.randn(8, dtype=dtype)
+
+
+def test_the_faster_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels run in the compiled graph, and give what eager gives."""
+    _finding(monkeypatch, KERNEL_WINS)
+    reports, fired, results = _run(_products, *_operands())
+    assert 4 == fired
+    asked = {one.call for one in reports.trials}
+    assert {
+        "mm(f32[16, 48], f32[48, 8])",
+        "addmm(f32[8], f32[16, 48], f32[48, 8])",
+        "topk(f32[16, 48], 3)",
+        "_cdist_forward(f32[16, 48], f32[16, 48], 1.0, None)",
+    } == asked
+    torch.testing.assert_close(results, _products(*_operands()))
+
+
+def test_gradients_are_tried_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph of the backward pass has products of its own."""
+    _finding(monkeypatch, KERNEL_WINS)
+    x, w, _ = (one.requires_grad_() for one in _operands())
+    compiled = torch.compile(
+        lambda x, w: (x @ w).square().sum(), backend="opsmith", options={"force_disable_caches": True}
+    )
+    with collected() as reports:
+        compiled(x, w).backward()
+    assert [1, 2] == [one.fired for one in reports.passes if one.name == LIBRARY_CALLS]
+    given = [one.detach().clone().requires_grad_() for one in (x, w)]
+    (given[0] @ given[1]).square().sum().backward()
+    torch.testing.assert_close([x.grad, w.grad], [one.grad for one in given], rtol=1e-5, atol=1e-4)
+
+
+def test_a_trial_times_the_library_and_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Really, here; the next compilation asks the book."""
+    monkeypatch.setattr(library_calls, "LEAST_US", 0.0)
+    reports, fired, _ = _run(lambda x, w: x @ w, *_operands()[:2])
+    (trial,) = reports.trials
+    assert (["library", "kernel"], {}) == ([*trial.us], trial.notes)
+    assert fired == trial.is_faster("kernel", "library")
+    torch._dynamo.reset()
+    _finding(monkeypatch, KERNEL_WINS)
+    again, _, _ = _run(lambda x, w: x @ w, *_operands()[:2])
+    assert [trial] == again.trials
+
+
+def test_the_random_state_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of a trial come from a generator of its own."""
+    monkeypatch.setattr(library_calls, "LEAST_US", 0.0)
+    x, w, _ = _operands()
+    before = torch.random.get_rng_state()
+    _run(lambda x, w: x @ w, x, w)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("tf32", ["_cdist_forward", "topk"]),
+        ("half", ["_cdist_forward", "topk"]),
+        ("tuned by Inductor", ["_cdist_forward", "topk"]),
+        ("deterministic", []),
+        ("another device", []),
+        ("kernels by name", []),
+        ("without the pass", []),
+        ("sizes that change", []),
+    ],
+)
+def test_what_is_not_tried(monkeypatch: pytest.MonkeyPatch, change: str, expected: list[str]) -> None:
+    """Where the library is at its limit, somebody else times it, or a measurement must not decide."""
+    _finding(monkeypatch, KERNEL_WINS)
+    settings: dict[str, dict[str, Any]] = {
+        "tuned by Inductor": {"max_autotune_gemm": True},
+        "kernels by name": {"kernels": "relu.default"},
+        "without the pass": {"passes": "-library_calls"},
+    }
+    operands = _operands(torch.float64 if change == "half" else torch.float32)
+    if change == "another device":
+        monkeypatch.setattr(calls, "DEVICE_TYPES", {"cuda"})
+    if change == "sizes that change":
+        torch._dynamo.mark_dynamic(operands[0], 0)
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if change == "tf32" else before
+    torch.use_deterministic_algorithms(change == "deterministic")
+    try:
+        reports, _, _ = _run(_products, *operands, **settings.get(change, {}))
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cuda.matmul.fp32_precision = before
+    assert expected == sorted(one.call.partition("(")[0] for one in reports.trials)
+
+
+def test_indices_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a call does with them hangs on values that are not there yet."""
+    _finding(monkeypatch, KERNEL_WINS)
+    reports, _, _ = _run(lambda x: torch.topk(x, 2).values, torch.randint(9, (4, 8)))
+    assert [] == reports.trials
+
+
+@pytest.mark.parametrize("us", [KERNEL_WINS, LIBRARY_WINS])
+def test_convolutions_are_tried_as_they_lie(monkeypatch: pytest.MonkeyPatch, us: dict[str, float]) -> None:
+    """In strict float32, where Inductor does not turn images."""
+    _finding(monkeypatch, us)
+    monkeypatch.setattr(library_calls, "convolution_precision", lambda: "ieee")
+    model = nn.Conv2d(3, 4, 3, padding=1)
+    x = torch.randn(2, 3, 6, 6)
+    with torch.no_grad():
+        reports, fired, result = _run(model, x, layout_optimization=False)
+        torch.testing.assert_close(result, model(x))
+        (trial,) = reports.trials
+        assert trial.call.startswith("convolution(f32[2, 3, 6, 6], f32[4, 3, 3, 3], f32[4], (1, 1), (1, 1)")
+        assert (us is KERNEL_WINS) == fired
+        torch._dynamo.reset()
+        turned, fired, _ = _run(model, x, layout_optimization=True)
+        assert ([], 0) == (turned.trials, fired)
+
+
+def test_calls_of_graphs_are_repeated_from_plans_where_installed_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.jit.trace looks into convolutions, but not into what a compiled graph calls."""
+    monkeypatch.setattr("opsmith.dispatch.override.driver", lambda device_type: "a driver")
+    (schema, record) = next(both for both in library_calls._kernels() if both[0].name == "convolution.default")
+    installed = Serving(schema, "cuda", record, None)
+    in_graphs = Serving(schema, "cuda", record, None, under_jit=False)
+    assert [True, False] == [one.plans is None for one in (installed, in_graphs)]
+
+
+def test_passes_of_users_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They find ATen's calls, not those of kernels."""
+    _finding(monkeypatch, KERNEL_WINS)
+    seen: list[int] = []
+
+    @graph_pass("counting")
+    def counting(graph: torch.fx.Graph) -> int:
+        seen.append(len(list(graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default))))
+        return 0
+
+    try:
+        _, fired, _ = _run(lambda x, w: x @ w, *_operands()[:2])
+    finally:
+        forget_pass("counting")
+    assert ([1], 1) == (seen, fired)
+
+
+def test_cached_graphs_hang_on_the_kernels_and_on_cudnns_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's own keys leave out both."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    def key(**options: Any) -> Any:
+        return LoweredPasses(read_options(None, options)).uuid()
+
+    keys = [key(), key(kernels="none")]
+    monkeypatch.setattr("opsmith.compile.backend.convolution_precision", lambda: "ieee")
+    keys += [key(), key(kernels="none")]
+    monkeypatch.setattr("opsmith.compile.backend.answered_hash", lambda: "other kernels")
+    keys.append(key())
+    assert [0, 1, 2, 1, 3] == [sorted(set(keys), key=keys.index).index(one) for one in keys]
+
+
+def test_kernels_exist_before_a_cached_graph_calls_them() -> None:
+    """Every overload that may be tried has a shipped kernel, opaque under a name of its own."""
+    names: Sequence[str] = (*library_calls.PRODUCTS, *library_calls.CONVOLUTIONS, *library_calls.OTHERS)
+    assert len(names) == len(library_calls.answered())
+    assert {f"opsmith.{name.replace('.', '__')}.default" for name in names} == {
+        str(one) for one in library_calls.answered().values()
+    }
