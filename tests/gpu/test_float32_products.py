@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import opsmith
+from opsmith.kernels import matmul
 
 pytestmark = [
     pytest.mark.gpu,
@@ -60,6 +61,22 @@ def test_what_is_not_finite_stays_where_it_belongs() -> None:
     with opsmith.enabled(ops="mm.default", device="cuda"):
         result = a @ b
     torch.testing.assert_close(result, expected, rtol=1e-2, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("plan", matmul.BEFOREHAND)
+@pytest.mark.parametrize("sizes", [(512, 1024, 384), (300, 70, 301), (640, 20000, 130)])
+def test_factors_may_be_split_beforehand(plan: matmul.Plan, sizes: tuple[int, int, int]) -> None:
+    """As exact, whatever the layout, with sums in parts, and with what is not finite."""
+    rows, terms, columns = sizes
+    for turned in (False, True):
+        a = numbers(terms, rows).t() if turned else numbers(rows, terms)
+        b = numbers(columns, terms).t() if turned else numbers(terms, columns)
+        exact = a.double() @ b.double()
+        with matmul.PRODUCTS.force(plan):
+            assert error(matmul.mm(a, b), exact) <= max(3 * error(a @ b, exact), 5e-7)
+    a[3, 5], b[11, 2], a[12] = float("inf"), float("nan"), 1e30
+    with matmul.PRODUCTS.force(plan):
+        torch.testing.assert_close(matmul.mm(a, b), a @ b, rtol=1e-2, atol=1e-6 * terms, equal_nan=True)
 
 
 @pytest.mark.parametrize("kernel", [1, 3])

@@ -32,7 +32,8 @@ from .gathered_products import Tile, dot_precision, feeds_tensor_cores, places_o
 from .indexing import converted, merge_dims, offset_of
 from .lanes import store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
-from .matmul import ALONE, GROUP, combine, multiply_type, tile_place, times
+from .matmul import ALONE, GROUP, combine, multiply_type
+from .product_tiles import tile_place, times
 from .sliding import Sliding, all_taps_of, walk_of
 from .windows import place_in_box
 

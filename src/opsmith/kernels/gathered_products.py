@@ -39,18 +39,8 @@ from .convolution_operands import (
 from .indexing import converted
 from .lanes import load_along_columns, store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
-from .matmul import (
-    FEW_STEPS,
-    GROUP,
-    MULTIPROCESSORS,
-    SHARED_BYTES,
-    Term,
-    combine,
-    float32_precision,
-    multiply_type,
-    tile_place,
-    times,
-)
+from .matmul import FEW_STEPS, GROUP, MULTIPROCESSORS, SHARED_BYTES, Term, combine, float32_precision, multiply_type
+from .product_tiles import tile_place, times
 from .sliding import Sliding, all_taps_of, read_in, walk_of
 from .tuning import Family, Work, size_class
 from .windows import place_in_box

@@ -20,21 +20,8 @@ import triton.language as tl
 
 from .indexing import Geometry, converted, index_type
 from .launch import INTERPRETED, compute_type, launch, layout_of, loop_bound, require_served
-from .matmul import (
-    GROUP,
-    Tile,
-    divisor,
-    dot_precision,
-    existing,
-    matrix_strides,
-    multiple,
-    multiply_type,
-    product,
-    product_tile,
-    tile_place,
-    times,
-    together,
-)
+from .matmul import GROUP, Tile, divisor, dot_precision, multiply_type, product, product_tile, together
+from .product_tiles import existing, matrix_strides, multiple, tile_place, times
 from .type_rules import SINGLE
 
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.

@@ -4,7 +4,8 @@
 bytes. A program owns one tile of one result and walks along K, while the tiles of the next steps are on their way
 to shared memory. Where a result has too few tiles to fill the device, K is split: programs write partial sums in the
 type of the accumulator, and a second launch adds them up. Tensor cores cut off what their accumulators cannot hold, so
-that a program with very many terms adds up parts of its sum in registers of its own.
+that a program with very many terms adds up parts of its sum in registers of its own. Large products of float32 may have
+their factors split beforehand (split_factors.py).
 
 Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`` the summed dimension.
 """
@@ -20,7 +21,8 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Geometry, converted, index_type, number
+from .filling import filled
+from .indexing import Geometry, converted, index_type
 from .launch import (
     ELEMENT_TYPE,
     INTERPRETED,
@@ -34,7 +36,9 @@ from .launch import (
     require_served,
 )
 from .pointwise import FLOATS
+from .product_tiles import existing, in_parts, matrix_strides, multiple, scaled_sum, tile_place, times
 from .rearrangements import copied
+from .split_factors import multiply_parts, parts_of
 from .tuning import Family, Work, size_class
 
 #: Programs in this many rows of tiles run side by side, so that they share their tiles of b in L2.
@@ -52,102 +56,8 @@ FEW_STEPS = 15
 MOST_TERMS, PART_TERMS = 16384, 2048
 #: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
-_INTERPRETED = tl.constexpr(INTERPRETED)
-
-
-@triton.jit
-def nearest_tf32(x: tl.tensor) -> tl.tensor:
-    """float32 rounded to TF32: tensor cores cut the other bits off, and errors of one sign add up over layers."""
-    if not _INTERPRETED:
-        x = tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
-    return x
-
-
-@triton.jit
-def tile_place(
-    M: tl.tensor, N: tl.tensor, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, INDEX: tl.constexpr
-) -> tuple[tl.tensor, ...]:
-    """First row and column of this program's tile: down GROUP rows of tiles, then one column to the right."""
-    tiles_M, tiles_N = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    group, within = tl.program_id(0) // (GROUP * tiles_N), tl.program_id(0) % (GROUP * tiles_N)
-    height = tl.minimum(tiles_M - group * GROUP, GROUP)
-    return (group * GROUP + within % height).to(INDEX) * BLOCK_M, (within // height).to(INDEX) * BLOCK_N
-
-
-@triton.jit
-def multiple(x: tl.tensor, OF: tl.constexpr) -> tl.tensor:
-    """``x``, which OF divides: so that Triton knows it, too. By itself it only finds out whether 16 does."""
-    return x // OF * OF
-
-
-@triton.jit
-def existing(i: tl.tensor, size: tl.tensor, IN_RUNS: tl.constexpr, TOGETHER: tl.constexpr = 1) -> tl.tensor:
-    """``i``, or, where it lies beyond the ``size`` of its dimension, an index that does not.
-
-    IN_RUNS: neighbours along this dimension are neighbours in memory; TOGETHER divides its size then. Of a remainder
-    Triton knows that 16 of them are where 16 divides the size; of the lesser of two it knows nothing, and reads one
-    element at a time.
-    """
-    if IN_RUNS:
-        i = i % multiple(size, TOGETHER)
-    else:
-        i = tl.minimum(i, size - 1)
-    return i
-
-
-@triton.jit
-def matrix_strides(strides_BXY: tl.tuple, X_IN_RUNS: tl.constexpr, TOGETHER: tl.constexpr) -> tuple[tl.tensor, ...]:
-    """Strides of a batch of matrices, of which TOGETHER divides all but that along which neighbours lie together."""
-    stride_X, stride_Y = strides_BXY[1], strides_BXY[2]
-    if X_IN_RUNS:
-        stride_Y = multiple(stride_Y, TOGETHER)
-    else:
-        stride_X = multiple(stride_X, TOGETHER)
-    return multiple(strides_BXY[0], TOGETHER), stride_X, stride_Y
-
-
-@triton.jit
-def times(
-    a_MK: tl.tensor,
-    b_KN: tl.tensor,
-    c_MN: tl.tensor,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
-) -> tl.tensor:
-    """``c + a @ b``: on tensor cores, or, where PRECISION is None, as a plain sum of products."""
-    if PRECISION is None:
-        product_MKN = a_MK.to(c_MN.dtype)[:, :, None] * b_KN.to(c_MN.dtype)[None, :, :]
-        c_MN += tl.sum(product_MKN, axis=1).to(c_MN.dtype)
-    elif PRECISION == "tf32":
-        c_MN = tl.dot(nearest_tf32(a_MK), nearest_tf32(b_KN), c_MN, input_precision=PRECISION)
-    else:
-        c_MN = tl.dot(a_MK.to(MULTIPLY), b_KN.to(MULTIPLY), c_MN, input_precision=PRECISION, out_dtype=c_MN.dtype)
-    return c_MN
-
-
-@triton.jit
-def in_parts(c_MN: tl.tensor, done_MN: tl.tensor, step: tl.tensor, STEPS: tl.constexpr) -> tuple[tl.tensor, ...]:
-    """After every STEPS steps 0 and ``c + done``, else, or where STEPS is 0, both as they are."""
-    if STEPS:  # noqa: SIM102 - Nothing is divided by a constant of 0.
-        if step % STEPS == STEPS - 1:
-            done_MN += c_MN
-            c_MN = tl.zeros_like(c_MN)
-    return c_MN, done_MN
-
-
-@triton.jit
-def scaled_sum(
-    c_MN: tl.tensor,
-    self_ptr_MN: tl.tensor,
-    mask_MN: tl.tensor,
-    alpha_bits: tl.tensor,
-    beta_bits: tl.tensor,
-) -> tl.tensor:
-    """``alpha * c + beta * self``; ``self`` may be absent."""
-    c_MN = c_MN * number(alpha_bits, c_MN.dtype)
-    if self_ptr_MN is not None:
-        c_MN += tl.load(self_ptr_MN, mask=mask_MN, other=0).to(c_MN.dtype) * number(beta_bits, c_MN.dtype)
-    return c_MN
+#: Factors with larger parts are not split beforehand: that is memory.
+MOST_BYTES_OF_PARTS = 2 << 30
 
 
 @triton.jit
@@ -156,6 +66,7 @@ def matmul_kernel(
     a_ptr: tl.tensor,
     b_ptr: tl.tensor,
     self_ptr: tl.tensor,
+    wanted_ptr: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
     K: tl.tensor,
@@ -185,9 +96,12 @@ def matmul_kernel(
 ) -> None:
     """One ``BLOCK_M x BLOCK_N`` tile of the row-major c of one batch, over the ``steps * BLOCK_K`` k of one split.
 
-    A_TOGETHER, B_TOGETHER, K_TOGETHER, N_TOGETHER: elements that are read or written at a time, see :func:`together`.
-    PART_STEPS: as for :func:`in_parts`.
+    ``wanted``: one number, of which 0 is for nothing, or None. A_TOGETHER, B_TOGETHER, K_TOGETHER, N_TOGETHER: elements
+    that are read or written at a time, see :func:`together`. PART_STEPS: as for :func:`in_parts`.
     """
+    if wanted_ptr is not None:  # noqa: SIM102 - Of a pointer only Triton's compiler knows whether it is None.
+        if tl.load(wanted_ptr) == 0:
+            return
     first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     batch, split = tl.program_id(1).to(INDEX), tl.program_id(2).to(INDEX)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
@@ -270,7 +184,7 @@ class Tile(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A tile, and how many programs share the terms of each."""
+    """A tile, how many programs share the terms of each, and whether factors are split into TF32 numbers beforehand."""
 
     m: int
     n: int
@@ -278,6 +192,7 @@ class Plan(NamedTuple):
     warps: int
     stages: int
     splits: int
+    beforehand: int = 0
 
 
 class Term(NamedTuple):
@@ -352,9 +267,12 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
     K = 0 if term.alpha == 0 else a.shape[2]
     narrow = min(M, N) <= NARROW and a.dtype == torch.float32
     precision = "ieee" if narrow else dot_precision(a.dtype, K, tf32=tf32)
-    if precision == "tf32x3":
+    tile, wanted = product_plan(a, b, precision), None
+    if tile.beforehand and K:
+        wanted = _write_from_parts(c, a, b, term, tile)
+        tile = Plan(*product_tile(B, M, N, K, a.dtype, precision), splits=1)
+    elif precision == "tf32x3":
         a, b = with_terms_side_by_side(a, N), with_terms_side_by_side(b.mT, M).mT
-    tile = product_plan(a, b, precision)
     splits = max(min(tile.splits, triton.cdiv(K, tile.k)), 1)
     steps = triton.cdiv(triton.cdiv(K, tile.k), splits)
     part_steps = steps_of_a_part(a.dtype, precision, tile.k, steps)
@@ -370,6 +288,7 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         a,
         b,
         added if splits == 1 else None,
+        wanted,
         M,
         N,
         K,
@@ -400,6 +319,30 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
     )
     if splits > 1:
         combine(c, target, term)
+
+
+def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: Plan) -> torch.Tensor:
+    """As :func:`write_product`, of finite numbers; returns one number, which is not 0 if there are others."""
+    is_odd = filled(torch.empty(1, dtype=torch.int32, device=c.device), 0)
+    part_steps = steps_of_a_part(a.dtype, "tf32x3", plan.k, triton.cdiv(a.shape[2], plan.k))
+    if part_steps:
+        plan = with_two_accumulators(plan, itemsize=2)  # Nothing but accumulators is in registers.
+    terms = plan.k * max(part_steps, 1)
+    added, strides, bits = _term_arguments(term, c)
+    multiply_parts(
+        c,
+        parts_of(a, is_odd, plan.m, terms),
+        parts_of(b.mT, is_odd, plan.n, terms),
+        added,
+        strides,
+        bits,
+        tile=(plan.m, plan.n, plan.k),
+        warps=plan.warps,
+        stages=plan.stages,
+        group=GROUP,
+        part_steps=part_steps,
+    )
+    return is_odd
 
 
 def steps_of_a_part(dtype: torch.dtype, precision: str | None, k: int, steps: int) -> int:
@@ -511,9 +454,19 @@ def _product_candidates(work: Work) -> list[Plan]:
         ):
             if (m + n) * k * itemsize * stages <= SHARED_BYTES and not (m * n == 32768 and warps == 4):
                 plans.append(Plan(m, n, k, warps, stages, splits))
+    if work[1] == "tf32x3" and min(M, N) >= USES_THAT_PAY and B * (M + N) * K * 8 <= MOST_BYTES_OF_PARTS:
+        plans += BEFOREHAND
     return plans
 
 
+#: For factors that are split beforehand, a stage of which has both parts of both. With other tiles of that size ptxas
+#: has each multiplication wait for the one before (its note C7515).
+BEFOREHAND = (
+    Plan(128, 256, 16, 8, 4, 1, 1),
+    Plan(128, 256, 32, 8, 2, 1, 1),
+    Plan(128, 128, 16, 4, 3, 1, 1),
+    Plan(64, 256, 16, 4, 3, 1, 1),
+)
 PRODUCTS = Family("product", Plan, _product_candidates)
 
 

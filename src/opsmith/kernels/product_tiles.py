@@ -1,0 +1,109 @@
+"""What programs that multiply matrices share: their place, what they read, and the sum that they keep.
+
+Suffixes: ``_M`` rows of the left factor and of the result, ``_N`` columns of the right one, ``_K`` what is summed over.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .indexing import number
+from .launch import INTERPRETED
+
+_INTERPRETED = tl.constexpr(INTERPRETED)
+
+
+@triton.jit
+def nearest_tf32(x: tl.tensor) -> tl.tensor:
+    """float32 rounded to TF32: tensor cores cut the other bits off, and errors of one sign add up over layers."""
+    if not _INTERPRETED:
+        x = tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
+    return x
+
+
+@triton.jit
+def tile_place(
+    M: tl.tensor, N: tl.tensor, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, INDEX: tl.constexpr
+) -> tuple[tl.tensor, ...]:
+    """First row and column of this program's tile: down GROUP rows of tiles, then one column to the right."""
+    tiles_M, tiles_N = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    group, within = tl.program_id(0) // (GROUP * tiles_N), tl.program_id(0) % (GROUP * tiles_N)
+    height = tl.minimum(tiles_M - group * GROUP, GROUP)
+    return (group * GROUP + within % height).to(INDEX) * BLOCK_M, (within // height).to(INDEX) * BLOCK_N
+
+
+@triton.jit
+def multiple(x: tl.tensor, OF: tl.constexpr) -> tl.tensor:
+    """``x``, which OF divides: so that Triton knows it, too. By itself it only finds out whether 16 does."""
+    return x // OF * OF
+
+
+@triton.jit
+def existing(i: tl.tensor, size: tl.tensor, IN_RUNS: tl.constexpr, TOGETHER: tl.constexpr = 1) -> tl.tensor:
+    """``i``, or, where it lies beyond the ``size`` of its dimension, an index that does not.
+
+    IN_RUNS: neighbours along this dimension are neighbours in memory; TOGETHER divides its size then. Of a remainder
+    Triton knows that 16 of them are where 16 divides the size; of the lesser of two it knows nothing, and reads one
+    element at a time.
+    """
+    if IN_RUNS:
+        i = i % multiple(size, TOGETHER)
+    else:
+        i = tl.minimum(i, size - 1)
+    return i
+
+
+@triton.jit
+def matrix_strides(strides_BXY: tl.tuple, X_IN_RUNS: tl.constexpr, TOGETHER: tl.constexpr) -> tuple[tl.tensor, ...]:
+    """Strides of a batch of matrices, of which TOGETHER divides all but that along which neighbours lie together."""
+    stride_X, stride_Y = strides_BXY[1], strides_BXY[2]
+    if X_IN_RUNS:
+        stride_Y = multiple(stride_Y, TOGETHER)
+    else:
+        stride_X = multiple(stride_X, TOGETHER)
+    return multiple(strides_BXY[0], TOGETHER), stride_X, stride_Y
+
+
+@triton.jit
+def times(
+    a_MK: tl.tensor,
+    b_KN: tl.tensor,
+    c_MN: tl.tensor,
+    MULTIPLY: tl.constexpr,
+    PRECISION: tl.constexpr,
+) -> tl.tensor:
+    """``c + a @ b``: on tensor cores, or, where PRECISION is None, as a plain sum of products."""
+    if PRECISION is None:
+        product_MKN = a_MK.to(c_MN.dtype)[:, :, None] * b_KN.to(c_MN.dtype)[None, :, :]
+        c_MN += tl.sum(product_MKN, axis=1).to(c_MN.dtype)
+    elif PRECISION == "tf32":
+        c_MN = tl.dot(nearest_tf32(a_MK), nearest_tf32(b_KN), c_MN, input_precision=PRECISION)
+    else:
+        c_MN = tl.dot(a_MK.to(MULTIPLY), b_KN.to(MULTIPLY), c_MN, input_precision=PRECISION, out_dtype=c_MN.dtype)
+    return c_MN
+
+
+@triton.jit
+def in_parts(c_MN: tl.tensor, done_MN: tl.tensor, step: tl.tensor, STEPS: tl.constexpr) -> tuple[tl.tensor, ...]:
+    """After every STEPS steps 0 and ``c + done``, else, or where STEPS is 0, both as they are."""
+    if STEPS:  # noqa: SIM102 - Nothing is divided by a constant of 0.
+        if step % STEPS == STEPS - 1:
+            done_MN += c_MN
+            c_MN = tl.zeros_like(c_MN)
+    return c_MN, done_MN
+
+
+@triton.jit
+def scaled_sum(
+    c_MN: tl.tensor,
+    self_ptr_MN: tl.tensor,
+    mask_MN: tl.tensor,
+    alpha_bits: tl.tensor,
+    beta_bits: tl.tensor,
+) -> tl.tensor:
+    """``alpha * c + beta * self``; ``self`` may be absent."""
+    c_MN = c_MN * number(alpha_bits, c_MN.dtype)
+    if self_ptr_MN is not None:
+        c_MN += tl.load(self_ptr_MN, mask=mask_MN, other=0).to(c_MN.dtype) * number(beta_bits, c_MN.dtype)
+    return c_MN

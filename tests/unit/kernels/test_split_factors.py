@@ -1,0 +1,150 @@
+"""Products of float32 from factors that were split into two TF32 numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from opsmith.kernels import matmul, split_factors
+from opsmith.kernels.launch import launch
+
+#: A tile, and the factors split beforehand.
+SMALL = (32, 64, 16, 4, 1, 1, 1)
+
+
+def _numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def _parts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    """High and low parts of a matrix, without their padding, and whether a number is not finite."""
+    is_odd = torch.zeros(1, dtype=torch.int32)
+    both = split_factors.parts_of(x[None], is_odd, 16, 16).both
+    return both[0, 0, : x.shape[0], : x.shape[1]], both[1, 0, : x.shape[0], : x.shape[1]], bool(is_odd)
+
+
+def test_two_parts_have_22_bits_and_a_sign() -> None:
+    """Of every finite number that is large enough for a low part; both are TF32 numbers, which end in 13 zeros."""
+    x = _numbers(40, 50) * torch.logspace(-25, 37, 50)
+    high, low, is_odd = _parts(x)
+    assert not is_odd
+    assert 0 == sum(int((part.contiguous().view(torch.int32) & 0x1FFF).count_nonzero()) for part in (high, low))
+    assert ((x.double() - high.double() - low.double()) / x).abs().max() <= 2.0**-23
+    assert ((high - x) / x).abs().max() <= 2.0**-11
+
+
+def test_the_largest_number_stays_finite() -> None:
+    """Rounded up it would be infinite: it is cut, and the low part has the rest."""
+    largest = torch.finfo(torch.float32).max
+    high, low, is_odd = _parts(torch.tensor([[largest, -largest, 0.0, -0.0, 1e-45]]))
+    assert not is_odd
+    assert high.isfinite().all()
+    assert (high.double() + low.double())[0, :2].tolist() == pytest.approx([largest, -largest], rel=2.0**-22)
+    assert [0.0] * 3 == high[0, 2:].tolist()
+    assert math.copysign(1, high[0, 3].item()) == -1
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_is_noted(number: float) -> None:
+    """It is its own high part, and nothing is left of it."""
+    high, low, is_odd = _parts(torch.tensor([[1.0, number]]))
+    assert is_odd
+    assert torch.equal(torch.tensor([number, 0.0]).isnan(), torch.stack([high[0, 1], low[0, 1]]).isnan())
+    assert [0.0, 0.0] == low[0].tolist()
+
+
+def test_padding_is_zero() -> None:
+    """Up to whole tiles, in every order that a factor may lie in."""
+    x = _numbers(5, 7)
+    for factor in (x, x.t().contiguous().t()):
+        both = split_factors.parts_of(factor[None], torch.zeros(1, dtype=torch.int32), 32, 48).both
+        assert (2, 1, 32, 48) == both.shape
+        torch.testing.assert_close(both.sum(0)[0, :5, :7], x, rtol=0, atol=1e-6)
+        assert 35 >= both[0].count_nonzero()
+        assert 0 == both[:, :, 5:].count_nonzero() + both[:, :, :, 7:].count_nonzero()
+
+
+@pytest.mark.parametrize("sizes", [(64, 96, 32), (33, 49, 17), (5, 3, 200), (1, 1, 1)])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_parts_are_those_of_their_factors(sizes: tuple[int, int, int], batch: int, *, turned: bool) -> None:
+    """Whole tiles and cut ones, with a third operand and both scales."""
+    rows, columns, terms = sizes
+    a = _numbers(batch, terms, rows).mT if turned else _numbers(batch, rows, terms)
+    b = _numbers(batch, columns, terms).mT if turned else _numbers(batch, terms, columns)
+    added = _numbers(batch, 1, columns)
+    with matmul.PRODUCTS.force(SMALL):
+        found = matmul.baddbmm(added, a, b, beta=0.5, alpha=-2)
+    torch.testing.assert_close(found, torch.baddbmm(added, a, b, beta=0.5, alpha=-2), rtol=1e-5, atol=1e-4)
+
+
+def test_nothing_is_split_where_nothing_is_summed() -> None:
+    """An alpha of 0 ignores what the factors are."""
+    a = torch.full((40, 50), math.nan)
+    with matmul.PRODUCTS.force(SMALL):
+        assert torch.equal(torch.ones(40, 40), matmul.addmm(torch.ones(40), a, a.t(), alpha=0))
+
+
+@pytest.mark.parametrize("inner", [129, 256, 300])
+def test_very_long_sums_are_added_up_in_parts(inner: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each term counts once, whether the last part is whole or not."""
+    monkeypatch.setattr(matmul, "MOST_TERMS", 100)
+    monkeypatch.setattr(matmul, "PART_TERMS", 128)
+    taken: set[int] = set()
+
+    def launched(*args: Any, **meta: Any) -> None:
+        taken.add(meta.get("PART_STEPS", 8))
+        launch(*args, **meta)
+
+    monkeypatch.setattr(split_factors, "launch", launched)
+    a, b = _numbers(40, inner), _numbers(inner, 50)
+    with matmul.PRODUCTS.force(SMALL):
+        torch.testing.assert_close(matmul.mm(a, b), a @ b, rtol=1e-5, atol=1e-4)
+    assert {8} == taken
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # Of numpy, which multiplies here.
+def test_what_is_not_finite_stays_where_it_belongs() -> None:
+    """A product is made again without parts, in which an infinity would meet zeros."""
+    a, b = _numbers(70, 60), torch.ones(60, 80)
+    a[3, 5], a[7, 9], b[11, 2] = math.inf, math.nan, -math.inf
+    with matmul.PRODUCTS.force(SMALL):
+        torch.testing.assert_close(matmul.mm(a, b), a @ b, rtol=1e-5, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("is_odd", [0, 1])
+def test_a_product_is_made_again_only_where_it_has_to_be(is_odd: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last launch reads one number and is over."""
+
+    def spoiled(c: torch.Tensor, *_: Any) -> torch.Tensor:
+        c.fill_(7)
+        return torch.tensor([is_odd], dtype=torch.int32)
+
+    monkeypatch.setattr(matmul, "_write_from_parts", spoiled)
+    a, b = _numbers(70, 60), _numbers(60, 80)
+    with matmul.PRODUCTS.force(SMALL):
+        found = matmul.mm(a, b)
+    torch.testing.assert_close(found, a @ b if is_odd else torch.full((70, 80), 7.0), rtol=1e-5, atol=1e-4)
+
+
+def test_which_products_may_have_their_factors_split() -> None:
+    """Those in strict float32 that use each number often, with parts that are no burden."""
+
+    def asked(precision: str, *sizes: int) -> bool:
+        return any(plan.beforehand for plan in matmul.PRODUCTS.candidates(("float32", precision, "nn", "eee", *sizes)))
+
+    assert asked("tf32x3", 1, 4096, 4096, 4096)
+    assert not asked("tf32x3", 1, 64, 4096, 4096)
+    assert not asked("ieee", 1, 4096, 4096, 4)
+    assert not asked("tf32", 1, 512, 512, 512)
+    assert [True, False] == [asked("tf32x3", 1, rows, rows, 4096) for rows in (32768, 40960)]
+
+
+def test_stages_fit_into_shared_memory() -> None:
+    """Each has both parts of both tiles, of 4 bytes a number; tiles are padded to."""
+    for plan in matmul.BEFOREHAND:
+        assert 2 * (plan.m + plan.n) * plan.k * 4 * plan.stages <= matmul.SHARED_BYTES
+        assert 0 == plan.m % 64 + plan.n % 64
