@@ -7,7 +7,7 @@ from opsmith.compile.lowered.canonical import canonicalise
 from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.constants import fold_constants
 from opsmith.compile.lowered.dead import drop_dead_code
-from opsmith.compile.lowered.library_calls import use_faster_kernels
+from opsmith.compile.lowered.library_calls import make_calls_faster
 from opsmith.compile.lowered.views import clean_views
 from opsmith.compile.traced.activations import fuse_gelu
 from opsmith.compile.traced.attention import fuse_attention
@@ -21,7 +21,7 @@ from opsmith.compile.traced.reduced_products import reduce_before_products
 from opsmith.compile.traced.rotary import make_rotary_real
 from opsmith.compile.traced.triangles import halve_products
 
-#: The pass that tries out kernels.
+#: The pass that tries out ways to make calls.
 LIBRARY_CALLS = "library_calls"
 
 BUILT_IN = (
@@ -45,4 +45,4 @@ BUILT_IN = (
     GraphPass("dead_code", Stage.LOWERED, drop_dead_code),
 )
 #: After it a graph calls overloads that no other pass knows.
-LAST = GraphPass(LIBRARY_CALLS, Stage.LOWERED, use_faster_kernels)
+LAST = GraphPass(LIBRARY_CALLS, Stage.LOWERED, make_calls_faster)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._inductor.utils import run_and_get_code
 
 from opsmith.compile import forget_pass, graph_pass
 from opsmith.compile.backend import LoweredPasses
@@ -97,8 +98,8 @@ def test_a_trial_times_the_library_and_the_kernel(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(library_calls, "LEAST_US", 0.0)
     reports, fired, _ = _run(lambda x, w: x @ w, *_operands()[:2])
     (trial,) = reports.trials
-    assert (["library", "kernel"], {}) == ([*trial.us], trial.notes)
-    assert fired == trial.is_faster("kernel", "library")
+    assert (["library", "kernel", "three terms"], {}) == ([*trial.us], trial.notes)
+    assert fired == any(trial.is_faster(way, "library") for way in ("kernel", "three terms"))
     torch._dynamo.reset()
     _finding(monkeypatch, KERNEL_WINS)
     again, _, _ = _run(lambda x, w: x @ w, *_operands()[:2])
@@ -156,6 +157,48 @@ def test_indices_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     _finding(monkeypatch, KERNEL_WINS)
     reports, _, _ = _run(lambda x: torch.topk(x, 2).values, torch.randint(9, (4, 8)))
     assert [] == reports.trials
+
+
+@pytest.mark.parametrize("way", [library_calls.THREE_TERMS, library_calls.TURNED])
+def test_three_terms_are_calls_of_the_graph(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """So that Inductor makes the parts of a factor where the factor is made."""
+
+    def hold(call: str, ways: Any, **settings: object) -> Trial:
+        return Trial(call=call, us={one: 5.0 if one == way else 9.0 for one in ways})
+
+    monkeypatch.setattr(trying, "hold_trial", hold)
+    monkeypatch.setattr(library_calls, "convolution_precision", lambda: "ieee")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.ConvTranspose2d(4, 2, 3), nn.Flatten(2), nn.Linear(36, 8))
+    x = torch.randn(2, 3, 6, 6)
+    with torch.no_grad():
+        compiled = torch.compile(
+            model, backend="opsmith", options={"force_disable_caches": True, "layout_optimization": False}
+        )
+        with collected() as reports:
+            result, [code] = run_and_get_code(compiled, x)
+        assert [] == reports.fallbacks
+        torch.testing.assert_close(result, model(x), rtol=1e-5, atol=1e-5)
+        assert result.stride() == model(x).stride()
+    (found,) = (one for one in reports.passes if one.name == LIBRARY_CALLS)
+    products = way == library_calls.THREE_TERMS
+    assert (2 + products, None) == (found.fired, found.undone)
+    assert 2 == code.count("torch.ops.opsmith.tf32_convolution.default(")
+    assert products == code.count("torch.ops.opsmith.tf32_addmm.default(")
+
+
+def test_of_several_faster_ways_the_fastest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And they are held against the library one by one."""
+    asked: list[list[str]] = []
+
+    def hold(call: str, ways: Any, **settings: object) -> Trial:
+        asked.append([*ways])
+        return Trial(call=call, us={"library": 100.0, "kernel": 80.0, "three terms": 60.0})
+
+    monkeypatch.setattr(trying, "hold_trial", hold)
+    x, w, _ = _operands()
+    _, fired, result = _run(lambda x, w: x @ w, x, w)
+    torch.testing.assert_close(result, x @ w, rtol=1e-5, atol=1e-5)
+    assert ([["library", "kernel", "three terms"]], 1) == (asked, fired)
 
 
 @pytest.mark.parametrize("us", [KERNEL_WINS, LIBRARY_WINS])

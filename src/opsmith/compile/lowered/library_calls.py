@@ -1,9 +1,10 @@
-"""Calls that Inductor leaves to libraries are made by a shipped kernel, where a trial on the device finds it faster.
+"""Calls that Inductor leaves to libraries are made in another way, where a trial on the device finds it faster.
 
-In strict float32 cuBLAS multiplies without tensor cores, and the shipped products split factors into parts that tensor
+In strict float32 cuBLAS and cuDNN multiply without tensor cores. Shipped kernels split factors into parts that tensor
 cores take, with less error: 1.5 to 1.6 times as fast for large squares on an H200
-(benchmarks/results/h200/library-class.txt). Elsewhere it depends on the sizes, so nothing is taken for granted: both
-ways are timed, once on a machine.
+(benchmarks/results/h200/library-class.txt). So may the libraries, given three terms for each
+(:mod:`opsmith.compile.three_terms`). Elsewhere it depends on the sizes, so nothing is taken for granted: all ways are
+timed, once on a machine.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from torch import fx
 from torch._inductor import config
 
 from opsmith.backends.shipped import Shipped
-from opsmith.compile.lowered.nodes import calls, replace
+from opsmith.compile.lowered.nodes import calls, replace, replace_by_calls
 from opsmith.compile.opaque import opaque_overload
+from opsmith.compile.three_terms import in_three_terms, takes_three_terms, tf32_overloads, with_parts
 from opsmith.compile.trials.calls import Call, read_call
 from opsmith.compile.trials.trying import convolution_precision, try_out
 from opsmith.compile.trials.turns import Way
@@ -41,17 +43,18 @@ OTHERS = (
     "topk.default",
     "upsample_bicubic2d_backward.default",
 )
-LIBRARY, KERNEL = "library", "kernel"
+LIBRARY, KERNEL, THREE_TERMS, TURNED = "library", "kernel", "three terms", "three terms, channels last"
 #: Microseconds. Compiling a kernel takes a second, and calling an opaque one costs the host more than a library.
 LEAST_US = 40.0
 
 
 @functools.cache
 def answered() -> Mapping[Any, torch._ops.OpOverload]:
-    """ATen's overload -> the opaque one with the shipped kernel. From here on these exist.
+    """ATen's overload -> the opaque one with the shipped kernel. From here on these exist, and those that allow TF32.
 
     A graph out of a cache calls what it was compiled with.
     """
+    tf32_overloads()
     return {overload(schema.name): opaque_overload(schema, record) for schema, record in _kernels()}
 
 
@@ -67,18 +70,26 @@ def _kernels() -> Iterator[tuple[OpSchema, Kernel]]:
     yield from (both for both in offered(Shipped(), names, ()) if both[0].name in names)
 
 
-def use_faster_kernels(graph: fx.Graph) -> int:
-    """Have the shipped kernel make a call where a trial says so."""
+def make_calls_faster(graph: fx.Graph) -> int:
+    """Have a call made in the way that a trial found to be the fastest."""
     if torch.are_deterministic_algorithms_enabled():
         return 0  # Which of two ways is taken must not hang on a measurement.
     fired = 0
     for node in calls(graph, *map(overload, _left_to_libraries())):
         call = read_call(node)
-        if call is not None and _may_gain(call) and _kernel_is_faster(call):
+        way = _fastest(call) if call is not None and _may_gain(call) else LIBRARY
+        if way == KERNEL:
             with graph.inserting_before(node):
-                replace(node, graph.call_function(answered()[call.op], node.args, node.kwargs))
-            fired += 1
+                replace(node, graph.call_function(answered()[node.target], node.args, node.kwargs))
+        elif way in (THREE_TERMS, TURNED):
+            turned = way == TURNED
+            replace_by_calls(node, functools.partial(_in_three_terms, node.target, channels_last=turned))
+        fired += way != LIBRARY
     return fired
+
+
+def _in_three_terms(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, channels_last: bool) -> torch.Tensor:
+    return in_three_terms(op, with_parts(args, op), kwargs, channels_last=channels_last)
 
 
 def _left_to_libraries() -> Sequence[str]:
@@ -98,11 +109,23 @@ def _may_gain(call: Call) -> bool:
     return True
 
 
-def _kernel_is_faster(call: Call) -> bool:
+def _fastest(call: Call) -> str:
+    """The way to make a call."""
+
     def ways(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Way]:
-        return {
+        found: dict[str, Way] = {
             LIBRARY: functools.partial(call.op, *args, **kwargs),
             KERNEL: functools.partial(answered()[call.op], *args, **kwargs),
         }
+        if call.tensors[0].dtype == torch.float32 and takes_three_terms(call.op, args):
+            # Parts are made in one kernel with what comes before; what is timed lays them side by side, which reads and
+            # writes as much.
+            parts = with_parts(args, call.op)
+            found[THREE_TERMS] = functools.partial(in_three_terms, call.op, parts, kwargs)
+            if args[0].ndim == 4 and args[0].is_contiguous():
+                found[TURNED] = functools.partial(in_three_terms, call.op, parts, kwargs, channels_last=True)
+        return found
 
-    return try_out(call, f"kernels {answered_hash()}", ways, least_us=LEAST_US).is_faster(KERNEL, LIBRARY)
+    trial = try_out(call, f"kernels {answered_hash()}", ways, least_us=LEAST_US)
+    fastest = min(trial.us, key=trial.us.__getitem__, default=LIBRARY)
+    return fastest if trial.is_faster(fastest, LIBRARY) else LIBRARY

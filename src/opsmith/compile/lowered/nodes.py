@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map_only
 
 
 def calls(graph: fx.Graph, *targets: Any) -> Iterator[fx.Node]:
@@ -33,3 +35,25 @@ def replace(node: fx.Node, new: fx.Node) -> None:
     new.meta.setdefault("val", node.meta["val"])
     node.replace_all_uses_with(new)
     node.graph.erase_node(node)
+
+
+def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[str, Any]], torch.Tensor]) -> None:
+    """Let the calls of a function of the node's arguments stand in its place.
+
+    Args:
+        node: on fake tensors.
+        function: of positional and named arguments, made of calls of torch.
+    """
+    sources = node.all_input_nodes
+
+    def on_tensors(*tensors: torch.Tensor) -> torch.Tensor:
+        given = dict(zip(sources, tensors, strict=True))
+        args, kwargs = tree_map_only(fx.Node, given.__getitem__, (node.args, dict(node.kwargs)))
+        return function(args, kwargs)
+
+    calls_alone = make_fx(on_tensors)(*map(value_of, sources)).graph
+    placeholders = calls_alone.find_nodes(op="placeholder")
+    with node.graph.inserting_before(node):
+        copied = node.graph.graph_copy(calls_alone, dict(zip(placeholders, sources, strict=True)))
+    assert isinstance(copied, fx.Node)
+    replace(node, copied)
