@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, layouts, small_tiles, values
 
-from opsmith.kernels import stretches
+from opsmith.kernels import softmax, stretches
 
 SOFTMAX = "_softmax.default"
 INFINITE = -float("inf")
@@ -83,6 +83,51 @@ def test_infinities_and_nan_in_rows_of_one_stretch(monkeypatch: pytest.MonkeyPat
         for columns in (3, 5, 11):
             assert_as_eager(op, rows[:, :columns].contiguous(), 1, half_to_float=False)
     assert_as_eager("_safe_softmax.default", rows, 1)
+
+
+@pytest.fixture
+def divided_rows(monkeypatch: pytest.MonkeyPatch, short_tiles: None) -> None:
+    """As for a device of three multiprocessors: 12 parts at once, of which each row gets as many as there are tiles."""
+    monkeypatch.setattr(stretches, "multiprocessors", lambda _device: 3)
+    monkeypatch.setattr(stretches, "PART_BLOCK", 16)
+
+
+@pytest.mark.usefixtures("divided_rows")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("rows", "length", "gap", "parts"), [(5, 107, 0, 2), (3, 96, 13, 4), (1, 100, 0, 7)])
+def test_a_few_long_rows_are_divided_among_programs(
+    dtype: torch.dtype, rows: int, length: int, gap: int, parts: int
+) -> None:
+    """Parts of several tiles and of one, where each starts anywhere within 16 bytes; in the gradients as well."""
+    assert parts == stretches.parts_of(rows, length, torch.device("cpu"))
+    x = values(rows, length + gap, dtype=dtype)[:, :length]
+    for op in (SOFTMAX, "_log_softmax.default"):
+        assert_as_eager(op, x, 1, half_to_float=False)
+    assert_as_eager("_softmax_backward_data.default", x, torch.softmax(x, 1), 1, dtype)
+    assert_as_eager("_log_softmax_backward_data.default", x, torch.log_softmax(x, 1), 1, dtype)
+
+
+@pytest.mark.usefixtures("divided_rows")
+def test_infinities_and_nan_in_a_part_of_a_row() -> None:
+    """Parts of minus infinity alone, in a row of nothing else or beside numbers and infinity; a NaN anywhere."""
+    rows = values(5, 90)
+    rows[0, :50] = rows[1] = rows[2, 30:60] = INFINITE
+    rows[2, 88] = rows[3, 4] = float("inf")
+    rows[4, 41] = float("nan")
+    for op in (SOFTMAX, "_log_softmax.default"):
+        assert_as_eager(op, rows, 1, half_to_float=False)
+    assert_as_eager("_safe_softmax.default", rows, 1)
+    assert_as_eager("_softmax_backward_data.default", rows, torch.softmax(values(5, 90), 1), 1, torch.float32)
+
+
+@pytest.mark.usefixtures("divided_rows")
+def test_rows_are_divided_only_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six rows are two for each of three multiprocessors, and one launch; five are divided, and two launches."""
+    grids: list[tuple[int, ...]] = []
+    monkeypatch.setattr(softmax, "launch", lambda _kernel, grid, *_args, **_constants: grids.append(grid))
+    for rows in (6, 5):
+        kernel(SOFTMAX)(values(rows, 100), 1, half_to_float=False)
+    assert [(6, 1), (5, 2), (5, 2)] == grids
 
 
 def test_half_to_float_widens_float16_only() -> None:
