@@ -46,7 +46,7 @@ from .matrix import (
 from .pointwise import FLOATS
 from .reductions import normalized_dims
 from .standardization import WHOLE_ROW, whole_rows
-from .stretches import Stretches, aligned, are_stretches, cut_row, part_of_row, stretches_of
+from .stretches import Stretches, aligned, are_ragged, are_stretches, cut_row, part_of_row, stretches_of
 
 #: Elements of a tile of a row that is read in pieces, by 32 warps: two such programs fill a multiprocessor, and their
 #: rows together stay far below the size of the cache.
@@ -259,6 +259,40 @@ def softmax_rows_kernel(
     y_MT = result_of(x_MT, max_M[:, None], sum_M[:, None], LOG, SAFE)
     at_MT = row_offsets(m, shape, out_strides)[:, None] + column_offsets(j, k, shape, out_strides)[None, :]
     tl.store(out_ptr + at_MT, converted(y_MT, out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def softmax_ragged_rows_kernel(
+    out_ptr: tl.tensor,
+    x_ptr: tl.tensor,
+    shape: tl.tuple,
+    x_strides: tl.tuple,
+    out_strides: tl.tuple,
+    length: tl.tensor,
+    READ: tl.constexpr,
+    LOG: tl.constexpr,
+    SAFE: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """A whole row at once, which is one stretch of memory: its edges and its body."""
+    m = tl.program_id(0).to(INDEX)
+    x_row = row_offsets(m, shape, x_strides)
+    out_row = row_offsets(m, shape, out_strides)
+    head, body, e, is_edge_E = cut_row(x_row, length, VECTOR)
+    t = tl.arange(0, BLOCK)
+    x_T = tl.load(x_ptr + aligned(x_row + head, VECTOR) + t, mask=t < body, other=float("-inf"))
+    x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
+    x_T, x_E = converted(x_T, READ).to(COMPUTE), converted(x_E, READ).to(COMPUTE)
+    greatest = tl.maximum(tl.max(x_T, axis=0), tl.max(x_E, axis=0))
+    total = tl.sum(tl.exp(x_T - greatest), axis=0) + tl.sum(tl.exp(x_E - greatest), axis=0)
+    y_T = converted(result_of(x_T, greatest, total, LOG, SAFE), out_ptr.dtype.element_ty)
+    y_E = converted(result_of(x_E, greatest, total, LOG, SAFE), out_ptr.dtype.element_ty)
+    tl.store(out_ptr + aligned(out_row + head, VECTOR if TOGETHER else 1) + t, y_T, mask=t < body)
+    tl.store(out_ptr + out_row + e, y_E, mask=is_edge_E)
 
 
 @triton.jit
@@ -482,6 +516,11 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
     # Few rows get twice as many elements anyway. No more of a float64 row fits into registers.
     doubled = matrix.sizes[0] > multiprocessors(x.device) and compute_dtype(out.dtype) != torch.float64
     tiles = whole_rows(matrix, x.device, most=2 * WHOLE_ROW if doubled else WHOLE_ROW)
+    if tiles is not None and are_ragged(matrix, tiles):
+        cut, grid = stretches_of(matrix, [x, out]), (matrix.sizes[0],)
+        constants |= cut.whole(tiles.warps)
+        launch(softmax_ragged_rows_kernel, grid, x.device, out, x, *arguments[:3], cut.length, **constants)
+        return
     if tiles is not None:
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
         launch(softmax_rows_kernel, grid, x.device, out, x, *arguments, **constants, **tiles.blocks())

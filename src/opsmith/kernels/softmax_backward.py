@@ -22,7 +22,7 @@ from .pointwise import FLOATS
 from .reductions import normalized_dims
 from .softmax import pieces
 from .standardization import whole_rows
-from .stretches import Stretches, aligned, are_stretches, cut_row, part_of_row, stretches_of
+from .stretches import Stretches, aligned, are_ragged, are_stretches, cut_row, part_of_row, stretches_of
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -101,6 +101,40 @@ def gradient_rows_kernel(
     dx_MT = converted(gradient(dy_MT, y_MT, sum_M[:, None], LOG), dx_ptr.dtype.element_ty)
     at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
     tl.store(dx_ptr + at_MT, dx_MT, mask=inside)
+
+
+@triton.jit
+def gradient_ragged_rows_kernel(
+    dx_ptr: tl.tensor,
+    dy_ptr: tl.tensor,
+    y_ptr: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+    length: tl.tensor,
+    LOG: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """A whole row at once, which is one stretch of memory: its edges and its body."""
+    m = tl.program_id(0).to(INDEX)
+    dy_row = row_offsets(m, shape, strides[0])
+    y_row = row_offsets(m, shape, strides[1])
+    dx_row = row_offsets(m, shape, strides[2])
+    head, body, e, is_edge_E = cut_row(dy_row, length, VECTOR)
+    t = tl.arange(0, BLOCK)
+    is_body_T = t < body
+    dy_T = tl.load(dy_ptr + aligned(dy_row + head, VECTOR) + t, mask=is_body_T, other=0).to(COMPUTE)
+    y_T = tl.load(y_ptr + aligned(y_row + head, VECTOR if TOGETHER else 1) + t, mask=is_body_T, other=0).to(COMPUTE)
+    dy_E = tl.load(dy_ptr + dy_row + e, mask=is_edge_E, other=0).to(COMPUTE)
+    y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
+    total = tl.sum(summand(dy_T, y_T, LOG), axis=0) + tl.sum(summand(dy_E, y_E, LOG), axis=0)
+    dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
+    dx_E = converted(gradient(dy_E, y_E, total, LOG), dx_ptr.dtype.element_ty)
+    tl.store(dx_ptr + aligned(dx_row + head, VECTOR if TOGETHER else 1) + t, dx_T, mask=is_body_T)
+    tl.store(dx_ptr + dx_row + e, dx_E, mask=is_edge_E)
 
 
 @triton.jit
@@ -330,6 +364,11 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
     arguments = (matrix.shape, strides, matrix.sizes)
     constants: dict[str, Any] = {"LOG": log, "COMPUTE": compute_type(dy.dtype), "INDEX": matrix.index}
     tiles = whole_rows(matrix, dy.device, per_thread=16)
+    if tiles is not None and are_ragged(matrix, tiles):
+        cut, grid = stretches_of(matrix, (dx, dy, y)), (matrix.sizes[0],)
+        constants |= cut.whole(tiles.warps)
+        launch(gradient_ragged_rows_kernel, grid, dy.device, dx, dy, y, *arguments[:2], cut.length, **constants)
+        return dx
     if tiles is not None:
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
         launch(gradient_rows_kernel, grid, dy.device, dx, dy, y, *arguments, **constants, **tiles.blocks())

@@ -13,6 +13,7 @@ Suffixes: ``_E`` lanes of the edges, ``_D`` one entry per dimension.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,13 +22,15 @@ import triton
 import triton.language as tl
 
 from .launch import loop_bound, multiprocessors
-from .matrix import Matrix
+from .matrix import Matrix, Tiling
 
 #: Elements of a tile, by 16 warps of 16 elements a thread: with 64 registers a thread two programs find room, of which
 #: one computes while the other waits for memory.
 BLOCK = 1 << 13
 #: Elements of a tile of a part of a row, by 8 warps. Four such programs find room: so many parts fill a device at once.
 PART_BLOCK, RESIDENT = 1 << 12, 4
+#: Elements that a row has at least for its edges to be a small part of it.
+SHORTEST = 1 << 10
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -96,10 +99,26 @@ class Stretches(NamedTuple):
         """The compile-time arguments and options of a launch."""
         return {"VECTOR": self.vector, "BLOCK": self.block, "num_warps": max(self.block // 512, 1), "maxnreg": 64}
 
+    def whole(self, warps: int) -> dict[str, Any]:
+        """As :meth:`tile`, where one tile of so many warps holds the body of a row."""
+        block = triton.next_power_of_2(self.length // self.vector * self.vector)
+        return {"TOGETHER": self.together, "VECTOR": self.vector, "BLOCK": block, "num_warps": warps}
+
 
 def are_stretches(matrix: Matrix) -> bool:
     """Whether each row is one stretch of memory in every operand."""
     return matrix.sizes[1] == 1 and all(strides_D == (1,) for strides_D in matrix.inner.strides_ID)
+
+
+def are_ragged(matrix: Matrix, tiles: Tiling) -> bool:
+    """Whether rows that are a tile each are stretches of memory which start or end within 16 bytes.
+
+    That is as far as the compiler knows, which tells multiples of 16 from other numbers.
+    """
+    length = matrix.sizes[2]
+    numbers = (length, *itertools.chain(*matrix.rows.strides_ID))
+    is_cut = are_stretches(matrix) and any(number % 16 for number in numbers)
+    return tiles.block_m == 1 and length >= SHORTEST and is_cut
 
 
 def stretches_of(matrix: Matrix, tensors: Sequence[torch.Tensor]) -> Stretches:
