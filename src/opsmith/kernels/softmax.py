@@ -99,15 +99,24 @@ def scaled(total: tl.tensor, own_max: tl.tensor, greatest: tl.tensor) -> tl.tens
 
 @triton.jit
 def result_of(x: tl.tensor, max_: tl.tensor, sum_: tl.tensor, LOG: tl.constexpr, SAFE: tl.constexpr) -> tl.tensor:
-    """Softmax or its logarithm; a row of ``-inf`` alone is 0 if ``SAFE``, else NaN, as a row with ``inf`` is."""
+    """Softmax or its logarithm; a row of ``-inf`` alone is 0 if ``SAFE``, else NaN, as a row with ``inf`` is.
+
+    A maximum passes over NaN, the sum does not.
+    """
     sum_ = tl.where(max_ == float("inf"), float("nan"), sum_)
     if LOG:
-        y = x - max_ - tl.log(sum_)
+        y = x - finite(max_) - tl.log(sum_)
     else:
-        y = tl.exp(x - max_) * (1.0 / sum_)
+        y = tl.exp(x - finite(max_)) * (1.0 / sum_)
     if SAFE:
-        y = tl.where(max_ == float("-inf"), 0.0, y)
+        y = tl.where((max_ == float("-inf")) & (sum_ == sum_), 0.0, y)  # noqa: PLR0124 - false for NaN
     return y
+
+
+@triton.jit
+def finite(max_: tl.tensor) -> tl.tensor:
+    """What is subtracted of elements: an infinite maximum is not, since ``inf - inf`` is no number."""
+    return tl.where(tl.abs(max_) == float("inf"), 0.0, max_)
 
 
 @triton.jit
@@ -115,11 +124,10 @@ def with_piece(max_: tl.tensor, sum_T: tl.tensor, x_T: tl.tensor) -> tl.tuple:
     """The greatest element of a row so far and, lane by lane, the sums of ``exp(x - greatest)``, with a tile more.
 
     Lanes share the greatest element, other than in :func:`denominator`: an exchange for each tile instead of two
-    comparisons for each element. An infinite one is not subtracted, since ``inf - inf`` is no number.
+    comparisons for each element.
     """
     greatest = tl.maximum(max_, tl.max(x_T, axis=0))
-    base = tl.where(tl.abs(greatest) == float("inf"), 0.0, greatest)
-    sum_T = sum_T * tl.exp(tl.where(max_ == greatest, 0.0, max_ - greatest)) + tl.exp(x_T - base)
+    sum_T = sum_T * tl.exp(tl.where(max_ == greatest, 0.0, max_ - greatest)) + tl.exp(x_T - finite(greatest))
     return greatest, sum_T
 
 
@@ -255,7 +263,7 @@ def softmax_rows_kernel(
     x_MT = row_offsets(m, shape, x_strides)[:, None] + column_offsets(j, k, shape, x_strides)[None, :]
     x_MT = converted(tl.load(x_ptr + x_MT, mask=inside, other=float("-inf")), READ).to(COMPUTE)
     max_M = tl.max(x_MT, axis=1)
-    sum_M = tl.sum(tl.exp(x_MT - max_M[:, None]), axis=1)
+    sum_M = tl.sum(tl.exp(x_MT - finite(max_M[:, None])), axis=1)
     y_MT = result_of(x_MT, max_M[:, None], sum_M[:, None], LOG, SAFE)
     at_MT = row_offsets(m, shape, out_strides)[:, None] + column_offsets(j, k, shape, out_strides)[None, :]
     tl.store(out_ptr + at_MT, converted(y_MT, out_ptr.dtype.element_ty), mask=inside)
@@ -288,7 +296,7 @@ def softmax_ragged_rows_kernel(
     x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
     x_T, x_E = converted(x_T, READ).to(COMPUTE), converted(x_E, READ).to(COMPUTE)
     greatest = tl.maximum(tl.max(x_T, axis=0), tl.max(x_E, axis=0))
-    total = tl.sum(tl.exp(x_T - greatest), axis=0) + tl.sum(tl.exp(x_E - greatest), axis=0)
+    total = tl.sum(tl.exp(x_T - finite(greatest)), axis=0) + tl.sum(tl.exp(x_E - finite(greatest)), axis=0)
     y_T = converted(result_of(x_T, greatest, total, LOG, SAFE), out_ptr.dtype.element_ty)
     y_E = converted(result_of(x_E, greatest, total, LOG, SAFE), out_ptr.dtype.element_ty)
     tl.store(out_ptr + aligned(out_row + head, VECTOR if TOGETHER else 1) + t, y_T, mask=t < body)

@@ -112,11 +112,11 @@ def test_a_few_long_rows_are_divided_among_programs(
 
 @pytest.mark.usefixtures("divided_rows")
 def test_infinities_and_nan_in_a_part_of_a_row() -> None:
-    """Parts of minus infinity alone, in a row of nothing else or beside numbers and infinity; a NaN anywhere."""
+    """Parts of minus infinity alone, in a row of nothing else or beside numbers and infinity; a NaN beside either."""
     rows = values(5, 90)
-    rows[0, :50] = rows[1] = rows[2, 30:60] = INFINITE
+    rows[0, :50] = rows[1] = rows[2, 30:60] = rows[4] = INFINITE
     rows[2, 88] = rows[3, 4] = float("inf")
-    rows[4, 41] = float("nan")
+    rows[3, 50] = rows[4, 41] = float("nan")
     for op in (SOFTMAX, "_log_softmax.default"):
         assert_as_eager(op, rows, 1, half_to_float=False)
     assert_as_eager("_safe_softmax.default", rows, 1)
@@ -173,10 +173,10 @@ def test_rows_of_a_tile_that_are_whole_16_bytes_have_no_edges(ragged_rows: list[
 @pytest.mark.usefixtures("ragged_rows")
 def test_infinities_and_nan_in_the_edges_and_the_body_of_a_row() -> None:
     """Edges or a body of minus infinity alone, a row of nothing else, infinity and NaN in either."""
-    rows = values(7, 41)
-    rows[0, 5:35] = rows[1, :4] = rows[1, 36:] = rows[2] = INFINITE
+    rows = values(8, 41)
+    rows[0, 5:35] = rows[1, :4] = rows[1, 36:] = rows[2] = rows[7] = INFINITE
     rows[3, 0] = rows[4, 20] = float("inf")
-    rows[5, 40] = rows[6, 20] = float("nan")
+    rows[5, 40] = rows[6, 20] = rows[7, 20] = float("nan")
     for op in (SOFTMAX, "_log_softmax.default"):
         assert_as_eager(op, rows, 1, half_to_float=False)
     assert_as_eager("_safe_softmax.default", rows, 1)
