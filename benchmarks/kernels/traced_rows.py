@@ -29,9 +29,16 @@ LONG_ROWS = (
     (1024, 30000, torch.float16),
     (127, 50257, torch.float32),
     (512, 65536, torch.float16),
+    (8192, 30522, torch.float16),
+    (50184, 1569, torch.float16),
 )
 #: As above, of gradients.
-GRADIENTS = ((2048, 30522, torch.float16), (512, 50265, torch.float16))
+GRADIENTS = (
+    (2048, 30522, torch.float16),
+    (512, 50265, torch.float16),
+    (127, 50257, torch.float32),
+    (50184, 1569, torch.float16),
+)
 
 
 @torch.no_grad()
@@ -100,6 +107,7 @@ def odd_sizes() -> Iterator[tuple[str, Call, Results]]:
         x = torch.randn(size, 1, device="cuda", dtype=torch.float16)
         yield f"exp {size} float16", lambda x: (aten.exp(x),), (x,)
         yield f"clone {size} float16", lambda x: (aten.clone(x),), (x,)
+        yield f"sum {size} float16", lambda x: (aten.sum(x),), (x,)
     x = torch.randn(64, 192, 112, 112, device="cuda", dtype=torch.float16)[:, :64]
     yield "constant_pad_nd 64x64x112x112 of 192 channels", lambda x: (aten.constant_pad_nd(x, [1, 2, 1, 2]),), (x,)
     x = torch.zeros(1, 76725, 90, device="cuda", dtype=torch.float16)
@@ -109,6 +117,12 @@ def odd_sizes() -> Iterator[tuple[str, Call, Results]]:
         "scatter_add_ 1x5000x90 into 76725",
         lambda x, i, s: (aten.scatter_add_(x.zero_(), 1, i, s),),
         (x, index, source),
+    )
+    rows = torch.randint(76725, (1, 5000, 1), device="cuda").expand(1, 5000, 90)
+    yield (
+        "scatter_add_ 1x5000x90 into 76725, rows as recorded",
+        lambda x, i, s: (aten.scatter_add_(x.zero_(), 1, i, s),),
+        (x, rows, source),
     )
     x = torch.zeros(169343, 256, device="cuda", dtype=torch.float32)
     index, source = torch.randint(169343, (1166243,), device="cuda"), torch.randn(1166243, 256, device="cuda")

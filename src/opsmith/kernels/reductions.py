@@ -28,7 +28,7 @@ from .launch import (
     require_served,
 )
 from .matrix import Matrix, Tiling, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tile_rows, tiling
-from .pointwise import FLOATS
+from .pointwise import FLOATS, load_dense
 
 # ---------------------------------------------------------------- the kernel
 
@@ -50,6 +50,7 @@ def fold_kernel(
     START: tl.constexpr,
     READ: tl.constexpr,
     ACCUMULATE: tl.constexpr,
+    RAGGED: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_J: tl.constexpr,
@@ -60,6 +61,7 @@ def fold_kernel(
     Every lane of the tile keeps its own running result and the lanes are joined as a tree at the end, so
     the rounding error of a sum grows with the number of steps and the logarithm of a tile's width.
     Split s of S writes to ``out + s * M``; with more than one, ``out_strides`` are those of one split.
+    RAGGED: there is one row, of which whole tiles are read without a mask, see :func:`.pointwise.load_dense`.
     """
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
@@ -69,7 +71,8 @@ def fold_kernel(
     for step in range(steps):
         j, k = tile_columns(split * steps + step, sizes, INDEX, BLOCK_J, BLOCK_K)
         inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
-        x_MT = tl.load(row_M[:, None] + column_offsets(j, k, shape, x_strides)[None, :], mask=inside, other=0)
+        whole = (split * steps + step).to(INDEX) * BLOCK_K <= sizes[2] - BLOCK_K
+        x_MT = load_dense(row_M[:, None] + column_offsets(j, k, shape, x_strides)[None, :], inside, whole, RAGGED)
         lifted_MT = lift(widened(converted(x_MT, READ)), parameter).to(ACCUMULATE)
         result_MT = join(result_MT, tl.where(inside, lifted_MT, START).to(ACCUMULATE))
     result_M = converted(finish(across(result_MT), parameter), out_ptr.dtype.element_ty)
@@ -151,9 +154,12 @@ def _launch_fold(
 ) -> None:
     read, accumulate = types
     element = compute_type(accumulate)
+    M, J, K = matrix.sizes
+    # Triton tells multiples of 16 apart from other numbers.
+    ragged = M == J == matrix.strides(0)[2] == 1 and K % 16 != 0 and tiles.block_k < K
     launch(
         fold_kernel,
-        (triton.cdiv(matrix.sizes[0], tiles.block_m), tiles.splits),
+        (triton.cdiv(M, tiles.block_m), tiles.splits),
         x.device,
         out,
         x,
@@ -170,6 +176,7 @@ def _launch_fold(
         START=steps.start,
         READ=ELEMENT_TYPE[read],
         ACCUMULATE=element,
+        RAGGED=ragged,
         INDEX=matrix.index,
         **tiles.blocks(),
     )

@@ -5,7 +5,7 @@ x - m - log s`` and ``logsumexp = m + log s``: subtracting m keeps every exponen
 tile is read once and written once, ``numel * (itemsize in + itemsize out)`` bytes. Of a longer one, m and s come from
 a first pass and the results from a second, which finds the row in the L2 cache: few enough programs run at a time.
 Where rows are too few to fill a device, they are split, and the second launch merges the splits. Long rows of which
-each is one stretch of memory have a kernel of their own, in which an element takes half as many instructions and
+each is one stretch of memory have kernels of their own, in which an element takes half as many instructions and
 memory is accessed 16 bytes at a time wherever a row starts (see stretches.py).
 
 Suffixes: ``_M`` rows, ``_T`` columns of a tile, ``_S`` splits.
@@ -46,7 +46,7 @@ from .matrix import (
 from .pointwise import FLOATS
 from .reductions import normalized_dims
 from .standardization import WHOLE_ROW, whole_rows
-from .stretches import aligned, are_stretches, cut_row, stretches_of
+from .stretches import Stretches, aligned, are_ragged, are_stretches, cut_row, part_of_row, stretches_of
 
 #: Elements of a tile of a row that is read in pieces, by 32 warps: two such programs fill a multiprocessor, and their
 #: rows together stay far below the size of the cache.
@@ -99,15 +99,24 @@ def scaled(total: tl.tensor, own_max: tl.tensor, greatest: tl.tensor) -> tl.tens
 
 @triton.jit
 def result_of(x: tl.tensor, max_: tl.tensor, sum_: tl.tensor, LOG: tl.constexpr, SAFE: tl.constexpr) -> tl.tensor:
-    """Softmax or its logarithm; a row of ``-inf`` alone is 0 if ``SAFE``, else NaN, as a row with ``inf`` is."""
+    """Softmax or its logarithm; a row of ``-inf`` alone is 0 if ``SAFE``, else NaN, as a row with ``inf`` is.
+
+    A maximum passes over NaN, the sum does not.
+    """
     sum_ = tl.where(max_ == float("inf"), float("nan"), sum_)
     if LOG:
-        y = x - max_ - tl.log(sum_)
+        y = x - finite(max_) - tl.log(sum_)
     else:
-        y = tl.exp(x - max_) * (1.0 / sum_)
+        y = tl.exp(x - finite(max_)) * (1.0 / sum_)
     if SAFE:
-        y = tl.where(max_ == float("-inf"), 0.0, y)
+        y = tl.where((max_ == float("-inf")) & (sum_ == sum_), 0.0, y)  # noqa: PLR0124 - false for NaN
     return y
+
+
+@triton.jit
+def finite(max_: tl.tensor) -> tl.tensor:
+    """What is subtracted of elements: an infinite maximum is not, since ``inf - inf`` is no number."""
+    return tl.where(tl.abs(max_) == float("inf"), 0.0, max_)
 
 
 @triton.jit
@@ -115,12 +124,35 @@ def with_piece(max_: tl.tensor, sum_T: tl.tensor, x_T: tl.tensor) -> tl.tuple:
     """The greatest element of a row so far and, lane by lane, the sums of ``exp(x - greatest)``, with a tile more.
 
     Lanes share the greatest element, other than in :func:`denominator`: an exchange for each tile instead of two
-    comparisons for each element. An infinite one is not subtracted, since ``inf - inf`` is no number.
+    comparisons for each element.
     """
     greatest = tl.maximum(max_, tl.max(x_T, axis=0))
-    base = tl.where(tl.abs(greatest) == float("inf"), 0.0, greatest)
-    sum_T = sum_T * tl.exp(tl.where(max_ == greatest, 0.0, max_ - greatest)) + tl.exp(x_T - base)
+    sum_T = sum_T * tl.exp(tl.where(max_ == greatest, 0.0, max_ - greatest)) + tl.exp(x_T - finite(greatest))
     return greatest, sum_T
+
+
+@triton.jit
+def stretch_denominator(
+    x_ptr: tl.tensor,
+    x_E: tl.tensor,
+    rest: tl.tensor,
+    steps: tl.tensor,
+    READ: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> tl.tuple:
+    """As :func:`denominator`, of a stretch of memory: its edges, and from ``x_ptr`` on whole tiles and a rest."""
+    t = tl.arange(0, BLOCK)
+    max_ = tl.full([], float("-inf"), COMPUTE)
+    sum_T = tl.zeros([BLOCK], COMPUTE)
+    for step in range(steps):
+        x_T = tl.load(x_ptr + step * BLOCK + t, eviction_policy="evict_last")
+        max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
+    x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=float("-inf"))
+    max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
+    greatest, sum_E = with_piece(max_, tl.zeros([2 * VECTOR], COMPUTE), x_E)
+    return greatest, scaled(tl.sum(sum_T, axis=0), max_, greatest) + tl.sum(sum_E, axis=0)
 
 
 # ---------------------------------------------------------------- the kernels
@@ -129,6 +161,7 @@ def with_piece(max_: tl.tensor, sum_T: tl.tensor, x_T: tl.tensor) -> tl.tuple:
 @triton.jit
 def softmax_stretches_kernel(
     out_ptr: tl.tensor,
+    partial_ptr: tl.tensor,
     x_ptr: tl.tensor,
     shape: tl.tuple,
     x_strides: tl.tuple,
@@ -143,28 +176,28 @@ def softmax_stretches_kernel(
     TOGETHER: tl.constexpr,
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
+    BLOCK_S: tl.constexpr,
 ) -> None:
-    """One row, which is one stretch of memory: its edges, ``steps`` whole tiles and a part of one, see stretches.py."""
+    """One row, which is one stretch of memory; or a part of one, whose maximum and sum ``partial_S2M`` holds in parts.
+
+    It is cut into its edges, ``steps`` whole tiles and a part of one, see stretches.py.
+    """
     m = tl.program_id(0).to(INDEX)
-    x_row = row_offsets(m, shape, x_strides)
-    out_row = row_offsets(m, shape, out_strides)
-    head, body, e, is_edge_E = cut_row(x_row, length, VECTOR)
+    first, size = part_of_row(length)
+    x_row = row_offsets(m, shape, x_strides) + first
+    out_row = row_offsets(m, shape, out_strides) + first
+    head, body, e, is_edge_E = cut_row(x_row, size, VECTOR)
     x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
     out_E = out_ptr + out_row + e
     x_ptr += aligned(x_row + head, VECTOR)
     out_ptr += aligned(out_row + head, VECTOR if TOGETHER else 1)
     t = tl.arange(0, BLOCK)
     rest = body - steps * BLOCK
-    max_ = tl.full([], float("-inf"), COMPUTE)
-    sum_T = tl.zeros([BLOCK], COMPUTE)
-    for step in range(steps):
-        x_T = tl.load(x_ptr + step * BLOCK + t, eviction_policy="evict_last")
-        max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
-    x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=float("-inf"))
-    max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
     x_E = converted(x_E, READ).to(COMPUTE)
-    greatest, sum_E = with_piece(max_, tl.zeros([2 * VECTOR], COMPUTE), x_E)
-    total = scaled(tl.sum(sum_T, axis=0), max_, greatest) + tl.sum(sum_E, axis=0)
+    if partial_ptr is None:
+        greatest, total = stretch_denominator(x_ptr, x_E, rest, steps, READ, COMPUTE, VECTOR, BLOCK)
+    else:
+        greatest, total = merged_denominator(partial_ptr, m, tl.num_programs(0), tl.num_programs(1), BLOCK_S)
     y_E = result_of(x_E, greatest, total, LOG, SAFE)
     tl.store(out_E, converted(y_E, out_ptr.dtype.element_ty), mask=is_edge_E)
     for step in range(steps):
@@ -175,6 +208,35 @@ def softmax_stretches_kernel(
     x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=0)
     y_T = result_of(converted(x_T, READ).to(COMPUTE), greatest, total, LOG, SAFE)
     tl.store(out_ptr + steps * BLOCK + t, converted(y_T, out_ptr.dtype.element_ty), mask=t < rest)
+
+
+@triton.jit
+def stretch_denominators_kernel(
+    partial_ptr: tl.tensor,
+    x_ptr: tl.tensor,
+    shape: tl.tuple,
+    x_strides: tl.tuple,
+    length: tl.tensor,
+    steps: tl.tensor,
+    READ: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """Maximum and sum of each part of rows that are stretches of memory, as ``partial_S2M``."""
+    m = tl.program_id(0).to(INDEX)
+    M = tl.num_programs(0)
+    first, size = part_of_row(length)
+    x_row = row_offsets(m, shape, x_strides) + first
+    head, body, e, is_edge_E = cut_row(x_row, size, VECTOR)
+    x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
+    x_E = converted(x_E, READ).to(COMPUTE)
+    x_ptr += aligned(x_row + head, VECTOR)
+    greatest, total = stretch_denominator(x_ptr, x_E, body - steps * BLOCK, steps, READ, COMPUTE, VECTOR, BLOCK)
+    at = partial_ptr + tl.program_id(1).to(INDEX) * 2 * M + m
+    tl.store(at, greatest)
+    tl.store(at + M, total)
 
 
 @triton.jit
@@ -201,10 +263,44 @@ def softmax_rows_kernel(
     x_MT = row_offsets(m, shape, x_strides)[:, None] + column_offsets(j, k, shape, x_strides)[None, :]
     x_MT = converted(tl.load(x_ptr + x_MT, mask=inside, other=float("-inf")), READ).to(COMPUTE)
     max_M = tl.max(x_MT, axis=1)
-    sum_M = tl.sum(tl.exp(x_MT - max_M[:, None]), axis=1)
+    sum_M = tl.sum(tl.exp(x_MT - finite(max_M[:, None])), axis=1)
     y_MT = result_of(x_MT, max_M[:, None], sum_M[:, None], LOG, SAFE)
     at_MT = row_offsets(m, shape, out_strides)[:, None] + column_offsets(j, k, shape, out_strides)[None, :]
     tl.store(out_ptr + at_MT, converted(y_MT, out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def softmax_ragged_rows_kernel(
+    out_ptr: tl.tensor,
+    x_ptr: tl.tensor,
+    shape: tl.tuple,
+    x_strides: tl.tuple,
+    out_strides: tl.tuple,
+    length: tl.tensor,
+    READ: tl.constexpr,
+    LOG: tl.constexpr,
+    SAFE: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """A whole row at once, which is one stretch of memory: its edges and its body."""
+    m = tl.program_id(0).to(INDEX)
+    x_row = row_offsets(m, shape, x_strides)
+    out_row = row_offsets(m, shape, out_strides)
+    head, body, e, is_edge_E = cut_row(x_row, length, VECTOR)
+    t = tl.arange(0, BLOCK)
+    x_T = tl.load(x_ptr + aligned(x_row + head, VECTOR) + t, mask=t < body, other=float("-inf"))
+    x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
+    x_T, x_E = converted(x_T, READ).to(COMPUTE), converted(x_E, READ).to(COMPUTE)
+    greatest = tl.maximum(tl.max(x_T, axis=0), tl.max(x_E, axis=0))
+    total = tl.sum(tl.exp(x_T - finite(greatest)), axis=0) + tl.sum(tl.exp(x_E - finite(greatest)), axis=0)
+    y_T = converted(result_of(x_T, greatest, total, LOG, SAFE), out_ptr.dtype.element_ty)
+    y_E = converted(result_of(x_E, greatest, total, LOG, SAFE), out_ptr.dtype.element_ty)
+    tl.store(out_ptr + aligned(out_row + head, VECTOR if TOGETHER else 1) + t, y_T, mask=t < body)
+    tl.store(out_ptr + out_row + e, y_E, mask=is_edge_E)
 
 
 @triton.jit
@@ -281,16 +377,13 @@ def merged_denominators(
     partial_ptr: tl.tensor, m: tl.tensor, M: tl.tensor, splits: tl.tensor, BLOCK_S: tl.constexpr
 ) -> tl.tuple:
     """Each row's greatest element and sum, from those of its splits."""
-    s = tl.arange(0, BLOCK_S).to(m.dtype)
     if m.shape[0] == 1:
         # Of a single row as numbers: tensors would have to be brought to the layout of the tiles.
-        at_S = partial_ptr + s * 2 * M + tl.sum(m, axis=0)
-        max_S = tl.load(at_S, mask=s < splits, other=float("-inf"))
-        sum_S = tl.load(at_S + M, mask=s < splits, other=0)
-        greatest = tl.max(max_S, axis=0)
+        greatest, total = merged_denominator(partial_ptr, tl.sum(m, axis=0), M, splits, BLOCK_S)
         max_M = greatest + tl.zeros([1], greatest.dtype)
-        sum_M = tl.sum(scaled(sum_S, max_S, greatest), axis=0) + tl.zeros([1], greatest.dtype)
+        sum_M = total + tl.zeros([1], greatest.dtype)
     else:
+        s = tl.arange(0, BLOCK_S).to(m.dtype)
         at_MS = partial_ptr + s[None, :] * 2 * M + m[:, None]
         inside = (m < M)[:, None] & (s < splits)[None, :]
         max_MS = tl.load(at_MS, mask=inside, other=float("-inf"))
@@ -298,6 +391,19 @@ def merged_denominators(
         max_M = tl.max(max_MS, axis=1)
         sum_M = tl.sum(scaled(sum_MS, max_MS, max_M[:, None]), axis=1)
     return max_M, sum_M
+
+
+@triton.jit
+def merged_denominator(
+    partial_ptr: tl.tensor, m: tl.tensor, M: tl.tensor, splits: tl.tensor, BLOCK_S: tl.constexpr
+) -> tl.tuple:
+    """As :func:`merged_denominators`, of row m alone."""
+    s = tl.arange(0, BLOCK_S).to(m.dtype)
+    at_S = partial_ptr + s * 2 * M + m
+    max_S = tl.load(at_S, mask=s < splits, other=float("-inf"))
+    sum_S = tl.load(at_S + M, mask=s < splits, other=0)
+    greatest = tl.max(max_S, axis=0)
+    return greatest, tl.sum(scaled(sum_S, max_S, greatest), axis=0)
 
 
 @triton.jit
@@ -418,14 +524,34 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
     # Few rows get twice as many elements anyway. No more of a float64 row fits into registers.
     doubled = matrix.sizes[0] > multiprocessors(x.device) and compute_dtype(out.dtype) != torch.float64
     tiles = whole_rows(matrix, x.device, most=2 * WHOLE_ROW if doubled else WHOLE_ROW)
+    if tiles is not None and are_ragged(matrix, tiles):
+        cut, grid = stretches_of(matrix, [x, out]), (matrix.sizes[0],)
+        constants |= cut.whole(tiles.warps)
+        launch(softmax_ragged_rows_kernel, grid, x.device, out, x, *arguments[:3], cut.length, **constants)
+        return
     if tiles is not None:
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
         launch(softmax_rows_kernel, grid, x.device, out, x, *arguments, **constants, **tiles.blocks())
         return
-    if are_stretches(matrix, x.device):
-        cut, grid = stretches_of(matrix, [x, out]), (matrix.sizes[0],)
-        constants |= cut.tile()
-        launch(softmax_stretches_kernel, grid, x.device, out, x, *arguments[:3], *cut.sizes(), **constants)
+    if are_stretches(matrix):
+        cut = stretches_of(matrix, [x, out])
+        partial_S2M = None
+        if cut.parts > 1:
+            partial_S2M = _launch_stretch_denominators(x, matrix, cut, compute_dtype(out.dtype), constants["READ"])
+        launch(
+            softmax_stretches_kernel,
+            cut.grid(),
+            x.device,
+            out,
+            partial_S2M,
+            x,
+            *arguments[:3],
+            *cut.sizes(),
+            **constants,
+            **cut.tile(),
+            TOGETHER=cut.together,
+            BLOCK_S=triton.next_power_of_2(cut.parts),
+        )
         return
     tiles = pieces(matrix, x.device)
     partial_S2M = None
@@ -453,6 +579,28 @@ def pieces(matrix: Matrix, device: torch.device) -> Tiling:
     if INTERPRETED or matrix.rows_are_faster or matrix.sizes[0] < 2 * multiprocessors(device):
         return tiles
     return tiling(matrix, device, tile=PIECE, split=False)
+
+
+def _launch_stretch_denominators(
+    x: torch.Tensor, matrix: Matrix, cut: Stretches, compute: torch.dtype, read: Any
+) -> torch.Tensor:
+    """As :func:`_launch_denominators`, of rows that are stretches of memory."""
+    partial_S2M = torch.empty((cut.parts, 2, cut.rows), dtype=compute, device=x.device)
+    launch(
+        stretch_denominators_kernel,
+        cut.grid(),
+        x.device,
+        partial_S2M,
+        x,
+        matrix.shape,
+        matrix.strides(0),
+        *cut.sizes(),
+        READ=read,
+        COMPUTE=ELEMENT_TYPE[compute],
+        INDEX=matrix.index,
+        **cut.tile(),
+    )
+    return partial_S2M
 
 
 def _launch_denominators(

@@ -22,7 +22,7 @@ from .pointwise import FLOATS
 from .reductions import normalized_dims
 from .softmax import pieces
 from .standardization import whole_rows
-from .stretches import aligned, are_stretches, cut_row, stretches_of
+from .stretches import Stretches, aligned, are_ragged, are_stretches, cut_row, part_of_row, stretches_of
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -41,6 +41,34 @@ def gradient(dy: tl.tensor, y: tl.tensor, total: tl.tensor, LOG: tl.constexpr) -
     else:
         dx = y * (dy - total)
     return dx
+
+
+@triton.jit
+def stretch_sum(
+    dy_ptr: tl.tensor,
+    y_ptr: tl.tensor,
+    dy_E: tl.tensor,
+    y_E: tl.tensor,
+    rest: tl.tensor,
+    steps: tl.tensor,
+    LOG: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> tl.tensor:
+    """The sum over a stretch of memory: its edges, and from the pointers on whole tiles and a rest."""
+    t = tl.arange(0, BLOCK)
+    sum_T = tl.zeros([BLOCK], COMPUTE)
+    for step in range(steps):
+        dy_T = tl.load(dy_ptr + step * BLOCK + t, eviction_policy="evict_last").to(COMPUTE)
+        y_T = dy_T
+        if not LOG:
+            y_T = tl.load(y_ptr + step * BLOCK + t, eviction_policy="evict_last").to(COMPUTE)
+        sum_T += summand(dy_T, y_T, LOG)
+    dy_T = tl.load(dy_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
+    y_T = dy_T
+    if not LOG:
+        y_T = tl.load(y_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
+    return tl.sum(sum_T + summand(dy_T, y_T, LOG), axis=0) + tl.sum(summand(dy_E, y_E, LOG), axis=0)
 
 
 # ---------------------------------------------------------------- the kernels
@@ -76,8 +104,91 @@ def gradient_rows_kernel(
 
 
 @triton.jit
+def gradient_ragged_rows_kernel(
+    dx_ptr: tl.tensor,
+    dy_ptr: tl.tensor,
+    y_ptr: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+    length: tl.tensor,
+    LOG: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """A whole row at once, which is one stretch of memory: its edges and its body."""
+    m = tl.program_id(0).to(INDEX)
+    dy_row = row_offsets(m, shape, strides[0])
+    y_row = row_offsets(m, shape, strides[1])
+    dx_row = row_offsets(m, shape, strides[2])
+    head, body, e, is_edge_E = cut_row(dy_row, length, VECTOR)
+    t = tl.arange(0, BLOCK)
+    is_body_T = t < body
+    dy_T = tl.load(dy_ptr + aligned(dy_row + head, VECTOR) + t, mask=is_body_T, other=0).to(COMPUTE)
+    y_T = tl.load(y_ptr + aligned(y_row + head, VECTOR if TOGETHER else 1) + t, mask=is_body_T, other=0).to(COMPUTE)
+    dy_E = tl.load(dy_ptr + dy_row + e, mask=is_edge_E, other=0).to(COMPUTE)
+    y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
+    total = tl.sum(summand(dy_T, y_T, LOG), axis=0) + tl.sum(summand(dy_E, y_E, LOG), axis=0)
+    dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
+    dx_E = converted(gradient(dy_E, y_E, total, LOG), dx_ptr.dtype.element_ty)
+    tl.store(dx_ptr + aligned(dx_row + head, VECTOR if TOGETHER else 1) + t, dx_T, mask=is_body_T)
+    tl.store(dx_ptr + dx_row + e, dx_E, mask=is_edge_E)
+
+
+@triton.jit
 def gradient_stretches_kernel(
     dx_ptr: tl.tensor,
+    partial_ptr: tl.tensor,
+    dy_ptr: tl.tensor,
+    y_ptr: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+    length: tl.tensor,
+    steps: tl.tensor,
+    LOG: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+) -> None:
+    """One row, or a part of one that has its sums in ``partial_SM``: see :func:`.softmax.softmax_stretches_kernel`."""
+    m = tl.program_id(0).to(INDEX)
+    first, size = part_of_row(length)
+    dy_row = row_offsets(m, shape, strides[0]) + first
+    y_row = row_offsets(m, shape, strides[1]) + first
+    dx_row = row_offsets(m, shape, strides[2]) + first
+    head, body, e, is_edge_E = cut_row(dy_row, size, VECTOR)
+    dy_E = tl.load(dy_ptr + dy_row + e, mask=is_edge_E, other=0).to(COMPUTE)
+    y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
+    dx_E = dx_ptr + dx_row + e
+    dy_ptr += aligned(dy_row + head, VECTOR)
+    y_ptr += aligned(y_row + head, VECTOR if TOGETHER else 1)
+    dx_ptr += aligned(dx_row + head, VECTOR if TOGETHER else 1)
+    t = tl.arange(0, BLOCK)
+    rest = body - steps * BLOCK
+    if partial_ptr is None:
+        total = stretch_sum(dy_ptr, y_ptr, dy_E, y_E, rest, steps, LOG, COMPUTE, BLOCK)
+    else:
+        total = merged_sum(partial_ptr, m, tl.num_programs(0), tl.num_programs(1), BLOCK_S)
+    dy_T = tl.load(dy_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
+    y_T = tl.load(y_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
+    dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
+    tl.store(dx_ptr + steps * BLOCK + t, dx_T, mask=t < rest)
+    tl.store(dx_E, converted(gradient(dy_E, y_E, total, LOG), dx_ptr.dtype.element_ty), mask=is_edge_E)
+    for step in range(steps):
+        dy_T = tl.load(dy_ptr + step * BLOCK + t, eviction_policy="evict_first").to(COMPUTE)
+        y_T = tl.load(y_ptr + step * BLOCK + t, eviction_policy="evict_first").to(COMPUTE)
+        dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
+        tl.store(dx_ptr + step * BLOCK + t, dx_T, eviction_policy="evict_first")
+
+
+@triton.jit
+def stretch_sums_kernel(
+    partial_ptr: tl.tensor,
     dy_ptr: tl.tensor,
     y_ptr: tl.tensor,
     shape: tl.tuple,
@@ -91,38 +202,29 @@ def gradient_stretches_kernel(
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """One row, which is one stretch of memory: see :func:`.softmax.softmax_stretches_kernel`."""
+    """The sum of each part of rows that are stretches of memory, as ``partial_SM``."""
     m = tl.program_id(0).to(INDEX)
-    dy_row = row_offsets(m, shape, strides[0])
-    y_row = row_offsets(m, shape, strides[1])
-    dx_row = row_offsets(m, shape, strides[2])
-    head, body, e, is_edge_E = cut_row(dy_row, length, VECTOR)
+    first, size = part_of_row(length)
+    dy_row = row_offsets(m, shape, strides[0]) + first
+    y_row = row_offsets(m, shape, strides[1]) + first
+    head, body, e, is_edge_E = cut_row(dy_row, size, VECTOR)
     dy_E = tl.load(dy_ptr + dy_row + e, mask=is_edge_E, other=0).to(COMPUTE)
-    y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
-    dx_E = dx_ptr + dx_row + e
+    y_E = dy_E
+    if not LOG:
+        y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
     dy_ptr += aligned(dy_row + head, VECTOR)
     y_ptr += aligned(y_row + head, VECTOR if TOGETHER else 1)
-    dx_ptr += aligned(dx_row + head, VECTOR if TOGETHER else 1)
-    t = tl.arange(0, BLOCK)
-    rest = body - steps * BLOCK
-    sum_T = tl.zeros([BLOCK], COMPUTE)
-    for step in range(steps):
-        dy_T = tl.load(dy_ptr + step * BLOCK + t, eviction_policy="evict_last").to(COMPUTE)
-        y_T = dy_T
-        if not LOG:
-            y_T = tl.load(y_ptr + step * BLOCK + t, eviction_policy="evict_last").to(COMPUTE)
-        sum_T += summand(dy_T, y_T, LOG)
-    dy_T = tl.load(dy_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
-    y_T = tl.load(y_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
-    total = tl.sum(sum_T + summand(dy_T, y_T, LOG), axis=0) + tl.sum(summand(dy_E, y_E, LOG), axis=0)
-    dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
-    tl.store(dx_ptr + steps * BLOCK + t, dx_T, mask=t < rest)
-    tl.store(dx_E, converted(gradient(dy_E, y_E, total, LOG), dx_ptr.dtype.element_ty), mask=is_edge_E)
-    for step in range(steps):
-        dy_T = tl.load(dy_ptr + step * BLOCK + t, eviction_policy="evict_first").to(COMPUTE)
-        y_T = tl.load(y_ptr + step * BLOCK + t, eviction_policy="evict_first").to(COMPUTE)
-        dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
-        tl.store(dx_ptr + step * BLOCK + t, dx_T, eviction_policy="evict_first")
+    total = stretch_sum(dy_ptr, y_ptr, dy_E, y_E, body - steps * BLOCK, steps, LOG, COMPUTE, BLOCK)
+    tl.store(partial_ptr + tl.program_id(1).to(INDEX) * tl.num_programs(0) + m, total)
+
+
+@triton.jit
+def merged_sum(
+    partial_ptr: tl.tensor, m: tl.tensor, M: tl.tensor, splits: tl.tensor, BLOCK_S: tl.constexpr
+) -> tl.tensor:
+    """The sum of row m, from those of its splits in ``partial_SM``."""
+    s = tl.arange(0, BLOCK_S).to(m.dtype)
+    return tl.sum(tl.load(partial_ptr + s * M + m, mask=s < splits, other=0), axis=0)
 
 
 @triton.jit
@@ -207,9 +309,7 @@ def gradient_pieces_kernel(
         sum_M = row_sum(dy_ptr, y_ptr, m, shape, strides, sizes, 0, steps, LOG, COMPUTE, BLOCK_M, BLOCK_J, BLOCK_K)
     elif BLOCK_M == 1:
         # Of a single row as a number: a tensor would have to be brought to the layout of the tiles.
-        s = tl.arange(0, BLOCK_S).to(INDEX)
-        sum_S = tl.load(partial_ptr + s * sizes[0] + tl.sum(m, axis=0), mask=s < splits, other=0)
-        sum_M = tl.sum(sum_S, axis=0) + tl.zeros([1], COMPUTE)
+        sum_M = merged_sum(partial_ptr, tl.sum(m, axis=0), sizes[0], splits, BLOCK_S) + tl.zeros([1], COMPUTE)
     else:
         s = tl.arange(0, BLOCK_S).to(INDEX)
         inside = (m < sizes[0])[:, None] & (s < splits)[None, :]
@@ -264,15 +364,17 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
     arguments = (matrix.shape, strides, matrix.sizes)
     constants: dict[str, Any] = {"LOG": log, "COMPUTE": compute_type(dy.dtype), "INDEX": matrix.index}
     tiles = whole_rows(matrix, dy.device, per_thread=16)
+    if tiles is not None and are_ragged(matrix, tiles):
+        cut, grid = stretches_of(matrix, (dx, dy, y)), (matrix.sizes[0],)
+        constants |= cut.whole(tiles.warps)
+        launch(gradient_ragged_rows_kernel, grid, dy.device, dx, dy, y, *arguments[:2], cut.length, **constants)
+        return dx
     if tiles is not None:
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
         launch(gradient_rows_kernel, grid, dy.device, dx, dy, y, *arguments, **constants, **tiles.blocks())
         return dx
-    if are_stretches(matrix, dy.device):
-        grid, operands = (matrix.sizes[0],), (dx, dy, y)
-        cut = stretches_of(matrix, operands)
-        constants |= cut.tile()
-        launch(gradient_stretches_kernel, grid, dy.device, *operands, *arguments[:2], *cut.sizes(), **constants)
+    if are_stretches(matrix):
+        _launch_stretches(dx, dy, y, arguments[:2], stretches_of(matrix, (dx, dy, y)), constants)
         return dx
     tiles = pieces(matrix, dy.device)
     constants |= tiles.blocks()
@@ -299,3 +401,22 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
         BLOCK_S=block_s,
     )
     return dx
+
+
+def _launch_stretches(
+    dx: torch.Tensor,
+    dy: torch.Tensor,
+    y: torch.Tensor,
+    layout: tuple[Any, Any],
+    cut: Stretches,
+    constants: dict[str, Any],
+) -> None:
+    """Write dx, whose rows are stretches of memory; ``layout`` is the shape and the strides of the matrix."""
+    arguments = (dy, y, *layout, *cut.sizes())
+    constants = {**constants, **cut.tile(), "TOGETHER": cut.together}
+    partial_SM = None
+    if cut.parts > 1:
+        partial_SM = torch.empty((cut.parts, cut.rows), dtype=compute_dtype(dy.dtype), device=dy.device)
+        launch(stretch_sums_kernel, cut.grid(), dy.device, partial_SM, *arguments, **constants)
+    block_s = triton.next_power_of_2(cut.parts)
+    launch(gradient_stretches_kernel, cut.grid(), dy.device, dx, partial_SM, *arguments, **constants, BLOCK_S=block_s)

@@ -5,11 +5,15 @@ cut into a body from the first multiple of 16 bytes on, whose size is a multiple
 elements before and behind, which one small tile holds. Whole tiles of the body need no mask, and their elements are
 at constant distances, so that no address is computed for each; a mask ends the last one after whole 16 bytes.
 
+Where rows are too few to fill a device, each is divided among several programs. A part is a stretch of memory as well,
+and is cut as a row is.
+
 Suffixes: ``_E`` lanes of the edges, ``_D`` one entry per dimension.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,11 +22,15 @@ import triton
 import triton.language as tl
 
 from .launch import loop_bound, multiprocessors
-from .matrix import Matrix
+from .matrix import Matrix, Tiling
 
 #: Elements of a tile, by 16 warps of 16 elements a thread: with 64 registers a thread two programs find room, of which
 #: one computes while the other waits for memory.
 BLOCK = 1 << 13
+#: Elements of a tile of a part of a row, by 8 warps. Four such programs find room: so many parts fill a device at once.
+PART_BLOCK, RESIDENT = 1 << 12, 4
+#: Elements that a row has at least for its edges to be a small part of it.
+SHORTEST = 1 << 10
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -31,6 +39,14 @@ BLOCK = 1 << 13
 def aligned(offset: tl.tensor, VECTOR: tl.constexpr) -> tl.tensor:
     """The offset, of which the compiler learns that it is a multiple of VECTOR."""
     return offset // VECTOR * VECTOR
+
+
+@triton.jit
+def part_of_row(length: tl.tensor) -> tl.tuple:
+    """The column that this program's part of a row starts at, and the part's length; parts differ by one at most."""
+    part, parts = tl.program_id(1), tl.num_programs(1)
+    share, longer = length // parts, length % parts
+    return part * share + tl.minimum(part, longer), share + (part < longer)
 
 
 @triton.jit
@@ -54,16 +70,26 @@ class Stretches(NamedTuple):
     """How rows are cut.
 
     Attributes:
+        rows: how many there are.
+        parts: of a row, each of which is a program's.
         length: of a row.
-        steps: whole tiles that every row's body has at least; no more than one is left over.
+        steps: whole tiles that every part's body has at least; no more than one is left over.
         together: whether rows start within 16 bytes at the same place in all tensors.
         vector: elements that an access of 16 bytes has, of the smallest type.
+        block: elements of a tile.
     """
 
+    rows: int
+    parts: int
     length: int
     steps: int
     together: bool
     vector: int
+    block: int
+
+    def grid(self) -> tuple[int, int]:
+        """The programs of a launch."""
+        return self.rows, self.parts
 
     def sizes(self) -> tuple[int, Any]:
         """The run-time arguments."""
@@ -71,19 +97,43 @@ class Stretches(NamedTuple):
 
     def tile(self) -> dict[str, Any]:
         """The compile-time arguments and options of a launch."""
-        return {"TOGETHER": self.together, "VECTOR": self.vector, "BLOCK": BLOCK, "num_warps": 16, "maxnreg": 64}
+        return {"VECTOR": self.vector, "BLOCK": self.block, "num_warps": max(self.block // 512, 1), "maxnreg": 64}
+
+    def whole(self, warps: int) -> dict[str, Any]:
+        """As :meth:`tile`, where one tile of so many warps holds the body of a row."""
+        block = triton.next_power_of_2(self.length // self.vector * self.vector)
+        return {"TOGETHER": self.together, "VECTOR": self.vector, "BLOCK": block, "num_warps": warps}
 
 
-def are_stretches(matrix: Matrix, device: torch.device) -> bool:
-    """Whether each row is one stretch of memory in every operand, and there are enough for a program each."""
-    M, J, _ = matrix.sizes
-    dense = all(strides_D == (1,) for strides_D in matrix.inner.strides_ID)
-    return J == 1 and dense and 2 * multiprocessors(device) <= M
+def are_stretches(matrix: Matrix) -> bool:
+    """Whether each row is one stretch of memory in every operand."""
+    return matrix.sizes[1] == 1 and all(strides_D == (1,) for strides_D in matrix.inner.strides_ID)
+
+
+def are_ragged(matrix: Matrix, tiles: Tiling) -> bool:
+    """Whether rows that are a tile each are stretches of memory which start or end within 16 bytes.
+
+    That is as far as the compiler knows, which tells multiples of 16 from other numbers.
+    """
+    length = matrix.sizes[2]
+    numbers = (length, *itertools.chain(*matrix.rows.strides_ID))
+    is_cut = are_stretches(matrix) and any(number % 16 for number in numbers)
+    return tiles.block_m == 1 and length >= SHORTEST and is_cut
 
 
 def stretches_of(matrix: Matrix, tensors: Sequence[torch.Tensor]) -> Stretches:
     """The cut of the rows of ``matrix``, whose operands are ``tensors``."""
     vector = 16 // min(tensor.dtype.itemsize for tensor in tensors)
-    length = matrix.sizes[2]
+    rows, _, length = matrix.sizes
+    parts = parts_of(rows, length, tensors[0].device)
+    block = BLOCK if parts == 1 else PART_BLOCK
     together = len(set(matrix.rows.strides_ID)) == 1
-    return Stretches(length, max(length - vector + 1, 0) // BLOCK, together, vector)
+    steps = max(length // parts - vector + 1, 0) // block
+    return Stretches(rows, parts, length, steps, together, vector, block)
+
+
+def parts_of(rows: int, length: int, device: torch.device) -> int:
+    """Programs among which each row is divided: 1 where rows alone are two programs for each multiprocessor."""
+    if rows >= 2 * multiprocessors(device):
+        return 1
+    return min(RESIDENT * multiprocessors(device) // rows, int(triton.cdiv(length, PART_BLOCK)))

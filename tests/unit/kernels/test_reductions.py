@@ -1,8 +1,21 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, eager, kernel, layouts, tiles_of_a_device, values
+from tests.unit.kernels.against_eager import (
+    FLOATS,
+    assert_as_eager,
+    eager,
+    kernel,
+    layouts,
+    small_tiles,
+    tiles_of_a_device,
+    values,
+)
+
+from opsmith.kernels import reductions
 
 SUM = "sum.dim_IntList"
 
@@ -51,6 +64,42 @@ def test_a_split_sum_is_the_same_sum(
     """Partial sums, which only a device takes, cover every element once."""
     tiles_of_a_device(monkeypatch)
     assert_as_eager(SUM, torch.arange(15000)[: torch.Size(shape).numel()].view(shape), dim)
+
+
+@pytest.mark.parametrize("numel", [97, 95, 33, 31])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_reductions_of_all_of_an_odd_number_of_elements(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, numel: int
+) -> None:
+    """Whole tiles are read without a mask; what lies behind the last element, here NaN, has no part in the result."""
+    small_tiles(monkeypatch, 16)
+    behind = torch.cat([values(numel, dtype=dtype), torch.full((40,), float("nan"), dtype=dtype)])
+    x = behind[:numel]
+    for op in (SUM, "mean.dim", "amax.default", "linalg_vector_norm.default", "nansum.default"):
+        assert_as_eager(op, x, *([None] if "dim" in op else []))
+    assert_as_eager("all.default", x)
+    assert_as_eager("any.default", torch.zeros_like(x))
+
+
+@pytest.mark.parametrize(
+    ("x", "dim", "ragged"),
+    [
+        (values(35), None, True),
+        (values(32), None, False),
+        (values(15), None, False),
+        (values(70)[::2], None, False),
+        (values(2, 35), [1], False),
+    ],
+)
+def test_only_one_row_of_neighbours_is_read_without_a_mask(
+    monkeypatch: pytest.MonkeyPatch, x: torch.Tensor, dim: list[int] | None, *, ragged: bool
+) -> None:
+    """If 16 does not divide it and a tile is whole; rows behind the first start anywhere within 16 bytes."""
+    small_tiles(monkeypatch, 16)
+    launches: list[dict[str, Any]] = []
+    monkeypatch.setattr(reductions, "launch", lambda *_args, **constants: launches.append(constants))
+    kernel(SUM)(x, dim)
+    assert ragged == launches[0]["RAGGED"]
 
 
 @pytest.mark.parametrize(("dim", "error"), [([3], IndexError), ([0, -2], (ValueError, RuntimeError))])

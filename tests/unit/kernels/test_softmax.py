@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, layouts, small_tiles, values
 
-from opsmith.kernels import stretches
+from opsmith.kernels import softmax, softmax_backward, stretches
+from opsmith.kernels.launch import launch
 
 SOFTMAX = "_softmax.default"
 INFINITE = -float("inf")
@@ -83,6 +86,108 @@ def test_infinities_and_nan_in_rows_of_one_stretch(monkeypatch: pytest.MonkeyPat
         for columns in (3, 5, 11):
             assert_as_eager(op, rows[:, :columns].contiguous(), 1, half_to_float=False)
     assert_as_eager("_safe_softmax.default", rows, 1)
+
+
+@pytest.fixture
+def divided_rows(monkeypatch: pytest.MonkeyPatch, short_tiles: None) -> None:
+    """As for a device of three multiprocessors: 12 parts at once, of which each row gets as many as there are tiles."""
+    monkeypatch.setattr(stretches, "multiprocessors", lambda _device: 3)
+    monkeypatch.setattr(stretches, "PART_BLOCK", 16)
+
+
+@pytest.mark.usefixtures("divided_rows")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("rows", "length", "gap", "parts"), [(5, 107, 0, 2), (3, 96, 13, 4), (1, 100, 0, 7)])
+def test_a_few_long_rows_are_divided_among_programs(
+    dtype: torch.dtype, rows: int, length: int, gap: int, parts: int
+) -> None:
+    """Parts of several tiles and of one, where each starts anywhere within 16 bytes; in the gradients as well."""
+    assert parts == stretches.parts_of(rows, length, torch.device("cpu"))
+    x = values(rows, length + gap, dtype=dtype)[:, :length]
+    for op in (SOFTMAX, "_log_softmax.default"):
+        assert_as_eager(op, x, 1, half_to_float=False)
+    assert_as_eager("_softmax_backward_data.default", x, torch.softmax(x, 1), 1, dtype)
+    assert_as_eager("_log_softmax_backward_data.default", x, torch.log_softmax(x, 1), 1, dtype)
+
+
+@pytest.mark.usefixtures("divided_rows")
+def test_infinities_and_nan_in_a_part_of_a_row() -> None:
+    """Parts of minus infinity alone, in a row of nothing else or beside numbers and infinity; a NaN beside either."""
+    rows = values(5, 90)
+    rows[0, :50] = rows[1] = rows[2, 30:60] = rows[4] = INFINITE
+    rows[2, 88] = rows[3, 4] = float("inf")
+    rows[3, 50] = rows[4, 41] = float("nan")
+    for op in (SOFTMAX, "_log_softmax.default"):
+        assert_as_eager(op, rows, 1, half_to_float=False)
+    assert_as_eager("_safe_softmax.default", rows, 1)
+    assert_as_eager("_softmax_backward_data.default", rows, torch.softmax(values(5, 90), 1), 1, torch.float32)
+
+
+@pytest.mark.usefixtures("divided_rows")
+def test_rows_are_divided_only_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six rows are two for each of three multiprocessors, and one launch; five are divided, and two launches."""
+    grids: list[tuple[int, ...]] = []
+    monkeypatch.setattr(softmax, "launch", lambda _kernel, grid, *_args, **_constants: grids.append(grid))
+    for rows in (6, 5):
+        kernel(SOFTMAX)(values(rows, 100), 1, half_to_float=False)
+    assert [(6, 1), (5, 2), (5, 2)] == grids
+
+
+@pytest.fixture
+def ragged_rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A row is a tile of its own; and which kernels are launched."""
+    small_tiles(monkeypatch, 64)
+    monkeypatch.setattr(stretches, "SHORTEST", 16)
+    launched: list[str] = []
+
+    def noted(kernel: Any, *args: Any, **constants: Any) -> None:
+        launched.append(kernel.__name__)
+        launch(kernel, *args, **constants)
+
+    for module in (softmax, softmax_backward):
+        monkeypatch.setattr(module, "launch", noted)
+    return launched
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("length", "gap"), [(57, 0), (33, 7), (48, 5), (63, 1)])
+def test_rows_of_a_tile_that_start_within_16_bytes(
+    ragged_rows: list[str], dtype: torch.dtype, length: int, gap: int
+) -> None:
+    """Or end there, as in float64: eager's own logarithms of half types err on the CPU. And gradients of such rows."""
+    x = values(6, length + gap, dtype=dtype)[:, :length]
+    for op, exact in ((SOFTMAX, torch.softmax), ("_log_softmax.default", torch.log_softmax)):
+        torch.testing.assert_close(kernel(op)(x, 1, half_to_float=False), exact(x.double(), 1).to(dtype))
+    assert_as_eager("_softmax_backward_data.default", x, torch.softmax(x, 1), 1, dtype)
+    assert_as_eager("_log_softmax_backward_data.default", x, torch.log_softmax(x, 1), 1, dtype)
+    assert ["softmax_ragged_rows_kernel"] * 2 + ["gradient_ragged_rows_kernel"] * 2 == ragged_rows
+
+
+def test_rows_of_a_tile_that_are_whole_16_bytes_have_no_edges(ragged_rows: list[str]) -> None:
+    """Nor have rows of several strides, or short ones."""
+    for x in (values(6, 48), values(48, 6).t(), values(40, 15)):
+        assert_as_eager(SOFTMAX, x, 1, half_to_float=False)
+    assert {"softmax_rows_kernel"} == set(ragged_rows)
+
+
+@pytest.mark.usefixtures("ragged_rows")
+def test_infinities_and_nan_in_the_edges_and_the_body_of_a_row() -> None:
+    """Edges or a body of minus infinity alone, a row of nothing else, infinity and NaN in either."""
+    rows = values(8, 41)
+    rows[0, 5:35] = rows[1, :4] = rows[1, 36:] = rows[2] = rows[7] = INFINITE
+    rows[3, 0] = rows[4, 20] = float("inf")
+    rows[5, 40] = rows[6, 20] = rows[7, 20] = float("nan")
+    for op in (SOFTMAX, "_log_softmax.default"):
+        assert_as_eager(op, rows, 1, half_to_float=False)
+    assert_as_eager("_safe_softmax.default", rows, 1)
+
+
+@pytest.mark.usefixtures("ragged_rows")
+def test_half_to_float_widens_rows_that_start_within_16_bytes() -> None:
+    """Results of another size are stored from the same element on."""
+    x = values(5, 57, dtype=torch.float16)
+    actual = kernel(SOFTMAX)(x, 1, half_to_float=True)
+    torch.testing.assert_close(actual, torch.softmax(x.float(), 1))
 
 
 def test_half_to_float_widens_float16_only() -> None:
