@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,32 +26,41 @@ _KEPT = -0x2000
 #: Of a number of which nothing is left behind its high part.
 _TINY = 2.0**-30
 
-#: Overload -> the positions of both factors.
-_FACTORS: Mapping[Any, tuple[int, int]] = {
+#: Overload -> the positions of the factors.
+_FACTORS: Mapping[Any, tuple[int, ...]] = {
     aten.mm.default: (0, 1),
     aten.addmm.default: (1, 2),
     aten.bmm.default: (0, 1),
     aten.baddbmm.default: (1, 2),
     aten.convolution.default: (0, 1),
+    #: The result's gradient, the input and the weight: two of them are the factors of a gradient.
+    aten.convolution_backward.default: (0, 1, 2),
 }
-_TRANSPOSED, _GROUPS = 6, 8
+#: Where a convolution says its groups, and its gradient which results are wanted.
+_GROUPS = {aten.convolution.default: 8, aten.convolution_backward.default: 9}
+_MASK = 10
 
 
 def takes_three_terms(op: Any, args: Sequence[Any]) -> bool:
     """Whether a call can be made this way: a convolution if it has one group."""
-    return op in _FACTORS and (op is not aten.convolution.default or args[_GROUPS] == 1)
+    return op in _FACTORS and (op not in _GROUPS or args[_GROUPS[op]] == 1)
 
 
-Parts = tuple[Tensor, Tensor]
+class Parts(NamedTuple):
+    """Numbers in float32, and two in TF32 for each, which lie as they do."""
+
+    whole: Tensor
+    high: Tensor
+    low: Tensor
 
 
 def parts_of(x: Tensor) -> Parts:
-    """The high and the low part of float32, laid out as it is."""
+    """The parts of numbers."""
     high = torch.bitwise_and(x.view(torch.int32), _KEPT).view(torch.float32)
     left = x - high
     # Half of the last bit is added to the low part, away from zero, before the others go.
     low = torch.bitwise_and(torch.where(left == 0, high * _TINY, left).view(torch.int32) + 0x1000, _KEPT)
-    return high, torch.where(x.abs() < torch.inf, low.view(torch.float32), x)
+    return Parts(x, high, torch.where(x.abs() < torch.inf, low.view(torch.float32), x))
 
 
 def with_parts(args: Sequence[Any], op: Any) -> list[Any]:
@@ -59,7 +68,7 @@ def with_parts(args: Sequence[Any], op: Any) -> list[Any]:
     return [parts_of(one) if place in _FACTORS[op] else one for place, one in enumerate(args)]
 
 
-def in_three_terms(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, channels_last: bool = False) -> Tensor:
+def in_three_terms(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, channels_last: bool = False) -> Any:
     """What a call gives.
 
     Args:
@@ -68,27 +77,63 @@ def in_three_terms(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, c
         kwargs: of the call.
         channels_last: have images turned so, and turned back.
     """
+    if op is aten.convolution.default:
+        return _convolution(args, channels_last=channels_last)
+    if op is aten.convolution_backward.default:
+        return _convolution_backward(args, channels_last=channels_last)
     given = list(args)
     left, right = _FACTORS[op]
-    if op is aten.convolution.default:
-        given[left] = _joined(args[left], (0, 0, 1), 1)
-        given[right] = _joined(args[right], (0, 1, 0), 0 if args[_TRANSPOSED] else 1)
-        if channels_last:
-            given[left], given[right] = (
-                given[place].contiguous(memory_format=torch.channels_last) for place in (left, right)
-            )
-        result: Tensor = tf32_overloads()[op](*given, **kwargs)
+    given[left] = _joined(args[left], _LEFT, -1)
+    given[right] = _joined(args[right], _RIGHT, -2)
+    return tf32_overloads()[op](*given, **kwargs)
+
+
+#: Parts of either factor, in the order of the terms.
+_LEFT, _RIGHT = ("high", "high", "low"), ("high", "low", "high")
+
+
+def _convolution(args: Sequence[Any], *, channels_last: bool) -> Tensor:
+    x, weight, *settings = args
+    transposed = settings[4]
+    x, weight = _joined(x, _LEFT, 1), _joined(weight, _RIGHT, 0 if transposed else 1)
+    x, weight = (_images(one, channels_last=channels_last) for one in (x, weight))
+    result: Tensor = tf32_overloads()[aten.convolution.default](x, weight, *settings)
+    return result.contiguous() if channels_last else result
+
+
+def _images(x: Tensor, *, channels_last: bool) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if channels_last else x
+
+
+def _convolution_backward(args: Sequence[Any], *, channels_last: bool) -> tuple[Tensor | None, ...]:
+    """The gradient by the input sums over channels of the result, that by the weight over images."""
+    grad, x, weight = (parts.whole for parts in args[:3])
+    settings, mask = args[3:_MASK], args[_MASK]
+    backward = tf32_overloads()[aten.convolution_backward.default]
+
+    def called(grad: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
+        given = (_images(one, channels_last=channels_last) for one in (grad, x, weight))
+        result: Tensor = backward(*given, *settings, [place == which for place in range(3)])[which]
         return result.contiguous() if channels_last else result
-    given[left] = _joined(args[left], (0, 0, 1), -1)
-    given[right] = _joined(args[right], (0, 1, 0), -2)
-    return tf32_overloads()[op](*given, **kwargs)  # type: ignore[no-any-return]
+
+    by_input = by_weight = by_bias = None
+    if mask[0]:
+        transposed = settings[4]
+        channels = 1 if transposed else 0
+        by_input = called(_joined(args[0], _LEFT, 1), x, _joined(args[2], _RIGHT, channels), 0)
+    if mask[1]:
+        by_weight = called(_joined(args[0], _LEFT, 0), _joined(args[1], _RIGHT, 0), weight, 1)
+    if mask[2]:
+        by_bias = grad.sum([0, *range(2, grad.ndim)])
+    return by_input, by_weight, by_bias
 
 
-def _joined(parts: Parts, order: Sequence[int], dim: int) -> Tensor:
+def _joined(parts: Parts, order: Sequence[str], dim: int) -> Tensor:
     """Parts behind each other; a matrix that lies column by column goes on to do so."""
-    if dim < 0 and parts[0].stride(-2) == 1 != parts[0].stride(-1):
-        return _turned(torch.cat([_turned(parts[part]) for part in order], -3 - dim))
-    return torch.cat([parts[part] for part in order], dim)
+    found = [getattr(parts, part) for part in order]
+    if dim < 0 and parts.whole.stride(-2) == 1 != parts.whole.stride(-1):
+        return _turned(torch.cat([_turned(part) for part in found], -3 - dim))
+    return torch.cat(found, dim)
 
 
 def _turned(x: Tensor) -> Tensor:

@@ -186,6 +186,28 @@ def test_three_terms_are_calls_of_the_graph(monkeypatch: pytest.MonkeyPatch, way
     assert products == code.count("torch.ops.opsmith.tf32_addmm.default(")
 
 
+@pytest.mark.parametrize("way", [library_calls.THREE_TERMS, library_calls.TURNED])
+def test_gradients_of_convolutions_have_three_terms_too(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A convolution for each of the two gradients, and a sum that Inductor makes."""
+
+    def hold(call: str, ways: Any, **settings: object) -> Trial:
+        return Trial(call=call, us={one: 5.0 if one == way else 9.0 for one in ways})
+
+    monkeypatch.setattr(trying, "hold_trial", hold)
+    monkeypatch.setattr(library_calls, "convolution_precision", lambda: "ieee")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3))
+    x = torch.randn(2, 3, 8, 8)
+    model(x).square().sum().backward()
+    expected = [one.grad for one in model.parameters()]
+    model.zero_grad()
+    options: dict[str, Any] = {"force_disable_caches": True, "layout_optimization": False}
+    with collected() as reports:
+        torch.compile(model, backend="opsmith", options=options)(x).square().sum().backward()
+    assert [] == reports.fallbacks
+    assert [2, 2] == [one.fired for one in reports.passes if one.name == LIBRARY_CALLS]
+    torch.testing.assert_close([one.grad for one in model.parameters()], expected, rtol=1e-4, atol=1e-4)
+
+
 def test_of_several_faster_ways_the_fastest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """And they are held against the library one by one."""
     asked: list[list[str]] = []

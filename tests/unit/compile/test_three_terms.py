@@ -28,7 +28,7 @@ def _rounded(x: Tensor) -> Tensor:
 def test_both_parts_are_tf32_numbers() -> None:
     """With 22 bits of every number, and a low part that is never zero and has the number's sign."""
     x = torch.cat([_numbers(1000) * torch.logspace(-20, 37, 1000), torch.tensor([1.0, -2.0, 3.5])])
-    high, low = parts_of(x)
+    _, high, low = parts_of(x)
     assert torch.equal(high, _rounded(high))
     assert torch.equal(low, _rounded(low))
     assert ((x.double() - high.double() - low.double()) / x).abs().max() <= 2.0**-22
@@ -43,7 +43,7 @@ def test_zero_and_what_is_not_finite_are_their_own_parts() -> None:
         torch.testing.assert_close(part, x, equal_nan=True, rtol=0, atol=0)
 
 
-def _called(op: Any, *args: Any, channels_last: bool = False, **kwargs: Any) -> Tensor:
+def _called(op: Any, *args: Any, channels_last: bool = False, **kwargs: Any) -> Any:
     assert takes_three_terms(op, args)
     return in_three_terms(op, with_parts(args, op), kwargs, channels_last=channels_last)
 
@@ -78,6 +78,22 @@ def test_convolutions_are_those_of_their_factors(args: tuple[Any, ...]) -> None:
         found = _called(aten.convolution.default, *args, channels_last=channels_last)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
         assert expected.stride() == found.stride()
+
+
+@pytest.mark.parametrize("args", CONVOLUTIONS)
+@pytest.mark.parametrize("mask", [[True, True, True], [True, False, False], [False, True, False]])
+def test_gradients_of_convolutions_are_those_of_their_factors(args: tuple[Any, ...], mask: list[bool]) -> None:
+    """By the input, the weight and the bias, as far as they are wanted."""
+    x, weight, _, *settings = args
+    grad = aten.convolution(*args)
+    given = [grad, x, weight, [grad.shape[1]], *settings, mask]
+    expected = aten.convolution_backward(*given)
+    for channels_last in {False, x.ndim == 4}:
+        found = _called(aten.convolution_backward.default, *given, channels_last=channels_last)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
+        assert [one if one is None else one.stride() for one in expected] == [
+            one if one is None else one.stride() for one in found
+        ]
 
 
 def test_groups_are_left_alone() -> None:

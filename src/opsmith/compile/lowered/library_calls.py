@@ -88,7 +88,7 @@ def make_calls_faster(graph: fx.Graph) -> int:
     return fired
 
 
-def _in_three_terms(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, channels_last: bool) -> torch.Tensor:
+def _in_three_terms(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, channels_last: bool) -> Any:
     return in_three_terms(op, with_parts(args, op), kwargs, channels_last=channels_last)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,16 +38,16 @@ def replace(node: fx.Node, new: fx.Node) -> None:
     node.graph.erase_node(node)
 
 
-def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[str, Any]], torch.Tensor]) -> None:
+def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[str, Any]], Any]) -> None:
     """Let the calls of a function of the node's arguments stand in its place.
 
     Args:
-        node: on fake tensors.
+        node: on fake tensors. If it returns several, it is read by ``getitem`` alone.
         function: of positional and named arguments, made of calls of torch.
     """
     sources = node.all_input_nodes
 
-    def on_tensors(*tensors: torch.Tensor) -> torch.Tensor:
+    def on_tensors(*tensors: torch.Tensor) -> Any:
         given = dict(zip(sources, tensors, strict=True))
         args, kwargs = tree_map_only(fx.Node, given.__getitem__, (node.args, dict(node.kwargs)))
         return function(args, kwargs)
@@ -55,5 +56,11 @@ def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[s
     placeholders = calls_alone.find_nodes(op="placeholder")
     with node.graph.inserting_before(node):
         copied = node.graph.graph_copy(calls_alone, dict(zip(placeholders, sources, strict=True)))
-    assert isinstance(copied, fx.Node)
-    replace(node, copied)
+    if isinstance(copied, fx.Node):
+        replace(node, copied)
+        return
+    results: Any = copied
+    for user in list(node.users):
+        assert user.target is operator.getitem
+        replace(user, results[user.args[1]])
+    node.graph.erase_node(node)
