@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 aten = torch.ops.aten
 
@@ -101,8 +102,12 @@ def _convolution(args: Sequence[Any], *, channels_last: bool) -> Tensor:
     return result.contiguous() if channels_last else result
 
 
+#: Dimensions of a tensor of images or volumes -> its layout with channels last.
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
 def _images(x: Tensor, *, channels_last: bool) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last) if channels_last else x
+    return x.contiguous(memory_format=CHANNELS_LAST[x.ndim]) if channels_last else x
 
 
 def _convolution_backward(args: Sequence[Any], *, channels_last: bool) -> tuple[Tensor | None, ...]:
@@ -158,15 +163,31 @@ def _library() -> torch.library.Library:
 def _tf32_overload(op: torch._ops.OpOverload) -> torch._ops.OpOverload:
     name, schema = f"tf32_{op._schema.name.partition('::')[2]}", str(op._schema)
 
+    def laid_out(*args: Any, **kwargs: Any) -> Any:
+        # The layout of a convolution's result is to be known while compiling.
+        result = op(*args, **kwargs)
+        return _laid_out(result, args[0]) if op in _GROUPS else result
+
     def run(*args: Any, **kwargs: Any) -> Any:
         with _tf32_allowed():
-            return op(*args, **kwargs)
+            return laid_out(*args, **kwargs)
 
     _library().define(name + schema[schema.index("(") :], tags=(torch.Tag.needs_fixed_stride_order,))
     _library().impl(name, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"opsmith::{name}", op, lib=_library())
+    torch.library.register_fake(f"opsmith::{name}", laid_out, lib=_library())
     overload: torch._ops.OpOverload = getattr(torch.ops.opsmith, name).default
     return overload
+
+
+def _laid_out(results: Any, like: Tensor) -> Any:
+    """Results row-major, or with channels last if ``like`` has them so."""
+    turned = like.ndim in CHANNELS_LAST and like.is_contiguous(memory_format=CHANNELS_LAST[like.ndim])
+    layout = CHANNELS_LAST[like.ndim] if turned and not like.is_contiguous() else torch.contiguous_format
+
+    def laid_out(x: Tensor) -> Tensor:
+        return x.contiguous(memory_format=layout if x.ndim == like.ndim else torch.contiguous_format)
+
+    return tree_map_only(Tensor, laid_out, results)
 
 
 @contextlib.contextmanager

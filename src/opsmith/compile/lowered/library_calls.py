@@ -20,7 +20,7 @@ from torch._inductor import config
 from opsmith.backends.shipped import Shipped
 from opsmith.compile.lowered.nodes import calls, replace, replace_by_calls
 from opsmith.compile.opaque import opaque_overload
-from opsmith.compile.three_terms import in_three_terms, takes_three_terms, tf32_overloads, with_parts
+from opsmith.compile.three_terms import CHANNELS_LAST, in_three_terms, takes_three_terms, tf32_overloads, with_parts
 from opsmith.compile.trials.calls import Call, read_call
 from opsmith.compile.trials.trying import convolution_precision, try_out
 from opsmith.compile.trials.turns import Way
@@ -122,7 +122,7 @@ def _fastest(call: Call) -> str:
             # writes as much.
             parts = with_parts(args, call.op)
             found[THREE_TERMS] = functools.partial(in_three_terms, call.op, parts, kwargs)
-            if args[0].ndim == 4 and args[0].is_contiguous():
+            if args[0].ndim in CHANNELS_LAST and args[0].is_contiguous():
                 found[TURNED] = functools.partial(in_three_terms, call.op, parts, kwargs, channels_last=True)
         return found
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch._dispatch.python import no_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
@@ -60,6 +61,7 @@ def _real_calls(device: torch.device) -> Iterator[None]:
     """Calls run on real tensors as they are, whatever traces, fakes, casts or differentiates around them."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(_disable_current_modes())
+        stack.enter_context(no_python_dispatcher())
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.autocast(device.type, enabled=False))
         if device.type != "cpu":
