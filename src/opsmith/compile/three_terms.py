@@ -99,7 +99,7 @@ def _convolution(args: Sequence[Any], *, channels_last: bool) -> Tensor:
     x, weight = _joined(x, _LEFT, 1), _joined(weight, _RIGHT, 0 if transposed else 1)
     x, weight = (_images(one, channels_last=channels_last) for one in (x, weight))
     result: Tensor = tf32_overloads()[aten.convolution.default](x, weight, *settings)
-    return result.contiguous() if channels_last else result
+    return _row_major(result) if channels_last else result
 
 
 #: Dimensions of a tensor of images or volumes -> its layout with channels last.
@@ -108,6 +108,11 @@ CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 def _images(x: Tensor, *, channels_last: bool) -> Tensor:
     return x.contiguous(memory_format=CHANNELS_LAST[x.ndim]) if channels_last else x
+
+
+def _row_major(x: Tensor) -> Tensor:
+    """Also where dimensions of size 1 have the strides of another layout, which contiguous() leaves."""
+    return x.contiguous().view(-1).view(x.shape)
 
 
 def _convolution_backward(args: Sequence[Any], *, channels_last: bool) -> tuple[Tensor | None, ...]:
@@ -119,7 +124,7 @@ def _convolution_backward(args: Sequence[Any], *, channels_last: bool) -> tuple[
     def called(grad: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
         given = (_images(one, channels_last=channels_last) for one in (grad, x, weight))
         result: Tensor = backward(*given, *settings, [place == which for place in range(3)])[which]
-        return result.contiguous() if channels_last else result
+        return _row_major(result) if channels_last else result
 
     by_input = by_weight = by_bias = None
     if mask[0]:

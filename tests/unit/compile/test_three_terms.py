@@ -67,6 +67,7 @@ CONVOLUTIONS = [
     (_numbers(2, 3, 9), _numbers(4, 3, 3), None, [1], [1], [1], False, [0], 1),
     (_numbers(2, 3, 5, 5, 5), _numbers(4, 3, 2, 2, 2), None, [1] * 3, [0] * 3, [1] * 3, False, [0] * 3, 1),
     (_numbers(2, 3, 9, 9), _numbers(3, 4, 3, 3), _numbers(4), [2, 2], [1, 1], [1, 1], True, [1, 0], 1),
+    (_numbers(2, 3, 9, 9), _numbers(4, 3, 1, 1), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
 ]
 
 

@@ -32,10 +32,10 @@ class Clock:
         return call
 
 
-def _held(ways: Mapping[str, tuple[float, Callable[[], object]]], **settings: float | bool) -> Trial:
+def _held(ways: Mapping[str, tuple[float, Callable[[], object]]], **settings: Any) -> Trial:
     clock = Clock()
     given = {name: clock.way(us, answer) for name, (us, answer) in ways.items()}
-    return hold_trial("mm(f32[2, 2])", given, synchronise=lambda: None, clock=clock, **settings)  # type: ignore[arg-type]
+    return hold_trial("mm(f32[2, 2])", given, synchronise=lambda: None, clock=clock, **settings)
 
 
 def test_each_way_gets_its_time() -> None:
@@ -89,6 +89,15 @@ def test_a_short_call_costs_no_compilation() -> None:
     """The other ways are not even called."""
     trial = _held({"library": (39, lambda: None), "kernel": (1, _raise(AssertionError()))}, least_us=40)
     assert {"kernel": "a call takes less than 40 us"} == trial.notes
+
+
+def test_what_is_dear_is_not_called_where_little_is_left_to_gain() -> None:
+    """A kernel takes a second to compile; half of the library's time is as good as it gets."""
+    kernel = (40.0, _raise(AssertionError()))
+    trial = _held({"library": (100, list), "kernel": kernel, "other": (50, list)}, dear={"kernel"})
+    assert ({"library": 100, "other": 50}, {"kernel": "another way takes half of the time"}) == (trial.us, trial.notes)
+    trial = _held({"library": (100, list), "kernel": (40, list), "other": (51, list)}, dear={"kernel"})
+    assert {"library": 100, "kernel": 40, "other": 51} == pytest.approx(trial.us)
 
 
 def test_what_the_library_cannot_do_here_is_not_tried() -> None:

@@ -126,6 +126,6 @@ def _fastest(call: Call) -> str:
                 found[TURNED] = functools.partial(in_three_terms, call.op, parts, kwargs, channels_last=True)
         return found
 
-    trial = try_out(call, f"kernels {answered_hash()}", ways, least_us=LEAST_US)
+    trial = try_out(call, f"kernels {answered_hash()}", ways, least_us=LEAST_US, dear={KERNEL})
     fastest = min(trial.us, key=trial.us.__getitem__, default=LIBRARY)
     return fastest if trial.is_faster(fastest, LIBRARY) else LIBRARY

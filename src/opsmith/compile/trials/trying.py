@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -23,7 +23,15 @@ from opsmith.core.case import digest
 Ways = Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Way]]
 
 
-def try_out(call: Call, subject: str, ways: Ways, *, least_us: float = 0.0, same_strides: bool = True) -> Trial:
+def try_out(
+    call: Call,
+    subject: str,
+    ways: Ways,
+    *,
+    least_us: float = 0.0,
+    same_strides: bool = True,
+    dear: Collection[str] = (),
+) -> Trial:
     """What the ways of making a call take, from the book or from a trial now.
 
     Args:
@@ -32,6 +40,7 @@ def try_out(call: Call, subject: str, ways: Ways, *, least_us: float = 0.0, same
         ways: the first one is what is done without a trial.
         least_us: as :func:`~opsmith.compile.trials.turns.hold_trial`.
         same_strides: likewise.
+        dear: likewise.
     """
 
     def hold() -> Trial:
@@ -43,6 +52,7 @@ def try_out(call: Call, subject: str, ways: Ways, *, least_us: float = 0.0, same
                 synchronise=functools.partial(_synchronise, call.device),
                 least_us=least_us,
                 same_strides=same_strides,
+                dear=dear,
             )
 
     settings = f"{torch.backends.cuda.matmul.fp32_precision} {convolution_precision()}"
