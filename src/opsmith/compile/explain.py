@@ -22,7 +22,7 @@ _SETTINGS: Mapping[str, Any] = {"force_disable_caches": True, "cpp.enable_kernel
 
 
 #: The backend without passes, kernels and CUDA graphs of ours.
-_ALONE: Mapping[str, Any] = {"passes": "none", "kernels": "none", "graphs": "off"}
+ALONE: Mapping[str, Any] = {"passes": "none", "kernels": "none", "graphs": "off"}
 
 
 class GraphBreak(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,10 +158,10 @@ def explain(
     work = {"eager": eager_work(lambda: runs[0](module), kind)}
     progress.stage("graphs and guards", 0)
     guards = _guards(module, runs[0])
-    for name, chosen in (("inductor", _ALONE), ("opsmith", options)):
+    for name, chosen in (("inductor", ALONE), ("opsmith", options)):
         progress.stage(f"compile with {name}", 0)
         with collected() as reports, _fresh_dynamo():
-            compiled, moved = _compiled(module, chosen)
+            compiled, moved = counted(module, chosen)
             started = time.perf_counter()
             runs[0](compiled)
             seconds[name] = time.perf_counter() - started
@@ -191,7 +191,8 @@ def explain(
     )
 
 
-def _compiled(module: torch.nn.Module, options: Mapping[str, Any]) -> tuple[Callable[..., Any], CompiledBytes]:
+def counted(module: torch.nn.Module, options: Mapping[str, Any]) -> tuple[Callable[..., Any], CompiledBytes]:
+    """A module that its first call compiles with these options, and the bytes that each of its calls then moves."""
     moved = CompiledBytes()
     settings = {**_SETTINGS, **options, "_post_fusion_custom_pass": moved}
     return torch.compile(module, backend="opsmith", options=settings), moved
