@@ -5,8 +5,8 @@
 For each model and each of eager, inductor and opsmith, processes of their own make one call, after others that compile
 and tune: one counts as `opsmith explain` does, one runs under Nsight Compute, which needs hardware counters. Launches
 are kernels; bytes are those between the multiprocessors and the L2 cache, which all that a kernel reads and writes
-passes, and those of the memory behind it. Explain counts a tensor that a kernel reads or writes once, however often a library
-reads it. The table comes last: of each, opsmith's share of eager's and of Inductor's.
+passes, and those of the memory behind it. Explain counts a tensor that a kernel reads or writes once, however often
+a library reads it. The table comes last: of each, opsmith's share of eager's and of Inductor's.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map_only
 
+from opsmith.compile.values import same
+
 
 def calls(graph: fx.Graph, *targets: Any) -> Iterator[fx.Node]:
     """The calls of some overloads, in the order of the graph; nodes may be replaced on the way."""
@@ -38,12 +40,15 @@ def replace(node: fx.Node, new: fx.Node) -> None:
     node.graph.erase_node(node)
 
 
-def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[str, Any]], Any]) -> None:
-    """Let the calls of a function of the node's arguments stand in its place.
+def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[str, Any]], Any]) -> bool:
+    """Let the calls of a function of the node's arguments stand in its place, if they return what looks the same.
 
     Args:
         node: on fake tensors. If it returns several, it is read by ``getitem`` alone.
         function: of positional and named arguments, made of calls of torch.
+
+    Returns:
+        Whether they do: shapes, dtypes, strides and devices.
     """
     sources = node.all_input_nodes
 
@@ -53,14 +58,18 @@ def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[s
         return function(args, kwargs)
 
     calls_alone = make_fx(on_tensors)(*map(value_of, sources)).graph
+    results = tree_map_only(fx.Node, value_of, calls_alone.output_node().args[0])
+    if not same(results, value_of(node)):
+        return False
     placeholders = calls_alone.find_nodes(op="placeholder")
     with node.graph.inserting_before(node):
         copied = node.graph.graph_copy(calls_alone, dict(zip(placeholders, sources, strict=True)))
     if isinstance(copied, fx.Node):
         replace(node, copied)
-        return
-    results: Any = copied
+        return True
+    pieces: Any = copied
     for user in list(node.users):
         assert user.target is operator.getitem
-        replace(user, results[user.args[1]])
+        replace(user, pieces[user.args[1]])
     node.graph.erase_node(node)
+    return True
