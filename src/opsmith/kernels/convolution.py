@@ -15,7 +15,7 @@ import torch
 from .convolution_operands import Sides
 from .depthwise_convolution import convolve_depthwise
 from .depthwise_gradients import depthwise_weight_gradient
-from .depthwise_patches import convolve_patches, laid_out_as, patches_fit
+from .depthwise_patches import convolve_patches, laid_out_as, part_of
 from .filter_gradients import weight_gradient
 from .gathered_products import convolve, shared_copy
 from .launch import require_served
@@ -103,8 +103,8 @@ def _transfer(
         transfer_positions(out, x, weight, bias, to_field=to_field)
     elif not _is_depthwise(weight, rule):
         convolve(out, x, weight, bias, rule, to_field=to_field)
-    elif patches_fit(rule, to_field=to_field):
-        convolve_patches(out, x, weight, bias, rule, to_field=to_field)
+    elif (part_S := part_of(rule, to_field=to_field)) is not None:
+        convolve_patches(out, x, weight, bias, rule, part_S, to_field=to_field)
     else:
         convolve_depthwise(out, x, weight, bias, rule, to_field=to_field)
 

@@ -1,13 +1,12 @@
-"""Depthwise convolutions under large windows: each channel has one of its own, and no sum runs over channels.
+"""Depthwise convolutions under the largest windows: each channel has one of its own, no sum runs over channels.
 
 A few multiplications for each element that is read, so that memory decides: ``numel * itemsize`` of the field and of
 the sites. A tile's neighbouring lanes hold neighbouring places (row-major) or channels (channels-last); what
-windows share comes from the cache. The weight's gradient sums over all sites of a channel, its taps side by side, split
-among programs where channels are few. Small windows have faster kernels in depthwise_patches.py.
+windows share comes from the cache. Windows whose rows of taps can be unrolled have faster kernels in
+depthwise_patches.py, and the weight's gradient has its own in depthwise_gradients.py.
 
 Suffixes: ``_S`` one entry for each of depth, height and width; ``_RC`` a tile, whose rows are planes and whose columns
-their places, or, channels-last, rows places and columns their channels; ``_T`` taps, ``_C`` channels, ``_P`` places of
-sites over the whole batch.
+their places, or, channels-last, rows places and columns their channels.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """The weight's gradient of depthwise convolutions: each channel's taps sum products over all of its sites.
 
-``dw[c, k] = sum of sites[n, c, q] * field[n, c, q stride - padding + k dilation]`` over n and q. A lane takes patches of
-sites as in depthwise_patches.py, reads what their windows share once and keeps a sum for each tap in its registers; its
-program adds up the lanes' at the end. Few channels are split among programs, whose sums lie side by side in a workspace
-until a second launch adds them up in a fixed order. More taps than registers are cut into parts, each of other programs.
+``dw[c, k]`` is the sum of ``sites[n, c, q] * field[n, c, q stride - padding + k dilation]`` over n and q. A lane takes
+patches of sites as in depthwise_patches.py, reads what their windows share once and keeps a sum for each tap in its
+registers; its program adds up the lanes' at the end. Few channels are split among programs, whose sums lie side by side
+in a workspace until a second launch adds them up in a fixed order. Large windows are cut into parts, each of programs
+of its own.
 
 Compulsory traffic: field and sites once; the cache holds what neighbouring lanes and parts read again.
 
-Suffixes: ``_S`` one entry for each of depth, height and width; ``_L`` the patches that a sum runs over, ``_C`` channels,
-``_P`` the places of a patch, ``_K`` taps, ``_N`` numbers of the weight.
+Suffixes: ``_S`` one entry for each of depth, height and width; ``_L`` the patches that a sum runs over, ``_C``
+channels, ``_P`` the places of a patch, ``_K`` taps, ``_N`` numbers of the weight.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ import triton
 import triton.language as tl
 
 from .convolution_operands import kernel_sizes, operand_of, reach_type
-from .depthwise_patches import UNSIGNED, cut_of, has_channels_inside, patch_position, place_offset, product_added
+from .depthwise_patches import (
+    UNSIGNED,
+    cut_of,
+    has_channels_inside,
+    part_begin,
+    patch_position,
+    place_offset,
+    product_added,
+)
 from .indexing import Ints, converted
 from .launch import INTERPRETED, INTERPRETED_TILE, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .sliding import Sliding, walk_of
@@ -29,8 +38,8 @@ from .volumes import volume_of
 from .windows import place_in_box
 from .words import load_part
 
-#: Taps of a part, of one channel and of four: a thread has a sum for each.
-MOST_TAPS, MOST_SHARED_TAPS = 16, 9
+#: Taps of a part, where a thread has a sum of one channel for each, and where it has those of four.
+MOST_SUMS, MOST_SHARED_SUMS = 16, 9
 #: Rows of taps are not cut up to this length.
 LONGEST_ROW = 49
 #: Partial sums that one program adds up.
@@ -77,10 +86,9 @@ def depthwise_gradient_kernel(
     c = tl.program_id(0).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     sites_ptr_C = sites_ptr + (c * sites_strides_NC[1])[None, :]
     field_ptr_C = field_ptr + (c * field_strides_NC[1])[None, :]
-    part_d, part_h, part_w = place_in_box(tl.program_id(2).to(INDEX), PARTS_S)
-    tap_S = (part_d * PART_S[0], part_h * PART_S[1], part_w * PART_S[2])
+    part_S = place_in_box(tl.program_id(2).to(INDEX), PARTS_S)
     if PARTS_S[0] * PARTS_S[1] * PARTS_S[2] == 1:
-        tap_S = (0, 0, 0)  # A constant.
+        part_S = (0, 0, 0)  # A constant.
     dw_K = ()
     for _k in tl.static_range(TAPS):
         dw_K += (tl.zeros([BLOCK_L, BLOCK_C], COMPUTE),)  # type: ignore[assignment]
@@ -90,9 +98,9 @@ def depthwise_gradient_kernel(
         n, g = lane // patches, lane % patches
         d, h, w = patch_position(g, patches_S, IS_PLANE)
         begin_S = (
-            d * PATCH_S[0][1] + tap_S[0] * PATCH_S[0][4],
-            h * PATCH_S[1][1] + tap_S[1] * PATCH_S[1][4],
-            w * PATCH_S[2][1] + tap_S[2] * PATCH_S[2][4],
+            part_begin(d, part_S[0], PART_S, PATCH_S, 0),
+            part_begin(h, part_S[1], PART_S, PATCH_S, 1),
+            part_begin(w, part_S[2], PART_S, PATCH_S, 2),
         )
         field_begin = n * field_strides_NC[0] + begin_S[0] * field_strides_S[0]
         field_begin += begin_S[1] * field_strides_S[1] + begin_S[2] * field_strides_S[2]
@@ -132,7 +140,7 @@ def depthwise_gradient_kernel(
     dw_ptr_C = dw_ptr + split * split_numel + c * dw_stride_C
     for k in tl.static_range(TAPS):
         kd, kh, kw = place_in_box(k, PART_S)
-        kd, kh, kw = tap_S[0] + kd, tap_S[1] + kh, tap_S[2] + kw
+        kd, kh, kw = part_S[0] * PART_S[0] + kd, part_S[1] * PART_S[1] + kh, part_S[2] * PART_S[2] + kw
         dw_C = converted(tl.sum(dw_K[k], axis=0), dw_ptr.dtype.element_ty)
         dw_ptr_KC = dw_ptr_C + (kd * dw_strides_S[0] + kh * dw_strides_S[1] + kw * dw_strides_S[2])
         tl.store(dw_ptr_KC, dw_C, mask=(c < C) & (kd < KERNEL_S[0]) & (kh < KERNEL_S[1]) & (kw < KERNEL_S[2]))
@@ -162,7 +170,7 @@ def depthwise_weight_gradient(
     f, s = volume_of(field, spatial), volume_of(sites, spatial)
     kernel_S = kernel_sizes(rule.windows)
     last = has_channels_inside(field)
-    part_S = _part_of(kernel_S, MOST_SHARED_TAPS if last else MOST_TAPS)
+    part_S = _part_of(kernel_S, MOST_SHARED_SUMS if last else MOST_SUMS)
     parts_S = tuple(map(triton.cdiv, kernel_S, part_S))
     windows = [window._replace(kernel=part) for window, part in zip(rule.windows, part_S, strict=True)]
     patch_S, word, field_word = cut_of(sites, field, [walk_of(window, to_field=False) for window in windows])
@@ -228,7 +236,8 @@ def _part_of(kernel_S: Ints, most: int) -> Ints:
 
 def _even_part(size: int, most: int) -> int:
     """The largest of equal parts of up to ``most``."""
-    return triton.cdiv(size, triton.cdiv(size, most))
+    parts = -(-size // most)
+    return -(-size // parts)
 
 
 def _splits(programs: int, steps: int, device: torch.device) -> int:
@@ -271,5 +280,5 @@ def _block(L: int, C: int, taps: int, *, channels_last: bool) -> Block:
         patches = min(patches, 128)
         return Block(patches, 1, max(patches // 32, 1))
     channels = min(triton.next_power_of_2(C), 64)
-    elements = INTERPRETED_TILE // 16 if INTERPRETED else 512 if taps <= 9 else 128
+    elements = INTERPRETED_TILE // 16 if INTERPRETED else 512 if taps <= MOST_SHARED_SUMS else 128
     return Block(min(patches, elements // channels), channels, 4)

@@ -2,11 +2,13 @@
 
 Four rows of four places under 3 x 3 taps read 36 positions, each alone 144. All taps of a patch of places are unrolled,
 and the compiler, which sees that it loads from the same place twice, loads once. It is instructions that such a
-convolution waits for: a place costs an H200 SINGLE of them alone, 52 in patches of eight below each other and WORDS in
-those of four by four in float16. The bytes, ``numel * itemsize`` of the field and of the sites, are soon moved.
+convolution waits for: in float16 an H200 executes 166 for a place alone, 57 in a patch of eight below each other and
+31 in one of four by four. The bytes, ``numel * itemsize`` of the field and of the sites, are soon moved.
 
-Neighbours of a row lie in *words* of up to 8 bytes, which are loaded and stored at once: wherever rows begin at a
-multiple of a word. Channels-last, a lane takes neighbouring channels instead, and patches are places below each other.
+Neighbours of a row are loaded and stored as words of up to 8 bytes (words.py), where rows consist of those.
+Channels-last, a lane has neighbouring channels instead, and a patch is places along the longer side of the window.
+
+A window of more than twelve taps is walked part by part, so that patches need not be small to be unrolled.
 
 Against strides, a patch has whole phases: which taps reach which of its places is known to the compiler, too.
 
@@ -25,6 +27,8 @@ import triton
 import triton.language as tl
 
 from .convolution_operands import kernel_sizes
+from .indexing import Ints
+from .lanes import load_along_columns
 from .launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, multiprocessors
 from .rearrangements import copy_into
 from .sliding import Sliding, Walk, walk_of
@@ -34,8 +38,12 @@ from .words import load_part, longest_word, store_word
 
 #: Taps times places of a patch that are unrolled at most: 7 x 7 of four places, which compile in about four seconds.
 MOST_PRODUCTS = 200
+#: Taps that are unrolled together, unless one row has more.
+MOST_TAPS = 12
 #: Lanes that a multiprocessor needs before patches grow: fewer wait for memory.
 LEAST_LANES = 512
+#: Products of a multiprocessor that pay for laying out the weight by a launch of its own.
+WORTH_A_COPY = 1 << 17
 UNSIGNED = {tl.int32: tl.uint32, tl.int64: tl.uint64}
 
 
@@ -111,6 +119,14 @@ def place_offset(
 
 
 @triton.jit
+def part_begin(
+    patch: tl.tensor, part: tl.tensor, PART_S: tl.constexpr, PATCH_S: tl.constexpr, S: tl.constexpr
+) -> tl.tensor:
+    """Where a patch begins to read in dimension S under a part of the window, which is whole phases or all of it."""
+    return patch * PATCH_S[S][1] + part * (PART_S[S] * PATCH_S[S][4] // PATCH_S[S][5])
+
+
+@triton.jit
 def product_added(
     y: tl.tensor,
     factor: tl.tensor,
@@ -174,7 +190,8 @@ def depthwise_patch_kernel(
     out_size_S: tl.tuple,
     rows: tl.tensor,
     columns: tl.tensor,
-    KERNEL_S: tl.constexpr,
+    PARTS_S: tl.constexpr,
+    PART_S: tl.constexpr,
     PATCH_S: tl.constexpr,
     IS_PLANE: tl.constexpr,
     COMPUTE: tl.constexpr,
@@ -195,42 +212,55 @@ def depthwise_patch_kernel(
     else:
         n, g, c = (row // C)[:, None], column[None, :], (row % C)[:, None]
     d, h, w = patch_position(g, patches_S, IS_PLANE)
-    begin_S = (d * PATCH_S[0][1], h * PATCH_S[1][1], w * PATCH_S[2][1])
-    x_begin = n * x_strides_NC[0] + c * x_strides_NC[1]
-    x_begin += begin_S[0] * x_strides_S[0] + begin_S[1] * x_strides_S[1] + begin_S[2] * x_strides_S[2]
-    x_ptr_RC = x_ptr + x_begin.to(tl.int64)
-    # A channel beyond C reads the last one's weight, and is not written.
-    inside_c = tl.minimum(c, C - 1)
-    w_ptr_RC = w_ptr + inside_c * w_stride_C
+    x_ptr += n * x_strides_NC[0] + c * x_strides_NC[1]
+    w_ptr += c * w_stride_C
+    if CHANNELS_LAST:
+        # As wide as the tile, or its layout would be another.
+        w_ptr = tl.broadcast_to(w_ptr, [BLOCK_R, BLOCK_C])
     start = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
     if bias_ptr is not None:
-        start += tl.load(bias_ptr + inside_c * bias_stride).to(COMPUTE)
-    TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
+        start += tl.load(bias_ptr + c * bias_stride, mask=c < C).to(COMPUTE)
+    TAPS: tl.constexpr = PART_S[0] * PART_S[1] * PART_S[2]
     PLACES: tl.constexpr = PATCH_S[0][0] * PATCH_S[1][0] * PATCH_S[2][0]
-    # All sums before the first store, behind which nothing counts as loaded.
     y_P = ()
-    for v in tl.static_range(PLACES):
-        y_RC = start
-        for k in tl.static_range(TAPS):
-            factor = tl.load(w_ptr_RC + tap_offset(k, w_strides_S, KERNEL_S))
-            y_RC = product_added(
-                y_RC,
-                factor,
-                x_ptr_RC,
-                mask,
-                begin_S,
-                x_size_S,
-                x_strides_S,
-                mask,
-                k,
-                v,
-                KERNEL_S,
-                PATCH_S,
-                X_WORD,
-                EXACT=True,
-                UNSIGNED=UNSIGNED,
-            )
-        y_P += (y_RC,)  # type: ignore[assignment]
+    for _v in tl.static_range(PLACES):
+        y_P += (start,)  # type: ignore[assignment]
+    for part in range(PARTS_S[0] * PARTS_S[1] * PARTS_S[2]):
+        part_S = place_in_box(part, PARTS_S)
+        begin_S = (
+            part_begin(d, part_S[0], PART_S, PATCH_S, 0),
+            part_begin(h, part_S[1], PART_S, PATCH_S, 1),
+            part_begin(w, part_S[2], PART_S, PATCH_S, 2),
+        )
+        x_begin = begin_S[0] * x_strides_S[0] + begin_S[1] * x_strides_S[1] + begin_S[2] * x_strides_S[2]
+        x_ptr_RC = x_ptr + x_begin.to(tl.int64)
+        w_begin = part_S[0] * PART_S[0] * w_strides_S[0] + part_S[1] * PART_S[1] * w_strides_S[1]
+        w_ptr_RC = w_ptr + (w_begin + part_S[2] * PART_S[2] * w_strides_S[2])
+        grown_P = ()
+        for v in tl.static_range(PLACES):
+            y_RC = y_P[v]  # type: ignore[var-annotated]
+            for k in tl.static_range(TAPS):
+                w_ptr_K = w_ptr_RC + tap_offset(k, w_strides_S, PART_S)
+                factor = load_along_columns(w_ptr_K, mask) if CHANNELS_LAST else tl.load(w_ptr_K)
+                y_RC = product_added(
+                    y_RC,
+                    factor,
+                    x_ptr_RC,
+                    mask,
+                    begin_S,
+                    x_size_S,
+                    x_strides_S,
+                    mask,
+                    k,
+                    v,
+                    PART_S,
+                    PATCH_S,
+                    X_WORD,
+                    EXACT=True,
+                    UNSIGNED=UNSIGNED,
+                )
+            grown_P += (y_RC,)  # type: ignore[assignment]
+        y_P = grown_P
 
     d, h, w = d * PATCH_S[0][0], h * PATCH_S[1][0], w * PATCH_S[2][0]
     out_ptr_RC = out_ptr + (n * out_strides_NC[0] + c * out_strides_NC[1])
@@ -240,10 +270,19 @@ def depthwise_patch_kernel(
         store_word(out_ptr_RC + offset, y_P, mask & inside, v, WORD)
 
 
-def patches_fit(rule: Sliding, *, to_field: bool) -> bool:
-    """Whether windows and strides are small enough for patches."""
+def part_of(rule: Sliding, *, to_field: bool) -> Ints | None:
+    """Depth, height and width of the parts of a window whose taps are unrolled together; None if a row has too many.
+
+    A small window is one part. A larger one has parts that divide it, of fewer taps, so that patches can be larger.
+    """
     walks = [walk_of(window, to_field=to_field) for window in rule.windows]
-    return math.prod(walk.kernel for walk in walks) * max(math.prod(walk.phases for walk in walks), 4) <= MOST_PRODUCTS
+    part_S, phases = [walk.kernel for walk in walks], math.prod(walk.phases for walk in walks)
+    for dim in (0, 1):
+        others = math.prod(part_S) // part_S[dim]
+        parts = [part for part in range(1, part_S[dim]) if part_S[dim] % part == part % walks[dim].phases == 0]
+        if others * part_S[dim] > MOST_TAPS and parts:
+            part_S[dim] = max((part for part in parts if others * part <= MOST_TAPS), default=parts[0])
+    return tuple(part_S) if math.prod(part_S) * max(phases, 4) <= MOST_PRODUCTS else None
 
 
 def has_channels_inside(x: torch.Tensor) -> bool:
@@ -254,7 +293,7 @@ def has_channels_inside(x: torch.Tensor) -> bool:
 def laid_out_as(model: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """``x``, or a copy where one of both has channels inside and the other not: no lanes are neighbours in both."""
     inside = has_channels_inside(model)
-    if inside == has_channels_inside(x) or not x.numel():
+    if inside == has_channels_inside(x) or math.prod(x.shape[2:]) == 1 or not x.numel():
         return x
     copy = empty_volume(tuple(x.shape), x.dtype, x.device, channels_last=inside)
     copy_into(copy, x)
@@ -262,7 +301,7 @@ def laid_out_as(model: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def cut_of(own: torch.Tensor, read: torch.Tensor, walks: Sequence[Walk]) -> Cut:
-    """Patches of up to 16 places, as many below each other as read the fewest rows; or one for each phase at least.
+    """Patches of up to 16 places, as many along one dimension as read the fewest positions; whole phases at least.
 
     Args:
         own: the volume that is cut.
@@ -276,16 +315,19 @@ def cut_of(own: torch.Tensor, read: torch.Tensor, walks: Sequence[Walk]) -> Cut:
     while word > 1 and taps * math.prod(phases[:2]) * math.lcm(phases[2], word) > MOST_PRODUCTS:
         word //= 2
     columns = math.lcm(phases[2], word)
-    # Channels-last, a lane has up to four channels of each place, and of weights.
-    most = (8 if taps <= 9 else 4) if last or word == 1 else MOST_PRODUCTS // taps
+    # Places share most along the longer side of the window; but words reach across rows already, unless there is one.
+    along = 2 if walks[1].kernel < walks[2].kernel and (last or (word > 1 and size_S[1] == 1)) else 1
+    most = 16 if word > 1 and along == 1 else 8 if taps <= MOST_TAPS or word > 1 else 4
     lanes = own.numel() // multiprocessors(own.device)
-    most = min(most, next((places for places in (16, 8) if lanes >= places * LEAST_LANES), 4))
+    most = min(most, MOST_PRODUCTS // taps, next((many for many in (16, 8) if lanes >= many * LEAST_LANES), 4))
     places_S = [*phases[:2], columns]
-    # Of words, rows below each other; side by side, places along the window's longer side share more.
-    along = 2 if last and walks[1].kernel < walks[2].kernel else 1
-    step, overlap = places_S[along], walks[along].kernel - 1
-    taller = range(step, max(most * step // math.prod(places_S), step) + 1, step)
-    places_S[along] = min(taller, key=lambda places: (triton.cdiv(size_S[along], places) * (places + overlap), -places))
+    step, overlap, size = places_S[along], walks[along].kernel - 1, size_S[along]
+
+    def cost(places: int) -> tuple[int, int]:
+        """What is read, and half as much again where not all places exist; of the same, more places."""
+        return triton.cdiv(size, places) * (places + overlap) * (3 if size % places else 2), -places
+
+    places_S[along] = min(range(step, max(most * step // math.prod(places_S), step) + 1, step), key=cost)
     patch_S = tuple(map(patch_of, walks, places_S))
     return Cut(patch_S, word, math.gcd(patch_S[2].reach, longest_word(read)))
 
@@ -296,19 +338,21 @@ def convolve_patches(
     weight: torch.Tensor,
     bias: torch.Tensor | None,
     rule: Sliding,
+    part_S: Ints,
     *,
     to_field: bool,
 ) -> None:
-    """As :func:`gathered_products.convolve`, where groups have one channel on either side and patches fit."""
+    """As :func:`gathered_products.convolve`, where groups have one channel on either side, by parts of the window."""
     spatial = out.ndim - 2
-    y, source, kernel_S = volume_of(out, spatial), volume_of(x, spatial), kernel_sizes(rule.windows)
-    patch_S, word, x_word = cut_of(out, x, [walk_of(window, to_field=to_field) for window in rule.windows])
+    y, source = volume_of(out, spatial), volume_of(x, spatial)
+    windows = [window._replace(kernel=part) for window, part in zip(rule.windows, part_S, strict=True)]
+    patch_S, word, x_word = cut_of(out, x, [walk_of(window, to_field=to_field) for window in windows])
     patches_S = tuple(triton.cdiv(size, patch.places) for size, patch in zip(y.spatial, patch_S, strict=True))
     last = has_channels_inside(out)
     N, C, patches = *y.shape_NCDHW[:2], math.prod(patches_S)
     rows, columns = (N * patches, C) if last else (N * C, patches)
-    block_r, block_c = _sides(rows, columns, math.prod(kernel_S), channels_last=last)
-    if last and out.numel() >= multiprocessors(out.device) * LEAST_LANES:
+    block_r, block_c = _sides(rows, columns, math.prod(part_S), channels_last=last)
+    if last and out.numel() * math.prod(weight.shape[1:]) >= multiprocessors(out.device) * WORTH_A_COPY:
         weight = _with_channels_inside(weight)
     stride_C, _, *strides = weight.stride()
     index = volume_index_type(y, source)
@@ -334,7 +378,8 @@ def convolve_patches(
         y.spatial,
         rows,
         columns,
-        KERNEL_S=kernel_S,
+        PARTS_S=tuple(map(triton.cdiv, kernel_sizes(rule.windows), part_S)),
+        PART_S=part_S,
         PATCH_S=patch_S,
         IS_PLANE=y.spatial[0] == 1,
         COMPUTE=compute_type(out.dtype),
@@ -357,14 +402,14 @@ def _with_channels_inside(weight: torch.Tensor) -> torch.Tensor:
 
 
 def _sides(rows: int, columns: int, taps: int, *, channels_last: bool) -> tuple[int, int]:
-    """Rows and columns of a tile of a patch for each of 128 threads, or of four channels of one, two of a large window.
+    """Rows and columns of a tile: a patch for each of 128 threads, or four channels of one, two under many taps.
 
     Few of them lie beyond the last column.
     """
     if INTERPRETED:
         block_c = min(triton.next_power_of_2(columns), 4096)
         return min(triton.next_power_of_2(rows), INTERPRETED_TILE // block_c), block_c
-    elements = (512 if taps <= 9 else 256) if channels_last else 128
+    elements = (512 if taps <= MOST_TAPS else 256) if channels_last else 128
     spare = 16 if channels_last else 4
     block_c = min((128, 64, 32, 16), key=lambda block: triton.cdiv(columns, block) * (block + spare))
     return min(triton.next_power_of_2(rows), elements // block_c), block_c
