@@ -17,9 +17,11 @@ from opsmith.kernels import (
     lanes,
     matmul,
     reductions,
+    words,
 )
 from opsmith.kernels.convolution_operands import Sides
-from opsmith.kernels.depthwise_patches import cut_of, laid_out_as, part_of
+from opsmith.kernels.depthwise_gradients import Block
+from opsmith.kernels.depthwise_patches import cut_of, has_channels_inside, laid_out_as, part_of
 from opsmith.kernels.sliding import Sliding, walk_of
 from opsmith.kernels.windows import NO_WINDOW, Window
 from opsmith.kernels.words import longest_word
@@ -49,7 +51,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "depthwise, dilated words": ((1, 2, 8, 12), (2, 1, 3, 3), [1, 1], [2, 3], [2, 3], False, [0, 0], 2),
     "depthwise, sixteen places a lane": ((1, 8, 32, 40), (8, 1, 2, 2), [1, 1], [0, 1], [1, 1], False, [0, 0], 8),
     "depthwise lines of words": ((1, 2, 520), (2, 1, 4), [1], [3], [2], False, [0], 2),
-    "depthwise, a window in parts": ((1, 3, 10, 8), (3, 1, 5, 5), [1, 1], [2, 2], [1, 1], False, [0, 0], 3),
+    "depthwise, one in parts": ((1, 3, 10, 8), (3, 1, 5, 5), [1, 1], [2, 2], [1, 1], False, [0, 0], 3),
     "depthwise, a long row of taps": ((1, 2, 2, 52), (2, 1, 1, 51), [1, 1], [0, 25], [1, 1], False, [0, 0], 2),
     "depthwise volumes in parts": ((1, 2, 4, 5, 8), (2, 1, 3, 3, 3), [1] * 3, [1] * 3, [1] * 3, False, [0] * 3, 2),
     "two sites a channel": ((2, 4, 5, 5), (8, 1, 3, 3), [2, 2], [1, 1], [1, 1], False, [0, 0], 4),
@@ -237,15 +239,17 @@ def in_layout(x: torch.Tensor, *, inside: bool) -> torch.Tensor:
     return x.movedim(1, -1).contiguous().movedim(-1, 1) if inside else x.contiguous()
 
 
-@pytest.mark.parametrize(
-    "name", ["depthwise", "depthwise lines", "depthwise, a window in parts", "transposed depthwise"]
-)
+@pytest.mark.parametrize("name", ["depthwise", "depthwise lines", "depthwise, one in parts", "transposed depthwise"])
 @pytest.mark.parametrize("inside", [(True, True), (True, False), (False, True)])
 def test_depthwise_gradients_are_the_same_in_every_layout(
     name: str, inside: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Channels side by side in the input, in the gradient or in both, with weights laid out likewise."""
     monkeypatch.setattr(depthwise_patches, "WORTH_A_COPY", 1)
+    summed = []
+    by_weight = depthwise_gradients.depthwise_weight_gradient
+    replaced = "opsmith.kernels.convolution.depthwise_weight_gradient"
+    monkeypatch.setattr(replaced, lambda *args: summed.append(args) or by_weight(*args))
     arguments = operands(name, torch.bfloat16)
     arguments = in_layout(arguments[0], inside=inside[0]), *arguments[1:]
     grad, x, weight, *rest = gradients(*arguments)
@@ -253,6 +257,8 @@ def test_depthwise_gradients_are_the_same_in_every_layout(
     found = kernel(BACKWARD)(in_layout(grad, inside=inside[1]), x, weight, *rest, [True] * 3)
     for ours, expected in zip(found, exact, strict=True):
         assert_close(ours, expected)
+    [(_, field, sites, _)] = summed
+    assert has_channels_inside(field) == has_channels_inside(sites) == inside[0]
     expected = eager(FORWARD)(*(t.double() for t in arguments[:3]), *arguments[3:])
     assert_close(kernel(FORWARD)(*arguments), expected)
 
@@ -270,25 +276,33 @@ def test_a_gradient_is_copied_only_from_another_layout() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_words_begin_where_their_size_divides_the_address(dtype: torch.dtype) -> None:
+def test_words_begin_where_their_size_divides_the_address(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to 8 bytes; less in views whose rows do not consist of those, which are convolved all the same."""
+    sizes = set()
+
+    def load(ptr: Any, mask: Any) -> Any:
+        size = ptr.dtype.element_ty.primitive_bitwidth // 8
+        sizes.add(size)
+        assert not (ptr.handle.data[mask.handle.data] % size).any()
+        return lanes.load_along_columns(ptr, mask)
+
+    monkeypatch.setattr(words, "load_along_columns", load)
     most = 8 // dtype.itemsize
     whole = values(2, 3, 9, 8, dtype=dtype, scale=1)
-    views = {
-        most: whole,
-        2: whole.flatten()[2:-214].view(1, 3, 9, 8)
-        if most == 4
-        else values(2, 3, 9, 10, dtype=dtype, scale=1)[..., 2:],
-        1: values(2, 3, 9, 9, dtype=dtype, scale=1)[..., 1:],
-    }
+    views = [
+        (most, whole),
+        (most // 2, whole.flatten()[most // 2 :][:216].view(1, 3, 9, 8)),
+        (1, values(2, 3, 9, 9, dtype=dtype, scale=1)[..., :8]),
+    ]
     rest = torch.ones(3, 1, 3, 3, dtype=dtype), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 3
-    for word, x in views.items():
+    for word, x in views:
         assert longest_word(x) == word
         assert_close(kernel(FORWARD)(x, *rest), eager(FORWARD)(x.double(), rest[0].double(), *rest[1:]))
         grad = kernel(BACKWARD)(x, x, rest[0], [3], *rest[2:], [True] * 3)
         exact = eager(BACKWARD)(x.double(), x.double(), rest[0].double(), [3], *rest[2:], [True] * 3)
         for ours, expected in zip(grad, exact, strict=True):
             assert_close(ours, expected)
+    assert sizes == {each for each in (8, 4, 2) if each >= dtype.itemsize}
     assert longest_word(whole.double()) == 1
     assert longest_word(whole.movedim(1, -1)) == 1
 
@@ -324,7 +338,7 @@ def test_parts_divide_a_window_into_whole_phases(
     assert part_of(Sliding(windows, (1, 1, 1), False, 1), to_field=True) == expected
 
 
-@pytest.mark.parametrize("name", ["depthwise, words of four", "depthwise, strides", "depthwise, a window in parts"])
+@pytest.mark.parametrize("name", ["depthwise, words of four", "depthwise, dilated words", "depthwise, one in parts"])
 @pytest.mark.parametrize("layout", ["row-major", "channels inside"])
 def test_a_device_has_the_sum_over_depthwise_sites_split(
     name: str, layout: str, monkeypatch: pytest.MonkeyPatch
@@ -334,10 +348,16 @@ def test_a_device_has_the_sum_over_depthwise_sites_split(
     exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [True] * 3)
     for module in (depthwise_patches, depthwise_gradients):
         monkeypatch.setattr(module, "INTERPRETED", False)
-    monkeypatch.setattr(depthwise_gradients, "_splits", lambda _programs, steps, _device: min(steps, 3))
+    monkeypatch.setattr(depthwise_gradients, "multiprocessors", lambda _device: 4)
+    monkeypatch.setattr(depthwise_gradients, "_block", lambda *_, **__: Block(4, 2, 4))
+    launched = []
+    add_splits = depthwise_gradients._add_splits
+    monkeypatch.setattr(depthwise_gradients, "_add_splits", lambda *args: launched.append(args) or add_splits(*args))
     grad, x = (in_layout(each, inside=layout != "row-major") for each in (grad, x))
     for ours, each in zip(kernel(BACKWARD)(grad, x, weight, *rest, [True] * 3), exact, strict=True):
         assert_close(ours, each)
+    [(_, partial)] = launched
+    assert partial.shape[0] > 1
 
 
 def test_infinities_stay_in_their_group() -> None:
