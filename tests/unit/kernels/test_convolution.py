@@ -248,8 +248,12 @@ def test_depthwise_gradients_are_the_same_in_every_layout(
     monkeypatch.setattr(depthwise_patches, "WORTH_A_COPY", 1)
     summed = []
     by_weight = depthwise_gradients.depthwise_weight_gradient
-    replaced = "opsmith.kernels.convolution.depthwise_weight_gradient"
-    monkeypatch.setattr(replaced, lambda *args: summed.append(args) or by_weight(*args))
+
+    def watched(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding) -> None:
+        summed.append((field, sites))
+        by_weight(grad_weight, field, sites, rule)
+
+    monkeypatch.setattr("opsmith.kernels.convolution.depthwise_weight_gradient", watched)
     arguments = operands(name, torch.bfloat16)
     arguments = in_layout(arguments[0], inside=inside[0]), *arguments[1:]
     grad, x, weight, *rest = gradients(*arguments)
@@ -257,7 +261,7 @@ def test_depthwise_gradients_are_the_same_in_every_layout(
     found = kernel(BACKWARD)(in_layout(grad, inside=inside[1]), x, weight, *rest, [True] * 3)
     for ours, expected in zip(found, exact, strict=True):
         assert_close(ours, expected)
-    [(_, field, sites, _)] = summed
+    [(field, sites)] = summed
     assert has_channels_inside(field) == has_channels_inside(sites) == inside[0]
     expected = eager(FORWARD)(*(t.double() for t in arguments[:3]), *arguments[3:])
     assert_close(kernel(FORWARD)(*arguments), expected)
@@ -350,14 +354,18 @@ def test_a_device_has_the_sum_over_depthwise_sites_split(
         monkeypatch.setattr(module, "INTERPRETED", False)
     monkeypatch.setattr(depthwise_gradients, "multiprocessors", lambda _device: 4)
     monkeypatch.setattr(depthwise_gradients, "_block", lambda *_, **__: Block(4, 2, 4))
-    launched = []
-    add_splits = depthwise_gradients._add_splits
-    monkeypatch.setattr(depthwise_gradients, "_add_splits", lambda *args: launched.append(args) or add_splits(*args))
+    splits, add_splits = [], depthwise_gradients._add_splits
+
+    def watched(grad_weight: torch.Tensor, partial: torch.Tensor) -> None:
+        splits.append(partial.shape[0])
+        add_splits(grad_weight, partial)
+
+    monkeypatch.setattr(depthwise_gradients, "_add_splits", watched)
     grad, x = (in_layout(each, inside=layout != "row-major") for each in (grad, x))
     for ours, each in zip(kernel(BACKWARD)(grad, x, weight, *rest, [True] * 3), exact, strict=True):
         assert_close(ours, each)
-    [(_, partial)] = launched
-    assert partial.shape[0] > 1
+    [found] = splits
+    assert found > 1
 
 
 def test_infinities_stay_in_their_group() -> None:
