@@ -33,6 +33,7 @@ CONVOLUTIONS = (
     (32, 256, 14, 256, 3, 1, 1, 1, False),
     (32, 512, 7, 2048, 1, 1, 0, 1, False),
     (32, 144, 56, 144, 3, 1, 1, 144, False),
+    (64, 384, 14, 384, 7, 1, 3, 384, False),
     (8, 128, 32, 64, 4, 2, 1, 1, True),
     (32, 256, 38, 256, 3, 1, 1, 256, False),
     (32, 1024, 10, 1536, 1, 1, 0, 1, False),
@@ -42,7 +43,7 @@ CONVOLUTIONS = (
     (1, 8, 1, 32, 1, 1, 0, 1, False),
 )
 #: Channels and taps of those whose gradients are timed, too.
-WITH_GRADIENTS = {(64, 3), (256, 1), (144, 3), (256, 3), (28, 1), (52, 1), (8, 1)}
+WITH_GRADIENTS = {(64, 3), (256, 1), (144, 3), (384, 7), (256, 3), (28, 1), (52, 1), (8, 1)}
 #: Matrices, rows, terms, columns, whether the second factor is transposed, and whether a row is added.
 PRODUCTS = (
     (1, 25088, 1024, 128, True, True),

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 import torch
 
 from .convolution_operands import Sides
-from .depthwise_convolution import convolve_depthwise, depthwise_weight_gradient
-from .depthwise_patches import convolve_patches, patch_weight_gradient, patches_fit
+from .depthwise_convolution import convolve_depthwise
+from .depthwise_gradients import depthwise_weight_gradient
+from .depthwise_patches import convolve_patches, laid_out_as, part_of
 from .filter_gradients import weight_gradient
 from .gathered_products import convolve, shared_copy
 from .launch import require_served
@@ -72,6 +73,8 @@ def convolution_backward(
     is_gathered = not _is_depthwise(weight, rule) and not has_single_positions(rule)
     if output_mask[0] and output_mask[1] and is_gathered:
         grad_output = shared_copy(grad_output, weight, rule)
+    if (output_mask[0] or output_mask[1]) and _is_depthwise(weight, rule):
+        grad_output = laid_out_as(input, grad_output)
     grad_input = grad_weight = grad_bias = None
     if output_mask[0]:
         grad_input = _like(input, weight, tuple(input.shape))
@@ -100,8 +103,8 @@ def _transfer(
         transfer_positions(out, x, weight, bias, to_field=to_field)
     elif not _is_depthwise(weight, rule):
         convolve(out, x, weight, bias, rule, to_field=to_field)
-    elif patches_fit(rule, to_field=to_field):
-        convolve_patches(out, x, weight, bias, rule, to_field=to_field)
+    elif (part_S := part_of(rule, to_field=to_field)) is not None:
+        convolve_patches(out, x, weight, bias, rule, part_S, to_field=to_field)
     else:
         convolve_depthwise(out, x, weight, bias, rule, to_field=to_field)
 
@@ -111,8 +114,6 @@ def _gradient_by_weight(grad_weight: torch.Tensor, field: torch.Tensor, sites: t
         positions_weight_gradient(grad_weight, field, sites)
     elif not _is_depthwise(grad_weight, rule):
         weight_gradient(grad_weight, field, sites, rule)
-    elif patches_fit(rule, to_field=False):
-        patch_weight_gradient(grad_weight, field, sites, rule)
     else:
         depthwise_weight_gradient(grad_weight, field, sites, rule)
 

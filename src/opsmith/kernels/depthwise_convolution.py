@@ -1,13 +1,12 @@
-"""Depthwise convolutions under large windows: each channel has one of its own, and no sum runs over channels.
+"""Depthwise convolutions under the largest windows: each channel has one of its own, no sum runs over channels.
 
 A few multiplications for each element that is read, so that memory decides: ``numel * itemsize`` of the field and of
 the sites. A tile's neighbouring lanes hold neighbouring places (row-major) or channels (channels-last); what
-windows share comes from the cache. The weight's gradient sums over all sites of a channel, its taps side by side, split
-among programs where channels are few. Small windows have faster kernels in depthwise_patches.py.
+windows share comes from the cache. Windows whose rows of taps can be unrolled have faster kernels in
+depthwise_patches.py, and the weight's gradient has its own in depthwise_gradients.py.
 
 Suffixes: ``_S`` one entry for each of depth, height and width; ``_RC`` a tile, whose rows are planes and whose columns
-their places, or, channels-last, rows places and columns their channels; ``_T`` taps, ``_C`` channels, ``_P`` places of
-sites over the whole batch.
+their places, or, channels-last, rows places and columns their channels.
 """
 
 from __future__ import annotations
@@ -18,13 +17,12 @@ import torch
 import triton
 import triton.language as tl
 
-from .convolution_operands import kernel_sizes, operand_of, reach_type
-from .gathered_products import place_in_space, read_offset
+from .convolution_operands import kernel_sizes
+from .gathered_products import place_in_space
 from .indexing import converted
 from .lanes import load_along_columns, store_along_columns
-from .launch import INTERPRETED, INTERPRETED_TILE, compute_dtype, compute_type, launch, loop_bound, multiprocessors
-from .matmul import ALONE, combine
-from .sliding import Sliding, all_taps_of, walk_of
+from .launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch
+from .sliding import Sliding, walk_of
 from .volumes import volume_index_type, volume_of
 from .windows import UNROLLED, place_in_box
 
@@ -186,116 +184,3 @@ def _sides(rows: int, columns: int) -> tuple[int, int]:
         return min(triton.next_power_of_2(rows), INTERPRETED_TILE // block_c), block_c
     block_c = min((1024, 512, 256, 128, 64, 32, 16), key=lambda block: triton.cdiv(columns, block) * (block + 16))
     return min(triton.next_power_of_2(rows), 1024 // block_c), block_c
-
-
-@triton.jit
-def depthwise_gradient_kernel(
-    dw_ptr: tl.tensor,
-    sites_ptr: tl.tensor,
-    field_ptr: tl.tensor,
-    C: tl.tensor,
-    P: tl.tensor,
-    space_S: tl.tuple,
-    sites_strides_NC: tl.tuple,
-    sites_strides_S: tl.tuple,
-    field_strides_NC: tl.tuple,
-    field_strides_S: tl.tuple,
-    field_size_S: tl.tuple,
-    dw_stride_C: tl.tensor,
-    dw_strides_S: tl.tuple,
-    split_numel: tl.tensor,
-    steps: tl.tensor,
-    WALK_S: tl.constexpr,
-    KERNEL_S: tl.constexpr,
-    COMPUTE: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    BLOCK_C: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-) -> None:
-    """All taps of some channels, over the places of one split."""
-    TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
-    split = tl.program_id(1).to(INDEX)
-    t = tl.program_id(2).to(INDEX) * BLOCK_T + tl.arange(0, BLOCK_T)
-    c = tl.program_id(0).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    kd, kh, kw = place_in_box(t, KERNEL_S)
-    j_S = (kd[:, None, None], kh[:, None, None], kw[:, None, None])
-    _first_S, _count_S, begin_S = all_taps_of((split * 0, split * 0, split * 0), WALK_S)
-    sites_ptr_C = sites_ptr + (c * sites_strides_NC[1])[None, :, None]
-    field_ptr_C = field_ptr + (c * field_strides_NC[1])[None, :, None]
-    space = space_S[0] * space_S[1] * space_S[2]
-    dw_TCP = tl.zeros([BLOCK_T, BLOCK_C, BLOCK_P], COMPUTE)
-    for i in range(steps):
-        p = (split * steps + i) * BLOCK_P + tl.arange(0, BLOCK_P)
-        n, q = p // space, p % space
-        qd, qh, qw = place_in_space(q, space_S)
-        mask_CP = (c < C)[None, :, None] & (p < P)[None, None, :]
-        sites_offset = n * sites_strides_NC[0] + qd * sites_strides_S[0]
-        sites_offset += qh * sites_strides_S[1] + qw * sites_strides_S[2]
-        s_CP = tl.load(sites_ptr_C + sites_offset[None, None, :], mask=mask_CP, other=0)
-        q_S = (qd[None, None, :], qh[None, None, :], qw[None, None, :])
-        offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE=False)
-        mask_TCP = mask_CP & exists & (t < TAPS)[:, None, None]
-        field_ptr_TCP = field_ptr_C + (n * field_strides_NC[0])[None, None, :] + offset
-        dw_TCP += tl.load(field_ptr_TCP, mask=mask_TCP, other=0).to(COMPUTE) * s_CP.to(COMPUTE)
-    dw_TC = tl.sum(dw_TCP, axis=2)
-    dw_ptr_T = dw_ptr + split * split_numel + kd * dw_strides_S[0] + kh * dw_strides_S[1] + kw * dw_strides_S[2]
-    dw_ptr_TC = dw_ptr_T[:, None] + (c * dw_stride_C)[None, :]
-    tl.store(dw_ptr_TC, converted(dw_TC, dw_ptr.dtype.element_ty), mask=(t < TAPS)[:, None] & (c < C)[None, :])
-
-
-def depthwise_weight_gradient(
-    grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding
-) -> None:
-    """As :func:`filter_gradients.weight_gradient`, where groups have one channel on either side."""
-    spatial, C = field.ndim - 2, field.shape[1]
-    f, s = volume_of(field, spatial), volume_of(sites, spatial)
-    kernel_S = kernel_sizes(rule.windows)
-    taps, P = math.prod(kernel_S), sites.numel() // C
-    block_t, block_c, block_p = _blocks(taps, C, P, channels_last=field.stride(1) == 1)
-    programs, steps = triton.cdiv(C, block_c) * triton.cdiv(taps, block_t), triton.cdiv(P, block_p)
-    splits = 1 if INTERPRETED else max(min(4 * multiprocessors(field.device) // programs, steps // 4, 256), 1)
-    each = triton.cdiv(steps, splits)
-    target, size = grad_weight, grad_weight.numel()
-    if splits > 1:
-        target = torch.empty((splits, size), dtype=compute_dtype(field.dtype), device=field.device)
-    stride_C, _, *strides = grad_weight.stride()
-    launch(
-        depthwise_gradient_kernel,
-        (triton.cdiv(C, block_c), splits, triton.cdiv(taps, block_t)),
-        field.device,
-        target,
-        sites,
-        field,
-        C,
-        P,
-        s.spatial,
-        s.strides_NCDHW[:2],
-        s.strides_NCDHW[2:],
-        f.strides_NCDHW[:2],
-        f.strides_NCDHW[2:],
-        f.spatial,
-        stride_C,
-        (0,) * (3 - spatial) + tuple(strides),
-        size,
-        loop_bound(each),
-        WALK_S=tuple(walk_of(window, to_field=False) for window in rule.windows),
-        KERNEL_S=kernel_S,
-        COMPUTE=compute_type(field.dtype),
-        INDEX=reach_type(operand_of(field, C), operand_of(sites, C)),
-        BLOCK_T=block_t,
-        BLOCK_C=block_c,
-        BLOCK_P=block_p,
-    )
-    if splits > 1:
-        combine(grad_weight.as_strided((1, 1, size), (size, size, 1)), target, ALONE)
-
-
-def _blocks(taps: int, C: int, P: int, *, channels_last: bool) -> tuple[int, int, int]:
-    """Taps, channels and places of a tile of 4096 elements; neighbouring lanes read what lies side by side."""
-    elements = INTERPRETED_TILE if INTERPRETED else 4096
-    block_t = min(triton.next_power_of_2(taps), 64)
-    if channels_last or INTERPRETED:
-        block_c = min(triton.next_power_of_2(C), 64)
-        return block_t, block_c, min(triton.next_power_of_2(max(P, 1)), max(elements // block_t // block_c, 1))
-    return block_t, 1, min(triton.next_power_of_2(max(P, 1)), elements // block_t)

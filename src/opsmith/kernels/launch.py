@@ -101,6 +101,11 @@ def multiprocessors(device: torch.device) -> int:
     return 1 if INTERPRETED else torch.cuda.get_device_properties(device).multi_processor_count
 
 
+def address_of(tensor: torch.Tensor) -> int:
+    """Where the first element lies: of a call's arguments plans hold it modulo 16, the size of the widest access."""
+    return tensor.data_ptr()
+
+
 def launch(kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **meta: Any) -> None:
     """Run ``kernel`` over ``grid`` on the tensors' own device, which need not be the current one."""
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():

@@ -76,6 +76,7 @@ class Compiler:
             launch.multiprocessors = lambda _device: MULTIPROCESSORS  # type: ignore[assignment]
             tuning.device_name = lambda _device: DEVICE_NAME  # type: ignore[assignment]
         launch.launch = self._launch  # type: ignore[assignment]
+        launch.address_of = _address  # A fake tensor lies nowhere.
         triton.knobs.compilation.listener = self._listen
         # A GPU that is not there has no generator.
         importlib.import_module("opsmith.kernels.philox").next_words = lambda *_: (0, 0)  # type: ignore[attr-defined]
@@ -151,8 +152,13 @@ def kernel_function(entry: str) -> Callable[..., Any]:
 def _mocked(value: Any) -> Any:
     """Stand-ins for the tensors in an argument: Triton reads their dtype and their alignment."""
     if isinstance(value, torch.Tensor):
-        return _pointer(value.dtype, int(value.storage_offset()) * value.element_size() % 16)
+        return _pointer(value.dtype, _address(value) % 16)
     return tuple(map(_mocked, value)) if isinstance(value, tuple) else value
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Counted from where its memory would begin."""
+    return int(tensor.storage_offset()) * tensor.element_size()
 
 
 def _pointer(dtype: torch.dtype, address: int) -> MockTensor:

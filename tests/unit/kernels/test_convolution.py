@@ -8,10 +8,23 @@ import torch
 import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, tiles_of_a_device, values
 
-from opsmith.kernels import convolution_operands, filter_gradients, gathered_products, lanes, matmul, reductions
+from opsmith.kernels import (
+    convolution_operands,
+    depthwise_gradients,
+    depthwise_patches,
+    filter_gradients,
+    gathered_products,
+    lanes,
+    matmul,
+    reductions,
+    words,
+)
 from opsmith.kernels.convolution_operands import Sides
-from opsmith.kernels.sliding import walk_of
-from opsmith.kernels.windows import Window
+from opsmith.kernels.depthwise_gradients import Block
+from opsmith.kernels.depthwise_patches import cut_of, has_channels_inside, laid_out_as, part_of
+from opsmith.kernels.sliding import Sliding, walk_of
+from opsmith.kernels.windows import NO_WINDOW, Window
+from opsmith.kernels.words import longest_word
 
 FORWARD, BACKWARD = "convolution.default", "convolution_backward.default"
 
@@ -33,6 +46,14 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "depthwise, a large window": ((1, 3, 11, 9), (3, 1, 9, 9), [2, 1], [4, 4], [1, 1], False, [0, 0], 3),
     "depthwise lines": ((2, 4, 30), (4, 1, 5), [1], [2], [1], False, [0], 4),
     "depthwise volumes": ((1, 2, 4, 6, 5), (2, 1, 3, 2, 3), [1, 2, 1], [1, 0, 1], [1, 1, 1], False, [0, 0, 0], 2),
+    "depthwise, words of four": ((2, 3, 9, 8), (3, 1, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 3),
+    "depthwise, words of four and two": ((2, 3, 9, 12), (3, 1, 3, 3), [2, 2], [1, 1], [1, 1], False, [0, 0], 3),
+    "depthwise, dilated words": ((1, 2, 8, 12), (2, 1, 3, 3), [1, 1], [2, 3], [2, 3], False, [0, 0], 2),
+    "depthwise, sixteen places a lane": ((1, 8, 32, 40), (8, 1, 2, 2), [1, 1], [0, 1], [1, 1], False, [0, 0], 8),
+    "depthwise lines of words": ((1, 2, 520), (2, 1, 4), [1], [3], [2], False, [0], 2),
+    "depthwise, one in parts": ((1, 3, 10, 8), (3, 1, 5, 5), [1, 1], [2, 2], [1, 1], False, [0, 0], 3),
+    "depthwise, a long row of taps": ((1, 2, 2, 52), (2, 1, 1, 51), [1, 1], [0, 25], [1, 1], False, [0, 0], 2),
+    "depthwise volumes in parts": ((1, 2, 4, 5, 8), (2, 1, 3, 3, 3), [1] * 3, [1] * 3, [1] * 3, False, [0] * 3, 2),
     "two sites a channel": ((2, 4, 5, 5), (8, 1, 3, 3), [2, 2], [1, 1], [1, 1], False, [0, 0], 4),
     "transposed": ((2, 5, 4, 3), (5, 4, 3, 4), [2, 1], [1, 0], [1, 1], True, [1, 0], 1),
     "transposed with many channels": ((1, 18, 3, 3), (18, 17, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 0], 1),
@@ -40,6 +61,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "transposed, stride and dilation share a factor": ((1, 2, 5), (2, 3, 3), [4], [3], [6], True, [3], 1),
     "transposed, stride and dilation do not": ((1, 4, 4, 4), (4, 2, 3, 3), [3, 2], [2, 1], [2, 3], True, [1, 1], 2),
     "transposed depthwise": ((2, 4, 4, 4), (4, 1, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 1], 4),
+    "transposed depthwise, parts": ((2, 4, 5, 4), (4, 1, 4, 4), [2, 2], [1, 1], [1, 1], True, [0, 0], 4),
     "windows that see no input": ((1, 2, 2), (3, 2, 1), [1], [3], [1], False, [0], 1),
 }
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -188,6 +210,8 @@ def test_an_empty_batch_gives_an_empty_result_and_no_gradient() -> None:
     assert by_input.shape == (0, 2, 5)
     assert not by_weight.any()
     assert not by_bias.any()
+    arguments = torch.empty(0, 2, 3), torch.empty(0, 2, 5), values(2, 1, 3), [2], *rest[:-1], 2, [True] * 3
+    assert not kernel(BACKWARD)(*arguments)[1].any()
 
 
 def test_no_number_is_lost_beside_infinity() -> None:
@@ -208,6 +232,140 @@ def test_a_patch_of_places_that_do_not_all_exist_reads_nothing_for_them() -> Non
         by_weight = kernel(BACKWARD)(torch.ones(1, 2, 11, 3), x, *arguments, [False, True, False])[1]
     assert by_weight[:, :, :2].isfinite().all()
     assert by_weight[:, :, 2].isinf().all()
+
+
+def in_layout(x: torch.Tensor, *, inside: bool) -> torch.Tensor:
+    """The same numbers with channels side by side, or row-major."""
+    return x.movedim(1, -1).contiguous().movedim(-1, 1) if inside else x.contiguous()
+
+
+@pytest.mark.parametrize("name", ["depthwise", "depthwise lines", "depthwise, one in parts", "transposed depthwise"])
+@pytest.mark.parametrize("inside", [(True, True), (True, False), (False, True)])
+def test_depthwise_gradients_are_the_same_in_every_layout(
+    name: str, inside: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Channels side by side in the input, in the gradient or in both, with weights laid out likewise."""
+    monkeypatch.setattr(depthwise_patches, "WORTH_A_COPY", 1)
+    summed = []
+    by_weight = depthwise_gradients.depthwise_weight_gradient
+
+    def watched(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding) -> None:
+        summed.append((field, sites))
+        by_weight(grad_weight, field, sites, rule)
+
+    monkeypatch.setattr("opsmith.kernels.convolution.depthwise_weight_gradient", watched)
+    arguments = operands(name, torch.bfloat16)
+    arguments = in_layout(arguments[0], inside=inside[0]), *arguments[1:]
+    grad, x, weight, *rest = gradients(*arguments)
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [True] * 3)
+    found = kernel(BACKWARD)(in_layout(grad, inside=inside[1]), x, weight, *rest, [True] * 3)
+    for ours, expected in zip(found, exact, strict=True):
+        assert_close(ours, expected)
+    [(field, sites)] = summed
+    assert has_channels_inside(field) == has_channels_inside(sites) == inside[0]
+    expected = eager(FORWARD)(*(t.double() for t in arguments[:3]), *arguments[3:])
+    assert_close(kernel(FORWARD)(*arguments), expected)
+
+
+def test_a_gradient_is_copied_only_from_another_layout() -> None:
+    """Lanes that are neighbours in one tensor would read the other at a stride; one place has no layout."""
+    x, other = values(2, 3, 4, 5), in_layout(values(2, 3, 4, 5), inside=True)
+    assert laid_out_as(x, x) is x
+    assert laid_out_as(other, other) is other
+    assert laid_out_as(other, x).stride() == other.stride()
+    assert laid_out_as(x, other).stride() == x.stride()
+    assert torch.equal(laid_out_as(x, other), other)
+    place = values(2, 3, 1, 1)
+    assert laid_out_as(other, place) is place
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_words_begin_where_their_size_divides_the_address(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 8 bytes; less in views whose rows do not consist of those, which are convolved all the same."""
+    sizes = set()
+
+    def load(ptr: Any, mask: Any) -> Any:
+        size = ptr.dtype.element_ty.primitive_bitwidth // 8
+        sizes.add(size)
+        assert not (ptr.handle.data[mask.handle.data] % size).any()
+        return lanes.load_along_columns(ptr, mask)
+
+    monkeypatch.setattr(words, "load_along_columns", load)
+    most = 8 // dtype.itemsize
+    whole = values(2, 3, 9, 8, dtype=dtype, scale=1)
+    views = [
+        (most, whole),
+        (most // 2, whole.flatten()[most // 2 :][:216].view(1, 3, 9, 8)),
+        (1, values(2, 3, 9, 9, dtype=dtype, scale=1)[..., :8]),
+    ]
+    rest = torch.ones(3, 1, 3, 3, dtype=dtype), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 3
+    for word, x in views:
+        assert longest_word(x) == word
+        assert_close(kernel(FORWARD)(x, *rest), eager(FORWARD)(x.double(), rest[0].double(), *rest[1:]))
+        grad = kernel(BACKWARD)(x, x, rest[0], [3], *rest[2:], [True] * 3)
+        exact = eager(BACKWARD)(x.double(), x.double(), rest[0].double(), [3], *rest[2:], [True] * 3)
+        for ours, expected in zip(grad, exact, strict=True):
+            assert_close(ours, expected)
+    assert sizes == {each for each in (8, 4, 2) if each >= dtype.itemsize}
+    assert longest_word(whole.double()) == 1
+    assert longest_word(whole.movedim(1, -1)) == 1
+
+
+def test_patches_grow_along_what_windows_share() -> None:
+    """Rows of words below each other; places of a row where channels lie side by side under a row of taps."""
+    planes, wide = torch.empty(8, 16, 56, 56, dtype=torch.float16), Window(7, 1, 3, 1)
+    small = [walk_of(window, to_field=False) for window in (NO_WINDOW, Window(3, 1, 1, 1), Window(3, 1, 1, 1))]
+    row = [walk_of(window, to_field=False) for window in (NO_WINDOW, NO_WINDOW, wide)]
+    cut = cut_of(planes, planes, small)
+    assert (4, 4, [1, 4, 4]) == (cut.word, cut.read_word, [patch.places for patch in cut.patch_S])
+    cut = cut_of(in_layout(planes, inside=True), in_layout(planes, inside=True), row)
+    assert (1, 1, [1, 1, 8]) == (cut.word, cut.read_word, [patch.places for patch in cut.patch_S])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "stride", "expected"),
+    [
+        ((1, 3, 3), 1, (1, 3, 3)),
+        ((1, 7, 7), 1, (1, 1, 7)),
+        ((1, 65, 1), 1, (1, 5, 1)),
+        ((3, 3, 3), 1, (1, 3, 3)),
+        ((1, 4, 4), 2, (1, 2, 4)),
+        ((1, 7, 7), 2, (1, 7, 7)),
+        ((1, 1, 51), 1, None),
+    ],
+)
+def test_parts_divide_a_window_into_whole_phases(
+    sizes: tuple[int, ...], stride: int, expected: tuple[int, ...] | None
+) -> None:
+    """Of up to twelve taps where they can; a row of taps is not cut."""
+    windows = tuple(Window(size, stride if size > 1 else 1, 0, 1) for size in sizes)
+    assert part_of(Sliding(windows, (1, 1, 1), False, 1), to_field=True) == expected
+
+
+@pytest.mark.parametrize("name", ["depthwise, words of four", "depthwise, dilated words", "depthwise, one in parts"])
+@pytest.mark.parametrize("layout", ["row-major", "channels inside"])
+def test_a_device_has_the_sum_over_depthwise_sites_split(
+    name: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs of few patches, whose partial sums a second launch adds up."""
+    grad, x, weight, *rest = gradients(*operands(name))
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [True] * 3)
+    for module in (depthwise_patches, depthwise_gradients):
+        monkeypatch.setattr(module, "INTERPRETED", False)
+    monkeypatch.setattr(depthwise_gradients, "multiprocessors", lambda _device: 4)
+    monkeypatch.setattr(depthwise_gradients, "_block", lambda *_, **__: Block(4, 2, 4))
+    splits, add_splits = [], depthwise_gradients._add_splits
+
+    def watched(grad_weight: torch.Tensor, partial: torch.Tensor) -> None:
+        splits.append(partial.shape[0])
+        add_splits(grad_weight, partial)
+
+    monkeypatch.setattr(depthwise_gradients, "_add_splits", watched)
+    grad, x = (in_layout(each, inside=layout != "row-major") for each in (grad, x))
+    for ours, each in zip(kernel(BACKWARD)(grad, x, weight, *rest, [True] * 3), exact, strict=True):
+        assert_close(ours, each)
+    [found] = splits
+    assert found > 1
 
 
 def test_infinities_stay_in_their_group() -> None:
