@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opsmith.compile.graph_pass import GraphPass, Stage
+from opsmith.compile.lowered.bilinear_forms import multiply_bilinear_forms
 from opsmith.compile.lowered.canonical import canonicalise
 from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.constants import fold_constants
@@ -38,6 +39,7 @@ BUILT_IN = (
     GraphPass("pooled_convolution", Stage.TRACED, pool_in_convolutions),
     GraphPass("reduced_product", Stage.TRACED, reduce_before_products),
     GraphPass("triangle", Stage.TRACED, halve_products),
+    GraphPass("bilinear_form", Stage.LOWERED, multiply_bilinear_forms),
     GraphPass("canonicalise", Stage.LOWERED, canonicalise),
     GraphPass("constant_folding", Stage.LOWERED, fold_constants),
     GraphPass("view_cleanup", Stage.LOWERED, clean_views),

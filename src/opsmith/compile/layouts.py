@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx
 from torch._inductor import config
 
-from opsmith.compile.trials.calls import read_call
+from opsmith.compile.trials.calls import read_call, without_bias
 from opsmith.compile.trials.trying import try_out
 from opsmith.compile.trials.turns import Way
 
@@ -38,7 +38,7 @@ def layout_settings(graph: fx.Graph) -> Mapping[str, bool]:
     planes = [call for call in found if call is not None and call.tensors[0].ndim in (3, 4)]
     if not found or None in found or torch.are_deterministic_algorithms_enabled():
         return {}
-    trials = [try_out(call, "layouts", _ways, same_strides=False) for call in planes]
+    trials = [try_out(without_bias(call), "layouts", _ways, same_strides=False) for call in planes]
     if any(len(trial.us) < 2 for trial in trials):
         return {}
     before, after = (sum(trial.us[way] for trial in trials) for way in (AS_THEY_ARE, CHANNELS_LAST))

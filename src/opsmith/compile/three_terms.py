@@ -94,12 +94,15 @@ _LEFT, _RIGHT = ("high", "high", "low"), ("high", "low", "high")
 
 
 def _convolution(args: Sequence[Any], *, channels_last: bool) -> Tensor:
-    x, weight, *settings = args
-    transposed = settings[4]
+    x, weight, bias, *settings = args
+    transposed = settings[3]
     x, weight = _joined(x, _LEFT, 1), _joined(weight, _RIGHT, 0 if transposed else 1)
     x, weight = (_images(one, channels_last=channels_last) for one in (x, weight))
-    result: Tensor = tf32_overloads()[aten.convolution.default](x, weight, *settings)
-    return _row_major(result) if channels_last else result
+    result: Tensor = tf32_overloads()[aten.convolution.default](x, weight, None, *settings)
+    if channels_last:
+        result = _row_major(result)
+    # Not by the library, which would read and write the result once more.
+    return result if bias is None else result + bias.view(-1, *[1] * (result.ndim - 2))
 
 
 #: Dimensions of a tensor of images or volumes -> its layout with channels last.
@@ -206,5 +209,5 @@ def _tf32_allowed() -> Iterator[None]:
     try:
         yield
     finally:
-        torch._C._set_cublas_allow_tf32(False)
+        torch._C._set_cublas_allow_tf32(before[0] == "tf32")
         matmul.fp32_precision, convolution.fp32_precision = before

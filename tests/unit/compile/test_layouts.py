@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from tests.unit.compile.on_a_cpu import finding, trials_on_a_cpu
 from torch import nn
 from torch._inductor import config
 from torch._inductor.graph import GraphLowering
 
 from opsmith.compile import layouts
 from opsmith.compile.report import collected
-from opsmith.compile.trials import calls, trying
+from opsmith.compile.trials import trying
 from opsmith.compile.trials.book import Trial
 
 AS_THEY_ARE = {layouts.AS_THEY_ARE: 100.0, layouts.CHANNELS_LAST: 91.0}
@@ -24,14 +25,8 @@ UNKNOWN = {layouts.AS_THEY_ARE: 100.0}
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(calls, "DEVICE_TYPES", {"cpu"})
-    trying._book.cache_clear()
-    torch._dynamo.reset()
-    with torch.no_grad():
+    with trials_on_a_cpu(monkeypatch, tmp_path), torch.no_grad():
         yield
-    torch._dynamo.reset()
-    trying._book.cache_clear()
 
 
 @pytest.fixture
@@ -64,7 +59,7 @@ def test_images_are_turned_where_convolutions_gain(
     monkeypatch: pytest.MonkeyPatch, asked: list[bool], us: dict[str, float], *, turned: bool
 ) -> None:
     """By a tenth at least; where nobody knows, Inductor's rule decides."""
-    monkeypatch.setattr(trying, "hold_trial", lambda call, ways, **settings: Trial(call=call, us=us))
+    finding(monkeypatch, us)
     trials = _compile(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1)), (2, 3, 6, 6))
     assert 2 == len(trials)
     assert [turned] == asked
@@ -114,6 +109,6 @@ def test_volumes_stay_as_they_are(asked: list[bool]) -> None:
 @pytest.mark.parametrize("wanted", [True, False])
 def test_who_asks_for_a_layout_gets_it(monkeypatch: pytest.MonkeyPatch, asked: list[bool], *, wanted: bool) -> None:
     """Without a trial."""
-    monkeypatch.setattr(trying, "hold_trial", lambda call, ways, **settings: Trial(call=call, us=AS_THEY_ARE))
+    finding(monkeypatch, AS_THEY_ARE)
     assert [] == _compile(nn.Conv2d(3, 4, 3), (2, 3, 6, 6), layout_optimization=wanted)
     assert [wanted] == asked

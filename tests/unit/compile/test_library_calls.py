@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.unit.compile.on_a_cpu import finding, preferring, trials_on_a_cpu
 from torch import Tensor, nn
 from torch._inductor.utils import run_and_get_code
 
@@ -30,18 +31,8 @@ LIBRARY_WINS = {library_calls.LIBRARY: 100.0, library_calls.KERNEL: 99.0}
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(calls, "DEVICE_TYPES", {"cpu"})
-    trying._book.cache_clear()
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-    trying._book.cache_clear()
-
-
-def _finding(monkeypatch: pytest.MonkeyPatch, us: dict[str, float]) -> None:
-    """Trials that find this, without calling anything."""
-    monkeypatch.setattr(trying, "hold_trial", lambda call, ways, **settings: Trial(call=call, us=us))
+    with trials_on_a_cpu(monkeypatch, tmp_path):
+        yield
 
 
 def _run(function: Callable[..., Any], *inputs: Any, **options: Any) -> tuple[Reports, int, Any]:
@@ -65,7 +56,7 @@ def _operands(dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
 
 def test_the_faster_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels run in the compiled graph, and give what eager gives."""
-    _finding(monkeypatch, KERNEL_WINS)
+    finding(monkeypatch, KERNEL_WINS)
     reports, fired, results = _run(_products, *_operands())
     assert 4 == fired
     asked = {one.call for one in reports.trials}
@@ -80,7 +71,7 @@ def test_the_faster_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gradients_are_tried_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph of the backward pass has products of its own."""
-    _finding(monkeypatch, KERNEL_WINS)
+    finding(monkeypatch, KERNEL_WINS)
     x, w, _ = (one.requires_grad_() for one in _operands())
     compiled = torch.compile(
         lambda x, w: (x @ w).square().sum(), backend="opsmith", options={"force_disable_caches": True}
@@ -101,7 +92,7 @@ def test_a_trial_times_the_library_and_the_kernel(monkeypatch: pytest.MonkeyPatc
     assert (["library", "kernel", "three terms"], {}) == ([*trial.us], trial.notes)
     assert fired == any(trial.is_faster(way, "library") for way in ("kernel", "three terms"))
     torch._dynamo.reset()
-    _finding(monkeypatch, KERNEL_WINS)
+    finding(monkeypatch, KERNEL_WINS)
     again, _, _ = _run(lambda x, w: x @ w, *_operands()[:2])
     assert [trial] == again.trials
 
@@ -130,7 +121,7 @@ def test_the_random_state_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_not_tried(monkeypatch: pytest.MonkeyPatch, change: str, expected: list[str]) -> None:
     """Where the library is at its limit, somebody else times it, or a measurement must not decide."""
-    _finding(monkeypatch, KERNEL_WINS)
+    finding(monkeypatch, KERNEL_WINS)
     settings: dict[str, dict[str, Any]] = {
         "tuned by Inductor": {"max_autotune_gemm": True},
         "kernels by name": {"kernels": "relu.default"},
@@ -154,7 +145,7 @@ def test_what_is_not_tried(monkeypatch: pytest.MonkeyPatch, change: str, expecte
 
 def test_indices_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a call does with them hangs on values that are not there yet."""
-    _finding(monkeypatch, KERNEL_WINS)
+    finding(monkeypatch, KERNEL_WINS)
     reports, _, _ = _run(lambda x: torch.topk(x, 2).values, torch.randint(9, (4, 8)))
     assert [] == reports.trials
 
@@ -162,11 +153,7 @@ def test_indices_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("way", [library_calls.THREE_TERMS, library_calls.TURNED])
 def test_three_terms_are_calls_of_the_graph(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """So that Inductor makes the parts of a factor where the factor is made."""
-
-    def hold(call: str, ways: Any, **settings: object) -> Trial:
-        return Trial(call=call, us={one: 5.0 if one == way else 9.0 for one in ways})
-
-    monkeypatch.setattr(trying, "hold_trial", hold)
+    preferring(monkeypatch, way)
     monkeypatch.setattr(library_calls, "convolution_precision", lambda: "ieee")
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.ConvTranspose2d(4, 2, 3), nn.Flatten(2), nn.Linear(36, 8))
     x = torch.randn(2, 3, 6, 6)
@@ -186,14 +173,23 @@ def test_three_terms_are_calls_of_the_graph(monkeypatch: pytest.MonkeyPatch, way
     assert products == code.count("torch.ops.opsmith.tf32_addmm.default(")
 
 
+def test_a_factor_of_several_products_has_one_set_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries, keys and values: what they are made of is split once."""
+    preferring(monkeypatch, library_calls.THREE_TERMS)
+    compiled = torch.compile(
+        lambda x, q, k, v: (x @ q, x @ k, x @ v), backend="opsmith", options={"force_disable_caches": True}
+    )
+    x, q, k, v = torch.randn(4, 32, 32)
+    results, [code] = run_and_get_code(compiled, x, q, k, v)
+    torch.testing.assert_close(results, (x @ q, x @ k, x @ v), rtol=1e-5, atol=1e-5)
+    (left,) = {line.split("default(")[1].split(",")[0] for line in code.splitlines() if "tf32_mm.default(" in line}
+    assert left.startswith("buf")
+
+
 @pytest.mark.parametrize("way", [library_calls.THREE_TERMS, library_calls.TURNED])
 def test_gradients_of_convolutions_have_three_terms_too(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """A convolution for each of the two gradients, and a sum that Inductor makes."""
-
-    def hold(call: str, ways: Any, **settings: object) -> Trial:
-        return Trial(call=call, us={one: 5.0 if one == way else 9.0 for one in ways})
-
-    monkeypatch.setattr(trying, "hold_trial", hold)
+    preferring(monkeypatch, way)
     monkeypatch.setattr(library_calls, "convolution_precision", lambda: "ieee")
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3))
     x = torch.randn(2, 3, 8, 8)
@@ -226,7 +222,7 @@ def test_of_several_faster_ways_the_fastest_is_taken(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("us", [KERNEL_WINS, LIBRARY_WINS])
 def test_convolutions_are_tried_as_they_lie(monkeypatch: pytest.MonkeyPatch, us: dict[str, float]) -> None:
     """In strict float32, where Inductor does not turn images."""
-    _finding(monkeypatch, us)
+    finding(monkeypatch, us)
     monkeypatch.setattr(library_calls, "convolution_precision", lambda: "ieee")
     model = nn.Conv2d(3, 4, 3, padding=1)
     x = torch.randn(2, 3, 6, 6)
@@ -234,7 +230,7 @@ def test_convolutions_are_tried_as_they_lie(monkeypatch: pytest.MonkeyPatch, us:
         reports, fired, result = _run(model, x, layout_optimization=False)
         torch.testing.assert_close(result, model(x))
         (trial,) = reports.trials
-        assert trial.call.startswith("convolution(f32[2, 3, 6, 6], f32[4, 3, 3, 3], f32[4], (1, 1), (1, 1)")
+        assert trial.call.startswith("convolution(f32[2, 3, 6, 6], f32[4, 3, 3, 3], None, (1, 1), (1, 1)")
         assert (us is KERNEL_WINS) == fired
         torch._dynamo.reset()
         turned, fired, _ = _run(model, x, layout_optimization=True)
@@ -252,7 +248,7 @@ def test_calls_of_graphs_are_repeated_from_plans_where_installed_ones_are_not(mo
 
 def test_passes_of_users_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """They find ATen's calls, not those of kernels."""
-    _finding(monkeypatch, KERNEL_WINS)
+    finding(monkeypatch, KERNEL_WINS)
     seen: list[int] = []
 
     @graph_pass("counting")

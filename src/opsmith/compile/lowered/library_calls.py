@@ -18,10 +18,11 @@ from torch import fx
 from torch._inductor import config
 
 from opsmith.backends.shipped import Shipped
+from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.nodes import calls, replace, replace_by_calls
 from opsmith.compile.opaque import opaque_overload
 from opsmith.compile.three_terms import CHANNELS_LAST, in_three_terms, takes_three_terms, tf32_overloads, with_parts
-from opsmith.compile.trials.calls import Call, read_call
+from opsmith.compile.trials.calls import Call, read_call, without_bias
 from opsmith.compile.trials.trying import convolution_precision, try_out
 from opsmith.compile.trials.turns import Way
 from opsmith.core.case import digest
@@ -85,6 +86,8 @@ def make_calls_faster(graph: fx.Graph) -> int:
         elif way in (THREE_TERMS, TURNED):
             turned = way == TURNED
             fired += replace_by_calls(node, functools.partial(_in_three_terms, node.target, channels_last=turned))
+    if fired:
+        share_common_calls(graph)  # Of a factor of several products there is one set of parts.
     return fired
 
 
@@ -126,6 +129,6 @@ def _fastest(call: Call) -> str:
                 found[TURNED] = functools.partial(in_three_terms, call.op, parts, kwargs, channels_last=True)
         return found
 
-    trial = try_out(call, f"kernels {answered_hash()}", ways, least_us=LEAST_US, dear={KERNEL})
+    trial = try_out(without_bias(call), f"kernels {answered_hash()}", ways, least_us=LEAST_US, dear={KERNEL})
     fastest = min(trial.us, key=trial.us.__getitem__, default=LIBRARY)
     return fastest if trial.is_faster(fastest, LIBRARY) else LIBRARY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -63,6 +63,13 @@ def read_call(node: fx.Node) -> Call | None:
         return None
     assert isinstance(node.target, torch._ops.OpOverload)
     return Call(node.target, args, kwargs, devices.pop())
+
+
+def without_bias(call: Call) -> Call:
+    """A convolution as Inductor makes it: it adds the bias in another kernel, with what comes after."""
+    if call.op is not torch.ops.aten.convolution.default:
+        return call
+    return replace(call, args=(*call.args[:2], None, *call.args[3:]))
 
 
 def _can_be_drawn(tensor: torch.Tensor) -> bool:
