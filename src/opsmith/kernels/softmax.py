@@ -103,13 +103,14 @@ def result_of(x: tl.tensor, max_: tl.tensor, sum_: tl.tensor, LOG: tl.constexpr,
 
     A maximum passes over NaN, the sum does not.
     """
-    sum_ = tl.where(max_ == float("inf"), float("nan"), sum_)
+    is_empty = (max_ == float("-inf")) & (sum_ == sum_)  # noqa: PLR0124 - false for NaN
+    sum_ = tl.where(tl.abs(max_) == float("inf"), float("nan"), sum_)
     if LOG:
         y = x - finite(max_) - tl.log(sum_)
     else:
         y = tl.exp(x - finite(max_)) * (1.0 / sum_)
     if SAFE:
-        y = tl.where((max_ == float("-inf")) & (sum_ == sum_), 0.0, y)  # noqa: PLR0124 - false for NaN
+        y = tl.where(is_empty, 0.0, y)
     return y
 
 
@@ -548,7 +549,7 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
             *arguments[:3],
             *cut.sizes(),
             **constants,
-            **cut.tile(),
+            **cut.options(),
             TOGETHER=cut.together,
             BLOCK_S=triton.next_power_of_2(cut.parts),
         )
@@ -598,7 +599,7 @@ def _launch_stretch_denominators(
         READ=read,
         COMPUTE=ELEMENT_TYPE[compute],
         INDEX=matrix.index,
-        **cut.tile(),
+        **cut.options(),
     )
     return partial_S2M
 

@@ -413,7 +413,7 @@ def _launch_stretches(
 ) -> None:
     """Write dx, whose rows are stretches of memory; ``layout`` is the shape and the strides of the matrix."""
     arguments = (dy, y, *layout, *cut.sizes())
-    constants = {**constants, **cut.tile(), "TOGETHER": cut.together}
+    constants = {**constants, **cut.options(), "TOGETHER": cut.together}
     partial_SM = None
     if cut.parts > 1:
         partial_SM = torch.empty((cut.parts, cut.rows), dtype=compute_dtype(dy.dtype), device=dy.device)

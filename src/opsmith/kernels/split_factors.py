@@ -76,6 +76,7 @@ def product_of_parts(
     a_low: tl.tensor,
     b_low: tl.tensor,
     steps: tl.tensor,
+    PRECISION: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> tl.tensor:
     """The sum over some steps for one tile; ``a_low``, ``b_low``: how far behind their high parts low ones lie."""
@@ -83,9 +84,9 @@ def product_of_parts(
     for _ in range(steps):
         a_high_MK, a_low_MK = tl.load(a_ptr_MK), tl.load(a_ptr_MK + a_low)
         b_high_KN, b_low_KN = tl.load(b_ptr_KN), tl.load(b_ptr_KN + b_low)
-        c_MN = tl.dot(a_low_MK, b_high_KN, c_MN, input_precision="tf32")
-        c_MN = tl.dot(a_high_MK, b_low_KN, c_MN, input_precision="tf32")
-        c_MN = tl.dot(a_high_MK, b_high_KN, c_MN, input_precision="tf32")
+        c_MN = tl.dot(a_low_MK, b_high_KN, c_MN, input_precision=PRECISION)
+        c_MN = tl.dot(a_high_MK, b_low_KN, c_MN, input_precision=PRECISION)
+        c_MN = tl.dot(a_high_MK, b_high_KN, c_MN, input_precision=PRECISION)
         a_ptr_MK += BLOCK_K
         b_ptr_KN += BLOCK_K
     return c_MN
@@ -106,6 +107,7 @@ def split_product_kernel(
     beta_bits: tl.tensor,
     steps: tl.tensor,
     PART_STEPS: tl.constexpr,
+    PRECISION: tl.constexpr,
     INDEX: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -125,11 +127,13 @@ def split_product_kernel(
     if PART_STEPS:
         c_MN = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
         for _ in range(0, steps, PART_STEPS):
-            c_MN += product_of_parts(a_ptr_MK, b_ptr_KN, a_strides_PBM[0], b_strides_PBN[0], PART_STEPS, BLOCK_K)
+            c_MN += product_of_parts(
+                a_ptr_MK, b_ptr_KN, a_strides_PBM[0], b_strides_PBN[0], PART_STEPS, PRECISION, BLOCK_K
+            )
             a_ptr_MK += PART_STEPS * BLOCK_K
             b_ptr_KN += PART_STEPS * BLOCK_K
     else:
-        c_MN = product_of_parts(a_ptr_MK, b_ptr_KN, a_strides_PBM[0], b_strides_PBN[0], steps, BLOCK_K)
+        c_MN = product_of_parts(a_ptr_MK, b_ptr_KN, a_strides_PBM[0], b_strides_PBN[0], steps, PRECISION, BLOCK_K)
     mask = (m < M)[:, None] & (n < N)[None, :]
     if self_ptr is not None:
         self_ptr += batch * self_strides_BMN[0]
@@ -235,6 +239,7 @@ def multiply_parts(
         *bits,
         loop_bound(a.both.shape[3] // block_k),
         PART_STEPS=part_steps,
+        PRECISION="tf32",  # Which the parts are.
         INDEX=tl.int64 if large else tl.int32,
         GROUP=group,
         BLOCK_M=block_m,

@@ -95,12 +95,12 @@ class Stretches(NamedTuple):
         """The run-time arguments."""
         return self.length, loop_bound(self.steps)
 
-    def tile(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """The compile-time arguments and options of a launch."""
         return {"VECTOR": self.vector, "BLOCK": self.block, "num_warps": max(self.block // 512, 1), "maxnreg": 64}
 
     def whole(self, warps: int) -> dict[str, Any]:
-        """As :meth:`tile`, where one tile of so many warps holds the body of a row."""
+        """As :meth:`options`, where one tile of so many warps holds the body of a row."""
         block = triton.next_power_of_2(self.length // self.vector * self.vector)
         return {"TOGETHER": self.together, "VECTOR": self.vector, "BLOCK": block, "num_warps": warps}
 
