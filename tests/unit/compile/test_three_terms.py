@@ -137,7 +137,8 @@ def test_tf32_is_allowed_for_one_call(set_by: str) -> None:
     before = matmul.fp32_precision, cudnn.conv.fp32_precision  # type: ignore[attr-defined]
     try:
         if set_by == "older names":
-            matmul.allow_tf32 = cudnn.allow_tf32 = False
+            matmul.allow_tf32 = False
+            torch._C._set_cudnn_allow_tf32(False)  # What allow_tf32 sets, unless torch's own tests have frozen it.
         if set_by == "newer names":
             matmul.fp32_precision = cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
         own = matmul.fp32_precision, cudnn.conv.fp32_precision  # type: ignore[attr-defined]
@@ -151,5 +152,5 @@ def test_tf32_is_allowed_for_one_call(set_by: str) -> None:
         assert own == (matmul.fp32_precision, cudnn.conv.fp32_precision)  # type: ignore[attr-defined]
     finally:
         torch.set_float32_matmul_precision("highest")
-        cudnn.allow_tf32 = True
+        torch._C._set_cudnn_allow_tf32(True)
         matmul.fp32_precision, cudnn.conv.fp32_precision = before  # type: ignore[attr-defined]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,38 @@ def test_a_line_that_was_cut_off_is_tried_again(tmp_path: Path) -> None:
     assert _kept(1.0) == book.find_or_hold("one", _raise(AssertionError()))
     assert _kept(3.0) == book.find_or_hold("two", lambda: _kept(3.0))
     assert _kept(3.0) == TrialBook(file).find_or_hold("two", _raise(AssertionError()))
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [Trial(call="mm", us={}), Trial(call="mm", us={"library": 1.0}, notes={"kernel": "OutOfMemoryError: 3 GiB"})],
+)
+def test_what_hung_on_free_memory_is_tried_again_by_the_next_process(tmp_path: Path, trial: Trial) -> None:
+    """Not by this one, which would try it for every graph."""
+    file = tmp_path / "trials.jsonl"
+    book = TrialBook(file)
+    assert [trial, trial] == [
+        book.find_or_hold("key", lambda: trial),
+        book.find_or_hold("key", _raise(AssertionError())),
+    ]
+    assert _kept(2.0) == TrialBook(file).find_or_hold("key", lambda: _kept(2.0))
+
+
+def test_ways_are_timed_alone_and_compiled_beside_others() -> None:
+    """A second of Triton's compiler is no reason for everybody else to wait."""
+    held: list[bool] = []
+    inside = False
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        nonlocal inside
+        inside = True
+        yield
+        inside = False
+
+    def kernel() -> None:
+        held.append(inside)
+
+    _held({"library": (100, lambda: None), "kernel": (50, kernel)}, alone=alone)
+    assert [False, True] == [held[0], all(held[1:])]
+    assert len(held) > 2

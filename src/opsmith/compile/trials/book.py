@@ -31,6 +31,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         """Whether one way is known to take at most ``worth_it`` of another's time."""
         return way in self.us and other in self.us and self.us[way] <= worth_it * self.us[other]
 
+    @property
+    def is_final(self) -> bool:
+        """Whether it would be the same another time: not if a device's memory was in use."""
+        return bool(self.us) and not any("OutOfMemory" in note for note in self.notes.values())
+
     def line(self) -> str:
         """For people: the call, and each way with its time or with why it has none."""
         ways = [f"{way} {us:,.1f} us" for way, us in self.us.items()]
@@ -47,28 +52,35 @@ class TrialBook:
 
     Args:
         file: a line for each trial; made when there is one. A line that cannot be read is as if it were not there.
+
+    Attributes:
+        file: as given.
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self.file = file
         self._trials: dict[str, Trial] = {}
         self._read_bytes = 0
         self._lock = threading.Lock()
 
     def find_or_hold(self, key: str, hold: Callable[[], Trial]) -> Trial:
-        """The trial that was held before under this key, by whichever process, or one that is held now and kept."""
+        """The trial that was held before under this key, by whichever process, or one that is held now.
+
+        It is kept if it is final, else only in this process.
+        """
         with self._lock:
             if key not in self._trials:
                 self._read()
             if key not in self._trials:
                 self._trials[key] = hold()
-                self._append(_Line(key=key, trial=self._trials[key]))
+                if self._trials[key].is_final:
+                    self._append(_Line(key=key, trial=self._trials[key]))
             return self._trials[key]
 
     def _read(self) -> None:
         """Take in whole lines that were written since."""
         try:
-            with self._file.open("rb") as stream:
+            with self.file.open("rb") as stream:
                 stream.seek(self._read_bytes)
                 lines, newline, _ = stream.read().rpartition(b"\n")
         except FileNotFoundError:
@@ -81,8 +93,8 @@ class TrialBook:
 
     def _append(self, line: _Line) -> None:
         """In one write, so that lines of two processes do not mix, and after the end of one that was cut off."""
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             os.write(descriptor, b"\n" + msgspec.json.encode(line) + b"\n")
         finally:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -32,6 +32,7 @@ def hold_trial(
     least_us: float = 0.0,
     same_strides: bool = True,
     dear: Collection[str] = (),
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Trial:
     """Time each way that gives what the first one gives.
 
@@ -44,9 +45,14 @@ def hold_trial(
         least_us: microseconds.
         same_strides: whether results have to lie in memory as the first one's do.
         dear: ways whose first call takes long. They are not called if another one is twice as fast as the first.
+        alone: held while ways are timed, not while they are compiled.
     """
     first = next(iter(ways))
-    time_in_turns = functools.partial(_times, synchronise=synchronise, clock=clock)
+
+    def time_in_turns(ways: Mapping[str, Way], rounds: int = ROUNDS) -> dict[str, float]:
+        with alone():
+            return _times(ways, synchronise, clock, rounds)
+
     try:
         expected = tree_leaves(ways[first]())
         us = time_in_turns({first: ways[first]}, rounds=1)
@@ -78,7 +84,7 @@ def _complaint(expected: Sequence[object], way: Way, *, same_strides: bool) -> s
 
 
 def _times(
-    ways: Mapping[str, Way], *, synchronise: Callable[[], None], clock: Callable[[], float], rounds: int = ROUNDS
+    ways: Mapping[str, Way], synchronise: Callable[[], None], clock: Callable[[], float], rounds: int
 ) -> dict[str, float]:
     """Microseconds of a call of each way, the least of rounds that take turns."""
     repeats = {name: _repeats(way, synchronise, clock) for name, way in ways.items()}
