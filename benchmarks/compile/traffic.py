@@ -76,6 +76,7 @@ def main() -> int:
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "COLUMN"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         print(json.dumps(called(*options.one, small=options.sizes == "small")))
         return 0
     until = time.monotonic() + options.minutes * 60
@@ -142,7 +143,6 @@ def read_counters(text: str) -> tuple[int, dict[str, int]]:
 
 def called(model: str, column: str, *, small: bool) -> dict[str, int]:
     """What explain counts of one call; the profiler sees a second one, after everything has been compiled."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     device = "cuda" if torch.cuda.is_available() else "cpu"
     subject = load(model, small=small)
     module, run = subject.module.eval().to(device), timed(subject, "inference", device)
