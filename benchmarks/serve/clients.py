@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,7 @@ class Trial:
         self._answers: Counter[str] = Counter()
         self._counting = threading.Lock()
         self._submitted: dict[int, str] = {}
+        self._killing: Future[None] = Future()
 
     def run(self) -> dict[str, Any]:
         """Carry it out; returns what was found."""
@@ -98,9 +99,9 @@ class Trial:
             names = [f"client-{os.getpid()}-{number}" for number in range(self._clients)]
             secrets = [create_token(self._database, name, Role.SUBMITTER)[1] for name in names]
             with ThreadPoolExecutor(self._clients + 1) as pool:
-                killing = pool.submit(self._kill)
+                self._killing = pool.submit(self._kill)
                 list(pool.map(self._be_client, range(self._clients), secrets))
-                killing.result()
+                self._killing.result()
             seconds = time.monotonic() - started
             stopping.pop_all()
             return self._found(seconds) | {"exit_status": self._server.stop()}
@@ -133,6 +134,8 @@ class Trial:
                 answer = http.request(method, path, **more)
             except httpx2.TransportError as exc:
                 self._count(type(exc).__name__)
+                if self._killing.done():
+                    self._killing.result()  # Raises if the server did not come back: nobody will answer.
                 time.sleep(LOOK_S)
                 continue
             self._count(str(answer.status_code))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -233,8 +234,8 @@ class Judging:
         try:
             yield file
         finally:
-            file.unlink()
-            file.parent.rmdir()
+            # With what a server that was killed while it wrote may have left there.
+            shutil.rmtree(file.parent)
 
     def _persistently(self, act: Callable[[], bool]) -> bool:
         """Do what needs the database, however long it is away; what was judged is not judged again for it."""

@@ -53,6 +53,17 @@ def test_what_one_server_judges_is_heard_at_the_other(tmp_path: Path) -> None:
         assert 1 == boards[0][0]["correct"]
 
 
+def test_what_a_killed_server_was_writing_does_not_end_the_next_one(tmp_path: Path) -> None:
+    """A source that was not all written lies where the next server writes the same one."""
+    for number in range(3):
+        left = tmp_path / "sources" / str(number)
+        left.mkdir(parents=True)
+        (left / ".kernel.py.9za84bb7").write_text("half a ker")
+    with service_in(tmp_path) as running:
+        assert "judged" in set(events(running, submitted(running)))
+        assert "judged" in set(events(running, submitted(running, "right speed=2")))
+
+
 def test_who_comes_back_to_another_server_hears_what_was_begun_again(tmp_path: Path) -> None:
     """Verdicts of a claim that ended with its server are void; those of the claim that counts are not told twice."""
     with service_in(tmp_path) as running:
