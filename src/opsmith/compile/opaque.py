@@ -29,13 +29,27 @@ def opaque_overload(schema: OpSchema, record: Kernel) -> torch._ops.OpOverload:
     name = record.task.replace(".", "__")
     if name not in _defined:
         op = overload(record.task)
-        _library().define(
-            name + str(op._schema)[str(op._schema).index("(") :], tags=(torch.Tag.needs_fixed_stride_order,)
-        )
-        _library().impl(name, _running(schema, record, op), "CompositeExplicitAutograd")
-        torch.library.register_fake(f"opsmith::{name}", op, lib=_library())
-        _defined[name] = getattr(torch.ops.opsmith, name).default
+        _defined[name] = define_like(name, op, _running(schema, record, op), op)
     return _defined[name]
+
+
+def define_like(
+    name: str, op: torch._ops.OpOverload, run: Callable[..., Any], fake: Callable[..., Any]
+) -> torch._ops.OpOverload:
+    """The overload ``opsmith::name``, with the schema of ``op``, that compilers call in the layouts they were given.
+
+    Args:
+        name: not defined yet.
+        op: ATen's.
+        run: answers calls.
+        fake: answers them on fake tensors.
+    """
+    schema = str(op._schema)
+    _library().define(name + schema[schema.index("(") :], tags=(torch.Tag.needs_fixed_stride_order,))
+    _library().impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"opsmith::{name}", fake, lib=_library())
+    defined: torch._ops.OpOverload = getattr(torch.ops.opsmith, name).default
+    return defined
 
 
 @functools.cache

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from opsmith.compile.opaque import define_like
+
 aten = torch.ops.aten
 
 #: Bits that TF32 keeps of float32.
@@ -163,14 +165,7 @@ def tf32_overloads() -> Mapping[Any, torch._ops.OpOverload]:
     return {op: _tf32_overload(op) for op in _FACTORS}
 
 
-@functools.cache
-def _library() -> torch.library.Library:
-    return torch.library.Library("opsmith", "FRAGMENT")
-
-
 def _tf32_overload(op: torch._ops.OpOverload) -> torch._ops.OpOverload:
-    name, schema = f"tf32_{op._schema.name.partition('::')[2]}", str(op._schema)
-
     def laid_out(*args: Any, **kwargs: Any) -> Any:
         # The layout of a convolution's result is to be known while compiling.
         result = op(*args, **kwargs)
@@ -180,11 +175,7 @@ def _tf32_overload(op: torch._ops.OpOverload) -> torch._ops.OpOverload:
         with _tf32_allowed():
             return laid_out(*args, **kwargs)
 
-    _library().define(name + schema[schema.index("(") :], tags=(torch.Tag.needs_fixed_stride_order,))
-    _library().impl(name, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"opsmith::{name}", laid_out, lib=_library())
-    overload: torch._ops.OpOverload = getattr(torch.ops.opsmith, name).default
-    return overload
+    return define_like(f"tf32_{op._schema.name.partition('::')[2]}", op, run, laid_out)
 
 
 def _laid_out(results: Any, like: Tensor) -> Any:

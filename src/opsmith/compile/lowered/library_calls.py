@@ -10,7 +10,7 @@ timed, once on a machine.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -65,10 +65,11 @@ def answered_hash() -> str:
     return digest(" ".join(record.content_hash for _, record in _kernels()).encode())
 
 
-def _kernels() -> Iterator[tuple[OpSchema, Kernel]]:
+@functools.cache
+def _kernels() -> tuple[tuple[OpSchema, Kernel], ...]:
     names = (*PRODUCTS, *CONVOLUTIONS, *OTHERS)
     # An overload stands for its in-place and out= forms there.
-    yield from (both for both in offered(Shipped(), names, ()) if both[0].name in names)
+    return tuple(both for both in offered(Shipped(), names, ()) if both[0].name in names)
 
 
 def make_calls_faster(graph: fx.Graph) -> int:
