@@ -21,8 +21,8 @@ from opsmith.compile.work import CompiledBytes, Work, eager_work, profiled_launc
 _SETTINGS: Mapping[str, Any] = {"force_disable_caches": True, "cpp.enable_kernel_profile": True}
 
 
-#: The backend without passes, kernels and CUDA graphs of ours.
-ALONE: Mapping[str, Any] = {"passes": "none", "kernels": "none", "graphs": "off"}
+#: The backend without passes, kernels and CUDA graphs of ours, and with Inductor's own rule for layouts.
+ALONE: Mapping[str, Any] = {"passes": "none", "kernels": "none", "graphs": "off", "layout_optimization": True}
 
 
 class GraphBreak(msgspec.Struct, frozen=True, kw_only=True):
