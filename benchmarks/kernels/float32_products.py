@@ -3,8 +3,8 @@
     OPSMITH_LAUNCHER=off python -m benchmarks.kernels.float32_products OUT.json [--seconds 60]
 
 A row is a size: microseconds of cuBLAS and of each way in a CUDA graph of ten, and the largest error of each against
-float64, relative to the largest value. It tells from which size on splitting beforehand pays: `opsmith.kernels.matmul`
-has no rule for it yet, because nobody has run this.
+float64, relative to the largest value, for numbers of one sign, whose errors of one sign add up. It tells from which
+size on splitting beforehand pays, and with which tile.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ SIZES = (
     (64, 512, 512, 512, "nn"),
     (1, 2048, 30522, 768, "nn"),
     (1, 8205, 2949, 5921, "nn"),
+    (1, 1001, 1003, 1007, "nn"),
+    (1, 1536, 1536, 1536, "nt"),
+    (16, 1024, 1024, 1024, "nn"),
+    (1, 65536, 256, 256, "nt"),
+    (1, 4096, 4096, 512, "nt"),
+    (1, 4096, 512, 4096, "nt"),
 )
 
 
@@ -75,7 +81,7 @@ def measured(seconds: float) -> Iterator[Row]:
         if time.monotonic() > until:
             return
         batch, rows, terms, columns, layout = size
-        a, b = torch.randn(batch, rows, terms, device="cuda"), torch.randn(batch, terms, columns, device="cuda")
+        a, b = torch.rand(batch, rows, terms, device="cuda"), torch.rand(batch, terms, columns, device="cuda")
         a = a.mT.contiguous().mT if layout[0] == "t" else a
         b = b.mT.contiguous().mT if layout[1] == "t" else b
         exact = [torch.bmm(a.double(), b.double())]

@@ -65,12 +65,13 @@ def test_what_is_not_finite_stays_where_it_belongs() -> None:
 
 @pytest.mark.parametrize("plan", matmul.BEFOREHAND)
 @pytest.mark.parametrize("sizes", [(512, 1024, 384), (300, 70, 301), (640, 20000, 130)])
-def test_factors_may_be_split_beforehand(plan: matmul.Plan, sizes: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("positive", [False, True])
+def test_factors_may_be_split_beforehand(plan: matmul.Plan, sizes: tuple[int, int, int], *, positive: bool) -> None:
     """As exact, whatever the layout, with sums in parts, and with what is not finite."""
     rows, terms, columns = sizes
     for turned in (False, True):
-        a = numbers(terms, rows).t() if turned else numbers(rows, terms)
-        b = numbers(columns, terms).t() if turned else numbers(terms, columns)
+        a = numbers(terms, rows, positive=positive).t() if turned else numbers(rows, terms, positive=positive)
+        b = numbers(columns, terms, positive=positive).t() if turned else numbers(terms, columns, positive=positive)
         exact = a.double() @ b.double()
         with matmul.PRODUCTS.force(plan):
             assert error(matmul.mm(a, b), exact) <= max(3 * error(a @ b, exact), 5e-7)

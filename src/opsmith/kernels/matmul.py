@@ -56,6 +56,8 @@ FEW_STEPS = 15
 MOST_TERMS, PART_TERMS = 16384, 2048
 #: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
+#: Factors are split beforehand if each number is used so often, and if there are so many products of two.
+USES_TO_SPLIT, PRODUCTS_TO_SPLIT = 450, 2**31
 #: Factors with larger parts are not split beforehand: that is memory.
 MOST_BYTES_OF_PARTS = 2 << 30
 
@@ -324,15 +326,11 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
 def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: Plan) -> torch.Tensor:
     """As :func:`write_product`, of finite numbers; returns one number, which is not 0 if there are others."""
     is_odd = filled(torch.empty(1, dtype=torch.int32, device=c.device), 0)
-    part_steps = steps_of_a_part(a.dtype, "tf32x3", plan.k, triton.cdiv(a.shape[2], plan.k))
-    if part_steps:
-        plan = with_two_accumulators(plan, itemsize=2)  # Nothing but accumulators is in registers.
-    terms = plan.k * max(part_steps, 1)
     added, strides, bits = _term_arguments(term, c)
     multiply_parts(
         c,
-        parts_of(a, is_odd, plan.m, terms),
-        parts_of(b.mT, is_odd, plan.n, terms),
+        parts_of(a, is_odd, plan.m, plan.k),
+        parts_of(b.mT, is_odd, plan.n, plan.k),
         added,
         strides,
         bits,
@@ -340,7 +338,6 @@ def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: T
         warps=plan.warps,
         stages=plan.stages,
         group=GROUP,
-        part_steps=part_steps,
     )
     return is_odd
 
@@ -431,7 +428,38 @@ def product_plan(a: torch.Tensor, b: torch.Tensor, precision: str | None) -> Pla
     whole = "".join("e" if size % 16 == 0 else "o" for size in (M, N, K))
     kind = str(a.dtype).removeprefix("torch."), precision or "none", layout, whole
     work: Work = (*kind, *map(size_class, (B, M, N, K)))
-    return PRODUCTS.choice(work, Plan(*tile, splits), a.device)
+    rule = Plan(*tile, splits)
+    if precision == "tf32x3" and splitting_pays(B, M, N, K, is_aligned=is_aligned(a) and is_aligned(b)):
+        rule = split_plan(B, M, N)
+    return PRODUCTS.choice(work, rule, a.device)
+
+
+def splitting_pays(B: int, M: int, N: int, K: int, *, is_aligned: bool) -> bool:
+    """Whether factors are split beforehand where nothing was measured for such ones.
+
+    Splitting takes as long as some 130 to 200 uses of each number on an H200. From rows that do not begin at 16 bytes a
+    product is a fourth as fast without, so that it pays much earlier.
+    """
+    uses, products = (USES_TO_SPLIT, PRODUCTS_TO_SPLIT) if is_aligned else (64, 2**26)
+    fits = B * (M + N) * K * 8 <= MOST_BYTES_OF_PARTS
+    return fits and uses * (M + N) <= M * N and products <= B * M * N * K
+
+
+def split_plan(B: int, M: int, N: int) -> Plan:
+    """Tiles of 128 x 128, one a multiprocessor, unless three of half the size leave fewer of them idle at the end."""
+    whole, halved = BEFOREHAND
+
+    def rounds(plan: Plan) -> int:
+        tiles: int = B * triton.cdiv(M, plan.m) * triton.cdiv(N, plan.n)
+        return -(-tiles // MULTIPROCESSORS)
+
+    return halved if 1.1 * rounds(halved) < 2 * rounds(whole) else whole
+
+
+def is_aligned(factor: torch.Tensor) -> bool:
+    """Whether every row of a factor in float32, or every column, begins at 16 bytes."""
+    runs = 2 if factor.stride(2) == 1 else 1
+    return all(factor.stride(dim) % 4 == 0 for dim in range(3) if dim != runs and factor.shape[dim] > 1)
 
 
 def _product_candidates(work: Work) -> list[Plan]:
@@ -459,14 +487,9 @@ def _product_candidates(work: Work) -> list[Plan]:
     return plans
 
 
-#: For factors that are split beforehand, a stage of which has both parts of both. With other tiles of that size ptxas
-#: has each multiplication wait for the one before (its note C7515).
-BEFOREHAND = (
-    Plan(128, 256, 16, 8, 4, 1, 1),
-    Plan(128, 256, 32, 8, 2, 1, 1),
-    Plan(128, 128, 16, 4, 3, 1, 1),
-    Plan(64, 256, 16, 4, 3, 1, 1),
-)
+#: For factors that are split beforehand, a stage of which has both parts of both. A thread holds two accumulators:
+#: larger tiles spill, and four others were slower (benchmarks/results/h200/float32-products.json).
+BEFOREHAND = (Plan(128, 128, 32, 8, 3, 1, 1), Plan(64, 128, 16, 4, 3, 1, 1))
 PRODUCTS = Family("product", Plan, _product_candidates)
 
 

@@ -1,4 +1,4 @@
-"""Products and convolutions of float32 with three terms for each, of TF32 numbers."""
+"""Short products of float32 with three terms for each, of TF32 numbers."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_zero_and_what_is_not_finite_are_their_own_parts() -> None:
         torch.testing.assert_close(part, x, equal_nan=True, rtol=0, atol=0)
 
 
-def _called(op: Any, *args: Any, channels_last: bool = False, **kwargs: Any) -> Any:
+def _called(op: Any, *args: Any, **kwargs: Any) -> Any:
     assert takes_three_terms(op, args)
-    return in_three_terms(op, with_parts(args, op), kwargs, channels_last=channels_last)
+    return in_three_terms(op, with_parts(args, op), kwargs)
 
 
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
@@ -62,46 +62,11 @@ def test_products_are_those_of_their_factors(turned: str) -> None:
     close(_called(aten.baddbmm.default, bias, a, b), torch.baddbmm(bias, a, b))
 
 
-CONVOLUTIONS = [
-    (_numbers(2, 3, 9, 9), _numbers(4, 3, 3, 3), _numbers(4), [2, 1], [1, 0], [1, 2], False, [0, 0], 1),
-    (_numbers(2, 3, 9), _numbers(4, 3, 3), None, [1], [1], [1], False, [0], 1),
-    (_numbers(2, 3, 5, 5, 5), _numbers(4, 3, 2, 2, 2), None, [1] * 3, [0] * 3, [1] * 3, False, [0] * 3, 1),
-    (_numbers(2, 3, 9, 9), _numbers(3, 4, 3, 3), _numbers(4), [2, 2], [1, 1], [1, 1], True, [1, 0], 1),
-    (_numbers(2, 3, 9, 9), _numbers(4, 3, 1, 1), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
-]
-
-
-@pytest.mark.parametrize("args", CONVOLUTIONS)
-def test_convolutions_are_those_of_their_factors(args: tuple[Any, ...]) -> None:
-    """Images, lines and volumes, and transposed; turned they come back as they were."""
-    expected = aten.convolution(*args)
-    for channels_last in {False, args[0].ndim > 3}:
-        found = _called(aten.convolution.default, *args, channels_last=channels_last)
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-        assert expected.stride() == found.stride()
-
-
-@pytest.mark.parametrize("args", CONVOLUTIONS)
-@pytest.mark.parametrize("mask", [[True, True, True], [True, False, False], [False, True, False]])
-def test_gradients_of_convolutions_are_those_of_their_factors(args: tuple[Any, ...], mask: list[bool]) -> None:
-    """By the input, the weight and the bias, as far as they are wanted."""
-    x, weight, _, *settings = args
-    grad = aten.convolution(*args)
-    given = [grad, x, weight, [grad.shape[1]], *settings, mask]
-    expected = aten.convolution_backward(*given)
-    for channels_last in {False, x.ndim > 3}:
-        found = _called(aten.convolution_backward.default, *given, channels_last=channels_last)
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
-        assert [one if one is None else one.stride() for one in expected] == [
-            one if one is None else one.stride() for one in found
-        ]
-
-
-def test_groups_are_left_alone() -> None:
-    """Their channels would have to be laid side by side group by group."""
-    *args, _ = CONVOLUTIONS[0]
-    assert [True, False] == [takes_three_terms(aten.convolution.default, [*args, groups]) for groups in (1, 2)]
-    assert not takes_three_terms(aten.relu.default, [_numbers(2)])
+def test_what_would_be_a_long_sum_is_left_alone() -> None:
+    """Tensor cores lose something with every addition."""
+    a, b = torch.empty(8, 300, device="meta"), torch.empty(300, 8, device="meta")
+    assert [False, True] == [takes_three_terms(aten.mm.default, [a[:, :terms], b[:terms]]) for terms in (300, 256)]
+    assert not takes_three_terms(aten.relu.default, [a])
 
 
 def test_accuracy_is_that_of_float32_where_factors_are_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +76,7 @@ def test_accuracy_is_that_of_float32_where_factors_are_tf32(monkeypatch: pytest.
         return (_rounded(a).double() @ _rounded(b).double()).float()
 
     monkeypatch.setattr(three_terms, "tf32_overloads", lambda: {aten.mm.default: on_tensor_cores})
-    a, b = _numbers(50, 300), _numbers(300, 60)
+    a, b = _numbers(50, 250), _numbers(250, 60)
     exact = a.double() @ b.double()
 
     def error(found: Tensor) -> float:
@@ -133,24 +98,22 @@ def test_infinities_stay_infinite() -> None:
 @pytest.mark.parametrize("set_by", ["nobody", "older names", "newer names"])
 def test_tf32_is_allowed_for_one_call(set_by: str) -> None:
     """Whichever of torch's two sets of names somebody used; both go on to agree."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.fp32_precision, cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
     try:
         if set_by == "older names":
             matmul.allow_tf32 = False
-            torch._C._set_cudnn_allow_tf32(False)  # What allow_tf32 sets, unless torch's own tests have frozen it.
         if set_by == "newer names":
-            matmul.fp32_precision = cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
-        own = matmul.fp32_precision, cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+            matmul.fp32_precision = "ieee"
+        own = matmul.fp32_precision
 
         with three_terms._tf32_allowed():
-            assert (True, "tf32") == (matmul.allow_tf32, cudnn.conv.fp32_precision)  # type: ignore[attr-defined]
-        assert own == (matmul.fp32_precision, cudnn.conv.fp32_precision)  # type: ignore[attr-defined]
+            assert matmul.allow_tf32
+        assert own == matmul.fp32_precision
         assert matmul.allow_tf32 is False
         with pytest.raises(RuntimeError, match="size|shape"):
             tf32_overloads()[aten.mm.default](_numbers(2, 3), _numbers(2, 3))
-        assert own == (matmul.fp32_precision, cudnn.conv.fp32_precision)  # type: ignore[attr-defined]
+        assert own == matmul.fp32_precision
     finally:
         torch.set_float32_matmul_precision("highest")
-        torch._C._set_cudnn_allow_tf32(True)
-        matmul.fp32_precision, cudnn.conv.fp32_precision = before  # type: ignore[attr-defined]
+        matmul.fp32_precision = before

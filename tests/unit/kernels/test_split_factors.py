@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from opsmith.kernels import matmul, split_factors
-from opsmith.kernels.launch import launch
 
 #: A tile, and the factors split beforehand.
 SMALL = (32, 64, 16, 4, 1, 1, 1)
@@ -88,24 +87,6 @@ def test_nothing_is_split_where_nothing_is_summed() -> None:
         assert torch.equal(torch.ones(40, 40), matmul.addmm(torch.ones(40), a, a.t(), alpha=0))
 
 
-@pytest.mark.parametrize("inner", [129, 256, 300])
-def test_very_long_sums_are_added_up_in_parts(inner: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each term counts once, whether the last part is whole or not."""
-    monkeypatch.setattr(matmul, "MOST_TERMS", 100)
-    monkeypatch.setattr(matmul, "PART_TERMS", 128)
-    taken: set[int] = set()
-
-    def launched(*args: Any, **meta: Any) -> None:
-        taken.add(meta.get("PART_STEPS", 8))
-        launch(*args, **meta)
-
-    monkeypatch.setattr(split_factors, "launch", launched)
-    a, b = _numbers(40, inner), _numbers(inner, 50)
-    with matmul.PRODUCTS.force(SMALL):
-        torch.testing.assert_close(matmul.mm(a, b), a @ b, rtol=1e-5, atol=1e-4)
-    assert {8} == taken
-
-
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # Of numpy, which multiplies here.
 def test_what_is_not_finite_stays_where_it_belongs() -> None:
     """A product is made again without parts, in which an infinity would meet zeros."""
@@ -148,3 +129,33 @@ def test_stages_fit_into_shared_memory() -> None:
     for plan in matmul.BEFOREHAND:
         assert 2 * (plan.m + plan.n) * plan.k * 4 * plan.stages <= matmul.SHARED_BYTES
         assert 0 == plan.m % 64 + plan.n % 64
+
+
+def test_large_products_have_their_factors_split() -> None:
+    """Each number is used often; from rows that begin anywhere, splitting pays earlier."""
+
+    def pays(*sizes: int, is_aligned: bool = True) -> bool:
+        return matmul.splitting_pays(*sizes, is_aligned=is_aligned)
+
+    assert all(pays(*sizes) for sizes in ((1, 1536, 1536, 1536), (1, 4096, 512, 4096), (16, 1024, 1024, 1024)))
+    assert not any(pays(*sizes) for sizes in ((1, 1024, 1024, 1024), (64, 512, 512, 512), (1, 65536, 256, 256)))
+    assert pays(1, 1001, 1007, 1003, is_aligned=False)
+    assert not pays(1, 8192, 64, 8192, is_aligned=False)
+    assert not pays(1, 40960, 40960, 4096)
+
+
+def test_no_multiprocessor_waits_for_long() -> None:
+    """Of 144 tiles twelve would come after all others, of 288 half as large ones two or three run side by side."""
+    whole, halved = matmul.BEFOREHAND
+    assert [halved, whole, whole] == [matmul.split_plan(1, size, size) for size in (1536, 2048, 4096)]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_that_begin_anywhere_are_told(*, turned: bool) -> None:
+    """By 16 bytes, along whichever dimension neighbours lie."""
+
+    def aligned(*shape: int) -> bool:
+        factor = torch.empty(shape)
+        return matmul.is_aligned(factor.mT if turned else factor)
+
+    assert [True, False, True] == [aligned(2, 5, 8), aligned(2, 5, 6), aligned(1, 1, 6)]

@@ -1,8 +1,8 @@
 """Calls that Inductor leaves to libraries are made in another way, where a trial on the device finds it faster.
 
 In strict float32 cuBLAS and cuDNN multiply without tensor cores. Shipped kernels split factors into parts that tensor
-cores take, with less error: 1.5 to 1.6 times as fast for large squares on an H200
-(benchmarks/results/h200/library-class.txt). So may the libraries, given three terms for each
+cores take, with less error: 1.5 to 2.1 times as fast for large products on an H200
+(benchmarks/results/h200/float32-products.json). So may the libraries for short sums, given three terms for each
 (:mod:`opsmith.compile.three_terms`). Elsewhere it depends on the sizes, so nothing is taken for granted: all ways are
 timed, once on a machine.
 """
@@ -21,7 +21,7 @@ from opsmith.backends.shipped import Shipped
 from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.nodes import calls, replace, replace_by_calls
 from opsmith.compile.opaque import opaque_overload
-from opsmith.compile.three_terms import CHANNELS_LAST, in_three_terms, takes_three_terms, tf32_overloads, with_parts
+from opsmith.compile.three_terms import in_three_terms, takes_three_terms, tf32_overloads, with_parts
 from opsmith.compile.trials.calls import Call, read_call, without_bias
 from opsmith.compile.trials.trying import convolution_precision, try_out
 from opsmith.compile.trials.turns import Way
@@ -44,7 +44,7 @@ OTHERS = (
     "topk.default",
     "upsample_bicubic2d_backward.default",
 )
-LIBRARY, KERNEL, THREE_TERMS, TURNED = "library", "kernel", "three terms", "three terms, channels last"
+LIBRARY, KERNEL, THREE_TERMS = "library", "kernel", "three terms"
 #: Microseconds. Compiling a kernel takes a second, and calling an opaque one costs the host more than a library.
 LEAST_US = 40.0
 
@@ -84,16 +84,15 @@ def make_calls_faster(graph: fx.Graph) -> int:
             with graph.inserting_before(node):
                 replace(node, graph.call_function(answered()[node.target], node.args, node.kwargs))
             fired += 1
-        elif way in (THREE_TERMS, TURNED):
-            turned = way == TURNED
-            fired += replace_by_calls(node, functools.partial(_in_three_terms, node.target, channels_last=turned))
+        elif way == THREE_TERMS:
+            fired += replace_by_calls(node, functools.partial(_in_three_terms, node.target))
     if fired:
         share_common_calls(graph)  # Of a factor of several products there is one set of parts.
     return fired
 
 
-def _in_three_terms(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, channels_last: bool) -> Any:
-    return in_three_terms(op, with_parts(args, op), kwargs, channels_last=channels_last)
+def _in_three_terms(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return in_three_terms(op, with_parts(args, op), kwargs)
 
 
 def _left_to_libraries() -> Sequence[str]:
@@ -126,8 +125,6 @@ def _fastest(call: Call) -> str:
             # writes as much.
             parts = with_parts(args, call.op)
             found[THREE_TERMS] = functools.partial(in_three_terms, call.op, parts, kwargs)
-            if args[0].ndim in CHANNELS_LAST and args[0].is_contiguous():
-                found[TURNED] = functools.partial(in_three_terms, call.op, parts, kwargs, channels_last=True)
         return found
 
     trial = try_out(without_bias(call), f"kernels {answered_hash()}", ways, least_us=LEAST_US, dear={KERNEL})

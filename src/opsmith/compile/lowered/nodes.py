@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,8 +43,8 @@ def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[s
     """Let the calls of a function of the node's arguments stand in its place, if they return what looks the same.
 
     Args:
-        node: on fake tensors. If it returns several, it is read by ``getitem`` alone.
-        function: of positional and named arguments, made of calls of torch.
+        node: on fake tensors.
+        function: of positional and named arguments, made of calls of torch; it returns one tensor, as the node does.
 
     Returns:
         Whether they do: shapes, dtypes, strides and devices.
@@ -58,18 +57,12 @@ def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[s
         return function(args, kwargs)
 
     calls_alone = make_fx(on_tensors)(*map(value_of, sources)).graph
-    results = tree_map_only(fx.Node, value_of, calls_alone.output_node().args[0])
-    if not same(results, value_of(node)):
+    (result,) = calls_alone.output_node().all_input_nodes
+    if not same(value_of(result), value_of(node)):
         return False
     placeholders = calls_alone.find_nodes(op="placeholder")
     with node.graph.inserting_before(node):
         copied = node.graph.graph_copy(calls_alone, dict(zip(placeholders, sources, strict=True)))
-    if isinstance(copied, fx.Node):
-        replace(node, copied)
-        return True
-    pieces: Any = copied
-    for user in list(node.users):
-        assert user.target is operator.getitem
-        replace(user, pieces[user.args[1]])
-    node.graph.erase_node(node)
+    assert isinstance(copied, fx.Node)
+    replace(node, copied)
     return True

@@ -47,7 +47,9 @@ def try_out(
 
     def hold() -> Trial:
         with _real_calls(call.device):
-            args, kwargs = tree_map_only(torch.Tensor, _drawn, (call.args, call.kwargs))
+            generator = torch.Generator(call.device).manual_seed(0)
+            drawn = functools.partial(_drawn, generator=generator)
+            args, kwargs = tree_map_only(torch.Tensor, drawn, (call.args, call.kwargs))
             return hold_trial(
                 call.text,
                 ways(args, kwargs),
@@ -83,13 +85,12 @@ def _real_calls(device: torch.device) -> Iterator[None]:
         yield
 
 
-def _drawn(like: torch.Tensor) -> torch.Tensor:
-    """Normally distributed numbers, from a generator of their own, in memory of the same extent."""
+def _drawn(like: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
+    """Numbers between 0 and 1, in memory of the same extent: where all have one sign, errors of one sign add up."""
     if not like.numel():
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-    generator = torch.Generator(like.device).manual_seed(0)
     extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
-    storage = torch.randn(extent, dtype=like.dtype, device=like.device, generator=generator)
+    storage = torch.rand(extent, dtype=like.dtype, device=like.device, generator=generator)
     return storage.as_strided(like.shape, like.stride())
 
 
