@@ -31,7 +31,7 @@ from opsmith.runner.protocol import (
 )
 from opsmith.runner.sides import RefereeSide, WorkerSide
 from opsmith.runner.spool import Spool
-from opsmith.runner.stopwatch import ClockSettings, Found, PairedClock
+from opsmith.runner.stopwatch import ClockSettings, Found, PairedClock, Place
 from opsmith.runner.timed_pairs import Dishonest, Pair
 from opsmith.runner.verdicts import one_line
 from opsmith.suites import derive_seed
@@ -45,11 +45,9 @@ _STAND_IN_DECODER = msgspec.msgpack.Decoder(StoredOutcome | SummarisedOutcome)
 
 
 class _Look(NamedTuple):
-    """What the candidate returned for one set of a pair's inputs, with the values of a round."""
+    """What the candidate returned somewhere."""
 
-    pair: int
-    slot: int
-    round: int
+    place: Place
     outcome: msgspec.Raw
 
 
@@ -230,19 +228,21 @@ class CaseTimer:
             runs.append(timing)
         return combined(runs, self._settings.precisions[first.quantity])
 
-    def _look(self, pair: int, slot: int, round_number: int) -> None:
+    def _look(self, places: Sequence[Place]) -> None:
         """Keep what was returned for later, when the clock no longer runs; or judge it now, if it does not last.
 
-        Of a large result only a summary is shown at first, and the next block writes over the rest.
+        Of a large result only a summary is shown at first, and the next block writes over the rest. All are shown
+        before one is judged: a device takes a millisecond to change from one process to another.
         """
-        look = _Look(pair, slot, round_number, self._shown(pair, slot, in_full=False))
-        if _is_whole(look.outcome):
-            self._looks.append(look)
-            return
-        found = self._compared(look)
-        if found.unclear:
-            found = self._compared(look._replace(outcome=self._shown(pair, slot, in_full=True)))
-        self._hold_against(look, found)
+        looks = [_Look(place, self._shown(place, in_full=False)) for place in places]
+        for look in looks:
+            if _is_whole(look.outcome):
+                self._looks.append(look)
+                continue
+            found = self._compared(look)
+            if found.unclear:
+                found = self._compared(look._replace(outcome=self._shown(look.place, in_full=True)))
+            self._hold_against(look, found)
 
     def _inspect_worker(self) -> None:
         """Ask once what the kernel has replaced, of all calls and blocks together: it takes as long as several."""
@@ -264,11 +264,11 @@ class CaseTimer:
         for case in found.cases.values():
             if case.status is not Status.PASSED:
                 offence = f"a timed call did not return the answer: {case.status}, {case.detail}"
-                self._offences.setdefault(look.pair, offence)
+                self._offences.setdefault(look.place.pair, offence)
 
-    def _shown(self, pair: int, slot: int, *, in_full: bool) -> msgspec.Raw:
-        """What the candidate's last block returned for one set of a pair's inputs."""
-        shown = self._worker.ask(ShowTimed(slot, in_full, pair), (Answered, Raised))
+    def _shown(self, place: Place, *, in_full: bool) -> msgspec.Raw:
+        """What the candidate's last block of a call returned."""
+        shown = self._worker.ask(ShowTimed(place.slot, in_full, place.pair), (Answered, Raised))
         if isinstance(shown, Raised):
             raise WorkerFailed(Status.ERROR, f"raised when a timed result was looked at: {shown.message}", ())
         if len(shown.replies) != 1 or isinstance(shown.replies[0], Raised) or len(shown.replies[0].outcomes) != 1:
@@ -282,7 +282,8 @@ class CaseTimer:
         # The oracle needs a module's state, which is no argument of the timed call.
         tolerance = self._options.tolerance if self._job.schema.kind is TaskKind.OP else "kernelbench"
         folder = str(self._worker.folder)
-        request = CompareTimed(look.slot, look.round, look.outcome, tolerance, self._options.layout, folder, look.pair)
+        pair, slot, round_number = look.place
+        request = CompareTimed(slot, round_number, look.outcome, tolerance, self._options.layout, folder, pair)
         compared = self._referee.ask(request, Compared)
         assert isinstance(compared, Compared)
         return compared

@@ -124,7 +124,7 @@ def _control_pairs(
             )
 
 
-def _nothing_to_look_for(_pair: int, _slot: int, _round: int) -> None:
+def _nothing_to_look_for(_places: object) -> None:
     """Both sides are opsmith's own."""
 
 

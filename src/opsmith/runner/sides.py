@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,9 @@ class RefereeSide:
         """Microseconds that its first thread, and a judge who sleeps meanwhile, have waited for a processor."""
         return _queued_us(self._link.pid, judge_too=not self._link.waits_awake)
 
-    def pin(self, core: int) -> None:
-        """Let all threads of the process run on one core only."""
-        _pin(self._link.pid, core)
+    def run_on(self, cores: Collection[int]) -> None:
+        """Let all threads of the process run on these cores only."""
+        _run_on(self._link.pid, cores)
 
 
 class WorkerSide:
@@ -88,9 +89,9 @@ class WorkerSide:
         """Microseconds that its first thread, and a judge who sleeps meanwhile, have waited for a processor."""
         return _queued_us(self._link.pid, judge_too=not self._link.waits_awake)
 
-    def pin(self, core: int) -> None:
-        """Let all threads of the process run on one core only."""
-        _pin(self._link.pid, core)
+    def run_on(self, cores: Collection[int]) -> None:
+        """Let all threads of the process run on these cores only."""
+        _run_on(self._link.pid, cores)
 
     def settle(self) -> float:
         """Wait until no thread but the first runs, which answers requests; microseconds that it took.
@@ -122,10 +123,10 @@ def _queued_us(pid: int, *, judge_too: bool) -> float:
     return total_ns / 1e3
 
 
-def _pin(pid: int, core: int) -> None:
+def _run_on(pid: int, cores: Collection[int]) -> None:
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):  # It has ended.
-            os.sched_setaffinity(int(thread.name), {core})
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def _is_running(pid: int) -> bool:

@@ -8,6 +8,7 @@ judge holds it against its own clock by the difference between many replays and 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
@@ -15,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -82,8 +83,8 @@ class Side(Protocol):
         """Microseconds that the process's first thread has waited for a processor so far."""
         ...
 
-    def pin(self, core: int) -> None:
-        """Let all threads of the process run on one core only."""
+    def run_on(self, cores: Collection[int]) -> None:
+        """Let all threads of the process run on these cores only."""
         ...
 
 
@@ -116,6 +117,14 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str = "eager"
 
 
+class Place(NamedTuple):
+    """Of a result: the number of its call, that of a set of inputs, and the round of their values."""
+
+    pair: int
+    slot: int
+    round: int
+
+
 #: What is found of a pair.
 Found = Timing | NotMeasured | Dishonest
 
@@ -137,8 +146,7 @@ class PairedClock:
         calls: the serialized calls.
         settings: of the run.
         seed: of the order of the blocks and of what is looked at.
-        look: given the number of a call, of a set of its inputs, and the round of their values, it keeps what
-            the candidate's last block returned there, so that it can be judged.
+        look: given places of results, it keeps what the candidate's last blocks returned there, to be judged.
     """
 
     def __init__(
@@ -149,7 +157,7 @@ class PairedClock:
         *,
         settings: ClockSettings,
         seed: int,
-        look: Callable[[int, int, int], None],
+        look: Callable[[Sequence[Place]], None],
     ) -> None:
         self._order = random.Random(seed)  # noqa: S311 - an order, and what is looked at, of a secret seed
         self._sides = (reference, candidate)
@@ -166,19 +174,33 @@ class PairedClock:
     def prepare(self) -> None:
         """Make both sides' inputs, and find out how many calls make a block."""
         with ThreadPoolExecutor(1) as thread:
+            self.let_go()
             self._prepare_inputs(thread)
             # One core of a shared machine may be half as fast as the next, for as long as somebody else uses it.
             core = self._order.choice(self.settings.cores)
-            for side in self._sides:
-                side.pin(core)
+            self._run_on([core])
             os.sched_setaffinity(0, {*self.settings.cores} - siblings_of(core) or {core})
             # Both are processes of the same kind: a longer trip to one of them is somebody else's doing.
             self._trip_us = min(empty_trip_us(side) for side in self._sides)
             for quantity in self.settings.quantities:
                 self._calibrate(quantity)
+            self.let_go()
             reference_ready = thread.submit(self._make_ready, 0)
             self._make_ready(1)
             reference_ready.result()
+            self._run_on([core])
+
+    def let_go(self) -> None:
+        """Let both sides run side by side, as long as nothing is timed.
+
+        Not on a CPU: there inputs would come to lie in memory that is near to another core.
+        """
+        if "K" in self.settings.quantities:
+            self._run_on(self.settings.cores)
+
+    def _run_on(self, cores: Collection[int]) -> None:
+        for side in self._sides:
+            side.run_on(cores)
 
     def _prepare_inputs(self, thread: ThreadPoolExecutor) -> None:
         """While the candidate prepares a call, the reference does the next one."""
@@ -248,8 +270,14 @@ class PairedClock:
             does not agree with the judge's.
         """
         precision = self.settings.precisions[quantity]
+        of_all = self._order.randrange(precision.least_pairs)
         everything = [
-            Series(pair, precision, looked_at=self._order.randrange(precision.least_pairs))
+            # Where each block ends its turn, results of all calls are looked at together.
+            Series(
+                pair,
+                precision,
+                looked_at=of_all if BLOCKS_A_TURN[quantity] == 1 else self._order.randrange(precision.least_pairs),
+            )
             for pair in self.pairs
             if quantity in pair.calls
         ]
@@ -260,8 +288,8 @@ class PairedClock:
             running = [series for series in running if series.goes_on(is_held_back=is_held_back)]
         measured = {series.pair.number: series for series in everything if series.problem is None}
         if quantity == self.settings.quantities[-1]:
-            for pair in [series.pair for series in measured.values()]:
-                self._look(pair.number, self._order.randrange(pair.calls[quantity]), pair.round)
+            self.let_go()
+            self._look([self._somewhere(series.pair, quantity, series.pair.round) for series in measured.values()])
         return [
             self._timing(measured[pair.number], quantity, cross_checked=cross_checked)
             if pair.number in measured
@@ -276,16 +304,14 @@ class PairedClock:
         for number in next(self._turns):
             going_on = [series for series in running if series.problem is None]
             if quantity == "E":
-                self._renew_inputs(number, going_on)
+                with _shared(going_on):  # To wait for a device takes as long as a block.
+                    self._renew(number, [(one.pair, one.rounds[0], one.pair.calls["E"]) for one in going_on])
+            lasting = []
             for series in going_on:
-                self._run_blocks(number, series, quantity, is_last=series is running[-1])
-
-    def _renew_inputs(self, number: int, running: Sequence[Series]) -> None:
-        """Write what the blocks of a turn of E run on, all at once: to wait for a device takes as long as a block."""
-        start = time.monotonic()
-        self._renew(number, [(series.pair, series.rounds[0], series.pair.calls["E"]) for series in running])
-        for series in running:
-            series.spent_s += (time.monotonic() - start) / len(running)
+                lasting += self._run_blocks(number, series, quantity, is_last=series is running[-1])
+            if lasting:
+                with _shared(going_on):
+                    self._look(lasting)
 
     def _renew(self, number: int, rounds: Sequence[tuple[Pair, int, int]]) -> None:
         """Write the values of a round into so many sets of each pair's inputs."""
@@ -293,19 +319,30 @@ class PairedClock:
             RenewInputs(tuple(Renewal(round_, calls, pair.number) for pair, round_, calls in rounds))
         )
 
-    def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> None:
-        start = time.monotonic()
+    def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> list[Place]:
+        """The blocks of one call's turn; returns what is to be looked at when all calls have had theirs."""
+        lasting = []
         pair = series.pair
         calls = pair.calls[quantity]
-        try:
-            for block, round_number in enumerate(series.rounds):
-                more = not is_last or round_number != series.rounds[-1]
-                series.turn[number].append(self._block_us(number, pair, calls, quantity, round_number, more=more))
-                if number == 1 and series.is_looked_at(block):
-                    self._look(pair.number, self._order.randrange(calls), round_number)
-        except NotMeasured as problem:
-            series.problem = pair.problems[quantity] = problem
-        series.spent_s += time.monotonic() - start
+        with _shared([series]):
+            try:
+                for block, round_number in enumerate(series.rounds):
+                    is_last_round = round_number == series.rounds[-1]
+                    more = not is_last or not is_last_round
+                    series.turn[number].append(self._block_us(number, pair, calls, quantity, round_number, more=more))
+                    if number == 1 and series.is_looked_at(block):
+                        place = self._somewhere(pair, quantity, round_number)
+                        if is_last_round:
+                            lasting.append(place)
+                        else:  # The next block writes over it.
+                            self._look([place])
+            except NotMeasured as problem:
+                series.problem = pair.problems[quantity] = problem
+        return lasting
+
+    def _somewhere(self, pair: Pair, quantity: str, round_number: int) -> Place:
+        """One of the results of a block, chosen when it is over."""
+        return Place(pair.number, self._order.randrange(pair.calls[quantity]), round_number)
 
     def _was_held_back(self) -> bool:
         """Whether the device's clock was held back when this was asked last.
@@ -351,7 +388,7 @@ class PairedClock:
         calls = pair.calls["K"]
         for round_number in pair.new_rounds(times):
             self._block_us(1, pair, calls, "K", round_number)
-            self._look(pair.number, self._order.randrange(calls), round_number)
+            self._look([self._somewhere(pair, "K", round_number)])
 
     def _block_us(
         self,
@@ -419,6 +456,15 @@ class PairedClock:
         [round_number] = pair.new_rounds(1)
         request = TimeBlock(calls, "K", pair=pair.number, round=round_number, replays=replays, steady=True)
         return _clocked(self._sides[1], request)[1]
+
+
+@contextlib.contextmanager
+def _shared(running: Sequence[Series]) -> Iterator[None]:
+    """Put what is done within it down to some calls alike."""
+    start = time.monotonic()
+    yield
+    for series in running:
+        series.spent_s += (time.monotonic() - start) / len(running)
 
 
 def _turns(order: random.Random) -> Iterator[list[int]]:

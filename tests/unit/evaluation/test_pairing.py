@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 import pytest
 
 from opsmith.core.timing import Label, Timing
+from opsmith.evaluation import pairing
 from opsmith.evaluation.pairing import (
     CLAIMING_PROCESSES,
     CONFIDENCE,
@@ -95,6 +98,26 @@ def test_an_interval_is_no_wider_than_the_noise_makes_it() -> None:
     generator = random.Random(1)
     widths = [estimate(*simulated(generator, 24, speedup=1.0)).half_width for _ in range(50)]
     assert 0.01 < sorted(widths)[25] < 0.04
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_medians_are_as_likely_as_among_all_samples(count: int) -> None:
+    """Of as many numbers, each drawn from all of them."""
+    samples = itertools.product(range(count), repeat=count)
+    middle = [sorted(sample)[(count - 1) // 2 : count // 2 + 1] for sample in samples]
+    expected = Counter((ranks[0], ranks[-1]) for ranks in middle)
+    ranks, likely = pairing._medians(count)
+    found = {(int(low), int(high)): share * count**count for (low, high), share in zip(ranks.T, likely, strict=True)}
+    assert dict(expected) == pytest.approx(found)
+
+
+def test_many_blocks_are_no_more_work() -> None:
+    """Far more than any mode times, of which next to no median is likely."""
+    for count in (240, 2_001, 5_000):
+        ranks, likely = pairing._medians(count)
+        assert ranks.shape[1] < 5_000
+        assert likely.sum() == pytest.approx(1)
+        assert (count - 1) / 2 == pytest.approx((ranks.mean(axis=0) * likely).sum(), abs=1e-6 * count)
 
 
 def test_one_wild_block_moves_neither_estimate_nor_interval() -> None:

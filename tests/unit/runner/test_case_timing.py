@@ -251,6 +251,28 @@ def test_nothing_is_compared_while_the_clock_runs() -> None:
     assert all(kinds[kinds.index(True) :])
 
 
+def test_of_the_last_blocks_all_is_shown_before_anything_is_judged() -> None:
+    """Each change from one process to the other takes as long as several blocks; what is unclear is still there."""
+    order: list[str] = []
+    worker, referee = StandInWorker(), StandInReferee()
+    worker.is_large = True
+
+    def noting(side: StandIn) -> Callable[..., Any]:
+        ask = side.ask
+
+        def noted(request: Any, reply_type: Any) -> Any:
+            order.append(type(request).__name__)
+            return ask(request, reply_type)
+
+        return noted
+
+    worker.ask, referee.ask = noting(worker), noting(referee)  # type: ignore[method-assign]
+    timed(3, referee, worker)
+    last_block = len(order) - 1 - order[::-1].index("TimeBlock")
+    judged = ["CompareTimed", "ShowTimed", "CompareTimed"] * 3
+    assert [*["ShowTimed"] * 3, *judged, "Inspect"] == order[last_block + 1 :]
+
+
 def test_what_was_replaced_is_asked_once_when_all_blocks_are_over() -> None:
     """It takes longer than several blocks."""
     worker = StandInWorker()

@@ -6,7 +6,7 @@ import itertools
 import os
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 
 import msgspec
@@ -34,6 +34,7 @@ from opsmith.runner.stopwatch import (
     ClockSettings,
     Found,
     PairedClock,
+    Place,
     empty_trip_us,
 )
 from opsmith.runner.timed_pairs import Dishonest, NotMeasured
@@ -80,7 +81,8 @@ class StandInSide:
     """A process whose calls take so long.
 
     Attributes:
-        core: that it was pinned to.
+        cores: that it may run on.
+        cores_of: the same when it was asked to prepare inputs and to make ready.
         noise: of its calls, as a share.
         settling_us: that it goes on for when it has answered.
         queueing_us: that each request waits for a processor.
@@ -111,7 +113,8 @@ class StandInSide:
         self.queueing_us = 0.0
         self._queued_us = 0.0
         self.wall_us = 0.0
-        self.core: int | None = None
+        self.cores: set[int] = set()
+        self.cores_of: dict[type, set[int]] = {}
         self.prepared: PrepareTiming | None = None
         self.ready: list[MakeReady] = []
 
@@ -128,6 +131,7 @@ class StandInSide:
         machine = self._machine
         machine.now_us += self._trip_us + self.queueing_us
         self._queued_us += self.queueing_us
+        self.cores_of[type(request)] = self.cores
         if isinstance(request, PrepareTiming):
             self.prepared = request
             return TimingPrepared(min(request.slots, self._slots), request.varied, 0.1)
@@ -156,8 +160,8 @@ class StandInSide:
     def queued_us(self) -> float:
         return self._queued_us
 
-    def pin(self, core: int) -> None:
-        self.core = core
+    def run_on(self, cores: Collection[int]) -> None:
+        self.cores = {*cores}
 
 
 @pytest.fixture
@@ -199,7 +203,8 @@ class Looker:
         self.looks: list[tuple[int, int]] = []
         self.blocks: list[int] = []
 
-    def __call__(self, _pair: int, slot: int, round_number: int) -> None:
+    def __call__(self, places: Sequence[Place]) -> None:
+        [(_pair, slot, round_number)] = places
         self.looks.append((slot, round_number))
         side, last = self._machine.asked[-1]
         assert isinstance(last, TimeBlock)
@@ -224,7 +229,7 @@ def settings(
     )
 
 
-def nobody_looks(_pair: int, _slot: int, _round: int) -> None:
+def nobody_looks(_places: Sequence[Place]) -> None:
     """Every result is right here."""
 
 
@@ -235,7 +240,7 @@ def clock_of(
     calls: int = 1,
     run: ClockSettings | None = None,
     seed: int = 1,
-    look: Callable[[int, int, int], None] = nobody_looks,
+    look: Callable[[Sequence[Place]], None] = nobody_looks,
 ) -> PairedClock:
     """The clock of so many calls, ready."""
     requests = [b"call %d" % number for number in range(calls)]
@@ -702,11 +707,12 @@ def test_both_sides_share_a_core_that_the_judge_leaves_to_them(machine: Machine)
     for seed in range(20):
         sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
         clock_of(*sides, seed=seed)
-        assert sides[0].core is not None
-        assert sides[0].core == sides[1].core
-        assert {0, 1, 2} == machine.pinned | {sides[0].core}
-        assert sides[0].core not in machine.pinned
-        cores.add(sides[0].core)
+        assert sides[0].cores == sides[1].cores
+        (core,) = sides[0].cores
+        assert {0, 1, 2} == machine.pinned | {core}
+        assert core not in machine.pinned
+        assert {core} == sides[0].cores_of[TimeBlock]
+        cores.add(core)
     assert {0, 1, 2} == cores
 
 
@@ -714,7 +720,21 @@ def test_on_a_machine_with_one_core_all_share_it(machine: Machine) -> None:
     """The judge has to run somewhere."""
     sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
     clock_of(*sides, run=msgspec.structs.replace(settings(), cores=(3,)))
-    assert (3, 3, {3}) == (sides[0].core, sides[1].core, machine.pinned)
+    assert ({3}, {3}, {3}) == (sides[0].cores, sides[1].cores, machine.pinned)
+
+
+@pytest.mark.parametrize("quantities", ["KE", "E"])
+def test_what_is_not_timed_is_done_side_by_side(machine: Machine, quantities: str) -> None:
+    """On a device; a CPU's inputs would come to lie in memory near another core."""
+    sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
+    clock = clock_of(*sides, run=settings(quantities=quantities))
+    anywhere = {0, 1, 2} if quantities == "KE" else set()
+    for side in sides:
+        assert anywhere == side.cores_of[PrepareTiming]
+        assert (anywhere or side.cores) == side.cores_of[MakeReady]
+        assert 1 == len(side.cores)
+    clock.let_go()
+    assert (anywhere or sides[0].cores) == sides[0].cores
 
 
 def test_the_candidate_prepares_what_the_reference_could(machine: Machine) -> None:
@@ -731,7 +751,7 @@ def test_a_second_look_is_at_values_that_no_call_has_met(machine: Machine) -> No
     """Every one at a block of its own, by the candidate alone."""
     rounds: list[int] = []
     reference, candidate = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
-    clock = clock_of(reference, candidate, look=lambda _pair, _slot, round_number: rounds.append(round_number))
+    clock = clock_of(reference, candidate, look=lambda places: rounds.extend(place.round for place in places))
     timing_of(clock, "K")
     met = {request.round for _, request in machine.blocks("K")}
     machine.asked.clear()
@@ -799,14 +819,31 @@ def test_a_call_that_cannot_be_measured_holds_nothing_against_the_others(machine
 
 
 def test_all_calls_are_looked_at(machine: Machine) -> None:
-    """By their own numbers, and of the last quantity twice."""
-    looks: list[int] = []
+    """By their own numbers; together after a secret turn of E, and when all is over."""
+    looks: list[list[int]] = []
     sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
-    clock = clock_of(*sides, calls=3, look=lambda pair, _slot, _round: looks.append(pair))
+    clock = clock_of(*sides, calls=3, look=lambda places: looks.append([place.pair for place in places]))
     clock.time("K")
-    assert [0, 1, 2] == sorted(looks)
+    assert [0, 1, 2] == sorted(itertools.chain(*looks))
+    looks.clear()
     clock.time("E")
-    assert [0, 0, 0, 1, 1, 1, 2, 2, 2] == sorted(looks)
+    assert [[0, 1, 2], [0, 1, 2]] == looks
+
+
+def test_what_the_next_block_writes_over_is_looked_at_before_it(machine: Machine) -> None:
+    """A turn of K has several blocks of each call; results of the last ones stay."""
+    looks: list[tuple[Place, int, bool]] = []
+
+    def look(places: Sequence[Place]) -> None:
+        for place in places:
+            _, last = next(block for block in reversed(machine.blocks("K")) if block[1].pair == place.pair)
+            looks.append((place, len(places), last.round == place.round))
+
+    for seed in range(40):
+        sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
+        clock_of(*sides, calls=6, seed=seed, look=look).time("K")
+    assert all(is_last for _place, _together, is_last in looks)
+    assert {1, 2} <= {together for _place, together, _is_last in looks}
 
 
 def test_the_call_that_the_candidate_fails_at_is_known(machine: Machine) -> None:
