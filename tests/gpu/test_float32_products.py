@@ -74,7 +74,7 @@ def test_factors_may_be_split_beforehand(plan: matmul.Plan, sizes: tuple[int, in
         b = numbers(columns, terms, positive=positive).t() if turned else numbers(terms, columns, positive=positive)
         exact = a.double() @ b.double()
         with matmul.PRODUCTS.force(plan):
-            assert error(matmul.mm(a, b), exact) <= max(3 * error(a @ b, exact), 5e-7)
+            assert error(matmul.mm(a, b), exact) <= max(4 * error(a @ b, exact), 5e-7)
     a[3, 5], b[11, 2], a[12] = float("inf"), float("nan"), 1e30
     with matmul.PRODUCTS.force(plan):
         torch.testing.assert_close(matmul.mm(a, b), a @ b, rtol=1e-2, atol=1e-6 * terms, equal_nan=True)

@@ -139,6 +139,11 @@ class RefereeLink:
         return self.receive(reply_type)
 
     @property
+    def is_running(self) -> bool:
+        """Whether there is a process, which the first request starts."""
+        return self._child is not None
+
+    @property
     def pid(self) -> int:
         """The process that answered last."""
         assert self._child is not None
@@ -295,6 +300,11 @@ class WorkerLink:
         for path in self._lent:
             path.unlink(missing_ok=True)
         self._lent.clear()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a worker, which the first kernel starts."""
+        return self._child is not None
 
     @property
     def pid(self) -> int:

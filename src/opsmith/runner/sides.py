@@ -45,8 +45,9 @@ class RefereeSide:
         return _queued_us(self._link.pid, judge_too=not self._link.waits_awake)
 
     def run_on(self, cores: Collection[int]) -> None:
-        """Let all threads of the process run on these cores only."""
-        _run_on(self._link.pid, cores)
+        """Let all threads of the process run on these cores only; one that is to be started may use all."""
+        if self._link.is_running:
+            _run_on(self._link.pid, cores)
 
 
 class WorkerSide:
@@ -90,8 +91,9 @@ class WorkerSide:
         return _queued_us(self._link.pid, judge_too=not self._link.waits_awake)
 
     def run_on(self, cores: Collection[int]) -> None:
-        """Let all threads of the process run on these cores only."""
-        _run_on(self._link.pid, cores)
+        """Let all threads of the process run on these cores only; one that is to be started may use all."""
+        if self._link.is_running:
+            _run_on(self._link.pid, cores)
 
     def settle(self) -> float:
         """Wait until no thread but the first runs, which answers requests; microseconds that it took.
@@ -124,9 +126,10 @@ def _queued_us(pid: int, *, judge_too: bool) -> float:
 
 
 def _run_on(pid: int, cores: Collection[int]) -> None:
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):  # It has ended.
-            os.sched_setaffinity(int(thread.name), cores)
+    with contextlib.suppress(FileNotFoundError):  # The process has ended, as a thread may have.
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread.name), cores)
 
 
 def _is_running(pid: int) -> bool:

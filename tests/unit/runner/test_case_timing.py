@@ -60,7 +60,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.waits_awake = True
+        self.waits_awake = self.is_running = True
         self.wall_us = 0.0
         self.asked: list[Any] = []
         self.groups: list[list[bytes]] = []

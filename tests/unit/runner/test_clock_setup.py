@@ -35,7 +35,7 @@ class StandInReferee:
 
     def __init__(self, own_us: float = 20.0) -> None:
         self.pid = os.getpid()
-        self.waits_awake = True
+        self.waits_awake = self.is_running = True
         self.wall_us = 100.0
         self._own_us = own_us
         self.prepared: list[PrepareTiming] = []

@@ -67,3 +67,16 @@ def test_processors_that_share_hardware_are_known(tmp_path: Path, monkeypatch: p
     for core, listed in ((0, "0,8"), (1, "1-3,9"), (2, "2")):
         (tmp_path / str(core)).write_text(listed + "\n")
     assert [{0, 8}, {1, 2, 3, 9}, {2}, {7}] == [siblings_of(core) for core in (0, 1, 2, 7)]
+
+
+def test_a_process_runs_where_it_is_told(sleeper: int) -> None:
+    """With all its threads; one that has ended, or is yet to be started, is none's business."""
+    every, one = os.sched_getaffinity(0), {min(os.sched_getaffinity(0))}
+    side = RefereeSide(cast("Any", SimpleNamespace(pid=sleeper, is_running=True)))
+    for cores_of_it in (one, every):
+        side.run_on(cores_of_it)
+        assert cores_of_it == os.sched_getaffinity(sleeper)
+    RefereeSide(cast("Any", SimpleNamespace(is_running=False))).run_on(one)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    RefereeSide(cast("Any", SimpleNamespace(pid=gone.pid, is_running=True))).run_on(one)
