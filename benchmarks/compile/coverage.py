@@ -23,8 +23,7 @@ from typing import Any
 import msgspec
 import torch
 from benchmarks.compile.jobs import Job, add_options, have_done, selected
-from benchmarks.compile.subjects import Run, Subject, inference, load, training
-from benchmarks.models.measurement import allowed_error
+from benchmarks.compile.subjects import as_near_to_float64, inference, load, training
 from benchmarks.models.records import environment_of
 from torch import Tensor, nn
 
@@ -80,7 +79,7 @@ def cover(job: Job, options: argparse.Namespace, _take_turn: Callable[[], None])
     note = ""
     if complaint:
         note = complaint
-        if _as_near_to_float64(subject, module, mode, options.device, eager, found):
+        if as_near_to_float64(MODES[mode](subject, options.device, torch.float64), module, eager, found):
             complaint, note = "", f"as near to float64 as eager: {complaint}"
     fired: Counter[str] = Counter()
     for one in reports.passes:
@@ -120,30 +119,6 @@ def _compare_buffers(eager: nn.Module, twin: nn.Module) -> str:
     names = [name for name, _ in eager.named_buffers()]
     complaint = _compare(list(eager.buffers()), list(twin.buffers()))
     return f"buffers ({', '.join(names[:3])}...): {complaint}" if complaint else ""
-
-
-def _as_near_to_float64(
-    subject: Subject, module: nn.Module, mode: str, device: str, eager: list[Tensor], found: list[Tensor]
-) -> bool:
-    run: Run = MODES[mode](subject, device, torch.float64)
-    try:
-        exact = run(copy.deepcopy(module).double())
-    except Exception:  # noqa: BLE001 - a model that only runs in float32
-        return False
-    if not len(exact) == len(eager) == len(found):
-        return False
-    return all(
-        one.shape == other.shape and _near(one, other, right)
-        for one, other, right in zip(eager, found, exact, strict=True)
-    )
-
-
-def _near(eager: Tensor, found: Tensor, exact: Tensor) -> bool:
-    if not (eager.is_floating_point() or eager.is_complex()):
-        return torch.equal(eager, found)
-    size = exact.abs().max().item() or 1.0
-    errors = [((one.to(exact.dtype) - exact).abs().max() / size).item() for one in (eager, found)]
-    return errors[1] <= allowed_error(errors[0], eager.real.dtype)
 
 
 def _line(error: BaseException) -> str:

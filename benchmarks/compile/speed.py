@@ -8,7 +8,8 @@ Several models are compiled at a time; all others stand still while one is timed
 
 f32 forbids tf32 in products and convolutions, tf32 allows it, bf16 is autocast. Columns take turns in random order,
 block by block; a time is the median over blocks, and a speedup the median ratio of neighbouring blocks. A column whose
-results leave eager's (1e-3 of the largest element in f32, 3e-2 in tf32 and bf16) has no time. Each line of OUT is one
+results leave eager's (1e-3 of the largest element in f32, 3e-2 in tf32 and bf16) has no time, unless they are as near
+to float64's as eager's are: gradients that are zero but for roundings are noise in each. Each line of OUT is one
 model in one mode and one precision; the same command continues a record, and stops when its minutes are over. The table
 comes last: geomean of Inductor's time over ours, the share of models below 0.95, geomean over eager.
 """
@@ -31,7 +32,7 @@ from typing import Any
 import msgspec
 import torch
 from benchmarks.compile.jobs import Job, add_options, have_done, selected
-from benchmarks.compile.subjects import inference, load, timed, training
+from benchmarks.compile.subjects import as_near_to_float64, inference, load, timed, training
 from benchmarks.models.records import environment_of
 from torch import Tensor, nn
 
@@ -101,7 +102,7 @@ def _measure(
 ) -> Measured:
     subject = load(model, small=options.sizes == "small", problems=options.problems)
     module = subject.module.train(mode == "training").to(options.device)
-    run = MODES[mode](subject, options.device)
+    run, exactly = MODES[mode](subject, options.device), MODES[mode](subject, options.device, torch.float64)
     bare = timed(subject, mode, options.device)
     expected = run(copy.deepcopy(module))
     calls: dict[str, Callable[[], object]] = {}
@@ -118,7 +119,7 @@ def _measure(
         kernels += sum(one.fired for one in reports.passes if one.name == LIBRARY_CALLS)
         compile_s[column] = round(time.perf_counter() - started, 2)
         distance = _distance(expected, found)
-        if not distance <= TOLERANCE[precision]:
+        if not distance <= TOLERANCE[precision] and not as_near_to_float64(exactly, module, expected, found):
             wrong[column] = distance
             continue
         calls[column] = functools.partial(bare, compiled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from benchmarks.models import zoo
+from benchmarks.models.measurement import allowed_error
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -115,6 +117,35 @@ def training(subject: Subject, device: str, dtype: torch.dtype | None = None) ->
         return [*(leaf.detach() for leaf in all_outputs(output)), *gradients]
 
     return run
+
+
+def as_near_to_float64(run: Run, module: nn.Module, eager: list[Tensor], found: list[Tensor]) -> bool:
+    """Whether results are not further from float64's than three times what eager's are.
+
+    Args:
+        run: in float64.
+        module: as it was before it ran.
+        eager: its results.
+        found: the others.
+    """
+    try:
+        exact = run(copy.deepcopy(module).double())
+    except Exception:  # noqa: BLE001 - a model that only runs in float32
+        return False
+    if not len(exact) == len(eager) == len(found):
+        return False
+    return all(
+        one.shape == other.shape and _near(one, other, right)
+        for one, other, right in zip(eager, found, exact, strict=True)
+    )
+
+
+def _near(eager: Tensor, found: Tensor, exact: Tensor) -> bool:
+    if not (eager.is_floating_point() or eager.is_complex()):
+        return torch.equal(eager, found)
+    size = exact.abs().max().item() or 1.0
+    errors = [((one.to(exact.dtype) - exact).abs().max() / size).item() for one in (eager, found)]
+    return errors[1] <= allowed_error(errors[0], torch.finfo(eager.dtype).eps)
 
 
 def timed(subject: Subject, mode: str, device: str) -> Callable[[nn.Module], object]:

@@ -90,8 +90,9 @@ def _in_its_layout(module: fx.GraphModule, inputs: Sequence[Any], **settings: An
     """Compile a lowered graph with the layout of images that is faster for its convolutions."""
     from torch._inductor.compile_fx import compile_fx_inner
 
+    in_training = not settings.get("is_inference") and not settings.get("is_backward")
     # Where weights are frozen, they have been turned already.
-    layout = layout_settings(module.graph) if settings.get("layout_opt") is None else {}
+    layout = layout_settings(module.graph, in_training=in_training) if settings.get("layout_opt") is None else {}
     with config.patch(dict(layout)):
         return compile_fx_inner(module, inputs, **settings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from opsmith.compile.trials import turns
 from opsmith.compile.trials.book import Trial, TrialBook
 from opsmith.compile.trials.turns import hold_trial
 
@@ -46,6 +48,38 @@ def test_each_way_gets_its_time() -> None:
     assert trial.us == pytest.approx({"library": 100, "kernel": 95, "slow": 96})
     assert [True, False] == [trial.is_faster(way, "library", 0.951) for way in ("kernel", "slow")]
     assert "mm(f32[2, 2]): library 100.0 us, kernel 95.0 us, slow 96.0 us" == trial.line()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_others_do_on_the_device_is_nobodys_time(seed: int) -> None:
+    """Four of five rounds are longer for it, by as much as they are long or by twenty times that."""
+    chance = random.Random(seed)
+    clock = Clock()
+
+    def way(us: float) -> Callable[[], object]:
+        def call() -> object:
+            clock.now += us * 1e-6 * (chance.uniform(1, 20) if chance.random() < 0.2 else 1)
+            return 1
+
+        return call
+
+    trial = hold_trial("mm", {"library": way(100), "kernel": way(80)}, synchronise=lambda: None, clock=clock)
+    assert trial.us == pytest.approx({"library": 100, "kernel": 80}, rel=0.02)
+
+
+def test_rounds_come_to_an_end() -> None:
+    """Where no time is ever reached twice."""
+    clock = Clock()
+    calls: list[None] = []
+
+    def slower() -> object:
+        calls.append(None)
+        clock.now += 1e-3 * 1.2 ** len(calls)
+        return 1
+
+    hold_trial("mm", {"library": slower}, synchronise=lambda: None, clock=clock)
+    # Twice: alone, and with the others that there might be; of two calls a round, and two to count them by.
+    assert len(calls) <= 1 + 2 * 2 * (turns.MOST_ROUNDS + 1)
 
 
 def _raise(error: Exception) -> Callable[[], Any]:

@@ -1,4 +1,9 @@
-"""Timing ways of making a call against each other: in turns, each with the least of its rounds."""
+"""Timing ways of making a call against each other: in turns, each with the least of its rounds.
+
+Others may use the device meanwhile, which makes a round longer by whatever they take: of 14 processes that compiled at
+the same time some found 2,000 us for a call of 100. What disturbs is hardly the same twice, so a least time counts once
+another round has come near it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,9 @@ from opsmith.compile.trials.book import Trial
 Way = Callable[[], object]
 
 #: A round of timing lasts this long or this many calls, whatever is reached first.
-ROUND_S, ROUND_CALLS, ROUNDS = 2e-3, 20, 5
+ROUND_S, ROUND_CALLS = 1e-3, 20
+#: Rounds at least and at most; between them, until the two least times of each way differ by so much.
+ROUNDS, MOST_ROUNDS, NEAR = 5, 40, 1.03
 #: So much of the first way's time leaves nothing to gain by ways that are dear to try: the shipped products and
 #: convolutions in float32 have taken 0.36 to 2.9 of the libraries' time on an H200, one of 14 less than half.
 TWICE = 0.5
@@ -49,13 +56,13 @@ def hold_trial(
     """
     first = next(iter(ways))
 
-    def time_in_turns(ways: Mapping[str, Way], rounds: int = ROUNDS) -> dict[str, float]:
+    def time_in_turns(ways: Mapping[str, Way]) -> dict[str, float]:
         with alone():
-            return _times(ways, synchronise, clock, rounds)
+            return _times(ways, synchronise, clock)
 
     try:
         expected = tree_leaves(ways[first]())
-        us = time_in_turns({first: ways[first]}, rounds=1)
+        us = time_in_turns({first: ways[first]})
     except Exception as exc:  # noqa: BLE001 - out of memory, or arguments that only a model can make
         return Trial(call=call, us={}, notes=dict.fromkeys(ways, _one_line(exc)))
     if us[first] < least_us:
@@ -83,16 +90,16 @@ def _complaint(expected: Sequence[object], way: Way, *, same_strides: bool) -> s
         return _one_line(exc)
 
 
-def _times(
-    ways: Mapping[str, Way], synchronise: Callable[[], None], clock: Callable[[], float], rounds: int
-) -> dict[str, float]:
+def _times(ways: Mapping[str, Way], synchronise: Callable[[], None], clock: Callable[[], float]) -> dict[str, float]:
     """Microseconds of a call of each way, the least of rounds that take turns."""
     repeats = {name: _repeats(way, synchronise, clock) for name, way in ways.items()}
-    us = dict.fromkeys(ways, math.inf)
-    for _ in range(rounds):
+    rounds: dict[str, list[float]] = {name: [] for name in ways}
+    for done in range(1, MOST_ROUNDS + 1):
         for name, way in ways.items():
-            us[name] = min(us[name], round(_seconds(way, repeats[name], synchronise, clock) * 1e6, 2))
-    return us
+            rounds[name].append(_seconds(way, repeats[name], synchronise, clock) * 1e6)
+        if done >= ROUNDS and all(second <= NEAR * least for least, second, *_ in map(sorted, rounds.values())):
+            break
+    return {name: round(min(times), 2) for name, times in rounds.items()}
 
 
 def _repeats(way: Way, synchronise: Callable[[], None], clock: Callable[[], float]) -> int:
