@@ -39,7 +39,9 @@ def layout_settings(graph: fx.Graph, *, in_training: bool) -> Mapping[str, bool]
         return {}
     found = [read_call(node) for node in graph.find_nodes(op="call_function", target=convolution)]
     planes = [call for call in found if call is not None and call.tensors[0].ndim in (3, 4)]
-    if not found or None in found or torch.are_deterministic_algorithms_enabled():
+    if not found:  # There may be gradients of some, which Inductor leaves as they lie: kernels may be tried for them.
+        return {"layout_optimization": False}
+    if None in found or torch.are_deterministic_algorithms_enabled():
         return {}
     subject, convolve = ("layouts in training", _with_gradients) if in_training else ("layouts", convolution)
     ways = functools.partial(_ways, convolve)

@@ -213,6 +213,34 @@ def test_convolutions_are_tried_as_they_lie(monkeypatch: pytest.MonkeyPatch, us:
         assert ([], 0) == (turned.trials, fired)
 
 
+@pytest.mark.parametrize("by", ["input", "weight", "both", "neither"])
+def test_gradients_of_a_convolution_are_tried_apart(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """In training, with nothing set: the kernel may be faster for one of them."""
+    asked: list[str] = []
+
+    def hold(call: str, ways: Any, **settings: object) -> Trial:
+        mask = call[call.rindex("(") :]
+        asked.append(mask)
+        half = {"(True, False, False))": "input", "(False, True, True))": "weight"}.get(mask)
+        return Trial(call=call, us={one: 9.0 if one == "library" or by not in (half, "both") else 5.0 for one in ways})
+
+    monkeypatch.setattr(trying, "hold_trial", hold)
+    monkeypatch.setattr(library_calls, "convolution_precision", lambda: "ieee")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    x = torch.randn(2, 3, 6, 6, requires_grad=True)
+    expected = torch.autograd.grad(model(x).square().sum(), (x, *model.parameters()))
+    compiled = torch.compile(model, backend="opsmith", options={"force_disable_caches": True})
+    with collected() as reports:
+        found = torch.autograd.grad(compiled(x).square().sum(), (x, *model.parameters()))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert [] == reports.fallbacks
+    passed = [one for one in reports.passes if one.name == LIBRARY_CALLS]
+    assert [None, None] == [one.undone for one in passed]
+    of_gradients = {"input": 1, "weight": 1, "both": 2, "neither": 0}[by]
+    assert [0, of_gradients] == [one.fired for one in passed]
+    assert {"(True, False, False))", "(False, True, True))"} < {*asked}
+
+
 def test_calls_of_graphs_are_repeated_from_plans_where_installed_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.jit.trace looks into convolutions, but not into what a compiled graph calls."""
     monkeypatch.setattr("opsmith.dispatch.override.driver", lambda device_type: "a driver")

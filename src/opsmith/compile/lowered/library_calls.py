@@ -9,7 +9,9 @@ timed, once on a machine.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,6 +35,9 @@ from opsmith.suites.aten_schemas import overload
 
 PRODUCTS = ("addmm.default", "baddbmm.default", "bmm.default", "mm.default")
 CONVOLUTIONS = ("convolution.default", "convolution_backward.default")
+CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward.default
+#: Where it says which gradients are wanted: by the input, the weight and the bias.
+MASK = 10
 #: What Inductor has no code for.
 OTHERS = (
     "_adaptive_avg_pool2d_backward.default",
@@ -79,7 +84,12 @@ def make_calls_faster(graph: fx.Graph) -> int:
     fired = 0
     for node in calls(graph, *map(overload, _left_to_libraries())):
         call = read_call(node)
-        way = _fastest(call) if call is not None and _may_gain(call) else LIBRARY
+        if call is None or not _may_gain(call):
+            continue
+        if node.target == CONVOLUTION_BACKWARD and call.args[MASK][0] and call.args[MASK][1]:
+            fired += _gradients_apart(graph, node, call)
+            continue
+        way = _fastest(call)
         if way == KERNEL:
             with graph.inserting_before(node):
                 replace(node, graph.call_function(answered()[node.target], node.args, node.kwargs))
@@ -88,6 +98,33 @@ def make_calls_faster(graph: fx.Graph) -> int:
             fired += replace_by_calls(node, functools.partial(_in_three_terms, node.target))
     if fired:
         share_common_calls(graph)  # Of a factor of several products there is one set of parts.
+    return fired
+
+
+def _gradients_apart(graph: fx.Graph, node: fx.Node, call: Call) -> int:
+    """Have the gradient by the input and that by the weight made by whoever is faster, which may not be the same.
+
+    Libraries make them apart as well. Where both stay with the library, so does the call.
+    """
+    *others, mask = call.args
+    masks = [True, False, False], [False, *mask[1:]]
+    halves = [dataclasses.replace(call, args=(*others, half)) for half in masks]
+    targets = [answered()[call.op] if _fastest(half) == KERNEL else call.op for half in halves]
+    fired = sum(target != call.op for target in targets)
+    if not fired:
+        return 0
+    results = node.meta["val"]
+    with graph.inserting_before(node):
+        made = [
+            graph.call_function(target, (*node.args[:MASK], half)) for target, half in zip(targets, masks, strict=True)
+        ]
+    for half, wanted in zip(made, masks, strict=True):
+        half.meta["val"] = tuple(one if is_wanted else None for one, is_wanted in zip(results, wanted, strict=True))
+    for user in list(node.users):
+        assert user.target is operator.getitem
+        place = user.args[1]
+        user.args = (made[0 if place == 0 else 1], place)
+    graph.erase_node(node)
     return fired
 
 
