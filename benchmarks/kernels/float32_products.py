@@ -1,18 +1,20 @@
-"""Products of strict float32 on a GPU: cuBLAS, the shipped product, and the same with factors split beforehand.
+"""Products and convolutions of strict float32 on a GPU: the library's, the shipped ones, and with factors split before.
 
-    OPSMITH_LAUNCHER=off python -m benchmarks.kernels.float32_products OUT.json [--seconds 60]
+    OPSMITH_LAUNCHER=off python -m benchmarks.kernels.float32_products OUT.json [--seconds 60] [--of convolutions]
 
-A row is a size: microseconds of cuBLAS and of each way in a CUDA graph of ten, and the largest error of each against
-float64, relative to the largest value, for numbers of one sign, whose errors of one sign add up. It tells from which
-size on splitting beforehand pays, and with which tile.
+A row is a size: microseconds of cuBLAS or cuDNN and of each way in a CUDA graph of ten, and the largest error of each
+against float64, relative to the largest value, for numbers of one sign, whose errors of one sign add up. It tells from
+which size on splitting beforehand pays, and with which tile. Convolutions have no rule for it yet, because nobody has
+run this for them.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -20,7 +22,8 @@ from benchmarks.kernels.library_class import error, time_us
 from benchmarks.models.records import command_of, environment_of, write
 
 from opsmith.core.environment import Environment
-from opsmith.kernels import matmul
+from opsmith.kernels import gathered_products, matmul
+from opsmith.kernels.convolution import convolution
 
 #: Matrices, rows, terms, columns, and which factors lie along the terms of the other: as in models, and squares.
 SIZES = (
@@ -46,24 +49,39 @@ SIZES = (
 )
 
 
+#: Images, channels, height and width, channels of the result, kernel, stride: of problems of level 3.
+CONVOLUTIONS = (
+    (8, 256, 80, 80, 256, 3, 1),
+    (8, 128, 64, 64, 128, 3, 1),
+    (8, 64, 128, 128, 64, 3, 1),
+    (64, 64, 56, 56, 64, 3, 1),
+    (64, 128, 28, 28, 128, 3, 1),
+    (32, 512, 14, 14, 512, 3, 1),
+    (64, 64, 56, 56, 128, 3, 2),
+    (64, 512, 28, 28, 128, 1, 1),
+    (64, 128, 80, 80, 256, 1, 1),
+    (128, 3, 224, 224, 64, 7, 2),
+)
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One size.
 
     Attributes:
-        size: matrices, rows, terms, columns and layout.
+        size: matrices, rows, terms, columns and layout; or what a convolution is told by.
         us: way -> microseconds; None where it does not run.
         error: way -> the largest, relative to the largest value.
     """
 
-    size: tuple[int, int, int, int, str]
+    size: tuple[int | str, ...]
     us: dict[str, float | None] = {}
     error: dict[str, float] = {}
 
     def line(self) -> str:
         """Of the table: cuBLAS in microseconds, the others as how many times as fast."""
-        cublas = self.us["cublas"] or float("nan")
-        ways = [f"{way} {cublas / us:5.2f}x {self.error[way]:.1e}" for way, us in self.us.items() if us is not None]
-        return f"{'x'.join(map(str, self.size)):<24} {cublas:9.1f} us  {'  '.join(ways)}"
+        library = self.us["library"] or float("nan")
+        ways = [f"{way} {library / us:5.2f}x {self.error[way]:.1e}" for way, us in self.us.items() if us is not None]
+        return f"{'x'.join(map(str, self.size)):<24} {library:9.1f} us  {'  '.join(ways)}"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,28 +92,56 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
 
 
-def measured(seconds: float) -> Iterator[Row]:
-    """Rows until the time is up."""
-    until = time.monotonic() + seconds
+def products() -> Iterator[Row]:
+    """Of matrices."""
     for size in SIZES:
-        if time.monotonic() > until:
-            return
         batch, rows, terms, columns, layout = size
         a, b = torch.rand(batch, rows, terms, device="cuda"), torch.rand(batch, terms, columns, device="cuda")
         a = a.mT.contiguous().mT if layout[0] == "t" else a
         b = b.mT.contiguous().mT if layout[1] == "t" else b
         exact = [torch.bmm(a.double(), b.double())]
         row = Row(size=size)
-        _add(row, "cublas", a, b, exact)
-        _add(row, "rule", a, b, exact)
+        _add(row, "library", torch.bmm, a, b, exact)
+        _add(row, "rule", matmul.bmm, a, b, exact)
         for plan in matmul.BEFOREHAND:
             with matmul.PRODUCTS.force(plan):
-                _add(row, f"split {plan.m}x{plan.n}x{plan.k}", a, b, exact)
+                _add(row, f"split {plan.m}x{plan.n}x{plan.k}", matmul.bmm, a, b, exact)
         yield row
 
 
-def _add(row: Row, way: str, a: torch.Tensor, b: torch.Tensor, exact: list[torch.Tensor]) -> None:
-    multiply = torch.bmm if way == "cublas" else matmul.bmm
+def convolutions() -> Iterator[Row]:
+    """Of images, row-major."""
+    for size in CONVOLUTIONS:
+        images, channels, height, width, results, kernel, stride = size
+        x = torch.rand(images, channels, height, width, device="cuda")
+        weight = torch.rand(results, channels, kernel, kernel, device="cuda")
+        settings = ([stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0], 1)
+
+        def library(x: torch.Tensor, weight: torch.Tensor, settings: Any = settings) -> torch.Tensor:
+            result: torch.Tensor = torch.ops.aten.convolution(x, weight, None, *settings)
+            return result
+
+        def ours(x: torch.Tensor, weight: torch.Tensor, settings: Any = settings) -> torch.Tensor:
+            return convolution(x, weight, None, *settings)
+
+        exact = [library(x.double(), weight.double())]
+        row = Row(size=size)
+        _add(row, "library", library, x, weight, exact)
+        _add(row, "rule", ours, x, weight, exact)
+        for plan in gathered_products.BEFOREHAND:
+            with gathered_products.GATHERED.force(plan):
+                _add(row, f"split {plan.o}x{plan.p}x{plan.k}", ours, x, weight, exact)
+        yield row
+
+
+def _add(
+    row: Row,
+    way: str,
+    multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    a: torch.Tensor,
+    b: torch.Tensor,
+    exact: list[torch.Tensor],
+) -> None:
     try:
         row.error[way] = error([multiply(a, b)], exact)
         row.us[way] = round(time_us(lambda a, b: [multiply(a, b)], (a, b)), 2)
@@ -108,18 +154,22 @@ def main() -> None:
     """Measure, write and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=60, help="no size is begun later")
+    parser.add_argument("--of", choices=("products", "convolutions"), default="products")
     options = parser.parse_args()
     torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     rows: list[Row] = []
-    for row in measured(options.seconds):
+    until = time.monotonic() + options.seconds
+    for row in products() if options.of == "products" else convolutions():
         rows.append(row)
         record = Record(
             command=command_of("benchmarks.kernels.float32_products"), environment=environment_of("cuda"), rows=rows
         )
         write(options.out, record)
         print(row.line(), flush=True)
+        if time.monotonic() > until:
+            break
 
 
 if __name__ == "__main__":

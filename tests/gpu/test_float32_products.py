@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.kernels import matmul
+from opsmith.kernels import gathered_products, matmul
+from opsmith.kernels.convolution import convolution, convolution_backward
 
 pytestmark = [
     pytest.mark.gpu,
@@ -96,6 +97,28 @@ def test_convolutions_and_their_gradients_too(kernel: int) -> None:
         ours = results(x, weight, grad)
     for one, theirs, right in zip(ours, library, exact, strict=True):
         assert error(one, right) <= max(3 * error(theirs, right), 5e-7)
+
+
+@pytest.mark.parametrize("plan", gathered_products.BEFOREHAND)
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
+def test_factors_of_convolutions_may_be_split_beforehand(
+    plan: gathered_products.Plan, kernel: int, stride: int
+) -> None:
+    """As exact, for numbers of one sign; forward, and by the input, with channels that 16 does not divide."""
+    x, weight = numbers(8, 70, 28, 28, positive=True), numbers(96, 70, kernel, kernel, positive=True)
+    settings = ([stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0], 1)
+    exact = torch.ops.aten.convolution(x.double(), weight.double(), None, *settings)
+    library = torch.ops.aten.convolution(x, weight, None, *settings)
+    grad = numbers(*exact.shape, positive=True)
+    wanted = [True, False, False]
+    backward = torch.ops.aten.convolution_backward
+    by_input = backward(grad.double(), x.double(), weight.double(), None, *settings, wanted)[0]
+    with gathered_products.GATHERED.force(plan):
+        assert error(convolution(x, weight, None, *settings), exact) <= max(4 * error(library, exact), 5e-7)
+        found = convolution_backward(grad, x, weight, None, *settings, wanted)[0]
+    assert found is not None
+    theirs = backward(grad, x, weight, None, *settings, wanted)[0]
+    assert error(found, by_input) <= max(4 * error(theirs, by_input), 5e-7)
 
 
 def test_tf32_is_rounded_to_nearest_where_it_is_allowed() -> None:

@@ -28,6 +28,7 @@ import triton.language as tl
 
 from .indexing import Ints, merge_dims, offset_of
 from .launch import INTERPRETED, INTERPRETED_TILE, launch
+from .product_tiles import parts_of_one_sign
 from .volumes import volume_of
 from .windows import Window, place_in_box
 
@@ -38,7 +39,10 @@ _JOINED = 32
 
 
 class Operand(NamedTuple):
-    """One side of a convolution: a tensor and how to step through it; ``channels`` are those of a group."""
+    """One side of a convolution: a tensor and how to step through it; ``channels`` are those of a group.
+
+    ``low`` is how far behind a number the low part of it lies, where the tensor holds parts (product_tiles.py), else 0.
+    """
 
     tensor: torch.Tensor
     channels: int
@@ -46,6 +50,7 @@ class Operand(NamedTuple):
     strides_S: Ints
     size_S: Ints
     batch: int
+    low: int = 0
 
     def reach(self) -> int:
         """No offset exceeds this."""
@@ -56,11 +61,15 @@ class Operand(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A weight as a product reads it: rows are channels of the result, columns channels that are summed."""
+    """A weight as a product reads it: rows are channels of the result, columns channels that are summed.
+
+    ``low`` as of an :class:`Operand`.
+    """
 
     tensor: torch.Tensor
     strides_GRC: Ints
     strides_S: Ints
+    low: int = 0
 
 
 class Sides(NamedTuple):
@@ -126,6 +135,7 @@ def channels_last_kernel(
     padded_C: tl.tensor,
     groups: tl.tensor,
     space: tl.tensor,
+    low: tl.tensor,
     strides_NGC: tl.tuple,
     size_D: tl.tuple,
     strides_D: tl.tuple,
@@ -133,7 +143,10 @@ def channels_last_kernel(
     BLOCK_C: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
-    """``out[n, s, g, c] = x[n, g, c, s]``, 0 for c from C on: a tile is read along s and written along c."""
+    """``out[n, s, g, c] = x[n, g, c, s]``, 0 for c from C on: a tile is read along s and written along c.
+
+    With ``low`` as two parts, so far apart.
+    """
     s = tl.program_id(0).to(INDEX) * BLOCK_S + tl.arange(0, BLOCK_S)
     tiles_C = tl.cdiv(padded_C, BLOCK_C)
     g = tl.program_id(1).to(INDEX) // tiles_C
@@ -143,16 +156,22 @@ def channels_last_kernel(
     x_ptr_CS = x_ptr + c[:, None] * strides_NGC[2] + offset_of(s, size_D, strides_D)[None, :]
     x_CS = tl.load(x_ptr_CS, mask=(c < C)[:, None] & (s < space)[None, :], other=0)
     out_ptr_CS = out_ptr + ((n * space + s) * groups + g)[None, :] * padded_C + c[:, None]
-    tl.store(out_ptr_CS, x_CS, mask=(c < padded_C)[:, None] & (s < space)[None, :])
+    mask = (c < padded_C)[:, None] & (s < space)[None, :]
+    if low is not None:
+        x_CS, low_CS = parts_of_one_sign(x_CS)
+        tl.store(out_ptr_CS + low, low_CS, mask=mask)
+    tl.store(out_ptr_CS, x_CS, mask=mask)
 
 
-def channels_last(operand: Operand, groups: int) -> Operand:
-    """A copy with the channels of each group side by side."""
+def channels_last(operand: Operand, groups: int, *, in_parts: bool = False) -> Operand:
+    """A copy with the channels of each group side by side; float32 may be ``in_parts``."""
     x, C = operand.tensor, operand.channels
     padded, space = triton.cdiv(C, CHANNELS) * CHANNELS, math.prod(operand.size_S)
-    out = torch.empty((operand.batch, *operand.size_S, groups, padded), dtype=x.dtype, device=x.device)
-    stride_N, *strides_S, stride_G, _ = out.stride()
-    copy = Operand(out, padded, (stride_N, stride_G, 1), tuple(strides_S), operand.size_S, operand.batch)
+    shape = (operand.batch, *operand.size_S, groups, padded)
+    out = torch.empty((2, *shape) if in_parts else shape, dtype=x.dtype, device=x.device)
+    stride_N, *strides_S, stride_G, _ = out.stride()[in_parts:]
+    low = math.prod(shape) if in_parts else 0
+    copy = Operand(out, padded, (stride_N, stride_G, 1), tuple(strides_S), operand.size_S, operand.batch, low)
     merged = merge_dims(operand.size_S, [operand.strides_S], (2, 1, 0))
     block_c = triton.next_power_of_2(padded) if INTERPRETED else min(triton.next_power_of_2(padded), 64)
     block_s = min(triton.next_power_of_2(space), INTERPRETED_TILE // block_c if INTERPRETED else 64)
@@ -166,6 +185,7 @@ def channels_last(operand: Operand, groups: int) -> Operand:
         padded,
         groups,
         space,
+        low or None,
         operand.strides_NGC,
         merged.shape_D,
         merged.strides_ID[0],
@@ -190,13 +210,14 @@ def filter_kernel(
     columns: tl.tensor,
     padded: tl.tensor,
     numel: tl.tensor,
+    low: tl.tensor,
     strides_GRC: tl.tuple,
     strides_S: tl.tuple,
     KERNEL_S: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """``out[g, r, k, c] = w[g, r, c, k]``, 0 for c beyond the columns."""
+    """``out[g, r, k, c] = w[g, r, c, k]``, 0 for c beyond the columns; ``low`` as of :func:`channels_last_kernel`."""
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     c, k = i % padded, i // padded % TAPS
@@ -204,7 +225,11 @@ def filter_kernel(
     kd, kh, kw = place_in_box(k, KERNEL_S)
     w_ptr_I = w_ptr + g * strides_GRC[0] + r * strides_GRC[1] + c * strides_GRC[2]
     w_ptr_I += kd * strides_S[0] + kh * strides_S[1] + kw * strides_S[2]
-    tl.store(out_ptr + i, tl.load(w_ptr_I, mask=(i < numel) & (c < columns), other=0), mask=i < numel)
+    w = tl.load(w_ptr_I, mask=(i < numel) & (c < columns), other=0)
+    if low is not None:
+        w, w_low = parts_of_one_sign(w)
+        tl.store(out_ptr + low + i, w_low, mask=i < numel)
+    tl.store(out_ptr + i, w, mask=i < numel)
 
 
 def filter_of(weight: torch.Tensor, sides: Sides, *, to_field: bool) -> Filter:
@@ -217,31 +242,34 @@ def filter_of(weight: torch.Tensor, sides: Sides, *, to_field: bool) -> Filter:
     return Filter(weight, (stride_G, rows, columns), strides_S)
 
 
-def relaid_filter(weight: Filter, sides: Sides, kernel_S: Ints, *, to_field: bool) -> Filter:
+def relaid_filter(weight: Filter, sides: Sides, kernel_S: Ints, *, to_field: bool, in_parts: bool = False) -> Filter:
     """A copy ``(groups, rows, *kernel, columns)``, with zeros up to a multiple of 16 columns."""
     w = weight.tensor
     rows, columns = (sides.field, sides.sites) if to_field else (sides.sites, sides.field)
     padded = triton.cdiv(columns, CHANNELS) * CHANNELS
-    out = torch.empty((sides.groups, rows, *kernel_S, padded), dtype=w.dtype, device=w.device)
-    block = min(triton.next_power_of_2(out.numel()), INTERPRETED_TILE) if INTERPRETED else 1024
+    shape = (sides.groups, rows, *kernel_S, padded)
+    numel = math.prod(shape)
+    out = torch.empty((2, *shape) if in_parts else shape, dtype=w.dtype, device=w.device)
+    block = min(triton.next_power_of_2(numel), INTERPRETED_TILE) if INTERPRETED else 1024
     launch(
         filter_kernel,
-        (triton.cdiv(out.numel(), block),),
+        (triton.cdiv(numel, block),),
         w.device,
         out,
         w,
         rows,
         columns,
         padded,
-        out.numel(),
+        numel,
+        numel if in_parts else None,
         weight.strides_GRC,
         weight.strides_S,
         KERNEL_S=kernel_S,
         INDEX=tl.int64 if max(out.numel(), _span(w)) >= 1 << 30 else tl.int32,
         BLOCK=block,
     )
-    stride_G, stride_R, *strides_S, _ = out.stride()
-    return Filter(out, (stride_G, stride_R, 1), tuple(strides_S))
+    stride_G, stride_R, *strides_S, _ = out.stride()[in_parts:]
+    return Filter(out, (stride_G, stride_R, 1), tuple(strides_S), numel if in_parts else 0)
 
 
 def _span(tensor: torch.Tensor) -> int:

@@ -39,8 +39,18 @@ from .convolution_operands import (
 from .indexing import converted
 from .lanes import load_along_columns, store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
-from .matmul import FEW_STEPS, GROUP, MULTIPROCESSORS, SHARED_BYTES, Term, combine, float32_precision, multiply_type
-from .product_tiles import tile_place, times
+from .matmul import (
+    FEW_STEPS,
+    GROUP,
+    MOST_BYTES_OF_PARTS,
+    MULTIPROCESSORS,
+    SHARED_BYTES,
+    Term,
+    combine,
+    float32_precision,
+    multiply_type,
+)
+from .product_tiles import product_of_parts, tile_place, times
 from .sliding import Sliding, all_taps_of, read_in, walk_of
 from .tuning import Family, Work, size_class
 from .windows import place_in_box
@@ -142,6 +152,8 @@ def gathered_product_kernel(
     out_strides_NGC: tl.tuple,
     out_strides_S: tl.tuple,
     out_size_S: tl.tuple,
+    x_low: tl.tensor,
+    w_low: tl.tensor,
     split_numel: tl.tensor,
     steps: tl.tensor,
     WALK_S: tl.constexpr,
@@ -158,7 +170,10 @@ def gathered_product_kernel(
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """One tile of one group, phase and split; a step sums channels under one tap, or, if MIXED, under several."""
+    """One tile of one group, phase and split; a step sums channels under one tap, or, if MIXED, under several.
+
+    ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts.
+    """
     first_O, first_P = tile_place(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
     group = tl.program_id(1).to(INDEX)
     PHASES: tl.constexpr = PHASES_S[0] * PHASES_S[1] * PHASES_S[2]
@@ -187,10 +202,17 @@ def gathered_product_kernel(
         offset, exists = read_offset(q_S, j_S, begin_S, x_size_S, x_strides_S, WALK_S, INSIDE)
         in_sum = (c < C) & (tap_K < taps)
         x_mask = exists & (p < P)[None, :] & in_sum[:, None]
-        x_KP = load_along_columns(x_ptr_P + offset + (c * x_strides_NGC[2])[:, None], x_mask)
+        x_ptr_KP = x_ptr_P + offset + (c * x_strides_NGC[2])[:, None]
+        x_KP = load_along_columns(x_ptr_KP, x_mask)
         w_offset = tap_offset(place_in_space(tap_K, taps_S), first_S, w_strides_S, WALK_S) + c * w_strides_GRC[2]
-        w_OK = tl.load(w_ptr_O + w_offset[None, :], mask=(o < O)[:, None] & in_sum[None, :], other=0)
-        y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
+        w_ptr_OK, w_mask = w_ptr_O + w_offset[None, :], (o < O)[:, None] & in_sum[None, :]
+        w_OK = tl.load(w_ptr_OK, mask=w_mask, other=0)
+        if x_low is not None:
+            x_low_KP = load_along_columns(x_ptr_KP + x_low, x_mask)
+            w_low_OK = tl.load(w_ptr_OK + w_low, mask=w_mask, other=0)
+            y_OP += product_of_parts(w_OK, w_low_OK, x_KP, x_low_KP, PRECISION)
+        else:
+            y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
     if bias_ptr is not None:
         bias = tl.load(bias_ptr + (group * O + o) * bias_stride, mask=o < O, other=0)
         y_OP += bias.to(ACCUMULATE)[:, None]
@@ -220,7 +242,7 @@ class Tile(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A tile, and how many programs share the terms of each."""
+    """A tile, how many programs share the terms of each, and whether factors are split into TF32 numbers beforehand."""
 
     o: int
     p: int
@@ -228,6 +250,7 @@ class Plan(NamedTuple):
     warps: int
     stages: int
     splits: int
+    beforehand: int = 0
 
 
 def dot_precision(dtype: torch.dtype, terms: int) -> str:
@@ -264,8 +287,21 @@ def convolve(
         to_field: whether ``out`` is the field, and ``x`` the sites.
     """
     sides = Sides(rule.groups, weight.shape[0] // rule.groups, weight.shape[1])
-    product = gathering(x, weight, sides, rule, _precision(x, sides, rule, to_field=to_field), to_field=to_field)
-    _launch_product(out, product, bias, rule)
+    precision = _precision(x, sides, rule, to_field=to_field)
+    operand = operand_of(x, sides.groups)
+    is_fed = _is_fed(operand, rule, precision)
+    channels = triton.cdiv(operand.channels, CHANNELS) * CHANNELS if is_fed else operand.channels
+    lie = "channels" if is_fed or operand.strides_NGC[2] == 1 else "places"
+    plan = _plan(out, channels, lie, sides, rule, precision, to_field=to_field)
+    product = gathering(operand, weight, sides, rule, precision, to_field=to_field, in_parts=bool(plan.beforehand))
+    _launch_product(out, product, bias, rule, plan)
+
+
+def _is_fed(operand: Operand, rule: Sliding, precision: str) -> bool:
+    """Whether a product reads channels side by side, of a copy if need be, so that tensor cores do not wait."""
+    if not feeds_tensor_cores(operand.tensor.dtype, precision) or operand.channels < CHANNELS:
+        return False
+    return not (rule.is_pointwise() and places_side_by_side(operand) and precision != "tf32x3")
 
 
 def _precision(x: torch.Tensor, sides: Sides, rule: Sliding, *, to_field: bool) -> str:
@@ -294,16 +330,24 @@ class Gathering(NamedTuple):
 
 
 def gathering(
-    x: torch.Tensor, weight: torch.Tensor, sides: Sides, rule: Sliding, precision: str, *, to_field: bool
+    operand: Operand,
+    weight: torch.Tensor,
+    sides: Sides,
+    rule: Sliding,
+    precision: str,
+    *,
+    to_field: bool,
+    in_parts: bool = False,
 ) -> Gathering:
-    """The operands, copied where tensor cores would wait for them otherwise."""
+    """The operands, copied where tensor cores would wait for them otherwise, or ``in_parts``."""
     w = filter_of(weight, sides, to_field=to_field)
-    summed = sides.sites if to_field else sides.field
-    operand = operand_of(x, sides.groups)
-    if not feeds_tensor_cores(x.dtype, precision) or summed < CHANNELS:
+    if in_parts:
+        operand = channels_last(operand, sides.groups, in_parts=True)
+        w = relaid_filter(w, sides, kernel_sizes(rule.windows), to_field=to_field, in_parts=True)
+        return Gathering(operand, w, sides, to_field, "tf32")
+    if not _is_fed(operand, rule, precision):
         return Gathering(operand, w, sides, to_field, precision)
-    if rule.is_pointwise() and places_side_by_side(operand) and precision != "tf32x3":
-        return Gathering(operand, w, sides, to_field, precision)
+    summed = operand.channels
     if not side_by_side(operand):
         operand = channels_last(operand, sides.groups)
     columns_lie_well = w.strides_GRC[2] == 1 and w.strides_GRC[1] % CHANNELS == 0 and summed % CHANNELS == 0
@@ -323,7 +367,28 @@ def shared_copy(x: torch.Tensor, weight: torch.Tensor, rule: Sliding) -> torch.T
     return with_channels_side_by_side(x, sides.groups)
 
 
-def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | None, rule: Sliding) -> None:
+def _is_mixed(channels: int) -> bool:
+    """Whether a step sums under several taps; the interpreter's steps cost the same whatever their size."""
+    return channels < CHANNELS or (INTERPRETED and channels < 64)
+
+
+def _plan(out: torch.Tensor, C: int, lie: str, sides: Sides, rule: Sliding, precision: str, *, to_field: bool) -> Plan:
+    """What was measured to be fastest for products like this, or else what the rule says."""
+    y = operand_of(out, sides.groups)
+    walks = tuple(walk_of(window, to_field=to_field) for window in rule.windows)
+    phases, taps = math.prod(walk.phases for walk in walks), math.prod(walk.most_taps for walk in walks)
+    O, P = y.channels, y.batch * math.prod(triton.cdiv(n, walk.phases) for n, walk in zip(y.size_S, walks, strict=True))  # noqa: E741
+    mixed, others = _is_mixed(C), sides.groups * phases
+    tile = product_tile(O, P, others, C * taps if mixed else C, out.dtype, precision)
+    programs = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p) * others
+    splits = _splits(programs, steps_of(C, taps, tile.k, mixed=mixed), out.device)
+    work = (str(out.dtype).removeprefix("torch."), precision, lie, int(mixed), taps, others)
+    return GATHERED.choice((*work, *map(size_class, (O, P, C))), Plan(*tile, splits), out.device)
+
+
+def _launch_product(
+    out: torch.Tensor, product: Gathering, bias: torch.Tensor | None, rule: Sliding, tile: Plan
+) -> None:
     x, y = product.x, operand_of(out, product.sides.groups)
     if rule.is_pointwise():
         flat = with_flat_space(x), with_flat_space(y)
@@ -334,15 +399,7 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
     phases, taps = math.prod(phases_S), math.prod(walk.most_taps for walk in walks)
     space_S = tuple(triton.cdiv(size, walk.phases) for size, walk in zip(y.size_S, walks, strict=True))
     O, P, C = product.rows, y.batch * math.prod(space_S), x.channels  # noqa: E741
-    # The interpreter's steps cost the same whatever their size.
-    mixed = C < CHANNELS or (INTERPRETED and C < 64)
-    others = product.sides.groups * phases
-    usual = product_tile(O, P, others, C * taps if mixed else C, out.dtype, product.precision)
-    programs = triton.cdiv(O, usual.o) * triton.cdiv(P, usual.p) * others
-    usual_splits = _splits(programs, steps_of(C, taps, usual.k, mixed=mixed), out.device)
-    lie = "channels" if x.strides_NGC[2] == 1 else "places"
-    work = (str(out.dtype).removeprefix("torch."), product.precision, lie, int(mixed), taps, others)
-    tile = GATHERED.choice((*work, *map(size_class, (O, P, C))), Plan(*usual, usual_splits), out.device)
+    mixed = _is_mixed(C)
     steps = steps_of(C, taps, tile.k, mixed=mixed)
     tiles = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p)
     splits = max(min(tile.splits, steps), 1)
@@ -372,6 +429,8 @@ def _launch_product(out: torch.Tensor, product: Gathering, bias: torch.Tensor | 
         y.strides_NGC,
         (*y.strides_S[:2], with_flat_space(y).strides_S[2]) if phases == 1 else y.strides_S,
         y.size_S,
+        x.low or None,
+        product.w.low or None,
         out.numel(),
         loop_bound(each),
         WALK_S=walks,
@@ -436,9 +495,18 @@ def _candidates(work: Work) -> list[Plan]:
         for warps, stages, splits in itertools.product((4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, room})):
             if (o + p) * k * itemsize * stages <= SHARED_BYTES and not (o * p == 32768 and warps == 4):
                 plans.append(Plan(o, p, k, warps, stages, splits))
+    if precision == "tf32x3" and O >= 64 and C >= CHANNELS and others * P * C * 8 <= MOST_BYTES_OF_PARTS:
+        plans += BEFOREHAND
     return plans
 
 
+#: For factors that are split beforehand, a stage of which has both parts of both; as for products of matrices.
+BEFOREHAND = (
+    Plan(128, 128, 32, 8, 3, 1, 1),
+    Plan(128, 128, 16, 8, 3, 1, 1),
+    Plan(64, 128, 32, 4, 2, 1, 1),
+    Plan(64, 128, 16, 4, 3, 1, 1),
+)
 GATHERED = Family("gathered product", Plan, _candidates)
 
 
@@ -465,7 +533,9 @@ def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precis
     if dtype == torch.float32:
         k = min(k, 32)
     programs = {p: others * triton.cdiv(O, o) * triton.cdiv(P, p) for p in (256, 128, 64)}
-    filling = [p for p in (256, 128) if programs[p] >= MULTIPROCESSORS]
+    # Parts of float32 take registers, too: of 128 x 256 a thread spills some 200 numbers.
+    widest = (128,) if dtype == torch.float32 else (256, 128)
+    filling = [p for p in widest if programs[p] >= MULTIPROCESSORS]
     if filling:
         # Of 156 programs 24 would have the device for themselves at the end.
         p = min(filling, key=lambda p: triton.cdiv(programs[p], MULTIPROCESSORS) * (p + 16))

@@ -23,6 +23,37 @@ def nearest_tf32(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def parts_of_one_sign(x: tl.tensor) -> tuple[tl.tensor, ...]:
+    """Two TF32 numbers that float32 is the sum of, but for 2 of its 24 bits; what is not finite is both of them.
+
+    The first is cut off, not rounded, and a tiny part of it stands for a second one of zero: so an infinity meets
+    numbers of one sign in every product of parts, and stays one.
+    """
+    bits = x.to(tl.int32, bitcast=True)
+    high = (bits & -0x2000).to(tl.float32, bitcast=True)
+    is_finite = (bits & 0x7F800000) != 0x7F800000
+    left = tl.where(is_finite, x, 0.0) - tl.where(is_finite, high, 0.0)
+    left = tl.where(left == 0, high * 2.0**-30, left)
+    # Half of the last bit that stays is added, away from zero, before the others go.
+    low = ((left.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return tl.where(is_finite, high, x), tl.where(is_finite, low, x)
+
+
+@triton.jit
+def product_of_parts(
+    a_MK: tl.tensor,
+    a_low_MK: tl.tensor,
+    b_KN: tl.tensor,
+    b_low_KN: tl.tensor,
+    PRECISION: tl.constexpr,
+) -> tl.tensor:
+    """``a @ b`` of float32 from its parts in TF32, in an accumulator of its own: tensor cores cut long sums off."""
+    c_MN = tl.dot(a_low_MK, b_KN, input_precision=PRECISION)
+    c_MN = tl.dot(a_MK, b_low_KN, c_MN, input_precision=PRECISION)
+    return tl.dot(a_MK, b_KN, c_MN, input_precision=PRECISION)
+
+
+@triton.jit
 def tile_place(
     M: tl.tensor, N: tl.tensor, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, INDEX: tl.constexpr
 ) -> tuple[tl.tensor, ...]:

@@ -27,7 +27,7 @@ import triton.language as tl
 
 from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
-from .product_tiles import scaled_sum, tile_place
+from .product_tiles import product_of_parts, scaled_sum, tile_place
 
 #: Numbers of a program that splits, along the rows and along the terms.
 ROWS, TERMS = (16, 16) if INTERPRETED else (64, 64)
@@ -107,9 +107,7 @@ def split_product_kernel(
     for _ in range(steps):
         a_high_MK, a_low_MK = tl.load(a_ptr_MK), tl.load(a_ptr_MK + a_strides_PBM[0])
         b_high_KN, b_low_KN = tl.load(b_ptr_KN), tl.load(b_ptr_KN + b_strides_PBN[0])
-        step_MN = tl.dot(a_low_MK, b_high_KN, input_precision=PRECISION)
-        step_MN = tl.dot(a_high_MK, b_low_KN, step_MN, input_precision=PRECISION)
-        c_MN += tl.dot(a_high_MK, b_high_KN, step_MN, input_precision=PRECISION)
+        c_MN += product_of_parts(a_high_MK, a_low_MK, b_high_KN, b_low_KN, PRECISION)
         a_ptr_MK += BLOCK_K
         b_ptr_KN += BLOCK_K
     mask = (m < M)[:, None] & (n < N)[None, :]

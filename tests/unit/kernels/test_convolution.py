@@ -200,6 +200,46 @@ def test_a_device_has_the_sum_split_and_adds_it_up(name: str, monkeypatch: pytes
         assert_close(ours, each)
 
 
+GATHERED_CALLS = [name for name in CALLS if "depthwise" not in name and "images of one" not in name]
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("name", GATHERED_CALLS)
+def test_factors_may_be_split_beforehand(name: str, splits: int) -> None:
+    """Copies of both hold two parts of every number, whatever layout, stride, groups and number of channels."""
+    x, weight, bias, *rest = operands(name)
+    exact = eager(FORWARD)(x.double(), weight.double(), bias.double(), *rest)
+    grad, *others = gradients(x, weight, bias, *rest)
+    by_input = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *others[2:], [True, False, False])[0]
+    with gathered_products.GATHERED.force((32, 64, 16, 4, 1, splits, 1)):
+        assert_close(kernel(FORWARD)(x, weight, bias, *rest), exact)
+        assert_close(kernel(BACKWARD)(grad, *others, [True, False, False])[0], by_input)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # Of numpy, which multiplies here.
+def test_parts_of_what_is_not_finite_stay_where_they_belong() -> None:
+    """An infinity meets numbers of one sign, also those of which nothing is left behind their first part."""
+    x, weight, bias, *rest = operands("one position")
+    x, weight = x[:, :17], weight[:, :17]
+    x[0, 3, 2, 1], x[1, 5, 0, 2], weight[2, 1, 0, 0] = float("inf"), float("nan"), float("-inf")
+    weight[0], weight[1, 3] = 1.0, -2.0
+    with gathered_products.GATHERED.force((32, 64, 16, 4, 1, 1, 1)):
+        found = kernel(FORWARD)(x, weight, bias, *rest)
+    torch.testing.assert_close(found, eager(FORWARD)(x, weight, bias, *rest), equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
+def test_parts_are_tf32_numbers_of_one_sign() -> None:
+    """With 22 bits of every number."""
+    x = torch.cat([values(512, scale=1) * torch.logspace(-20, 37, 512), torch.tensor([1.0, -2.0, 3.5] * 16)])
+    x = x.view(1, 16, -1)
+    both = convolution_operands.channels_last(convolution_operands.operand_of(x, 1), 1, in_parts=True).tensor
+    high, low = both.reshape(2, -1, 16).mT
+    assert 0 == sum(int((part.contiguous().view(torch.int32) & 0x1FFF).count_nonzero()) for part in (high, low))
+    assert torch.equal(high.sign(), x[0].sign())
+    assert torch.equal(low.sign(), x[0].sign())
+    assert ((x[0].double() - high.double() - low.double()) / x[0]).abs().max() <= 2.0**-21
+
+
 def test_an_empty_batch_gives_an_empty_result_and_no_gradient() -> None:
     """Zeros by the weight."""
     weight = values(3, 2, 3)
