@@ -216,6 +216,22 @@ def test_factors_may_be_split_beforehand(name: str, splits: int) -> None:
         assert_close(kernel(BACKWARD)(grad, *others, [True, False, False])[0], by_input)
 
 
+def test_which_convolutions_may_have_their_factors_split() -> None:
+    """Those in strict float32 with enough rows and channels, and with parts that are no burden; a stage has room."""
+
+    def asked(precision: str, *sizes: int) -> bool:
+        plans = gathered_products.GATHERED.candidates(("float32", precision, "channels", 0, 9, 1, *sizes))
+        return any(plan.beforehand for plan in plans)
+
+    assert asked("tf32x3", 256, 51200, 256)
+    assert not asked("tf32x3", 32, 51200, 256)
+    assert not asked("tf32x3", 256, 51200, 8)
+    assert not asked("tf32x3", 256, 1 << 21, 256)
+    assert not asked("ieee", 256, 51200, 256)
+    for plan in gathered_products.BEFOREHAND:
+        assert 2 * (plan.o + plan.p) * plan.k * 4 * plan.stages <= matmul.SHARED_BYTES
+
+
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # Of numpy, which multiplies here.
 def test_parts_of_what_is_not_finite_stay_where_they_belong() -> None:
     """An infinity meets numbers of one sign, also those of which nothing is left behind their first part."""
