@@ -36,7 +36,7 @@ from .convolution_operands import (
     with_channels_side_by_side,
     with_flat_space,
 )
-from .indexing import converted
+from .indexing import Ints, converted
 from .lanes import load_along_columns, store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import (
@@ -51,7 +51,7 @@ from .matmul import (
     multiply_type,
 )
 from .product_tiles import product_of_parts, tile_place, times
-from .sliding import Sliding, all_taps_of, read_in, walk_of
+from .sliding import Sliding, Walk, all_taps_of, read_in, walk_of
 from .tuning import Family, Work, size_class
 from .windows import place_in_box
 
@@ -292,9 +292,10 @@ def convolve(
     is_fed = _is_fed(operand, rule, precision)
     channels = triton.cdiv(operand.channels, CHANNELS) * CHANNELS if is_fed else operand.channels
     lie = "channels" if is_fed or operand.strides_NGC[2] == 1 else "places"
-    plan = _plan(out, channels, lie, sides, rule, precision, to_field=to_field)
+    slid = _slid(out, sides.groups, rule, to_field=to_field)
+    plan = _plan(slid, channels, lie, precision)
     product = gathering(operand, weight, sides, rule, precision, to_field=to_field, in_parts=bool(plan.beforehand))
-    _launch_product(out, product, bias, rule, plan)
+    _launch_product(slid, product, bias, rule, plan)
 
 
 def _is_fed(operand: Operand, rule: Sliding, precision: str) -> bool:
@@ -372,35 +373,66 @@ def _is_mixed(channels: int) -> bool:
     return channels < CHANNELS or (INTERPRETED and channels < 64)
 
 
-def _plan(out: torch.Tensor, C: int, lie: str, sides: Sides, rule: Sliding, precision: str, *, to_field: bool) -> Plan:
-    """What was measured to be fastest for products like this, or else what the rule says."""
-    y = operand_of(out, sides.groups)
-    walks = tuple(walk_of(window, to_field=to_field) for window in rule.windows)
-    phases, taps = math.prod(walk.phases for walk in walks), math.prod(walk.most_taps for walk in walks)
-    O, P = y.channels, y.batch * math.prod(triton.cdiv(n, walk.phases) for n, walk in zip(y.size_S, walks, strict=True))  # noqa: E741
-    mixed, others = _is_mixed(C), sides.groups * phases
-    tile = product_tile(O, P, others, C * taps if mixed else C, out.dtype, precision)
+class Slid(NamedTuple):
+    """A result as products make it, one for each group and phase.
+
+    Attributes:
+        y: the result.
+        groups: of channels.
+        walks: by dimension.
+        space_S: places of a phase.
+    """
+
+    y: Operand
+    groups: int
+    walks: tuple[Walk, ...]
+    space_S: Ints
+
+    @property
+    def phases(self) -> Ints:
+        """Phases along each dimension."""
+        return tuple(walk.phases for walk in self.walks)
+
+    @property
+    def taps(self) -> int:
+        """Of the phase that has most."""
+        return math.prod(walk.most_taps for walk in self.walks)
+
+    @property
+    def columns(self) -> int:
+        """Places of a phase over the whole batch."""
+        return self.y.batch * math.prod(self.space_S)
+
+
+def _slid(out: torch.Tensor, groups: int, rule: Sliding, *, to_field: bool) -> Slid:
+    y, walks = operand_of(out, groups), tuple(walk_of(window, to_field=to_field) for window in rule.windows)
+    space_S = tuple(triton.cdiv(size, walk.phases) for size, walk in zip(y.size_S, walks, strict=True))
+    return Slid(y, groups, walks, space_S)
+
+
+def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
+    """What was measured to be fastest for such products, or else what the rule says."""
+    O, P, taps, tensor = slid.y.channels, slid.columns, slid.taps, slid.y.tensor  # noqa: E741
+    mixed, others = _is_mixed(C), slid.groups * math.prod(slid.phases)
+    tile = product_tile(O, P, others, C * taps if mixed else C, tensor.dtype, precision)
     programs = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p) * others
-    splits = _splits(programs, steps_of(C, taps, tile.k, mixed=mixed), out.device)
-    work = (str(out.dtype).removeprefix("torch."), precision, lie, int(mixed), taps, others)
-    return GATHERED.choice((*work, *map(size_class, (O, P, C))), Plan(*tile, splits), out.device)
+    splits = _splits(programs, steps_of(C, taps, tile.k, mixed=mixed), tensor.device)
+    work = (str(tensor.dtype).removeprefix("torch."), precision, lie, int(mixed), taps, others)
+    return GATHERED.choice((*work, *map(size_class, (O, P, C))), Plan(*tile, splits), tensor.device)
 
 
-def _launch_product(
-    out: torch.Tensor, product: Gathering, bias: torch.Tensor | None, rule: Sliding, tile: Plan
-) -> None:
-    x, y = product.x, operand_of(out, product.sides.groups)
+def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, rule: Sliding, tile: Plan) -> None:
+    x, y, out = product.x, slid.y, slid.y.tensor
+    space_S = slid.space_S
     if rule.is_pointwise():
         flat = with_flat_space(x), with_flat_space(y)
         if flat[0].size_S == flat[1].size_S:
             x, y = flat
-    walks = tuple(walk_of(window, to_field=product.to_field) for window in rule.windows)
-    phases_S = tuple(walk.phases for walk in walks)
-    phases, taps = math.prod(phases_S), math.prod(walk.most_taps for walk in walks)
-    space_S = tuple(triton.cdiv(size, walk.phases) for size, walk in zip(y.size_S, walks, strict=True))
-    O, P, C = product.rows, y.batch * math.prod(space_S), x.channels  # noqa: E741
+            space_S = y.size_S
+    phases = math.prod(slid.phases)
+    O, P, C = product.rows, slid.columns, x.channels  # noqa: E741
     mixed = _is_mixed(C)
-    steps = steps_of(C, taps, tile.k, mixed=mixed)
+    steps = steps_of(C, slid.taps, tile.k, mixed=mixed)
     tiles = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p)
     splits = max(min(tile.splits, steps), 1)
     each = triton.cdiv(steps, splits)
@@ -433,8 +465,8 @@ def _launch_product(
         product.w.low or None,
         out.numel(),
         loop_bound(each),
-        WALK_S=walks,
-        PHASES_S=phases_S,
+        WALK_S=slid.walks,
+        PHASES_S=slid.phases,
         IS_LINE=space_S[:2] == (1, 1),
         INSIDE=rule.stays_inside() if not product.to_field else rule.is_pointwise(),
         MIXED=mixed,
