@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import torch
 from benchmarks.compile.jobs import Job, add_options, have_done, selected
-from benchmarks.compile.subjects import as_near_to_float64, inference, load, training
+from benchmarks.compile.subjects import Float64, inference, load, training
 from benchmarks.models.records import environment_of
 from torch import Tensor, nn
 
@@ -79,7 +79,7 @@ def cover(job: Job, options: argparse.Namespace, _take_turn: Callable[[], None])
     note = ""
     if complaint:
         note = complaint
-        if as_near_to_float64(MODES[mode](subject, options.device, torch.float64), module, eager, found):
+        if Float64(MODES[mode], subject, module, options.device).is_as_near(found, eager):
             complaint, note = "", f"as near to float64 as eager: {complaint}"
     fired: Counter[str] = Counter()
     for one in reports.passes:

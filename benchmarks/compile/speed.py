@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 import torch
 from benchmarks.compile.jobs import Job, add_options, have_done, selected
-from benchmarks.compile.subjects import as_near_to_float64, inference, load, timed, training
+from benchmarks.compile.subjects import Float64, inference, load, timed, training
 from benchmarks.models.records import environment_of
 from torch import Tensor, nn
 
@@ -102,7 +102,8 @@ def _measure(
 ) -> Measured:
     subject = load(model, small=options.sizes == "small", problems=options.problems)
     module = subject.module.train(mode == "training").to(options.device)
-    run, exactly = MODES[mode](subject, options.device), MODES[mode](subject, options.device, torch.float64)
+    run = MODES[mode](subject, options.device)
+    exact = Float64(MODES[mode], subject, module, options.device)
     bare = timed(subject, mode, options.device)
     expected = run(copy.deepcopy(module))
     calls: dict[str, Callable[[], object]] = {}
@@ -119,7 +120,7 @@ def _measure(
         kernels += sum(one.fired for one in reports.passes if one.name == LIBRARY_CALLS)
         compile_s[column] = round(time.perf_counter() - started, 2)
         distance = _distance(expected, found)
-        if not distance <= TOLERANCE[precision] and not as_near_to_float64(exactly, module, expected, found):
+        if not distance <= TOLERANCE[precision] and not exact.is_as_near(found, expected):
             wrong[column] = distance
             continue
         calls[column] = functools.partial(bare, compiled)

@@ -119,32 +119,44 @@ def training(subject: Subject, device: str, dtype: torch.dtype | None = None) ->
     return run
 
 
-def as_near_to_float64(run: Run, module: nn.Module, eager: list[Tensor], found: list[Tensor]) -> bool:
-    """Whether results are not further from float64's than three times what eager's are.
+class Float64:
+    """What a subject's call gives in float64: made when it is first asked for, and kept off the device.
 
     Args:
-        run: in float64.
+        mode: :func:`inference` or :func:`training`.
+        subject: whose call it is.
         module: as it was before it ran.
-        eager: its results.
-        found: the others.
+        device: where it runs.
     """
-    try:
-        exact = run(copy.deepcopy(module).double())
-    except Exception:  # noqa: BLE001 - a model that only runs in float32
-        return False
-    if not len(exact) == len(eager) == len(found):
-        return False
-    return all(
-        one.shape == other.shape and _near(one, other, right)
-        for one, other, right in zip(eager, found, exact, strict=True)
-    )
+
+    def __init__(self, mode: Callable[..., Run], subject: Subject, module: nn.Module, device: str) -> None:
+        self._mode, self._subject, self._module, self._device = mode, subject, module, device
+
+    @functools.cached_property
+    def _results(self) -> list[Tensor] | None:
+        """None of a model that only runs in float32."""
+        try:
+            run: Run = self._mode(self._subject, self._device, torch.float64)
+            return [one.cpu() for one in run(copy.deepcopy(self._module).double())]
+        except Exception:  # noqa: BLE001 - the model's own code
+            return None
+
+    def is_as_near(self, found: list[Tensor], eager: list[Tensor]) -> bool:
+        """Whether results are not further from it than three times what eager's are."""
+        exact = self._results
+        if exact is None or not len(exact) == len(eager) == len(found):
+            return False
+        return all(
+            one.shape == other.shape and _near(one, other, right)
+            for one, other, right in zip(eager, found, exact, strict=True)
+        )
 
 
 def _near(eager: Tensor, found: Tensor, exact: Tensor) -> bool:
     if not (eager.is_floating_point() or eager.is_complex()):
         return torch.equal(eager, found)
     size = exact.abs().max().item() or 1.0
-    errors = [((one.to(exact.dtype) - exact).abs().max() / size).item() for one in (eager, found)]
+    errors = [((one.to(exact) - exact).abs().max() / size).item() for one in (eager, found)]
     return errors[1] <= allowed_error(errors[0], torch.finfo(eager.dtype).eps)
 
 
