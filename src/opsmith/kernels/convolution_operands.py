@@ -41,7 +41,7 @@ _JOINED = 32
 class Operand(NamedTuple):
     """One side of a convolution: a tensor and how to step through it; ``channels`` are those of a group.
 
-    ``low`` is how far behind a number the low part of it lies, where the tensor holds parts (product_tiles.py), else 0.
+    ``low`` is how far behind a number the low part of it lies, where the tensor holds parts (product_tiles.py).
     """
 
     tensor: torch.Tensor
@@ -50,7 +50,7 @@ class Operand(NamedTuple):
     strides_S: Ints
     size_S: Ints
     batch: int
-    low: int = 0
+    low: int | None = None
 
     def reach(self) -> int:
         """No offset exceeds this."""
@@ -69,7 +69,7 @@ class Filter(NamedTuple):
     tensor: torch.Tensor
     strides_GRC: Ints
     strides_S: Ints
-    low: int = 0
+    low: int | None = None
 
 
 class Sides(NamedTuple):
@@ -170,7 +170,7 @@ def channels_last(operand: Operand, groups: int, *, in_parts: bool = False) -> O
     shape = (operand.batch, *operand.size_S, groups, padded)
     out = torch.empty((2, *shape) if in_parts else shape, dtype=x.dtype, device=x.device)
     stride_N, *strides_S, stride_G, _ = out.stride()[in_parts:]
-    low = math.prod(shape) if in_parts else 0
+    low = math.prod(shape) if in_parts else None
     copy = Operand(out, padded, (stride_N, stride_G, 1), tuple(strides_S), operand.size_S, operand.batch, low)
     merged = merge_dims(operand.size_S, [operand.strides_S], (2, 1, 0))
     block_c = triton.next_power_of_2(padded) if INTERPRETED else min(triton.next_power_of_2(padded), 64)
@@ -185,7 +185,7 @@ def channels_last(operand: Operand, groups: int, *, in_parts: bool = False) -> O
         padded,
         groups,
         space,
-        low or None,
+        low,
         operand.strides_NGC,
         merged.shape_D,
         merged.strides_ID[0],
@@ -249,6 +249,7 @@ def relaid_filter(weight: Filter, sides: Sides, kernel_S: Ints, *, to_field: boo
     padded = triton.cdiv(columns, CHANNELS) * CHANNELS
     shape = (sides.groups, rows, *kernel_S, padded)
     numel = math.prod(shape)
+    low = numel if in_parts else None
     out = torch.empty((2, *shape) if in_parts else shape, dtype=w.dtype, device=w.device)
     block = min(triton.next_power_of_2(numel), INTERPRETED_TILE) if INTERPRETED else 1024
     launch(
@@ -261,7 +262,7 @@ def relaid_filter(weight: Filter, sides: Sides, kernel_S: Ints, *, to_field: boo
         columns,
         padded,
         numel,
-        numel if in_parts else None,
+        low,
         weight.strides_GRC,
         weight.strides_S,
         KERNEL_S=kernel_S,
@@ -269,7 +270,7 @@ def relaid_filter(weight: Filter, sides: Sides, kernel_S: Ints, *, to_field: boo
         BLOCK=block,
     )
     stride_G, stride_R, *strides_S, _ = out.stride()[in_parts:]
-    return Filter(out, (stride_G, stride_R, 1), tuple(strides_S), numel if in_parts else 0)
+    return Filter(out, (stride_G, stride_R, 1), tuple(strides_S), low)
 
 
 def _span(tensor: torch.Tensor) -> int:

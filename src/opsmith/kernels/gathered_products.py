@@ -320,14 +320,7 @@ class Gathering(NamedTuple):
 
     x: Operand
     w: Filter
-    sides: Sides
-    to_field: bool
     precision: str
-
-    @property
-    def rows(self) -> int:
-        """Channels of a group of the result."""
-        return self.sides.field if self.to_field else self.sides.sites
 
 
 def gathering(
@@ -345,16 +338,16 @@ def gathering(
     if in_parts:
         operand = channels_last(operand, sides.groups, in_parts=True)
         w = relaid_filter(w, sides, kernel_sizes(rule.windows), to_field=to_field, in_parts=True)
-        return Gathering(operand, w, sides, to_field, "tf32")
+        return Gathering(operand, w, "tf32")
     if not _is_fed(operand, rule, precision):
-        return Gathering(operand, w, sides, to_field, precision)
+        return Gathering(operand, w, precision)
     summed = operand.channels
     if not side_by_side(operand):
         operand = channels_last(operand, sides.groups)
     columns_lie_well = w.strides_GRC[2] == 1 and w.strides_GRC[1] % CHANNELS == 0 and summed % CHANNELS == 0
     if not columns_lie_well:
         w = relaid_filter(w, sides, kernel_sizes(rule.windows), to_field=to_field)
-    return Gathering(operand, w, sides, to_field, precision)
+    return Gathering(operand, w, precision)
 
 
 def shared_copy(x: torch.Tensor, weight: torch.Tensor, rule: Sliding) -> torch.Tensor:
@@ -379,12 +372,14 @@ class Slid(NamedTuple):
     Attributes:
         y: the result.
         groups: of channels.
+        to_field: whether it is the field.
         walks: by dimension.
         space_S: places of a phase.
     """
 
     y: Operand
     groups: int
+    to_field: bool
     walks: tuple[Walk, ...]
     space_S: Ints
 
@@ -407,7 +402,7 @@ class Slid(NamedTuple):
 def _slid(out: torch.Tensor, groups: int, rule: Sliding, *, to_field: bool) -> Slid:
     y, walks = operand_of(out, groups), tuple(walk_of(window, to_field=to_field) for window in rule.windows)
     space_S = tuple(triton.cdiv(size, walk.phases) for size, walk in zip(y.size_S, walks, strict=True))
-    return Slid(y, groups, walks, space_S)
+    return Slid(y, groups, to_field, walks, space_S)
 
 
 def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
@@ -430,7 +425,7 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
             x, y = flat
             space_S = y.size_S
     phases = math.prod(slid.phases)
-    O, P, C = product.rows, slid.columns, x.channels  # noqa: E741
+    O, P, C = y.channels, slid.columns, x.channels  # noqa: E741
     mixed = _is_mixed(C)
     steps = steps_of(C, slid.taps, tile.k, mixed=mixed)
     tiles = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p)
@@ -441,7 +436,7 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
     )
     launch(
         gathered_product_kernel,
-        (tiles, product.sides.groups, splits * phases),
+        (tiles, slid.groups, splits * phases),
         out.device,
         target,
         x.tensor,
@@ -461,14 +456,14 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
         y.strides_NGC,
         (*y.strides_S[:2], with_flat_space(y).strides_S[2]) if phases == 1 else y.strides_S,
         y.size_S,
-        x.low or None,
-        product.w.low or None,
+        x.low,
+        product.w.low,
         out.numel(),
         loop_bound(each),
         WALK_S=slid.walks,
         PHASES_S=slid.phases,
         IS_LINE=space_S[:2] == (1, 1),
-        INSIDE=rule.stays_inside() if not product.to_field else rule.is_pointwise(),
+        INSIDE=rule.is_pointwise() if slid.to_field else rule.stays_inside(),
         MIXED=mixed,
         ACCUMULATE=compute_type(out.dtype),
         MULTIPLY=multiply_type(out.dtype),

@@ -441,8 +441,11 @@ def splitting_pays(B: int, M: int, N: int, K: int, *, is_aligned: bool) -> bool:
     product is a fourth as fast without, so that it pays much earlier.
     """
     uses, products = (USES_TO_SPLIT, PRODUCTS_TO_SPLIT) if is_aligned else (64, 2**26)
-    fits = B * (M + N) * K * 8 <= MOST_BYTES_OF_PARTS
-    return fits and uses * (M + N) <= M * N and products <= B * M * N * K
+    return _parts_fit(B, M, N, K) and uses * (M + N) <= M * N and products <= B * M * N * K
+
+
+def _parts_fit(B: int, M: int, N: int, K: int) -> bool:
+    return B * (M + N) * K * 8 <= MOST_BYTES_OF_PARTS
 
 
 def split_plan(B: int, M: int, N: int) -> Plan:
@@ -482,7 +485,7 @@ def _product_candidates(work: Work) -> list[Plan]:
         ):
             if (m + n) * k * itemsize * stages <= SHARED_BYTES and not (m * n == 32768 and warps == 4):
                 plans.append(Plan(m, n, k, warps, stages, splits))
-    if work[1] == "tf32x3" and min(M, N) >= USES_THAT_PAY and B * (M + N) * K * 8 <= MOST_BYTES_OF_PARTS:
+    if work[1] == "tf32x3" and min(M, N) >= USES_THAT_PAY and _parts_fit(B, M, N, K):
         plans += BEFOREHAND
     return plans
 
