@@ -46,8 +46,7 @@ class RefereeSide:
 
     def run_on(self, cores: Collection[int]) -> None:
         """Let all threads of the process run on these cores only; one that is to be started may use all."""
-        if self._link.is_running:
-            _run_on(self._link.pid, cores)
+        _run_on(self._link, cores)
 
 
 class WorkerSide:
@@ -92,8 +91,7 @@ class WorkerSide:
 
     def run_on(self, cores: Collection[int]) -> None:
         """Let all threads of the process run on these cores only; one that is to be started may use all."""
-        if self._link.is_running:
-            _run_on(self._link.pid, cores)
+        _run_on(self._link, cores)
 
     def settle(self) -> float:
         """Wait until no thread but the first runs, which answers requests; microseconds that it took.
@@ -125,9 +123,11 @@ def _queued_us(pid: int, *, judge_too: bool) -> float:
     return total_ns / 1e3
 
 
-def _run_on(pid: int, cores: Collection[int]) -> None:
+def _run_on(link: RefereeLink | WorkerLink, cores: Collection[int]) -> None:
+    if not link.is_running:
+        return
     with contextlib.suppress(FileNotFoundError):  # The process has ended, as a thread may have.
-        for thread in Path(f"/proc/{pid}/task").iterdir():
+        for thread in Path(f"/proc/{link.pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(int(thread.name), cores)
 

@@ -327,15 +327,16 @@ class PairedClock:
         with _shared([series]):
             try:
                 for block, round_number in enumerate(series.rounds):
-                    is_last_round = round_number == series.rounds[-1]
-                    more = not is_last or not is_last_round
+                    ends = round_number == series.rounds[-1]
+                    more = not (is_last and ends)
                     series.turn[number].append(self._block_us(number, pair, calls, quantity, round_number, more=more))
-                    if number == 1 and series.is_looked_at(block):
-                        place = self._somewhere(pair, quantity, round_number)
-                        if is_last_round:
-                            lasting.append(place)
-                        else:  # The next block writes over it.
-                            self._look([place])
+                    if number == 0 or not series.is_looked_at(block):
+                        continue
+                    place = self._somewhere(pair, quantity, round_number)
+                    if ends:
+                        lasting.append(place)
+                    else:  # The next block writes over it.
+                        self._look([place])
             except NotMeasured as problem:
                 series.problem = pair.problems[quantity] = problem
         return lasting
