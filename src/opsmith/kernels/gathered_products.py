@@ -57,6 +57,8 @@ from .windows import place_in_box
 
 #: Up to so many rows a product reads each number too rarely to pay for a copy of it.
 FEW_ROWS = 128
+#: With fewer rows or channels factors are not split beforehand.
+FEWEST_TO_SPLIT = 64
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
 _BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
 
@@ -413,7 +415,30 @@ def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
     programs = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p) * others
     splits = _splits(programs, steps_of(C, taps, tile.k, mixed=mixed), tensor.device)
     work = (str(tensor.dtype).removeprefix("torch."), precision, lie, int(mixed), taps, others)
-    return GATHERED.choice((*work, *map(size_class, (O, P, C))), Plan(*tile, splits), tensor.device)
+    rule = Plan(*tile, splits)
+    if precision == "tf32x3" and splitting_pays(O, P, C, taps, others):
+        rule = split_plan(O)
+    return GATHERED.choice((*work, *map(size_class, (O, P, C))), rule, tensor.device)
+
+
+def splitting_pays(O: int, P: int, C: int, taps: int, others: int) -> bool:  # noqa: E741
+    """Whether factors are split beforehand where nothing was measured for such ones.
+
+    Where several taps read each number, and enough rows, and every multiprocessor has a tile: 1.05 to 1.27 times as
+    fast on an H200 then, where one tap gains nothing (benchmarks/results/h200/float32-convolutions.json).
+    """
+    plan = split_plan(O)
+    tiles = triton.cdiv(O, plan.o) * triton.cdiv(P, plan.p) * others
+    return taps > 1 and min(O, C) >= FEWEST_TO_SPLIT and _parts_fit(P, C, others) and tiles >= MULTIPROCESSORS
+
+
+def _parts_fit(P: int, C: int, others: int) -> bool:
+    return others * P * C * 8 <= MOST_BYTES_OF_PARTS
+
+
+def split_plan(O: int) -> Plan:  # noqa: E741
+    """The fastest of those measured for so many rows."""
+    return BEFOREHAND[0] if BEFOREHAND[2].o < O else BEFOREHAND[2]
 
 
 def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, rule: Sliding, tile: Plan) -> None:
@@ -522,7 +547,7 @@ def _candidates(work: Work) -> list[Plan]:
         for warps, stages, splits in itertools.product((4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, room})):
             if (o + p) * k * itemsize * stages <= SHARED_BYTES and not (o * p == 32768 and warps == 4):
                 plans.append(Plan(o, p, k, warps, stages, splits))
-    if precision == "tf32x3" and O >= 64 and C >= CHANNELS and others * P * C * 8 <= MOST_BYTES_OF_PARTS:
+    if precision == "tf32x3" and O >= FEWEST_TO_SPLIT and C >= CHANNELS and _parts_fit(P, C, others):
         plans += BEFOREHAND
     return plans
 

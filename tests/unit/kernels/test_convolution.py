@@ -232,6 +232,23 @@ def test_which_convolutions_may_have_their_factors_split() -> None:
         assert 2 * (plan.o + plan.p) * plan.k * 4 * plan.stages <= matmul.SHARED_BYTES
 
 
+def test_splitting_pays_where_several_taps_read_each_number() -> None:
+    """With enough rows and channels, a tile for each multiprocessor, and memory for the parts."""
+
+    def pays(rows: int, columns: int, channels: int, *, taps: int = 9, others: int = 1) -> bool:
+        return gathered_products.splitting_pays(rows, columns, channels, taps, others)
+
+    assert pays(256, 51200, 256)
+    assert pays(64, 131072, 64)
+    assert not pays(256, 51200, 256, taps=1)
+    assert not pays(32, 51200, 256)
+    assert not pays(256, 51200, 16)
+    assert not pays(256, 8192, 256)
+    assert pays(256, 8192, 256, others=2)
+    assert not pays(256, 1 << 21, 256)
+    assert [64, 64, 128, 128] == [gathered_products.split_plan(rows).o for rows in (33, 64, 65, 512)]
+
+
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # Of numpy, which multiplies here.
 def test_parts_of_what_is_not_finite_stay_where_they_belong() -> None:
     """An infinity meets numbers of one sign, also those of which nothing is left behind their first part."""
