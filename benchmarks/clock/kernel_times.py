@@ -2,12 +2,13 @@
 
     python -m benchmarks.clock.kernel_times --ops 50 -o kernel-times.json
 
-Every op runs eagerly on one input of the shipped dataset. K comes from two events around a CUDA graph;
-the profiler's time is what CUPTI reports for the nodes of that graph, kernels, copies and fills added
-up, in blocks like those of K. CUPTI counts a part of what an empty node
-costs, too: what it says of empty nodes is taken off its time as theirs is taken off K. E comes from the
-judge's clock across the process boundary; a plain loop's time is what the other process itself sees of
-the same calls, by ``time.perf_counter``.
+Every op that launches anything runs eagerly on one input of the shipped dataset. K comes from two events
+around a CUDA graph, less what a graph costs without its nodes; the profiler's time is what CUPTI reports for
+the nodes of that graph, kernels, copies and fills added up, in blocks like those of K. CUPTI counts a part of
+what an empty node costs, too: what it says of empty nodes is taken off its time as theirs is taken off K. Its
+span, from the beginning of a block's first node to the end of its last one, has the gaps between nodes, as K has.
+E comes from the judge's clock across the process boundary; a plain loop's time is what the other process itself
+sees of the same calls, by ``time.perf_counter``.
 Ops whose K cannot be measured, because they wait for the device, are left out.
 """
 
@@ -32,7 +33,8 @@ from torch.profiler import ProfilerActivity, profile
 from opsmith.core.case import CallRecord
 from opsmith.core.environment import Environment
 from opsmith.core.run import Selection, write_atomically
-from opsmith.evaluation.cuda_graphs import EMPTY_NODES, Gate, empty_node_us, empty_nodes
+from opsmith.core.timing import GraphCosts
+from opsmith.evaluation.cuda_graphs import EMPTY_NODES, Gate, empty_nodes, graph_costs
 from opsmith.evaluation.inputs import rebuild
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
@@ -41,7 +43,7 @@ from opsmith.runner.links import Limits, RefereeLink
 from opsmith.runner.protocol import PrepareTiming, Renewal, RenewInputs, TimeBlock
 from opsmith.runner.sides import RefereeSide
 from opsmith.runner.starting import start_processes
-from opsmith.runner.stopwatch import empty_trip_us
+from opsmith.runner.stopwatch import clocked, empty_trip_us
 from opsmith.suites import SuiteCall
 from opsmith.suites.aten_schemas import overload
 from opsmith.suites.traces import Traces
@@ -70,6 +72,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     k_profiled: float
     profiler_raw: float
     profiler: float
+    profiler_span: float
     e: float
     loop: float
 
@@ -85,6 +88,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return abs(self.k - self.profiler) <= SHORT_US
 
     @property
+    def span_agrees(self) -> bool:
+        """K of the very blocks that the profiler saw, within 3 % or 0.5 us of its span."""
+        return abs(self.k_profiled - self.profiler_span) <= max(LONG_SHARE * self.profiler_span, SHORT_US)
+
+    @property
     def e_agrees(self) -> bool:
         """Within 5 %."""
         return abs(self.e - self.loop) <= LOOP_SHARE * self.loop
@@ -97,8 +105,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     made_utc: str
     node_us: float
+    graph_us: float
     profiled_node_us: float
     k_agree: int
+    span_agree: int
     e_agree: int
     rows: tuple[Row, ...]
 
@@ -115,12 +125,12 @@ def main() -> None:
         processes.wait_ready()
         link = RefereeLink(processes, processes.scratch, device="cuda", builds=Path(folder), threads=1, limits=Limits())
         side = RefereeSide(link)
-        node_us = empty_node_us(device)
-        nodes, gate = empty_nodes(device), Gate()
+        costs = graph_costs(device)
+        nodes, gate = empty_nodes(device, EMPTY_NODES), Gate()
         profiled_node_us = _profiled_us(lambda: gate.time_us(nodes.replay))[1] / EMPTY_NODES
         rows: list[Row] = []
         for op, text, record in _calls(2 * options.ops):
-            row = _row(op, text, record, device, (node_us, profiled_node_us), lambda call: _e_us(side, call))
+            row = _row(op, text, record, device, costs, profiled_node_us, lambda call: _e_us(side, call))
             if row is not None and len(rows) < options.ops:
                 rows.append(row)
                 print(_line(row))
@@ -132,15 +142,20 @@ def main() -> None:
         command=("python", "-m", "benchmarks.clock.kernel_times", *sys.argv[1:]),
         environment=environment,
         made_utc=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        node_us=node_us,
+        node_us=costs.node_us,
+        graph_us=costs.graph_us,
         profiled_node_us=profiled_node_us,
         k_agree=sum(row.k_agrees for row in rows),
+        span_agree=sum(row.span_agrees for row in rows),
         e_agree=sum(row.e_agrees for row in rows),
         rows=tuple(rows),
     )
     write_atomically(options.out, msgspec.json.format(msgspec.json.encode(found), indent=1))
-    print(f"an empty node: {node_us:.3f} us, by the profiler {profiled_node_us:.3f} us")
-    print(f"K agrees on {found.k_agree} of {len(rows)}, E on {found.e_agree}")
+    print(
+        f"a graph: {costs.graph_us:.3f} us, an empty node: {costs.node_us:.3f} us, "
+        f"by the profiler {profiled_node_us:.3f} us"
+    )
+    print(f"K agrees on {found.k_agree} of {len(rows)}, with the span on {found.span_agree}, E on {found.e_agree}")
 
 
 def _calls(count: int) -> Iterator[tuple[str, str, CallRecord]]:
@@ -174,7 +189,8 @@ def _row(
     text: str,
     record: CallRecord,
     device: torch.device,
-    nodes_us: tuple[float, float],
+    costs: GraphCosts,
+    profiled_node_us: float,
     e_us: Callable[[bytes], tuple[float, float]],
 ) -> Row | None:
     function = overload(op)
@@ -183,10 +199,11 @@ def _row(
     blocks = [timed.device_block(calls, round_number=number) for number in range(BLOCKS)]
     times = [time_us for time_us, nodes in blocks if time_us is not None and nodes is not None]
     nodes = blocks[-1][1]
-    if not times or nodes is None:
+    if not times or not nodes:
         return None
-    k_raw = statistics.median(times)
-    seen_us, profiled_us = _profiled_us(lambda: timed.device_block(calls, round_number=1)[0])
+    graph_us = costs.graph_us / calls
+    k_raw = statistics.median(times) - graph_us
+    seen_us, profiled_us, span_us = _profiled_us(lambda: timed.device_block(calls, round_number=1)[0])
     profiler_raw = profiled_us / calls
     e, loop = e_us(msgspec.msgpack.encode(record))
     return Row(
@@ -194,10 +211,11 @@ def _row(
         inputs=text,
         k_raw=k_raw,
         nodes=nodes,
-        k=k_raw - nodes_us[0] * nodes,
-        k_profiled=seen_us,
+        k=k_raw - costs.node_us * nodes,
+        k_profiled=seen_us - graph_us,
         profiler_raw=profiler_raw,
-        profiler=profiler_raw - nodes_us[1] * nodes,
+        profiler=profiler_raw - profiled_node_us * nodes,
+        profiler_span=span_us / calls,
         e=e,
         loop=loop,
     )
@@ -213,10 +231,12 @@ def _sets(function: Callable[..., Any], record: CallRecord, device: torch.device
     return max(1, min(MOST_CALLS, MOST_BYTES // max(torch.cuda.max_memory_allocated() - before, 1)))
 
 
-def _profiled_us(block: Callable[[], float | None]) -> tuple[float, float]:
-    """What blocks say of themselves while they are profiled, and the device time of what they do once the gate is open.
+def _profiled_us(block: Callable[[], float | None]) -> tuple[float, float, float]:
+    """What blocks say of themselves while they are profiled, and how long the device did what they do after the gate.
 
-    Both are the median of the last ones: a device that has idled, as it does while the profiler gets ready, is slow.
+    The latter twice: the time of all nodes, and from the beginning of the first to the end of the last one.
+
+    All are the median of the last ones: a device that has idled, as it does while the profiler gets ready, is slow.
     """
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
         end = time.perf_counter() + PROFILED_S
@@ -231,11 +251,10 @@ def _profiled_us(block: Callable[[], float | None]) -> tuple[float, float]:
     gates = [number for number, event in enumerate(events) if GATE in event.name]
     # What follows on a block are the next one's inputs: the last block is the only one that ends the list.
     length = len(events) - gates[-1]
-    seen = [
-        float(sum(event.device_time_total for event in events[gate + 1 : gate + length]))
-        for gate in gates[-PROFILED_BLOCKS:]
-    ]
-    return statistics.median(said[-PROFILED_BLOCKS:]), statistics.median(seen)
+    blocks = [events[gate + 1 : gate + length] for gate in gates[-PROFILED_BLOCKS:]]
+    seen = [float(sum(event.device_time_total for event in nodes)) for nodes in blocks]
+    spans = [float(nodes[-1].time_range.end - nodes[0].time_range.start) for nodes in blocks]
+    return statistics.median(said[-PROFILED_BLOCKS:]), statistics.median(seen), statistics.median(spans)
 
 
 def _e_us(side: RefereeSide, call: bytes) -> tuple[float, float]:
@@ -245,9 +264,8 @@ def _e_us(side: RefereeSide, call: bytes) -> tuple[float, float]:
     outside, inside = [], []
     for number in range(1, 2 * BLOCKS):
         side.ask(RenewInputs((Renewal(number, prepared.slots),)))
-        start = time.perf_counter()
-        reply = side.ask(TimeBlock(prepared.slots, "E"))
-        outside.append(((time.perf_counter() - start) * 1e6 - trip_us) / prepared.slots)
+        reply, wall_us = clocked(side, TimeBlock(prepared.slots, "E"))
+        outside.append((wall_us - trip_us) / prepared.slots)
         inside.append(reply.own_us)
     return statistics.median(outside), statistics.median(inside)
 
@@ -256,6 +274,7 @@ def _line(row: Row) -> str:
     return (
         f"{row.op[:34]:34s} K raw {row.k_raw:9.2f} net {row.k:9.2f} "
         f"profiled {row.k_profiled:9.2f} profiler raw {row.profiler_raw:9.2f} net {row.profiler:9.2f} "
+        f"span {row.profiler_span:9.2f} {'' if row.span_agrees else 'off':3s} "
         f"{'' if row.k_agrees else 'OFF':3s} E {row.e:9.2f} loop {row.loop:9.2f} {'' if row.e_agrees else 'OFF'}"
     )
 

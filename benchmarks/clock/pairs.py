@@ -170,7 +170,9 @@ class Bench:
                 seed=options.seed,
                 throttling=None if watch is None else "NVML",
             )
-        self._settings = msgspec.structs.replace(settings, noise=self.clock.noise, node_us=self.clock.node_us)
+        self._settings = msgspec.structs.replace(
+            settings, noise=self.clock.noise, node_us=self.clock.node_us, graph_us=self.clock.graph_us
+        )
 
     def _make_referee(self) -> RefereeLink:
         return RefereeLink(
@@ -290,7 +292,7 @@ class Bench:
                 [one],
                 settings=settings,
                 seed=derive_seed(self._options.seed, "pair", number, quantity),
-                look=lambda _pair, _slot, _round: None,
+                look=lambda _places: None,
             )
             clock.prepare()
             [timing] = clock.time(quantity)

@@ -17,7 +17,7 @@ from torch.utils.cpp_extension import CUDA_HOME, load_inline
 
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Normal
-from opsmith.evaluation.cuda_graphs import capture, empty_node_us
+from opsmith.evaluation.cuda_graphs import capture, graph_costs
 from opsmith.evaluation.digests import digest_memory
 from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
@@ -224,9 +224,11 @@ def test_replays_are_run_as_often_as_is_asked() -> None:
 @pytest.mark.skipif(os.environ["TRITON_INTERPRET"] == "1", reason="the empty kernel is Triton's: TRITON_INTERPRET=0")
 def test_an_empty_node_takes_next_to_no_time() -> None:
     """It is what remains of a launch in a graph, and the same each time within a third of a microsecond."""
-    found = [empty_node_us(CUDA) for _ in range(3)]
-    assert all(0.1 < node_us < 3.0 for node_us in found)
-    assert max(found) - min(found) < 0.3
+    found = [graph_costs(CUDA) for _ in range(3)]
+    assert all(0.1 < costs.node_us < 3.0 for costs in found)
+    assert all(0.0 < costs.graph_us < 10.0 for costs in found)
+    for times in ([costs.node_us for costs in found], [costs.graph_us / 3 for costs in found]):
+        assert max(times) - min(times) < 0.3
 
 
 @pytest.mark.parametrize("size", [0, 1, 8, 1000, 4097, (1 << 20) + 3])

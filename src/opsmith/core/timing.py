@@ -138,6 +138,18 @@ class ControlPair(msgspec.Struct, frozen=True, kw_only=True):
     high: float
 
 
+class GraphCosts(msgspec.Struct, frozen=True):
+    """What CUDA graphs cost besides what their kernels do, in microseconds.
+
+    Attributes:
+        node_us: an empty node.
+        graph_us: a graph, between an event before it and one after it, without its nodes.
+    """
+
+    node_us: float
+    graph_us: float
+
+
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
     """How a run's clock was set up, for ``run.json``.
 
@@ -146,6 +158,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
         noise: by quantity, twice what two equal sides differed by in the median, as a share.
         trip_us: an empty round trip between judge and process, taken off every E block.
         node_us: an empty node of a CUDA graph; None off CUDA.
+        graph_us: a CUDA graph besides its nodes, taken off every K block that is one; None off CUDA.
         ceilings: what the device was measured to reach.
         throttling: how a clock that is held back is noticed; None if it cannot be.
     """
@@ -154,5 +167,6 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     noise: dict[str, float]
     trip_us: float
     node_us: float | None = None
+    graph_us: float | None = None
     ceilings: Ceilings
     throttling: str | None = None

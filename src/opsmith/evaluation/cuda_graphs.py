@@ -15,16 +15,20 @@ from typing import Any
 
 import torch
 
-#: Calls of an empty kernel in the graph that measures a node, and replays of that graph.
+from opsmith.core.timing import GraphCosts
+
+#: Calls of an empty kernel in the larger graph that measures a node, and replays of each.
 EMPTY_NODES = 256
 EMPTY_REPLAYS = 9
-#: Cycles that the gate waits at least, about 0.1 ms, and at most, about 30 ms.
+#: Cycles that the gate waits at least, about 0.1 ms, and at most, about 30 ms; for calls that are queued one by one at
+#: first about 0.4 ms.
 GATE_CYCLES = 200_000
+QUEUED_GATE_CYCLES = 800_000
 MAX_GATE_CYCLES = 64_000_000
 #: Of a steady gate at first: nine graphs of a block are queued in that time.
 STEADY_GATE_CYCLES = 1_600_000
 #: So many times what queueing took the last time is what the gate waits the next time, at so many cycles a second.
-GATE_SPARE = 3.0
+GATE_SPARE = 2.0
 CYCLES_A_SECOND = 2e9
 
 
@@ -162,10 +166,13 @@ class Gate:
     """Times what is queued behind a kernel that waits until all of it is there.
 
     The host's pace does not count then: what stands between the two events is the device's time alone.
+
+    Args:
+        cycles: that it waits the first time; later it follows how long queueing took.
     """
 
-    def __init__(self) -> None:
-        self._cycles = GATE_CYCLES
+    def __init__(self, cycles: int = GATE_CYCLES) -> None:
+        self._cycles = cycles
         self._steady_cycles = STEADY_GATE_CYCLES
 
     def time_us(self, queue: Callable[[], None], *, steady: bool = False) -> float | None:
@@ -205,8 +212,8 @@ def gate_cycles(queueing_s: float) -> int:
     return min(max(GATE_CYCLES, math.ceil(GATE_SPARE * queueing_s * CYCLES_A_SECOND)), MAX_GATE_CYCLES)
 
 
-def empty_nodes(device: torch.device) -> CapturedCalls:
-    """A CUDA graph of ``EMPTY_NODES`` kernels that do nothing."""
+def empty_nodes(device: torch.device, count: int) -> CapturedCalls:
+    """A CUDA graph of so many kernels that do nothing."""
     import triton  # Slow to import; only a run on CUDA that times needs it.
 
     @triton.jit
@@ -215,13 +222,19 @@ def empty_nodes(device: torch.device) -> CapturedCalls:
 
     anything = torch.zeros(1, device=device)
     empty[(1,)](anything)
-    captured = capture([lambda: empty[(1,)](anything)] * EMPTY_NODES)
+    captured = capture([lambda: empty[(1,)](anything)] * count)
     assert captured is not None
     return captured
 
 
-def empty_node_us(device: torch.device) -> float:
-    """What an empty kernel costs as a node of a CUDA graph, in microseconds."""
-    captured, gate = empty_nodes(device), Gate()
-    times = [gate.time_us(captured.replay) for _ in range(EMPTY_REPLAYS)]
-    return statistics.median([time_us for time_us in times if time_us is not None]) / EMPTY_NODES
+def graph_costs(device: torch.device) -> GraphCosts:
+    """Measure them, by a graph of one empty kernel and one of many."""
+    one_us, many_us = (_replay_us(empty_nodes(device, count)) for count in (1, EMPTY_NODES))
+    node_us = (many_us - one_us) / (EMPTY_NODES - 1)
+    return GraphCosts(node_us, max(one_us - node_us, 0.0))
+
+
+def _replay_us(graph: CapturedCalls) -> float:
+    gate = Gate()
+    times = [gate.time_us(graph.replay) for _ in range(EMPTY_REPLAYS)]
+    return statistics.median([time_us for time_us in times if time_us is not None])

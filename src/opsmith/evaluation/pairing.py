@@ -35,6 +35,7 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
         least_pairs: so many at least; the range of eight is the first that covers the median 99 times of 100.
         most_pairs: so many at most.
         budget_s: no further pair after this.
+        same_is_enough: an interval that shows SAME is narrow enough, whatever its width.
     """
 
     effect: float
@@ -43,6 +44,16 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     least_pairs: int
     most_pairs: int
     budget_s: float
+    same_is_enough: bool = False
+
+    def is_enough(self, found: Estimate) -> bool:
+        """Whether an interval is narrow enough to need no further pair."""
+        return found.half_width <= math.log1p(self.half_width) or (self.same_is_enough and self.shows_same(found))
+
+    def shows_same(self, found: Estimate) -> bool:
+        """Whether an interval lies within the bound of no difference as a whole."""
+        bound = math.log1p(self.bound)
+        return -bound <= found.low and found.high <= bound
 
 
 #: Pairs of processes that are timed at most, and those that a claim has to show in.
@@ -51,14 +62,20 @@ CLAIMING_PROCESSES = 2
 
 #: By ``--timing``: K.
 PRECISIONS = {
-    "quick": Precision(effect=0.02, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05),
+    "quick": Precision(effect=0.025, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05),
     "full": Precision(effect=0.01, half_width=0.01, bound=0.02, least_pairs=24, most_pairs=1_000, budget_s=5.0),
 }
 #: E of a device: what a host takes for a call varies from block to block by ten times as much, and equal processes
 #: were seen to differ by up to 6 % for as long as they lived.
 PRECISIONS_HOST = {
     "quick": msgspec.structs.replace(
-        PRECISIONS["quick"], effect=0.08, half_width=0.065, bound=0.12, least_pairs=10, budget_s=0.035
+        PRECISIONS["quick"],
+        effect=0.08,
+        half_width=0.065,
+        bound=0.12,
+        least_pairs=10,
+        budget_s=0.07,
+        same_is_enough=True,
     ),
     "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.08),
 }
@@ -172,8 +189,7 @@ def label_of(found: Estimate, precision: Precision, noise: float) -> Label:
     excludes_zero = found.low > 0 or found.high < 0
     if excludes_zero and abs(found.centre) > math.log1p(max(precision.effect, noise)):
         return Label.FASTER if found.centre > 0 else Label.SLOWER
-    bound = math.log1p(precision.bound)
-    return Label.SAME if -bound <= found.low and found.high <= bound else Label.UNDECIDED
+    return Label.SAME if precision.shows_same(found) else Label.UNDECIDED
 
 
 def timing_of(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -175,7 +176,7 @@ class _Apart:
     def __init__(self, values: _Values) -> None:
         self._values = values
         self._targets: list[torch.Tensor] = []
-        self._copy = _copying(values)
+        self._copy = _copying(values.device.type)
 
     def make(self, count: int) -> list[torch.UntypedStorage]:
         """Storages of so many sets, instead of those that were made before."""
@@ -204,7 +205,7 @@ class _SideBySide:
     def __init__(self, values: _Values) -> None:
         self._values = values
         self._rows = torch.empty(0)
-        self._copy = _copying(values)
+        self._copy = _copying(values.device.type)
 
     def make(self, count: int) -> list[torch.UntypedStorage]:
         """Storages of so many sets, instead of those that were made before."""
@@ -221,9 +222,10 @@ class _SideBySide:
         self._copy(self._rows[:count], self._values.rows(start, 0, count))
 
 
-def _copying(values: _Values) -> Callable[[torch.Tensor, torch.Tensor], None]:
-    """What copies on the device of values: fetched now, past whatever may be put in the dispatcher's tables later."""
-    kernel = torch.library.get_kernel("aten::copy_", values.device.type.upper())
+@cache
+def _copying(device_type: str) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    """What copies on a device: fetched once, past whatever may be put in the dispatcher's tables later."""
+    kernel = torch.library.get_kernel("aten::copy_", device_type.upper())
 
     def copy(target: torch.Tensor, source: torch.Tensor) -> None:
         kernel.call_boxed(torch._C._dispatch_keys(target), target, source, False)

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from opsmith.evaluation.cuda_graphs import CapturedCalls, Gate, capture
+from opsmith.evaluation.cuda_graphs import QUEUED_GATE_CYCLES, CapturedCalls, Gate, capture
 from opsmith.evaluation.outcome import Observed, Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
 
@@ -65,7 +65,8 @@ class TimedCall:
         self._round = 0
         self._results: list[Any] = []
         self._captured: tuple[int, CapturedCalls | None] | None = None
-        self._gate = Gate()
+        # Queueing calls takes many times as long as launching a graph of them.
+        self._graph_gate, self._queue_gate = Gate(), Gate(QUEUED_GATE_CYCLES)
         on_cuda = device.type == "cuda"
         _keep_freed_memory()
         self._flushed = _flushed_memory(device) if on_cuda and not warm else None
@@ -81,10 +82,10 @@ class TimedCall:
         self._synchronize()
 
     def _peak_bytes(self) -> int:
-        before = torch.cuda.memory_allocated(self._device)
+        before = _allocated_bytes(self._device)["current"]
         torch.cuda.reset_peak_memory_stats(self._device)
         self._call_once()
-        return torch.cuda.max_memory_allocated(self._device) - before
+        return _allocated_bytes(self._device)["peak"] - before
 
     def renew(self, round_number: int, calls: int) -> None:
         """Get ready for a block: fresh values in every set of inputs, nothing in the cache, nothing kept."""
@@ -145,10 +146,10 @@ class TimedCall:
             self.queue_renewal(round_number, calls)
             self._queue_flush()
         if graph is None:
-            time_us = self._gate.time_us(lambda: self._queue_calls(calls, replays), steady=steady)
+            time_us = self._queue_gate.time_us(lambda: self._queue_calls(calls, replays), steady=steady)
         else:
             self._results = graph.results
-            time_us = self._gate.time_us(lambda: graph.replay(replays), steady=steady)
+            time_us = self._graph_gate.time_us(lambda: graph.replay(replays), steady=steady)
         nodes = None if graph is None else graph.nodes / calls
         return None if time_us is None else time_us / (calls * replays), nodes
 
@@ -175,6 +176,15 @@ class TimedCall:
     def _synchronize(self) -> None:
         if self._device.type != "cpu":
             torch.accelerator.synchronize()
+
+
+def _allocated_bytes(device: torch.device) -> dict[str, int]:
+    """``current`` and ``peak`` of what torch's allocator has handed out.
+
+    To ask torch for one of them by name takes longer than many calls: it flattens all of its figures first.
+    """
+    allocated: dict[str, int] = torch.cuda.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"]
+    return allocated
 
 
 @cache

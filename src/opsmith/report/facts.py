@@ -71,6 +71,7 @@ def clock_facts(results: Results) -> Iterable[Fact]:
     yield "Noise", ", ".join(f"{name} {100 * share:.1f} %" for name, share in clock.noise.items())
     yield "Round trip", f"{clock.trip_us:,.1f} us, taken off each block of E"
     yield "Empty graph node", None if clock.node_us is None else f"{clock.node_us:.2f} us, part of K"
+    yield "Empty graph", None if clock.graph_us is None else f"{clock.graph_us:.2f} us, taken off each block of K"
     yield "Ceilings", _ceilings(clock.ceilings)
     yield "Throttling", _throttling(results, clock)
     yield "Suspect", suspects(results)

@@ -301,6 +301,7 @@ class DeviceLane:
             cores=self._cores,
             noise={} if clock is None else clock.noise,
             node_us=None if clock is None else clock.node_us,
+            graph_us=None if clock is None else clock.graph_us,
             held_back=never_held_back if watch is None else watch.held_back,
             warm=options.warm,
             baseline=options.baseline,

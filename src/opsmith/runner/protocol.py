@@ -21,7 +21,7 @@ from opsmith.core.case import CaseRef
 from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
-from opsmith.core.timing import Ceilings, Work
+from opsmith.core.timing import Ceilings, GraphCosts, Work
 from opsmith.core.trace import TracedCall
 from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.errors import ProtocolError
@@ -592,10 +592,10 @@ class VariantsMade(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClockSetUp(msgspec.Struct, frozen=True, tag=True):
-    """What the device reaches, and what an empty node of a CUDA graph costs; None off CUDA."""
+    """What the device reaches, and what CUDA graphs cost without what their kernels do; None off CUDA."""
 
     ceilings: Ceilings
-    node_us: float | None
+    graphs: GraphCosts | None
 
 
 class Measured(msgspec.Struct, frozen=True, tag=True):

@@ -38,7 +38,7 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation.answers import Answer, answers_of
 from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.cuda_graphs import empty_node_us
+from opsmith.evaluation.cuda_graphs import graph_costs
 from opsmith.evaluation.floors.ceilings import cached_ceilings
 from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
@@ -528,7 +528,7 @@ class Referee:
 
     def _set_up_clock(self, request: SetUpClock) -> ClockSetUp:
         ceilings = cached_ceilings(self._device, Path(request.folder))
-        return ClockSetUp(ceilings, empty_node_us(self._device) if self._device.type == "cuda" else None)
+        return ClockSetUp(ceilings, graph_costs(self._device) if self._device.type == "cuda" else None)
 
     def _measure(self, request: Measure) -> Measured:
         took = problem = None

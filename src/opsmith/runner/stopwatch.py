@@ -102,6 +102,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         cores: each pair gets one of them, and the judge those that share nothing with it.
         noise: by quantity, what two equal sides differ by at most, as a share.
         node_us: what an empty node of a CUDA graph costs; None off CUDA.
+        graph_us: what a graph costs besides its nodes, which is no kernel's time; None off CUDA.
         held_back: why the device's clock is held back just now, or None.
         warm: leave inputs in the device's cache.
         baseline: what the reference runs.
@@ -112,6 +113,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     cores: tuple[int, ...]
     noise: dict[str, float] = {}
     node_us: float | None = None
+    graph_us: float | None = None
     held_back: Callable[[], str | None] = never_held_back
     warm: bool = False
     baseline: str = "eager"
@@ -417,8 +419,9 @@ class PairedClock:
             if number == 0 and reply.nodes == 0:
                 raise NotMeasured("K: the reference launches nothing")
             pair.nodes[number] = reply.nodes
-            return max(reply.own_us, 1e-3)
-        _, wall_us = _clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
+            graph_us = 0.0 if reply.nodes is None else self.settings.graph_us or 0.0
+            return max(reply.own_us - graph_us / calls, 1e-3)
+        _, wall_us = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
         settling_us = side.settle()
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
@@ -456,7 +459,7 @@ class PairedClock:
     def _replayed_us(self, pair: Pair, calls: int, replays: int) -> float:
         [round_number] = pair.new_rounds(1)
         request = TimeBlock(calls, "K", pair=pair.number, round=round_number, replays=replays, steady=True)
-        return _clocked(self._sides[1], request)[1]
+        return clocked(self._sides[1], request)[1]
 
 
 @contextlib.contextmanager
@@ -482,7 +485,7 @@ def _prepared(side: Side, request: PrepareTiming) -> TimingPrepared:
     return reply
 
 
-def _clocked(side: Side, request: TimeBlock) -> tuple[Any, float]:
+def clocked(side: Side, request: TimeBlock) -> tuple[Any, float]:
     """A reply and its wall time in microseconds.
 
     Waiting for a processor is left out: it is what other work on the machine costs, not the call.
@@ -500,5 +503,5 @@ def empty_trip_us(side: Side) -> float:
     trips = []
     for _ in range(EMPTY_TRIPS):
         side.ask(RenewInputs((Renewal(0, 0),)))
-        trips.append(_clocked(side, TimeBlock(0, "E"))[1])
+        trips.append(clocked(side, TimeBlock(0, "E"))[1])
     return statistics.median(trips)

@@ -101,7 +101,6 @@ class Series:
             return True
         self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
         found = estimate(*self.measured)
-        narrow = found.half_width <= math.log1p(precision.half_width)
-        if narrow or pairs >= precision.most_pairs or self.spent_s > precision.budget_s:
+        if precision.is_enough(found) or pairs >= precision.most_pairs or self.spent_s > precision.budget_s:
             self.found = found
         return self.found is None

@@ -191,6 +191,16 @@ def test_an_interval_that_is_narrow_enough_fits_into_what_is_called_the_same(pre
     assert 8 <= precision.least_pairs < precision.most_pairs
 
 
+def test_quick_pairs_on_a_host_end_when_they_show_the_same() -> None:
+    """However wide their interval is; a difference is not claimed before it is narrow."""
+    quick, full = PRECISIONS_HOST["quick"], PRECISIONS_HOST["full"]
+    same, narrow, different = found(0.9, 1.11), found(1.1, 1.2), found(1.1, 1.3)
+    assert [True, True, False] == [quick.is_enough(each) for each in (same, narrow, different)]
+    assert not quick.is_enough(found(0.9, 1.13))
+    assert not full.is_enough(found(0.95, 1.05))
+    assert not PRECISIONS["quick"].is_enough(found(0.96, 1.04))
+
+
 def test_a_record_holds_what_was_measured() -> None:
     """Medians of the blocks, the interval as speedups, and what it took."""
     record = timing_of(

@@ -6,14 +6,21 @@ import gc
 import struct
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, TensorValue
 from opsmith.evaluation import timing
-from opsmith.evaluation.cuda_graphs import GATE_CYCLES, MAX_GATE_CYCLES, STEADY_GATE_CYCLES, Gate, gate_cycles
+from opsmith.evaluation.cuda_graphs import (
+    GATE_CYCLES,
+    MAX_GATE_CYCLES,
+    QUEUED_GATE_CYCLES,
+    STEADY_GATE_CYCLES,
+    Gate,
+    gate_cycles,
+)
 from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
@@ -71,8 +78,14 @@ class StandInGate:
     """A device on which everything that is queued takes so long."""
 
     taken_us: float | None = 120.0
+    #: The first waits of those that were asked, in order.
+    asked: ClassVar[list[int]] = []
+
+    def __init__(self, cycles: int = GATE_CYCLES) -> None:
+        self._cycles = cycles
 
     def time_us(self, queue: Callable[[], None], *, steady: bool = False) -> float | None:
+        StandInGate.asked.append(self._cycles)
         queue()
         return self.taken_us
 
@@ -283,8 +296,19 @@ def test_k_may_be_of_another_function_than_e(graphs: list[StandInGraph]) -> None
     assert (3, 4) == (len(on_host.firsts), len(on_device.firsts))
 
 
+def test_a_graph_does_not_wait_for_as_long_as_calls_that_are_queued_one_by_one(
+    graphs: list[StandInGraph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which come first, to find out how many calls make a block."""
+    monkeypatch.setattr(StandInGate, "asked", [])
+    timed = TimedCall(Recording(), inputs(), CPU)
+    timed.device_block(2, captured=False)
+    timed.device_block(2)
+    assert [QUEUED_GATE_CYCLES, GATE_CYCLES] == StandInGate.asked
+
+
 @pytest.mark.parametrize(
-    ("queueing_s", "cycles"), [(0.0, GATE_CYCLES), (100e-6, 600_000), (1e-3, 6_000_000), (10.0, MAX_GATE_CYCLES)]
+    ("queueing_s", "cycles"), [(0.0, GATE_CYCLES), (100e-6, 400_000), (1e-3, 4_000_000), (10.0, MAX_GATE_CYCLES)]
 )
 def test_the_gate_waits_for_as_long_as_queueing_took_and_some_more(queueing_s: float, cycles: int) -> None:
     """So that one slow launch does not make all later blocks wait, within limits."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from opsmith.core.case import CallRecord
-from opsmith.core.timing import Ceilings, ControlPair
+from opsmith.core.timing import Ceilings, ControlPair, GraphCosts
 from opsmith.evaluation.inputs import rebuild
 from opsmith.evaluation.pairing import precisions_of
 from opsmith.runner import clock_setup
@@ -23,6 +23,7 @@ from opsmith.suites.aten_schemas import overload
 CEILINGS = Ceilings(
     device="stand-in", copy_gbps=1.0, matmul_tflops={"f32": 1.0}, l2_bytes=1, measured_utc="2026", torch="2"
 )
+COSTS = GraphCosts(0.8, 2.5)
 
 
 class StandInReferee:
@@ -44,12 +45,12 @@ class StandInReferee:
     def ask(self, request: msgspec.Struct, reply_type: Any) -> msgspec.Struct:
         if isinstance(request, SetUpClock):
             self.folders.append(request.folder)
-            return ClockSetUp(CEILINGS, 0.8)
+            return ClockSetUp(CEILINGS, COSTS)
         if isinstance(request, PrepareTiming):
             self.prepared.append(request)
             return TimingPrepared(16, request.varied, 0.1)
         if isinstance(request, TimeBlock) and request.quantity == "K":
-            return BlockTimed(self._own_us, 1.0)
+            return BlockTimed(self._own_us + COSTS.graph_us / request.calls, 1.0)
         return BlockTimed(None)
 
 
@@ -109,7 +110,8 @@ def test_the_clock_says_what_the_device_reaches() -> None:
     """Measured by the referee that will time, where it keeps what it has measured before."""
     referee, control = StandInReferee(), StandInReferee()
     clock = set_up(referee, control)
-    assert (CEILINGS, 0.8, "nvml") == (clock.ceilings, clock.node_us, clock.throttling)
+    assert (CEILINGS, "nvml") == (clock.ceilings, clock.throttling)
+    assert (COSTS.node_us, COSTS.graph_us) == (clock.node_us, clock.graph_us)
     assert (["ceilings"], []) == (referee.folders, control.folders)
     assert clock.trip_us > 0
 

@@ -621,6 +621,17 @@ def test_k_of_a_reference_that_launches_nothing_is_not_measured(machine: Machine
     assert "K: the reference launches nothing" == str(found)
 
 
+@pytest.mark.parametrize(("captured", "taken_off"), [(True, 6.0), (False, 0.0)])
+def test_what_a_graph_costs_is_no_part_of_k(machine: Machine, *, captured: bool, taken_off: float) -> None:
+    """It would be a tenth of a short call that has no room for many sets of inputs; calls without a graph have none."""
+    sides = [StandInSide(machine, 20.0, nodes=1.0 if captured else None, slots=2) for _ in range(2)]
+    clock = clock_of(*sides)
+    clock.settings = msgspec.structs.replace(clock.settings, graph_us=12.0)
+    timing = timing_of(clock, "K")
+    assert 2 == timing.calls_per_block
+    assert 20.0 - taken_off == pytest.approx(timing.reference_us, rel=0.02)
+
+
 def test_k_comes_with_what_its_graphs_hold(machine: Machine) -> None:
     """Raw K is reported, and what is left without its nodes."""
     sides = StandInSide(machine, 20.0, nodes=3.0), StandInSide(machine, 20.0, nodes=1.0)

@@ -260,8 +260,11 @@ class _TimedPair:
             if pairs < next_look:
                 continue
             found = estimate(*measured)
-            narrow = found.half_width <= math.log1p(precision.half_width)
-            if narrow or pairs >= precision.most_pairs or time.monotonic() - start > precision.budget_s:
+            if (
+                precision.is_enough(found)
+                or pairs >= precision.most_pairs
+                or time.monotonic() - start > precision.budget_s
+            ):
                 break
             next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
         return timing_of(
