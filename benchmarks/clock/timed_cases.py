@@ -1,8 +1,6 @@
 """What the clock said of a run's cases, in few figures: eager against itself shows what it makes of equal sides.
 
-    opsmith run --suite traces --dataset public.parquet --sample 5100 --seed 3 --backend aten --device cuda \\
-        --timing quick --isolation backend -o RUN
-    python -m benchmarks.clock.timed_cases RUN -o timed.json
+python -m benchmarks.clock.timed_cases RUN -o timed.json
 """
 
 from __future__ import annotations

@@ -165,9 +165,7 @@ def images() -> Iterator[tuple[str, Call, Results]]:
         dy = torch.randn(batch, channels, size, size, device="cuda", dtype=torch.float16)
         yield (
             f"upsample_nearest2d_backward {batch}x{channels}x{size}x{size}",
-            lambda d: (
-                aten.upsample_nearest2d_backward(d, [d.shape[2] // 2] * 2, [*d.shape[:2], *[d.shape[2] // 2] * 2]),
-            ),
+            lambda d: (aten.upsample_nearest2d_backward(d, [d.shape[2]] * 2, [*d.shape[:2], *[d.shape[2] // 2] * 2]),),
             (dy,),
         )
     for batch, channels, results, size in ((128, 448, 448, 56), (64, 512, 512, 28), (32, 256, 64, 56)):
