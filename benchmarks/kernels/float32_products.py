@@ -1,11 +1,11 @@
-"""Products and convolutions of strict float32 on a GPU: the library's, the shipped ones, and with factors split before.
+"""Products, convolutions and attention of strict float32 on a GPU: torch's, the shipped ones, and with factors split.
 
     OPSMITH_LAUNCHER=off python -m benchmarks.kernels.float32_products OUT.json [--seconds 60] [--of convolutions]
 
-A row is a size: microseconds of cuBLAS or cuDNN and of each way in a CUDA graph of ten, and the largest error of each
-against float64, relative to the largest value, for numbers of one sign, whose errors of one sign add up. It tells from
-which size on splitting beforehand pays, and with which tile. Convolutions have no rule for it yet, because nobody has
-run this for them.
+A row is a size: microseconds of torch's own (cuBLAS, cuDNN, memory-efficient attention) and of each way in a CUDA
+graph of ten, and the largest error of each against float64, relative to the largest value. Numbers of products and
+convolutions have one sign, whose errors of one sign add up; so have the weights of attention. It tells from which size
+on splitting beforehand pays, and with which tile. Attention has no rule for it yet, because nobody has run this for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from benchmarks.kernels.library_class import error, time_us
 from benchmarks.models.records import command_of, environment_of, write
 
 from opsmith.core.environment import Environment
-from opsmith.kernels import gathered_products, matmul
+from opsmith.kernels import attention_forward, gathered_products, matmul
+from opsmith.kernels.attention import scaled_dot_product_efficient_attention
 from opsmith.kernels.convolution import convolution
 
 #: Matrices, rows, terms, columns, and which factors lie along the terms of the other: as in models, and squares.
@@ -63,12 +65,26 @@ CONVOLUTIONS = (
     (128, 3, 224, 224, 64, 7, 2),
 )
 
+#: Batches, heads, queries, keys, columns of a head, and whether it is causal.
+ATTENTION = (
+    (8, 12, 1024, 1024, 64, True),
+    (8, 12, 1024, 1024, 64, False),
+    (16, 12, 512, 512, 64, False),
+    (64, 12, 197, 197, 64, False),
+    (4, 16, 2048, 2048, 128, False),
+    (4, 16, 2048, 2048, 128, True),
+    (8, 8, 512, 512, 32, False),
+    (2, 8, 4096, 4096, 40, False),
+    (32, 12, 256, 256, 64, False),
+    (32, 12, 128, 128, 64, False),
+)
+
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One size.
 
     Attributes:
-        size: matrices, rows, terms, columns and layout; or what a convolution is told by.
+        size: matrices, rows, terms, columns and layout; or what a convolution or attention is told by.
         us: way -> microseconds; None where it does not run.
         error: way -> the largest, relative to the largest value.
     """
@@ -101,11 +117,11 @@ def products() -> Iterator[Row]:
         b = b.mT.contiguous().mT if layout[1] == "t" else b
         exact = [torch.bmm(a.double(), b.double())]
         row = Row(size=size)
-        _add(row, "library", torch.bmm, a, b, exact)
-        _add(row, "rule", matmul.bmm, a, b, exact)
+        _add(row, "library", torch.bmm, (a, b), exact)
+        _add(row, "rule", matmul.bmm, (a, b), exact)
         for plan in matmul.BEFOREHAND:
             with matmul.PRODUCTS.force(plan):
-                _add(row, f"split {plan.m}x{plan.n}x{plan.k}", matmul.bmm, a, b, exact)
+                _add(row, f"split {plan.m}x{plan.n}x{plan.k}", matmul.bmm, (a, b), exact)
         yield row
 
 
@@ -126,28 +142,66 @@ def convolutions() -> Iterator[Row]:
 
         exact = [library(x.double(), weight.double())]
         row = Row(size=size)
-        _add(row, "library", library, x, weight, exact)
-        _add(row, "rule", ours, x, weight, exact)
+        _add(row, "library", library, (x, weight), exact)
+        _add(row, "rule", ours, (x, weight), exact)
         for plan in gathered_products.BEFOREHAND:
             with gathered_products.GATHERED.force(plan):
-                _add(row, f"split {plan.o}x{plan.p}x{plan.k}", ours, x, weight, exact)
+                _add(row, f"split {plan.o}x{plan.p}x{plan.k}", ours, (x, weight), exact)
         yield row
+
+
+def attention() -> Iterator[Row]:
+    """Of heads that lie next to each other in a row, as projections leave them."""
+    for size in ATTENTION:
+        batches, heads, queries, keys, columns, causal = size
+        shapes = ((batches, rows, heads, columns) for rows in (queries, keys, keys))
+        q, k, v = (torch.randn(shape, device="cuda").transpose(1, 2) for shape in shapes)
+        v = v.abs()
+        scores = q.double() @ k.double().mT / columns**0.5
+        if causal:
+            unseen = ~torch.ones(queries, keys, dtype=torch.bool, device="cuda").tril()
+            scores = scores.masked_fill(unseen, float("-inf"))
+        exact = [scores.softmax(-1) @ v.double()]
+        del scores
+        row = Row(size=size)
+        library, ours = (
+            partial(_attended, function, causal=causal)
+            for function in (
+                torch.ops.aten._scaled_dot_product_efficient_attention,
+                scaled_dot_product_efficient_attention,
+            )
+        )
+        _add(row, "library", library, (q, k, v), exact)
+        _add(row, "rule", ours, (q, k, v), exact)
+        for tile in attention_forward.BEFOREHAND[attention_forward.block_of(columns)]:
+            with attention_forward.HEADS.force(tile):
+                _add(row, f"split {tile.m}x{tile.n} {tile.warps}w", ours, (q, k, v), exact)
+        yield row
+
+
+def _attended(
+    function: Callable[..., tuple[Any, ...]], q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> torch.Tensor:
+    result: torch.Tensor = function(q, k, v, None, False, 0.0, causal)[0]
+    return result
 
 
 def _add(
     row: Row,
     way: str,
-    multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    a: torch.Tensor,
-    b: torch.Tensor,
+    compute: Callable[..., torch.Tensor],
+    operands: tuple[torch.Tensor, ...],
     exact: list[torch.Tensor],
 ) -> None:
     try:
-        row.error[way] = error([multiply(a, b)], exact)
-        row.us[way] = round(time_us(lambda a, b: [multiply(a, b)], (a, b)), 2)
+        row.error[way] = error([compute(*operands)], exact)
+        row.us[way] = round(time_us(lambda *operands: [compute(*operands)], operands), 2)
     except RuntimeError as exc:  # Too much shared memory, or a compiler's.
         print(f"{row.size} {way}: {exc}", flush=True)
         row.us[way] = None
+
+
+FAMILIES = {"products": products, "convolutions": convolutions, "attention": attention}
 
 
 def main() -> None:
@@ -155,13 +209,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=60, help="no size is begun later")
-    parser.add_argument("--of", choices=("products", "convolutions"), default="products")
+    parser.add_argument("--of", choices=tuple(FAMILIES), default="products")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     rows: list[Row] = []
     until = time.monotonic() + options.seconds
-    for row in products() if options.of == "products" else convolutions():
+    for row in FAMILIES[options.of]():
         rows.append(row)
         record = Record(
             command=command_of("benchmarks.kernels.float32_products"), environment=environment_of("cuda"), rows=rows

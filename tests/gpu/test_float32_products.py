@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.kernels import gathered_products, matmul
+from opsmith.kernels import attention_forward, gathered_products, matmul
+from opsmith.kernels.attention import scaled_dot_product_efficient_attention as efficient_attention
 from opsmith.kernels.convolution import convolution, convolution_backward
 
 pytestmark = [
@@ -119,6 +120,24 @@ def test_factors_of_convolutions_may_be_split_beforehand(
     assert found is not None
     theirs = backward(grad, x, weight, None, *settings, wanted)[0]
     assert error(found, by_input) <= max(4 * error(theirs, by_input), 5e-7)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("columns", "tile"), [(size, tile) for size, tiles in attention_forward.BEFOREHAND.items() for tile in tiles]
+)
+def test_keys_of_attention_may_be_split_beforehand(columns: int, tile: attention_forward.Tile, *, causal: bool) -> None:
+    """As exact as the library's, with a head that is narrower than its tile, and with keys that fill no tile."""
+    sizes = (2, 3, 300, columns - 3)
+    q, k, v = numbers(*sizes), numbers(2, 3, 333, columns - 3), numbers(2, 3, 333, columns - 5, positive=True)
+    scores = q.double() @ k.double().mT / (columns - 3) ** 0.5
+    if causal:
+        scores = scores.masked_fill(~torch.ones(300, 333, dtype=torch.bool, device="cuda").tril(), float("-inf"))
+    exact = scores.softmax(-1) @ v.double()
+    library = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    with attention_forward.HEADS.force(tile):
+        result = efficient_attention(q, k, v, None, False, 0.0, causal)[0]
+    assert error(result, exact) <= max(4 * error(library, exact), 1e-6)
 
 
 def test_tf32_is_rounded_to_nearest_where_it_is_allowed() -> None:

@@ -20,6 +20,11 @@ from opsmith.errors import BadInput
 from opsmith.tune.measuring import compile_all, find_works, gpu, time_all
 from opsmith.tune.works import Table, Tuned, TunedWork, own_table
 
+#: Those whose kernels look into a table.
+OPS = (
+    "mm.default,addmm.default,bmm.default,baddbmm.default,convolution.default,"
+    "_scaled_dot_product_flash_attention.default,_scaled_dot_product_efficient_attention.default"
+)
 EPILOG = """
 Examples:
 
@@ -32,7 +37,7 @@ Examples:
 
 
 def tune(
-    ops: selection.Ops = "mm.default,addmm.default,bmm.default,baddbmm.default,convolution.default",
+    ops: selection.Ops = OPS,
     dtype: Annotated[str, typer.Option(help="Comma-separated dtypes of the calls.")] = "f32,bf16",
     inputs: Annotated[int, typer.Option(min=1, help="Different inputs of an op and dtype at most.")] = 10,
     jobs: Annotated[

@@ -92,10 +92,10 @@ def query_gradients(
         n = start + tl.arange(0, BLOCK_N)
         k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX)
         v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
+        products_MN = tl.dot(q_MD, tl.trans(k_ND.to(MULTIPLY)), input_precision=PRECISION)
         s_MN = scores(
-            q_MD, k_ND.to(MULTIPLY), bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED,
-            BASE_2, INDEX, PRECISION,
-        )  # fmt: skip
+            products_MN, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX
+        )
         p_MN = power(s_MN - lse_M[:, None], BASE_2)
         dp_MN = tl.dot(grad_ME, tl.trans(v_NE), input_precision=PRECISION)
         if dropout is not None:

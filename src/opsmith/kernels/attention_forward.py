@@ -6,6 +6,10 @@ A program owns a block of queries of one head and walks along the keys. It keeps
 of weights and of weighted values relative to it; a larger score scales both down. Where there are too few queries to
 fill the device, keys are split: programs write averages of their keys, which a second launch weighs and adds up.
 
+Large heads of float32 have keys and values split into TF32 numbers beforehand (split_factors.py), the values turned,
+since tensor cores of a Hopper GPU read four-byte numbers with the terms of a sum side by side. Queries are split once
+by each program, weights as they are made. All parts have the sign of their number, so what is not finite stays so.
+
 Scores of half types are in units of log 2, since ``exp2`` is an instruction. In float32 that would round scores in the
 hundreds once more, by what is seen in the weights. Blocks of keys that all queries of a block see come
 first, and are not compared with the limits; blocks that none of them sees are not visited.
@@ -16,6 +20,7 @@ out, ``_S`` splits.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -25,8 +30,11 @@ import triton.language as tl
 
 from .indexing import Geometry, converted, index_type
 from .launch import INTERPRETED, launch, multiprocessors
-from .matmul import multiply_type
+from .matmul import MOST_BYTES_OF_PARTS, SHARED_BYTES, multiply_type
 from .philox import halves, word_at
+from .product_tiles import parts_of_one_sign, product_of_parts
+from .split_factors import ROWS, Parts, parts_of
+from .tuning import Family, Work, size_class
 
 _LOG2_E = math.log2(math.e)
 LOG2_E = tl.constexpr(_LOG2_E)
@@ -37,6 +45,8 @@ LSE_ROWS = 32
 _LSE_BLOCK = tl.constexpr(LSE_ROWS)
 #: The largest head of which a tile fits into shared memory.
 LARGEST_HEAD = 512
+#: Sums and scores that a thread has registers for.
+SUMS = 160
 
 # ---------------------------------------------------------------- the kernels
 
@@ -117,8 +127,7 @@ def bias_offsets(
 
 @triton.jit
 def scores(
-    q_MD: tl.tensor,
-    k_ND: tl.tensor,
+    products_MN: tl.tensor,
     bias_ptr: tl.tensor,
     m: tl.tensor,
     n: tl.tensor,
@@ -132,14 +141,13 @@ def scores(
     MASKED: tl.constexpr,
     BASE_2: tl.constexpr,
     INDEX: tl.constexpr,
-    PRECISION: tl.constexpr,
 ) -> tl.tensor:
-    """Scores, of which ``scale`` has the base.
+    """Scores of the products of queries and keys, of which ``scale`` has the base.
 
     MASKED has ``-inf`` for what a query does not see: keys beyond the last one, and, if CAUSAL, those beyond the
     query's own number plus ``shift``.
     """
-    s_MN = tl.dot(q_MD, tl.trans(k_ND), input_precision=PRECISION) * scale
+    s_MN = products_MN * scale
     if bias_ptr is not None:
         at_MN = bias_ptr + bias_offsets(m, n, M, bias_strides, BIAS_UNIT, INDEX)
         if MASKED:
@@ -177,9 +185,11 @@ def attend(
     largest_M: tl.tensor,
     weight_M: tl.tensor,
     q_MD: tl.tensor,
+    q_low_MD: tl.tensor,
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    parts: tl.tuple,
     dropout: tl.tuple,
     head: tl.tensor,
     m: tl.tensor,
@@ -206,14 +216,23 @@ def attend(
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
-    """Take the keys from ``first`` to ``end`` into the sums."""
+    """Take the keys from ``first`` to ``end`` into the sums.
+
+    With ``parts``, what low parts lie behind high ones among keys and values, these are split and the values turned;
+    ``q_low`` is None otherwise.
+    """
     for start in range(first, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX).to(MULTIPLY)
+        if parts is not None:
+            k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
+            k_low_ND = load_rows(k_ptr + parts[0], n, N, k_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
+            products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND), PRECISION)
+        else:
+            k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX).to(MULTIPLY)
+            products_MN = tl.dot(q_MD, tl.trans(k_ND), input_precision=PRECISION)
         s_MN = scores(
-            q_MD, k_ND, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX,
-            PRECISION,
-        )  # fmt: skip
+            products_MN, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX
+        )
         larger_M = tl.maximum(largest_M, tl.max(s_MN, axis=1))
         # A query that has seen no key has no largest score to subtract: -inf minus -inf is no number.
         base_M = tl.where(larger_M == float("-inf"), 0.0, larger_M)
@@ -222,9 +241,17 @@ def attend(
         weight_M = weight_M * shrink_M + tl.sum(p_MN, axis=1)
         if dropout is not None:
             p_MN = dropped(p_MN, head, m[:, None], n[None, :], M, N, dropout)
-        v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX)
-        p_MN = converted(p_MN, v_NE.dtype).to(MULTIPLY)
-        sums_ME = tl.dot(p_MN, v_NE.to(MULTIPLY), sums_ME * shrink_M[:, None], input_precision=PRECISION)
+        sums_ME = sums_ME * shrink_M[:, None]
+        if parts is not None:
+            e = tl.arange(0, BLOCK_E)
+            v_EN = load_rows(v_ptr + start, e, E, v_strides, UNIT, BLOCK_N, BLOCK_N, False, INDEX)
+            v_low_EN = load_rows(v_ptr + parts[1] + start, e, E, v_strides, UNIT, BLOCK_N, BLOCK_N, False, INDEX)
+            p_MN, p_low_MN = parts_of_one_sign(p_MN)
+            sums_ME += product_of_parts(p_MN, p_low_MN, tl.trans(v_EN), tl.trans(v_low_EN), PRECISION)
+        else:
+            v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX)
+            p_MN = converted(p_MN, v_NE.dtype).to(MULTIPLY)
+            sums_ME = tl.dot(p_MN, v_NE.to(MULTIPLY), sums_ME, input_precision=PRECISION)
         largest_M = larger_M
     return sums_ME, largest_M, weight_M
 
@@ -237,6 +264,7 @@ def attention_kernel(
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    parts: tl.tuple,
     dropout: tl.tuple,
     starts: tl.tuple,
     H: tl.tensor,
@@ -273,8 +301,9 @@ def attention_kernel(
 ) -> None:
     """``out`` and the logarithm of the sum of weights, for a block of queries and the ``share`` keys of a split.
 
-    ``group`` heads of queries share one of keys. A query that sees no key has 0, and ``unseen`` as its logarithm.
-    With ``starts``, where each sequence begins among queries and among keys, a batch is a sequence, M at most long.
+    ``group`` heads of queries share one of keys; ``parts``: see :func:`attend`. A query that sees no key has 0, and
+    ``unseen`` as its logarithm. With ``starts``, where each sequence begins among queries and among keys, a batch is a
+    sequence, M at most long.
     """
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
@@ -296,6 +325,10 @@ def attention_kernel(
     first_M = block * BLOCK_M
     m = first_M + tl.arange(0, BLOCK_M)
     q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
+    if parts is not None:
+        q_MD, q_low_MD = parts_of_one_sign(q_MD)
+    else:
+        q_low_MD = None
     first = split * share
     end = tl.minimum(first + share, N)
     seen_by_all = end
@@ -307,14 +340,14 @@ def attention_kernel(
     largest_M = tl.full([BLOCK_M], float("-inf"), tl.float32)
     weight_M = tl.zeros([BLOCK_M], tl.float32)
     sums_ME, largest_M, weight_M = attend(
-        sums_ME, largest_M, weight_M, q_MD, k_ptr, v_ptr, bias_ptr, dropout, head, m, first, full, M, N, k_strides,
-        v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2, INDEX, MULTIPLY, PRECISION,
-        BLOCK_N, BLOCK_D, BLOCK_E,
+        sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, first, full, M,
+        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2, INDEX,
+        MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     sums_ME, largest_M, weight_M = attend(
-        sums_ME, largest_M, weight_M, q_MD, k_ptr, v_ptr, bias_ptr, dropout, head, m, full, end, M, N, k_strides,
-        v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2, INDEX, MULTIPLY, PRECISION,
-        BLOCK_N, BLOCK_D, BLOCK_E,
+        sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, full, end, M,
+        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2, INDEX,
+        MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     total_M = tl.where(weight_M == 0, 1.0, weight_M)
     out_ME = sums_ME / total_M[:, None]
@@ -406,12 +439,13 @@ class Rule(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """Queries and keys of a block and the launch options that go with them."""
+    """Queries and keys of a block, the launch options that go with them, and whether keys are split beforehand."""
 
     m: int
     n: int
     warps: int
     stages: int
+    beforehand: int = 0
 
 
 class Sequences(NamedTuple):
@@ -510,7 +544,7 @@ def attend_heads(
         return
     if sequences is not None:
         B, M, N = sequences.starts_q.numel() - 1, sequences.longest_q, sequences.longest_k
-    tile = _forward_tile(B * H, M, N, max(block_of(D), block_of(E)), q.dtype, biased=rule.bias is not None)
+    tile = _tile(B * H, M, N, (D, E), q, rule, is_ragged=sequences is not None)
     programs = B * H * triton.cdiv(M, tile.m)
     splits = 1 if lse_rows > M or sequences is not None else _splits(programs, triton.cdiv(N, tile.n), q.device)
     # A split has whole blocks of keys.
@@ -520,6 +554,11 @@ def attend_heads(
         parts = torch.empty((splits * B, H, M, E), dtype=torch.float32, device=q.device)
         part_lse = torch.empty((splits * B, H, M), dtype=torch.float32, device=q.device)
         unseen = -math.inf
+    split = None
+    if tile.beforehand and N:
+        k_parts, v_parts = _keys_in_parts(k, v, tile.n)
+        k, v = k_parts.high(k.shape[0]), v_parts.high(v.shape[0])
+        split = (k_parts.strides[0], v_parts.strides[0])
     unit, out_unit = unit_of(q, k, v), unit_of(parts)
     bias_unit = 1 if rule.bias is None else unit_of(rule.bias)
     launch(
@@ -532,6 +571,7 @@ def attend_heads(
         k,
         v,
         rule.bias,
+        split,
         None if rule.dropout is None else rule.dropout.arguments(),
         None if sequences is None else sequences[:2],
         H,
@@ -560,7 +600,7 @@ def attend_heads(
         BASE_2=is_base_2(q),
         INDEX=offsets_type(parts, q, k, v, rule.bias),
         MULTIPLY=multiply_type(q.dtype),
-        PRECISION=PRECISION,
+        PRECISION="tf32" if split else PRECISION,  # Which the parts are.
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
         BLOCK_D=block_of(D),
@@ -570,6 +610,12 @@ def attend_heads(
     )
     if splits > 1:
         _join_splits(out, lse, parts, part_lse, splits, rule.unseen)
+
+
+def _keys_in_parts(k: torch.Tensor, v: torch.Tensor, block_n: int) -> tuple[Parts, Parts]:
+    """Both parts of keys (B, H, N, D) and of turned values (B, H, E, N), with zeros up to whole tiles."""
+    keys = parts_of(k, None, max(block_n, ROWS), block_of(k.shape[3]))
+    return keys, parts_of(v.mT, None, max(block_of(v.shape[3]), ROWS), block_n)
 
 
 def _join_splits(
@@ -609,6 +655,43 @@ def _splits(programs: int, blocks: int, device: torch.device) -> int:
     if INTERPRETED or programs * 2 > multiprocessors(device):
         return 1
     return max(min(multiprocessors(device) * 2 // programs, blocks // 2, 64), 1)
+
+
+def _tile(
+    heads: int, M: int, N: int, columns: tuple[int, int], q: torch.Tensor, rule: Rule, *, is_ragged: bool
+) -> Tile:
+    """What was measured to be fastest for such heads, or else what the rule says."""
+    blocks = [block_of(each) for each in columns]
+    tile = _forward_tile(heads, M, N, max(blocks), q.dtype, biased=rule.bias is not None)
+    if is_ragged:
+        return tile
+    kind = str(q.dtype).removeprefix("torch."), int(rule.shift is not None), int(rule.bias is not None)
+    return HEADS.choice((*kind, *blocks, *map(size_class, (heads, M, N))), tile, q.device)
+
+
+def _candidates(work: Work) -> list[Tile]:
+    """Tiles of about the size of the rule's, and those of keys that are split beforehand."""
+    dtype, block_d, block_e, heads, M, N = work[0], *map(int, work[3:])
+    columns = max(block_d, block_e)
+    if columns > 256:
+        return []
+    itemsize = 4 if dtype == "float32" else 2
+    tiles = []
+    for m, n, warps, stages in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3)):
+        room = m * columns + stages * n * (block_d + block_e)
+        if m < 2 * M and n < 2 * N and room * itemsize <= SHARED_BYTES and m * (columns + n) <= SUMS * 32 * warps:
+            tiles.append(Tile(m, n, warps, stages))
+    if itemsize == 4 and columns <= 128 and M >= 128 and heads * N * (block_d + block_e) * 8 <= MOST_BYTES_OF_PARTS:
+        tiles += BEFOREHAND[columns]
+    return tiles
+
+
+#: For keys that are split beforehand, a stage of which has both parts of keys and values; by columns of a head. Larger
+#: ones have more registers than there are.
+_NARROW = (Tile(64, 32, 4, 2, 1), Tile(128, 32, 8, 3, 1), Tile(128, 64, 8, 2, 1), Tile(64, 64, 4, 2, 1))
+_WIDE = (Tile(64, 32, 8, 2, 1), Tile(128, 16, 8, 2, 1), Tile(64, 16, 4, 2, 1))
+BEFOREHAND = {16: _NARROW, 32: _NARROW, 64: _NARROW, 128: _WIDE}
+HEADS = Family("attention", Tile, _candidates)
 
 
 def _forward_tile(heads: int, M: int, N: int, columns: int, dtype: torch.dtype, *, biased: bool) -> Tile:

@@ -329,8 +329,8 @@ def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: T
     added, strides, bits = _term_arguments(term, c)
     multiply_parts(
         c,
-        parts_of(a, is_odd, plan.m, plan.k),
-        parts_of(b.mT, is_odd, plan.n, plan.k),
+        parts_of(a.unsqueeze(1), is_odd, plan.m, plan.k),
+        parts_of(b.mT.unsqueeze(1), is_odd, plan.n, plan.k),
         added,
         strides,
         bits,

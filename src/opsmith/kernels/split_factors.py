@@ -27,7 +27,7 @@ import triton.language as tl
 
 from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
-from .product_tiles import product_of_parts, scaled_sum, tile_place
+from .product_tiles import parts_of_one_sign, product_of_parts, scaled_sum, tile_place
 
 #: Numbers of a program that splits, along the rows and along the terms.
 ROWS, TERMS = (16, 16) if INTERPRETED else (64, 64)
@@ -51,25 +51,33 @@ def split_kernel(
     parts_ptr: tl.tensor,
     is_odd_ptr: tl.tensor,
     x_ptr: tl.tensor,
+    H: tl.tensor,
     rows: tl.tensor,
     terms: tl.tensor,
-    x_strides_BRK: tl.tuple,
+    x_strides_BHRK: tl.tuple,
     parts_strides_PBR: tl.tuple,
     ROWS: tl.constexpr,
     TERMS: tl.constexpr,
 ) -> None:
-    """Both parts of ROWS x TERMS numbers of one matrix; writes 1 to ``is_odd`` if one of them is not finite."""
+    """Both parts of ROWS x TERMS numbers of one matrix, of which each batch has H.
+
+    Writes 1 to ``is_odd`` if one of them is not finite; without it, the parts are of one sign and need no such sign.
+    """
     r = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     k = tl.program_id(1).to(tl.int64) * TERMS + tl.arange(0, TERMS)
     batch = tl.program_id(2).to(tl.int64)
     mask = (r < rows)[:, None] & (k < terms)[None, :]
-    x_ptr_RK = x_ptr + batch * x_strides_BRK[0] + r[:, None] * x_strides_BRK[1] + k[None, :] * x_strides_BRK[2]
-    high_RK, low_RK, is_finite_RK = two_tf32(tl.load(x_ptr_RK, mask=mask, other=0))
+    x_ptr += batch // H * x_strides_BHRK[0] + batch % H * x_strides_BHRK[1]
+    x_RK = tl.load(x_ptr + r[:, None] * x_strides_BHRK[2] + k[None, :] * x_strides_BHRK[3], mask=mask, other=0)
+    if is_odd_ptr is None:
+        high_RK, low_RK = parts_of_one_sign(x_RK)
+    else:
+        high_RK, low_RK, is_finite_RK = two_tf32(x_RK)
+        odd = tl.sum(tl.sum((is_finite_RK == 0).to(tl.int32), axis=1), axis=0)
+        tl.store(is_odd_ptr, 1, mask=odd > 0)
     parts_ptr_RK = parts_ptr + batch * parts_strides_PBR[1] + r[:, None] * parts_strides_PBR[2] + k[None, :]
     tl.store(parts_ptr_RK, high_RK)
     tl.store(parts_ptr_RK + parts_strides_PBR[0], low_RK)
-    odd = tl.sum(tl.sum((is_finite_RK == 0).to(tl.int32), axis=1), axis=0)
-    tl.store(is_odd_ptr, 1, mask=odd > 0)
 
 
 @triton.jit
@@ -136,27 +144,34 @@ class Parts(NamedTuple):
         part, matrix, row, _ = self.both.stride()
         return part, matrix, row
 
+    def high(self, batches: int) -> torch.Tensor:
+        """The first parts, of shape (batches, B / batches, rows, K)."""
+        _, B, rows, terms = self.both.shape
+        return self.both.select(0, 0).view(batches, B // batches, rows, terms)
 
-def parts_of(x: torch.Tensor, is_odd: torch.Tensor, rows: int, terms: int) -> Parts:
-    """The parts of a factor of shape (B, rows, K).
+
+def parts_of(x: torch.Tensor, is_odd: torch.Tensor | None, rows: int, terms: int) -> Parts:
+    """The parts of a factor of shape (B, H, rows, K), with B * H matrices.
 
     Args:
         x: the factor, in float32.
-        is_odd: one number that becomes 1 if the factor has one that is not finite.
+        is_odd: one number that becomes 1 if the factor has one that is not finite; None for parts that need none,
+            see :func:`~opsmith.kernels.product_tiles.parts_of_one_sign`.
         rows: what its rows are padded to a multiple of; a multiple of ROWS itself.
         terms: what its terms are padded to a multiple of.
     """
-    B, R, K = x.shape
+    B, H, R, K = x.shape
     terms = max(terms, TERMS)
     padded_R, padded_K = triton.cdiv(R, rows) * rows, triton.cdiv(K, terms) * terms
-    parts = Parts(torch.empty((2, B, padded_R, padded_K), dtype=torch.float32, device=x.device))
+    parts = Parts(torch.empty((2, B * H, padded_R, padded_K), dtype=torch.float32, device=x.device))
     launch(
         split_kernel,
-        (padded_R // ROWS, padded_K // TERMS, B),
+        (padded_R // ROWS, padded_K // TERMS, B * H),
         x.device,
         parts.both,
         is_odd,
         x,
+        H,
         R,
         K,
         x.stride(),

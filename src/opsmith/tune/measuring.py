@@ -192,11 +192,25 @@ def time_candidates(work: TunedWork) -> Tuned | None:
 
 
 def exact_result(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
-    """What eager answers to a call in float64; of several results the first."""
+    """What eager answers to a call in float64, or the textbook where eager cannot; of several results the first.
+
+    Raises:
+        RuntimeError: nobody has it: of attention with a dropout or of a ragged batch.
+    """
     import torch
     from torch.utils._pytree import tree_map_only
 
+    from opsmith.evaluation.arguments import bind
+    from opsmith.evaluation.attention_oracle import FORWARDS, attention
+    from opsmith.evaluation.observation import JudgedCall
     from opsmith.suites.aten_schemas import overload
+    from opsmith.suites.callables import schema_of
+
+    if op.partition(".")[0] in FORWARDS:
+        found = attention(bind(JudgedCall(schema=schema_of(op), args=tuple(args), kwargs=kwargs)))
+        if found is None:
+            raise RuntimeError(f"{op}: nothing is known of its result in float64")
+        return found.value.to(args[0].device)
 
     def widened(x: torch.Tensor) -> torch.Tensor:
         return x.double() if x.is_floating_point() else x

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import MANIFEST, assert_as_eager, eager, kernel, values
 
-from opsmith.kernels import attention_backward, attention_forward, launch
+from opsmith.kernels import attention_backward, attention_forward, launch, matmul
 
 CPU = "_scaled_dot_product_flash_attention_for_cpu.default"
 FLASH = "_scaled_dot_product_flash_attention.default"
@@ -449,6 +449,69 @@ def test_tiles_of_a_device(dtype: torch.dtype, columns: int) -> None:
     gradients = kernel(backward_of(EFFICIENT))(grad, q, k, v, bias, out, lse, *state, 0.0, [True] * 4, True)
     for actual, due in zip(gradients, expected[2:6], strict=True):
         assert_close(actual, due, dtype)
+
+
+# ---------------------------------------------------------------- keys that are split beforehand
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 3, 3, 70, 90, 24), (1, 2, 2, 33, 130, 40)])
+def test_keys_may_be_split_beforehand(sizes: Sizes, *, biased: bool, causal: bool, dropout: float) -> None:
+    """Whatever the number of queries, keys and columns, and with all that attention may have besides."""
+    q, k, v, _ = heads(sizes, columns=sizes[-1] + 9)
+    bias = values(*sizes[:2], *sizes[3:5]) if biased else None
+    torch.manual_seed(5)
+    plain = kernel(EFFICIENT)(q, k, v, bias, True, dropout, causal)
+    torch.manual_seed(5)
+    with attention_forward.HEADS.force((32, 32, 4, 1, 1)):
+        split = kernel(EFFICIENT)(q, k, v, bias, True, dropout, causal)
+    for one, other in zip(split[:2], plain[:2], strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-6, atol=2e-6)
+
+
+def test_split_keys_are_shared_by_heads_of_queries() -> None:
+    """As whole ones are."""
+    given = heads((2, 6, 2, 40, 50, 16))
+    q, k, v, _ = given
+    out = torch.empty_like(given.grad)
+    with attention_forward.HEADS.force((32, 32, 4, 1, 1)):
+        attention_forward.attend_heads(out, None, q, k, v, attention_forward.Rule(0.25, None, None, 0.0))
+    assert_close(out, textbook(given, scale=0.25).out, torch.float32)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # Of numpy, which multiplies here.
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_split_values_that_are_not_finite_stay_so(number: float) -> None:
+    """An infinity in one column of a value makes that column of every query infinite, and no other."""
+    q, k, v, _ = heads((1, 1, 1, 20, 40, 16))
+    v = v.clone()
+    v[0, 0, 7, 3] = number
+    plain = kernel(EFFICIENT)(q, k, v, None, False)[0]
+    with attention_forward.HEADS.force((32, 32, 4, 1, 1)):
+        split = kernel(EFFICIENT)(q, k, v, None, False)[0]
+    torch.testing.assert_close(split, plain, rtol=2e-6, atol=2e-6, equal_nan=True)
+    assert torch.equal(torch.isfinite(split[0, 0, 0]), torch.arange(16) != 3)
+
+
+def test_which_heads_may_have_their_keys_split() -> None:
+    """Those of float32 with enough queries, of up to 128 columns, with parts that are no burden; a stage has room."""
+
+    def asked(dtype: str, columns: int, heads: int, queries: int, keys: int) -> list[attention_forward.Tile]:
+        work = (dtype, 0, 0, columns, columns, heads, queries, keys)
+        return [tile for tile in attention_forward.HEADS.candidates(work) if tile.beforehand]
+
+    for columns in (16, 32, 64, 128):
+        tiles = asked("float32", columns, 96, 1024, 1024)
+        assert tiles
+        for tile in tiles:
+            assert 8 * columns * (tile.m + 2 * tile.n * tile.stages) <= matmul.SHARED_BYTES
+    assert not asked("float32", 256, 96, 1024, 1024)
+    assert not asked("float16", 64, 96, 1024, 1024)
+    assert not asked("float32", 64, 96, 64, 1024)
+    assert not asked("float32", 64, 96, 1024, 1 << 20)
+    assert attention_forward.HEADS.candidates(("float16", 1, 0, 64, 64, 96, 1024, 1024))
 
 
 # ---------------------------------------------------------------- what is declined and refused

@@ -21,7 +21,7 @@ def _numbers(*shape: int) -> torch.Tensor:
 def _parts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, bool]:
     """High and low parts of a matrix, without their padding, and whether a number is not finite."""
     is_odd = torch.zeros(1, dtype=torch.int32)
-    both = split_factors.parts_of(x[None], is_odd, 16, 16).both
+    both = split_factors.parts_of(x[None, None], is_odd, 16, 16).both
     return both[0, 0, : x.shape[0], : x.shape[1]], both[1, 0, : x.shape[0], : x.shape[1]], bool(is_odd)
 
 
@@ -59,7 +59,7 @@ def test_padding_is_zero() -> None:
     """Up to whole tiles, in every order that a factor may lie in."""
     x = _numbers(5, 7)
     for factor in (x, x.t().contiguous().t()):
-        both = split_factors.parts_of(factor[None], torch.zeros(1, dtype=torch.int32), 32, 48).both
+        both = split_factors.parts_of(factor[None, None], torch.zeros(1, dtype=torch.int32), 32, 48).both
         assert (2, 1, 32, 48) == both.shape
         torch.testing.assert_close(both.sum(0)[0, :5, :7], x, rtol=0, atol=1e-6)
         assert 35 >= both[0].count_nonzero()

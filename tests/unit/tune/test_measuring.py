@@ -48,6 +48,12 @@ def test_choices_are_compared_with_float64() -> None:
     """Not with another choice's, which may be the wrong one."""
     a, b = torch.randn(3, 70).bfloat16(), torch.randn(70, 5).bfloat16()
     torch.testing.assert_close(exact_result("mm.default", (a, b), {}), a.double() @ b.double(), rtol=0, atol=0)
+    q, k, v = torch.randn(3, 1, 2, 5, 8).half()
+    exact = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
+    flash = "_scaled_dot_product_flash_attention.default"
+    torch.testing.assert_close(exact_result(flash, (q, k, v, 0.0, True), {}), exact)
+    with pytest.raises(RuntimeError, match="nothing is known"):
+        exact_result("_efficient_attention_forward.default", (q, k, v, None, None, None, None, None, 0.5, 0), {})
     values, order = torch.randn(4, 4).sort()
     assert torch.equal(exact_result("sort.default", (values.float(), -1), {}), values.double())
     assert torch.equal(exact_result("gather.default", (values, 1, order), {}), values.gather(1, order).double())
