@@ -12,12 +12,17 @@ The sums run along two dimensions, so there are two launches: a program that own
 owns keys along queries, those of all heads that share the keys. Nothing is added up in memory, which makes the
 results the same in every run. Seven products of blocks are taken, two of them twice.
 
+Operands of float32 may be split into TF32 numbers beforehand, as in :mod:`attention_forward`: what a loop reads, both
+as it lies and, for the products that sum over its rows, turned.
+
 Suffixes as in :mod:`attention_forward`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -37,14 +42,18 @@ from .attention_forward import (
     load_rows,
     offsets_type,
     power,
+    rows_in_parts,
     scores,
     store_rows,
     strides_in,
+    turned_in_parts,
     unit_of,
 )
 from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
-from .matmul import multiply_type
+from .matmul import MOST_BYTES_OF_PARTS, multiply_type
+from .product_tiles import parts_of_one_sign, product_of_parts
+from .tuning import Family, Work, size_class
 
 # ---------------------------------------------------------------- the kernels
 
@@ -56,10 +65,14 @@ def query_gradients(
     grad_ME: tl.tensor,
     lse_M: tl.tensor,
     delta_M: tl.tensor,
+    q_low_MD: tl.tensor,
+    grad_low_ME: tl.tensor,
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
+    turned_k_ptr: tl.tensor,
     bias_ptr: tl.tensor,
     dbias_ptr: tl.tensor,
+    parts: tl.tuple,
     dropout: tl.tuple,
     head: tl.tensor,
     m: tl.tensor,
@@ -69,6 +82,7 @@ def query_gradients(
     N: tl.tensor,
     k_strides: tl.tuple,
     v_strides: tl.tuple,
+    turned_k_strides: tl.tuple,
     bias_strides: tl.tuple,
     dbias_strides: tl.tuple,
     scale: tl.tensor,
@@ -87,25 +101,44 @@ def query_gradients(
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> tl.tensor:
-    """Add the terms of the keys from ``first`` to ``end``."""
+    """Add the terms of the keys from ``first`` to ``end``.
+
+    With ``parts``, how far behind high ones low parts lie among keys, values and turned keys, these are split.
+    """
     for start in range(first, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX)
-        v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
-        products_MN = tl.dot(q_MD, tl.trans(k_ND.to(MULTIPLY)), input_precision=PRECISION)
+        if parts is not None:
+            k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
+            k_low_ND = load_rows(k_ptr + parts[0], n, N, k_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
+            v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, BLOCK_E, BLOCK_E, False, INDEX)
+            v_low_NE = load_rows(v_ptr + parts[1], n, N, v_strides, UNIT, BLOCK_E, BLOCK_E, False, INDEX)
+            products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND), PRECISION)
+            dp_MN = product_of_parts(grad_ME, grad_low_ME, tl.trans(v_NE), tl.trans(v_low_NE), PRECISION)
+        else:
+            k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX)
+            v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
+            products_MN = tl.dot(q_MD, tl.trans(k_ND.to(MULTIPLY)), input_precision=PRECISION)
+            dp_MN = tl.dot(grad_ME, tl.trans(v_NE), input_precision=PRECISION)
         s_MN = scores(
             products_MN, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX
         )
         p_MN = power(s_MN - lse_M[:, None], BASE_2)
-        dp_MN = tl.dot(grad_ME, tl.trans(v_NE), input_precision=PRECISION)
         if dropout is not None:
             dp_MN = dropped(dp_MN, head, m[:, None], n[None, :], M, N, dropout)
         ds_MN = p_MN * (dp_MN - delta_M[:, None])
         if dbias_ptr is not None:
             at_MN = dbias_ptr + bias_offsets(m, n, M, dbias_strides, 1, INDEX)
             tl.store(at_MN, converted(ds_MN, dbias_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
-        ds_MN = converted(ds_MN, k_ND.dtype).to(MULTIPLY)
-        dq_MD = tl.dot(ds_MN, k_ND.to(MULTIPLY), dq_MD, input_precision=PRECISION)
+        if parts is not None:
+            d = tl.arange(0, BLOCK_D)
+            k_DN = load_rows(turned_k_ptr + start, d, D, turned_k_strides, UNIT, BLOCK_N, BLOCK_N, False, INDEX)
+            k_low_ptr = turned_k_ptr + parts[2] + start
+            k_low_DN = load_rows(k_low_ptr, d, D, turned_k_strides, UNIT, BLOCK_N, BLOCK_N, False, INDEX)
+            ds_MN, ds_low_MN = parts_of_one_sign(ds_MN)
+            dq_MD += product_of_parts(ds_MN, ds_low_MN, tl.trans(k_DN), tl.trans(k_low_DN), PRECISION)
+        else:
+            ds_MN = converted(ds_MN, k_ND.dtype).to(MULTIPLY)
+            dq_MD = tl.dot(ds_MN, k_ND.to(MULTIPLY), dq_MD, input_precision=PRECISION)
     return dq_MD
 
 
@@ -120,7 +153,9 @@ def query_gradients_kernel(
     q_ptr: tl.tensor,
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
+    turned_k_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    parts: tl.tuple,
     dropout: tl.tuple,
     H: tl.tensor,
     M: tl.tensor,
@@ -134,6 +169,7 @@ def query_gradients_kernel(
     q_strides: tl.tuple,
     k_strides: tl.tuple,
     v_strides: tl.tuple,
+    turned_k_strides: tl.tuple,
     bias_strides: tl.tuple,
     scale: tl.tensor,
     score_scale: tl.tensor,
@@ -153,7 +189,10 @@ def query_gradients_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> None:
-    """``dq``, the gradient of the bias and ``delta``, for a block of queries."""
+    """``dq``, the gradient of the bias and ``delta``, for a block of queries.
+
+    ``parts``: see :func:`query_gradients`.
+    """
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     if CAUSAL:
@@ -166,6 +205,8 @@ def query_gradients_kernel(
     out_ptr = head_of(out_ptr, b, h, out_strides, UNIT)
     k_ptr = head_of(k_ptr, b, h // group, k_strides, UNIT)
     v_ptr = head_of(v_ptr, b, h // group, v_strides, UNIT)
+    if parts is not None:
+        turned_k_ptr = head_of(turned_k_ptr, b, h // group, turned_k_strides, UNIT)
     if bias_ptr is not None:
         bias_ptr = head_of(bias_ptr, b, h, bias_strides, BIAS_UNIT)
     if dbias_ptr is not None:
@@ -185,16 +226,23 @@ def query_gradients_kernel(
             end = tl.minimum(end, first_M + shift + BLOCK_M)
     full = tl.maximum(seen_by_all, 0) // BLOCK_N * BLOCK_N
     dq_MD = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    grad_ME = grad_ME.to(MULTIPLY)
+    if parts is not None:
+        q_MD, q_low_MD = parts_of_one_sign(q_MD)
+        grad_ME, grad_low_ME = parts_of_one_sign(grad_ME)
+    else:
+        grad_ME = grad_ME.to(MULTIPLY)
+        q_low_MD, grad_low_ME = None, None
     dq_MD = query_gradients(
-        dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, dropout, head, m, 0, full, M,
-        N, k_strides, v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False,
-        BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        dq_MD, q_MD, grad_ME, lse_M, delta_M, q_low_MD, grad_low_ME, k_ptr, v_ptr, turned_k_ptr, bias_ptr, dbias_ptr,
+        parts, dropout, head, m, 0, full, M, N, k_strides, v_strides, turned_k_strides, bias_strides, dbias_strides,
+        score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D,
+        BLOCK_E,
     )  # fmt: skip
     dq_MD = query_gradients(
-        dq_MD, q_MD, grad_ME, lse_M, delta_M, k_ptr, v_ptr, bias_ptr, dbias_ptr, dropout, head, m, full, end, M,
-        N, k_strides, v_strides, bias_strides, dbias_strides, score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True,
-        BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        dq_MD, q_MD, grad_ME, lse_M, delta_M, q_low_MD, grad_low_ME, k_ptr, v_ptr, turned_k_ptr, bias_ptr, dbias_ptr,
+        parts, dropout, head, m, full, end, M, N, k_strides, v_strides, turned_k_strides, bias_strides, dbias_strides,
+        score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D,
+        BLOCK_E,
     )  # fmt: skip
     store_rows(head_of(dq_ptr, b, h, dq_strides, UNIT), m, M, dq_MD * scale, dq_strides, UNIT, D, BLOCK_D, INDEX)
 
@@ -205,11 +253,16 @@ def key_gradients(
     dv_NE: tl.tensor,
     k_ND: tl.tensor,
     v_NE: tl.tensor,
+    k_low_ND: tl.tensor,
+    v_low_NE: tl.tensor,
     q_ptr: tl.tensor,
     grad_ptr: tl.tensor,
+    turned_q_ptr: tl.tensor,
+    turned_grad_ptr: tl.tensor,
     lse_ptr: tl.tensor,
     delta_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    parts: tl.tuple,
     dropout: tl.tuple,
     head: tl.tensor,
     n: tl.tensor,
@@ -219,6 +272,8 @@ def key_gradients(
     N: tl.tensor,
     q_strides: tl.tuple,
     grad_strides: tl.tuple,
+    turned_q_strides: tl.tuple,
+    turned_grad_strides: tl.tuple,
     lse_stride_M: tl.tensor,
     bias_strides: tl.tuple,
     scale: tl.tensor,
@@ -240,30 +295,54 @@ def key_gradients(
 ) -> tuple[tl.tensor, ...]:
     """Add the terms of the queries from ``first`` to ``end``. MASKED leaves out those that do not see a key.
 
-    Keys beyond the last one get sums of their own, which are not written.
+    Keys beyond the last one get sums of their own, which are not written. With ``parts``, how far behind high ones low
+    parts lie among queries, gradients and both of them turned, these are split.
     """
     for start in range(first, end, BLOCK_M):
         m = start + tl.arange(0, BLOCK_M)
-        q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, not EVEN_M, INDEX)
-        grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, not EVEN_M, INDEX).to(MULTIPLY)
+        if parts is not None:
+            q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
+            q_low_MD = load_rows(q_ptr + parts[0], m, M, q_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
+            grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, BLOCK_E, BLOCK_E, False, INDEX)
+            grad_low_ME = load_rows(grad_ptr + parts[1], m, M, grad_strides, GRAD_UNIT, BLOCK_E, BLOCK_E, False, INDEX)
+            products_NM = product_of_parts(k_ND, k_low_ND, tl.trans(q_MD), tl.trans(q_low_MD), PRECISION)
+            dp_NM = product_of_parts(v_NE, v_low_NE, tl.trans(grad_ME), tl.trans(grad_low_ME), PRECISION)
+        else:
+            q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, not EVEN_M, INDEX)
+            grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, not EVEN_M, INDEX).to(MULTIPLY)
+            products_NM = tl.dot(k_ND, tl.trans(q_MD.to(MULTIPLY)), input_precision=PRECISION)
+            dp_NM = tl.dot(v_NE, tl.trans(grad_ME), input_precision=PRECISION)
         # Queries beyond the last one have no weights.
         lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * lse_stride_M, mask=m < M, other=float("inf")), BASE_2)
         delta_M = tl.load(delta_ptr + m, mask=m < M, other=0)
-        s_NM = tl.dot(k_ND, tl.trans(q_MD.to(MULTIPLY)), input_precision=PRECISION) * scale
+        s_NM = products_NM * scale
         if bias_ptr is not None:
             at_NM = bias_ptr + tl.trans(bias_offsets(m, n, M, bias_strides, BIAS_UNIT, INDEX))
             s_NM += in_base(tl.load(at_NM, mask=(n < N)[:, None], other=0).to(tl.float32), BASE_2)
         if MASKED:
             s_NM = tl.where(n[:, None] <= m[None, :] + shift, s_NM, float("-inf"))
         p_NM = power(s_NM - lse_M[None, :], BASE_2)
-        dp_NM = tl.dot(v_NE, tl.trans(grad_ME), input_precision=PRECISION)
         left_NM = p_NM
         if dropout is not None:
             left_NM = dropped(p_NM, head, m[None, :], n[:, None], M, N, dropout)
             dp_NM = dropped(dp_NM, head, m[None, :], n[:, None], M, N, dropout)
-        dv_NE = tl.dot(converted(left_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
-        ds_NM = converted(p_NM * (dp_NM - delta_M[None, :]), q_MD.dtype).to(MULTIPLY)
-        dk_ND = tl.dot(ds_NM, q_MD.to(MULTIPLY), dk_ND, input_precision=PRECISION)
+        ds_NM = p_NM * (dp_NM - delta_M[None, :])
+        if parts is not None:
+            d, e = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_E)
+            grad_ptr_M, q_ptr_M = turned_grad_ptr + start, turned_q_ptr + start
+            grad_EM = load_rows(grad_ptr_M, e, E, turned_grad_strides, UNIT, BLOCK_M, BLOCK_M, False, INDEX)
+            grad_low_ptr_M = grad_ptr_M + parts[3]
+            grad_low_EM = load_rows(grad_low_ptr_M, e, E, turned_grad_strides, UNIT, BLOCK_M, BLOCK_M, False, INDEX)
+            left_NM, left_low_NM = parts_of_one_sign(left_NM)
+            dv_NE += product_of_parts(left_NM, left_low_NM, tl.trans(grad_EM), tl.trans(grad_low_EM), PRECISION)
+            q_DM = load_rows(q_ptr_M, d, D, turned_q_strides, UNIT, BLOCK_M, BLOCK_M, False, INDEX)
+            q_low_DM = load_rows(q_ptr_M + parts[2], d, D, turned_q_strides, UNIT, BLOCK_M, BLOCK_M, False, INDEX)
+            ds_NM, ds_low_NM = parts_of_one_sign(ds_NM)
+            dk_ND += product_of_parts(ds_NM, ds_low_NM, tl.trans(q_DM), tl.trans(q_low_DM), PRECISION)
+        else:
+            dv_NE = tl.dot(converted(left_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
+            ds_NM = converted(ds_NM, q_MD.dtype).to(MULTIPLY)
+            dk_ND = tl.dot(ds_NM, q_MD.to(MULTIPLY), dk_ND, input_precision=PRECISION)
     return dk_ND, dv_NE
 
 
@@ -277,7 +356,10 @@ def key_gradients_kernel(
     q_ptr: tl.tensor,
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
+    turned_q_ptr: tl.tensor,
+    turned_grad_ptr: tl.tensor,
     bias_ptr: tl.tensor,
+    parts: tl.tuple,
     dropout: tl.tuple,
     H: tl.tensor,
     M: tl.tensor,
@@ -290,6 +372,8 @@ def key_gradients_kernel(
     q_strides: tl.tuple,
     k_strides: tl.tuple,
     v_strides: tl.tuple,
+    turned_q_strides: tl.tuple,
+    turned_grad_strides: tl.tuple,
     bias_strides: tl.tuple,
     scale: tl.tensor,
     score_scale: tl.tensor,
@@ -310,7 +394,10 @@ def key_gradients_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> None:
-    """``dk`` and ``dv`` for a block of keys, of which there are H heads, each for ``group`` heads of queries."""
+    """``dk`` and ``dv`` for a block of keys, of which there are H heads, each for ``group`` heads of queries.
+
+    ``parts``: see :func:`key_gradients`.
+    """
     blocks = tl.cdiv(N, BLOCK_N)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     b, h = head // H, head % H
@@ -319,6 +406,11 @@ def key_gradients_kernel(
     k_ptr, v_ptr = head_of(k_ptr, b, h, k_strides, UNIT), head_of(v_ptr, b, h, v_strides, UNIT)
     k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
     v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, True, INDEX).to(MULTIPLY)
+    if parts is not None:
+        k_ND, k_low_ND = parts_of_one_sign(k_ND)
+        v_NE, v_low_NE = parts_of_one_sign(v_NE)
+    else:
+        k_low_ND, v_low_NE = None, None
     dk_ND = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv_NE = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
     first, full = 0, 0
@@ -336,17 +428,25 @@ def key_gradients_kernel(
             bias_head_ptr = head_of(bias_ptr, b, q_head, bias_strides, BIAS_UNIT)
         else:
             bias_head_ptr = None
+        if parts is not None:
+            turned_q_head_ptr = head_of(turned_q_ptr, b, q_head, turned_q_strides, UNIT)
+            turned_grad_head_ptr = head_of(turned_grad_ptr, b, q_head, turned_grad_strides, UNIT)
+        else:
+            turned_q_head_ptr, turned_grad_head_ptr = None, None
         if CAUSAL:
             dk_ND, dv_NE = key_gradients(
-                dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr,
-                dropout, head, n, first, full, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale,
-                shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M,
-                BLOCK_D, BLOCK_E,
+                dk_ND, dv_NE, k_ND, v_NE, k_low_ND, v_low_NE, q_head_ptr, grad_head_ptr, turned_q_head_ptr,
+                turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, head, n, first, full,
+                M, N, q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides,
+                score_scale, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY, PRECISION,
+                BLOCK_M, BLOCK_D, BLOCK_E,
             )  # fmt: skip
         dk_ND, dv_NE = key_gradients(
-            dk_ND, dv_NE, k_ND, v_NE, q_head_ptr, grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, dropout,
-            head, n, full, M, M, N, q_strides, grad_strides, lse_strides[2], bias_strides, score_scale, shift, UNIT,
-            GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
+            dk_ND, dv_NE, k_ND, v_NE, k_low_ND, v_low_NE, q_head_ptr, grad_head_ptr, turned_q_head_ptr,
+            turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, head, n, full, M, M, N,
+            q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides, score_scale,
+            shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M,
+            BLOCK_D, BLOCK_E,
         )  # fmt: skip
     store_rows(head_of(dk_ptr, b, h, dk_strides, UNIT), n, N, dk_ND * scale, dk_strides, UNIT, D, BLOCK_D, INDEX)
     store_rows(head_of(dv_ptr, b, h, dv_strides, UNIT), n, N, dv_NE, dv_strides, UNIT, E, BLOCK_E, INDEX)
@@ -380,104 +480,176 @@ class Gradients(NamedTuple):
 
 def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
     """Fill ``into``."""
-    (B, H, M, D), (HK, N, E) = call.q.shape, call.v.shape[1:]
-    delta = torch.empty((B, H, M), dtype=torch.float32, device=call.q.device)
-    unit = unit_of(*into[:3], *call[1:5])
-    grad_unit = unit_of(call.grad)
-    bias_unit = 1 if rule.bias is None else unit_of(rule.bias)
-    columns = max(block_of(D), block_of(E))
-    shared = {
-        "UNIT": unit,
-        "GRAD_UNIT": grad_unit,
-        "BIAS_UNIT": bias_unit,
+    delta = torch.empty(call.q.shape[:3], dtype=torch.float32, device=call.q.device)
+    if call.q.numel():
+        _fill_query_gradients(into, delta, call, rule)
+    if call.k.numel():
+        _fill_key_gradients(into, delta, call, rule)
+
+
+def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
+    """And ``delta``, which the gradients of keys need."""
+    (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
+    tile = _chosen(QUERY_TILES, _query_tile, call, rule)
+    k, v, turned_k, split = call.k, call.v, None, None
+    if tile.beforehand and N:
+        parts = rows_in_parts(k, tile.n), rows_in_parts(v, tile.n), turned_in_parts(k, tile.n)
+        k, v, turned_k = (each.high(B) for each in parts)
+        split = tuple(each.strides[0] for each in parts)
+    units = _units(into, call, rule)
+    unit, grad_unit, bias_unit = units
+    launch(
+        query_gradients_kernel,
+        (B * H * triton.cdiv(M, tile.m),),
+        call.q.device,
+        into.q,
+        into.bias,
+        delta,
+        call.grad,
+        call.out,
+        call.lse,
+        call.q,
+        k,
+        v,
+        turned_k,
+        rule.bias,
+        split,
+        None if rule.dropout is None else rule.dropout.arguments(),
+        H,
+        M,
+        N,
+        H // HK,
+        strides_in(unit, into.q),
+        strides_in(1, into.bias),
+        strides_in(grad_unit, call.grad),
+        strides_in(unit, call.out),
+        call.lse.stride(),
+        strides_in(unit, call.q),
+        strides_in(unit, k),
+        strides_in(unit, v),
+        strides_in(unit, turned_k),
+        strides_in(bias_unit, rule.bias),
+        *_numbers(call, rule),
+        **_meta(into, call, rule, units, (k, v, turned_k), in_parts=split is not None),
+        BLOCK_M=tile.m,
+        BLOCK_N=tile.n,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+
+
+def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
+    (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
+    tile = _chosen(KEY_TILES, _key_tile, call, rule)
+    q, grad, turned_q, turned_grad, split = call.q, call.grad, None, None, None
+    if tile.beforehand and M:
+        rows, turned = ([split_by(x, tile.m) for x in (q, grad)] for split_by in (rows_in_parts, turned_in_parts))
+        q, grad, turned_q, turned_grad = (each.high(B) for each in (*rows, *turned))
+        split = tuple(each.strides[0] for each in (*rows, *turned))
+    units = _units(into, call, rule)
+    unit, grad_unit, bias_unit = units
+    launch(
+        key_gradients_kernel,
+        (B * HK * triton.cdiv(N, tile.n),),
+        call.q.device,
+        into.k,
+        into.v,
+        delta,
+        grad,
+        call.lse,
+        q,
+        call.k,
+        call.v,
+        turned_q,
+        turned_grad,
+        rule.bias,
+        split,
+        None if rule.dropout is None else rule.dropout.arguments(),
+        HK,
+        M,
+        N,
+        loop_bound(H // HK),
+        strides_in(unit, into.k),
+        strides_in(unit, into.v),
+        strides_in(grad_unit, grad),
+        call.lse.stride(),
+        strides_in(unit, q),
+        strides_in(unit, call.k),
+        strides_in(unit, call.v),
+        strides_in(unit, turned_q),
+        strides_in(unit, turned_grad),
+        strides_in(bias_unit, rule.bias),
+        *_numbers(call, rule),
+        **_meta(into, call, rule, units, (q, grad, turned_q, turned_grad), in_parts=split is not None),
+        EVEN_M=M % tile.m == 0,
+        BLOCK_M=tile.m,
+        BLOCK_N=tile.n,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+
+
+def _units(into: Gradients, call: Call, rule: Rule) -> tuple[int, int, int]:
+    """Of strides of heads, of the result's gradient and of the bias, see :func:`unit_of`."""
+    return unit_of(*into[:3], *call[1:5]), unit_of(call.grad), 1 if rule.bias is None else unit_of(rule.bias)
+
+
+def _numbers(call: Call, rule: Rule) -> tuple[float, float, int]:
+    return rule.scale, in_base_of(call.q, rule.scale), rule.shift or 0
+
+
+def _meta(
+    into: Gradients,
+    call: Call,
+    rule: Rule,
+    units: tuple[int, int, int],
+    read: tuple[torch.Tensor | None, ...],
+    *,
+    in_parts: bool,
+) -> dict[str, Any]:
+    """What both kernels are compiled for; ``read``: what their loops read."""
+    D, E = call.q.shape[3], call.v.shape[3]
+    return {
+        "UNIT": units[0],
+        "GRAD_UNIT": units[1],
+        "BIAS_UNIT": units[2],
         "D": D,
         "E": E,
         "CAUSAL": rule.shift is not None,
         "BASE_2": is_base_2(call.q),
-        "INDEX": offsets_type(*into, *call[:5], rule.bias),
+        "INDEX": offsets_type(*into, *call[:5], rule.bias, *read),
         "MULTIPLY": multiply_type(call.q.dtype),
-        "PRECISION": PRECISION,
+        "PRECISION": "tf32" if in_parts else PRECISION,  # Which the parts are.
         "BLOCK_D": block_of(D),
         "BLOCK_E": block_of(E),
     }
-    dropout = None if rule.dropout is None else rule.dropout.arguments()
-    numbers = rule.scale, in_base_of(call.q, rule.scale), rule.shift or 0
-    q_strides, k_strides, v_strides = (strides_in(unit, x) for x in call[1:4])
-    bias_strides = strides_in(bias_unit, rule.bias)
-    grad_strides = strides_in(grad_unit, call.grad)
-    if call.q.numel():
-        tile = _query_tile(M, N, columns, call.q.dtype)
-        launch(
-            query_gradients_kernel,
-            (B * H * triton.cdiv(M, tile.m),),
-            call.q.device,
-            into.q,
-            into.bias,
-            delta,
-            call.grad,
-            call.out,
-            call.lse,
-            call.q,
-            call.k,
-            call.v,
-            rule.bias,
-            dropout,
-            H,
-            M,
-            N,
-            H // HK,
-            strides_in(unit, into.q),
-            strides_in(1, into.bias),
-            grad_strides,
-            strides_in(unit, call.out),
-            call.lse.stride(),
-            q_strides,
-            k_strides,
-            v_strides,
-            bias_strides,
-            *numbers,
-            **shared,
-            BLOCK_M=tile.m,
-            BLOCK_N=tile.n,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-        )
-    if call.k.numel():
-        tile = _key_tile(M, N, columns, call.q.dtype)
-        launch(
-            key_gradients_kernel,
-            (B * HK * triton.cdiv(N, tile.n),),
-            call.q.device,
-            into.k,
-            into.v,
-            delta,
-            call.grad,
-            call.lse,
-            call.q,
-            call.k,
-            call.v,
-            rule.bias,
-            dropout,
-            HK,
-            M,
-            N,
-            loop_bound(H // HK),
-            strides_in(unit, into.k),
-            strides_in(unit, into.v),
-            grad_strides,
-            call.lse.stride(),
-            q_strides,
-            k_strides,
-            v_strides,
-            bias_strides,
-            *numbers,
-            **shared,
-            EVEN_M=M % tile.m == 0,
-            BLOCK_M=tile.m,
-            BLOCK_N=tile.n,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-        )
+
+
+def _chosen(family: Family[Tile], by_rule: Callable[..., Tile], call: Call, rule: Rule) -> Tile:
+    """What was measured to be fastest for such heads, or else what the rule says."""
+    (B, H, M, D), (N, E) = call.q.shape, call.v.shape[2:]
+    blocks = block_of(D), block_of(E)
+    tile = by_rule(M, N, max(blocks), call.q.dtype)
+    kind = str(call.q.dtype).removeprefix("torch."), int(rule.shift is not None), int(rule.bias is not None)
+    return family.choice((*kind, *blocks, *map(size_class, (B * H, M, N))), tile, call.q.device)
+
+
+def _candidates(work: Work, beforehand: Sequence[Tile]) -> list[Tile]:
+    """Those of operands that are split beforehand, each twice."""
+    dtype, block_d, block_e, heads, M, N = work[0], *map(int, work[3:])
+    bytes_of_parts = heads * max(M, N) * (block_d + block_e) * 16
+    if dtype != "float32" or max(block_d, block_e) > WIDEST_IN_PARTS or min(M, N) < 128:
+        return []
+    return list(beforehand) if bytes_of_parts <= MOST_BYTES_OF_PARTS else []
+
+
+#: Heads with more columns have no registers for two sums of parts.
+WIDEST_IN_PARTS = 64
+#: For operands that are split beforehand: of a program that owns queries, and of one that owns keys.
+QUERIES_BEFOREHAND = (Tile(64, 32, 4, 2, 1), Tile(64, 32, 8, 2, 1), Tile(64, 32, 4, 1, 1))
+KEYS_BEFOREHAND = (Tile(32, 64, 4, 2, 1), Tile(32, 64, 8, 2, 1))
+QUERY_TILES = Family("gradients of queries", Tile, partial(_candidates, beforehand=QUERIES_BEFOREHAND))
+KEY_TILES = Family("gradients of keys", Tile, partial(_candidates, beforehand=KEYS_BEFOREHAND))
 
 
 def _query_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:

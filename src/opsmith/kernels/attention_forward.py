@@ -556,7 +556,7 @@ def attend_heads(
         unseen = -math.inf
     split = None
     if tile.beforehand and N:
-        k_parts, v_parts = _keys_in_parts(k, v, tile.n)
+        k_parts, v_parts = rows_in_parts(k, tile.n), turned_in_parts(v, tile.n)
         k, v = k_parts.high(k.shape[0]), v_parts.high(v.shape[0])
         split = (k_parts.strides[0], v_parts.strides[0])
     unit, out_unit = unit_of(q, k, v), unit_of(parts)
@@ -612,10 +612,14 @@ def attend_heads(
         _join_splits(out, lse, parts, part_lse, splits, rule.unseen)
 
 
-def _keys_in_parts(k: torch.Tensor, v: torch.Tensor, block_n: int) -> tuple[Parts, Parts]:
-    """Both parts of keys (B, H, N, D) and of turned values (B, H, E, N), with zeros up to whole tiles."""
-    keys = parts_of(k, None, max(block_n, ROWS), block_of(k.shape[3]))
-    return keys, parts_of(v.mT, None, max(block_of(v.shape[3]), ROWS), block_n)
+def rows_in_parts(x: torch.Tensor, block: int) -> Parts:
+    """Both parts of rows (B, H, rows, columns), with zeros up to whole tiles of so many rows."""
+    return parts_of(x, None, max(block, ROWS), block_of(x.shape[3]))
+
+
+def turned_in_parts(x: torch.Tensor, block: int) -> Parts:
+    """As :func:`rows_in_parts`, with columns and rows (B, H, columns, rows) in each other's place."""
+    return parts_of(x.mT, None, max(block_of(x.shape[3]), ROWS), block)
 
 
 def _join_splits(

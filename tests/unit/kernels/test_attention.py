@@ -471,6 +471,45 @@ def test_keys_may_be_split_beforehand(sizes: Sizes, *, biased: bool, causal: boo
         torch.testing.assert_close(one, other, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 3, 3, 70, 90, 24), (1, 2, 2, 130, 33, 40)])
+def test_operands_of_gradients_may_be_split_beforehand(
+    sizes: Sizes, *, biased: bool, causal: bool, dropout: float
+) -> None:
+    """Of queries, keys, values and the bias alike, the same as of whole ones."""
+    q, k, v, grad = heads(sizes, columns=sizes[-1] + 9)
+    bias = values(*sizes[:2], *sizes[3:5]) if biased else None
+    out, lse, *state = kernel(EFFICIENT)(q, k, v, bias, True, dropout, causal)
+    call = (grad, q, k, v, bias, out, lse, *state, dropout, [True] * 3 + [biased], causal)
+    plain = kernel(backward_of(EFFICIENT))(*call)
+    with (
+        attention_backward.QUERY_TILES.force((32, 16, 4, 1, 1)),
+        attention_backward.KEY_TILES.force((16, 32, 4, 1, 1)),
+    ):
+        split = kernel(backward_of(EFFICIENT))(*call)
+    for one, other in zip(split[: 3 + biased], plain[: 3 + biased], strict=True):
+        torch.testing.assert_close(one, other, rtol=5e-6, atol=5e-6)
+
+
+def test_split_queries_are_added_up_for_the_heads_that_they_share() -> None:
+    """As whole ones are."""
+    given = heads((2, 6, 2, 40, 50, 16))
+    q, k, v, grad = given
+    expected = textbook(given, scale=0.25)
+    rule = attention_forward.Rule(0.25, None, None, 0.0)
+    into = attention_backward.Gradients(*map(torch.empty_like, (q, k, v)))
+    call = attention_backward.Call(grad, q, k, v, expected.out.float(), expected.lse.float())
+    with (
+        attention_backward.QUERY_TILES.force((32, 16, 4, 1, 1)),
+        attention_backward.KEY_TILES.force((16, 32, 4, 1, 1)),
+    ):
+        attention_backward.attention_gradients(into, call, rule)
+    for found, due in zip(into[:3], expected[2:5], strict=True):
+        assert_close(found, due, torch.float32)
+
+
 def test_split_keys_are_shared_by_heads_of_queries() -> None:
     """As whole ones are."""
     given = heads((2, 6, 2, 40, 50, 16))
@@ -512,6 +551,27 @@ def test_which_heads_may_have_their_keys_split() -> None:
     assert not asked("float32", 64, 96, 64, 1024)
     assert not asked("float32", 64, 96, 1024, 1 << 20)
     assert attention_forward.HEADS.candidates(("float16", 1, 0, 64, 64, 96, 1024, 1024))
+
+
+def test_which_gradients_may_have_their_operands_split() -> None:
+    """The same, with enough queries and keys; a stage has room for all that a step reads."""
+    queries, keys = attention_backward.QUERY_TILES.candidates, attention_backward.KEY_TILES.candidates
+    for columns in (16, 32, 64):
+        work = ("float32", 0, 0, columns, columns, 96, 1024, 1024)
+        assert queries(work)
+        assert keys(work)
+        for tile in queries(work):
+            assert 8 * columns * (2 * tile.m + 3 * tile.n * tile.stages) <= matmul.SHARED_BYTES
+        for tile in keys(work):
+            assert 8 * columns * (2 * tile.n + 4 * tile.m * tile.stages) <= matmul.SHARED_BYTES
+    for work in (
+        ("float32", 0, 0, 128, 64, 96, 1024, 1024),
+        ("float16", 0, 0, 64, 64, 96, 1024, 1024),
+        ("float32", 0, 0, 64, 64, 96, 64, 1024),
+        ("float32", 0, 0, 64, 64, 96, 1024, 1 << 18),
+    ):
+        assert not queries(work)
+        assert not keys(work)
 
 
 # ---------------------------------------------------------------- what is declined and refused
