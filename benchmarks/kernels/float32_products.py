@@ -11,6 +11,7 @@ on splitting beforehand pays, and with which tile. Attention has no rule for it 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,8 +24,11 @@ from benchmarks.kernels.library_class import error, time_us
 from benchmarks.models.records import command_of, environment_of, write
 
 from opsmith.core.environment import Environment
-from opsmith.kernels import attention_forward, gathered_products, matmul
-from opsmith.kernels.attention import scaled_dot_product_efficient_attention
+from opsmith.kernels import attention_backward, attention_forward, gathered_products, matmul
+from opsmith.kernels.attention import (
+    scaled_dot_product_efficient_attention,
+    scaled_dot_product_efficient_attention_backward,
+)
 from opsmith.kernels.convolution import convolution
 
 #: Matrices, rows, terms, columns, and which factors lie along the terms of the other: as in models, and squares.
@@ -179,6 +183,55 @@ def attention() -> Iterator[Row]:
         yield row
 
 
+def attention_gradients() -> Iterator[Row]:
+    """Of the same heads, by queries and by keys and values; the largest error of the three."""
+    aten = torch.ops.aten
+    for size in ATTENTION:
+        batches, heads, queries, keys, columns, causal = size
+        if columns > attention_backward.WIDEST_IN_PARTS:
+            continue
+        shapes = ((batches, rows, heads, columns) for rows in (queries, keys, keys, queries))
+        q, k, v, grad = (torch.randn(shape, device="cuda").transpose(1, 2) for shape in shapes)
+        out, lse, seed, offset = aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, causal)
+        wide = [x.double().requires_grad_() for x in (q, k, v)]
+        exact = torch.autograd.grad(
+            torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=causal), wide, grad.double()
+        )
+        row = Row(size=size)
+        backward = partial(_differentiated, rest=(seed, offset, 0.0, [True, True, True, False], causal))
+        library, ours = (
+            partial(backward, function)
+            for function in (
+                aten._scaled_dot_product_efficient_attention_backward,
+                scaled_dot_product_efficient_attention_backward,
+            )
+        )
+        operands = grad, q, k, v, out, lse
+        _add(row, "library", library, operands, list(exact))
+        _add(row, "rule", ours, operands, list(exact))
+        for by_query, by_key in itertools.product(
+            attention_backward.QUERIES_BEFOREHAND, attention_backward.KEYS_BEFOREHAND
+        ):
+            with attention_backward.QUERY_TILES.force(by_query), attention_backward.KEY_TILES.force(by_key):
+                name = f"{by_query.warps}w {by_query.stages}s, {by_key.warps}w {by_key.stages}s"
+                _add(row, f"split {name}", ours, operands, list(exact))
+        yield row
+
+
+def _differentiated(
+    function: Callable[..., tuple[Any, ...]],
+    grad: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    *,
+    rest: tuple[Any, ...],
+) -> list[torch.Tensor]:
+    return list(function(grad, q, k, v, None, out, lse, *rest)[:3])
+
+
 def _attended(
     function: Callable[..., tuple[Any, ...]], q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 ) -> torch.Tensor:
@@ -189,19 +242,29 @@ def _attended(
 def _add(
     row: Row,
     way: str,
-    compute: Callable[..., torch.Tensor],
+    compute: Callable[..., torch.Tensor | list[torch.Tensor]],
     operands: tuple[torch.Tensor, ...],
     exact: list[torch.Tensor],
 ) -> None:
     try:
-        row.error[way] = error([compute(*operands)], exact)
-        row.us[way] = round(time_us(lambda *operands: [compute(*operands)], operands), 2)
+
+        def results(*operands: torch.Tensor) -> list[torch.Tensor]:
+            found = compute(*operands)
+            return [found] if isinstance(found, torch.Tensor) else found
+
+        row.error[way] = error(results(*operands), exact)
+        row.us[way] = round(time_us(results, operands), 2)
     except RuntimeError as exc:  # Too much shared memory, or a compiler's.
         print(f"{row.size} {way}: {exc}", flush=True)
         row.us[way] = None
 
 
-FAMILIES = {"products": products, "convolutions": convolutions, "attention": attention}
+FAMILIES = {
+    "products": products,
+    "convolutions": convolutions,
+    "attention": attention,
+    "attention-gradients": attention_gradients,
+}
 
 
 def main() -> None:

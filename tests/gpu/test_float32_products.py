@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.kernels import attention_forward, gathered_products, matmul
+from opsmith.kernels import attention_backward, attention_forward, gathered_products, matmul
 from opsmith.kernels.attention import scaled_dot_product_efficient_attention as efficient_attention
+from opsmith.kernels.attention import scaled_dot_product_efficient_attention_backward as efficient_attention_backward
 from opsmith.kernels.convolution import convolution, convolution_backward
 
 pytestmark = [
@@ -138,6 +139,28 @@ def test_keys_of_attention_may_be_split_beforehand(columns: int, tile: attention
     with attention_forward.HEADS.force(tile):
         result = efficient_attention(q, k, v, None, False, 0.0, causal)[0]
     assert error(result, exact) <= max(4 * error(library, exact), 1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("by_key", attention_backward.KEYS_BEFOREHAND)
+@pytest.mark.parametrize("by_query", attention_backward.QUERIES_BEFOREHAND)
+def test_operands_of_attentions_gradients_may_be_split_beforehand(
+    by_query: attention_forward.Tile, by_key: attention_forward.Tile, *, causal: bool
+) -> None:
+    """As exact as the library's; rows and columns fill no tile."""
+    q, k, v, grad = (numbers(2, 3, rows, 60) for rows in (300, 333, 333, 300))
+    wide = q64, k64, v64 = [x.double().requires_grad_() for x in (q, k, v)]
+    attended = torch.nn.functional.scaled_dot_product_attention(q64, k64, v64, is_causal=causal)
+    exact = torch.autograd.grad(attended, wide, grad.double())
+    aten = torch.ops.aten
+    out, lse, *state = aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, causal)
+    call = grad, q, k, v, None, out, lse, *state, 0.0, [True, True, True, False], causal
+    library = aten._scaled_dot_product_efficient_attention_backward(*call)
+    with attention_backward.QUERY_TILES.force(by_query), attention_backward.KEY_TILES.force(by_key):
+        results = efficient_attention_backward(*call)
+    for found, theirs, right in zip(results[:3], library[:3], exact, strict=True):
+        assert found is not None
+        assert error(found, right) <= max(4 * error(theirs, right), 1e-6)
 
 
 def test_tf32_is_rounded_to_nearest_where_it_is_allowed() -> None:

@@ -39,6 +39,7 @@ from .attention_forward import (
     in_base,
     in_base_of,
     is_base_2,
+    load_parts,
     load_rows,
     offsets_type,
     power,
@@ -108,10 +109,8 @@ def query_gradients(
     for start in range(first, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
         if parts is not None:
-            k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
-            k_low_ND = load_rows(k_ptr + parts[0], n, N, k_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
-            v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, BLOCK_E, BLOCK_E, False, INDEX)
-            v_low_NE = load_rows(v_ptr + parts[1], n, N, v_strides, UNIT, BLOCK_E, BLOCK_E, False, INDEX)
+            k_ND, k_low_ND = load_parts(k_ptr, parts[0], n, k_strides, UNIT, BLOCK_D, INDEX)
+            v_NE, v_low_NE = load_parts(v_ptr, parts[1], n, v_strides, UNIT, BLOCK_E, INDEX)
             products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND), PRECISION)
             dp_MN = product_of_parts(grad_ME, grad_low_ME, tl.trans(v_NE), tl.trans(v_low_NE), PRECISION)
         else:
@@ -131,9 +130,7 @@ def query_gradients(
             tl.store(at_MN, converted(ds_MN, dbias_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
         if parts is not None:
             d = tl.arange(0, BLOCK_D)
-            k_DN = load_rows(turned_k_ptr + start, d, D, turned_k_strides, UNIT, BLOCK_N, BLOCK_N, False, INDEX)
-            k_low_ptr = turned_k_ptr + parts[2] + start
-            k_low_DN = load_rows(k_low_ptr, d, D, turned_k_strides, UNIT, BLOCK_N, BLOCK_N, False, INDEX)
+            k_DN, k_low_DN = load_parts(turned_k_ptr + start, parts[2], d, turned_k_strides, UNIT, BLOCK_N, INDEX)
             ds_MN, ds_low_MN = parts_of_one_sign(ds_MN)
             dq_MD += product_of_parts(ds_MN, ds_low_MN, tl.trans(k_DN), tl.trans(k_low_DN), PRECISION)
         else:
@@ -301,10 +298,8 @@ def key_gradients(
     for start in range(first, end, BLOCK_M):
         m = start + tl.arange(0, BLOCK_M)
         if parts is not None:
-            q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
-            q_low_MD = load_rows(q_ptr + parts[0], m, M, q_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
-            grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, BLOCK_E, BLOCK_E, False, INDEX)
-            grad_low_ME = load_rows(grad_ptr + parts[1], m, M, grad_strides, GRAD_UNIT, BLOCK_E, BLOCK_E, False, INDEX)
+            q_MD, q_low_MD = load_parts(q_ptr, parts[0], m, q_strides, UNIT, BLOCK_D, INDEX)
+            grad_ME, grad_low_ME = load_parts(grad_ptr, parts[1], m, grad_strides, GRAD_UNIT, BLOCK_E, INDEX)
             products_NM = product_of_parts(k_ND, k_low_ND, tl.trans(q_MD), tl.trans(q_low_MD), PRECISION)
             dp_NM = product_of_parts(v_NE, v_low_NE, tl.trans(grad_ME), tl.trans(grad_low_ME), PRECISION)
         else:
@@ -330,13 +325,10 @@ def key_gradients(
         if parts is not None:
             d, e = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_E)
             grad_ptr_M, q_ptr_M = turned_grad_ptr + start, turned_q_ptr + start
-            grad_EM = load_rows(grad_ptr_M, e, E, turned_grad_strides, UNIT, BLOCK_M, BLOCK_M, False, INDEX)
-            grad_low_ptr_M = grad_ptr_M + parts[3]
-            grad_low_EM = load_rows(grad_low_ptr_M, e, E, turned_grad_strides, UNIT, BLOCK_M, BLOCK_M, False, INDEX)
+            grad_EM, grad_low_EM = load_parts(grad_ptr_M, parts[3], e, turned_grad_strides, UNIT, BLOCK_M, INDEX)
             left_NM, left_low_NM = parts_of_one_sign(left_NM)
             dv_NE += product_of_parts(left_NM, left_low_NM, tl.trans(grad_EM), tl.trans(grad_low_EM), PRECISION)
-            q_DM = load_rows(q_ptr_M, d, D, turned_q_strides, UNIT, BLOCK_M, BLOCK_M, False, INDEX)
-            q_low_DM = load_rows(q_ptr_M + parts[2], d, D, turned_q_strides, UNIT, BLOCK_M, BLOCK_M, False, INDEX)
+            q_DM, q_low_DM = load_parts(q_ptr_M, parts[2], d, turned_q_strides, UNIT, BLOCK_M, INDEX)
             ds_NM, ds_low_NM = parts_of_one_sign(ds_NM)
             dk_ND += product_of_parts(ds_NM, ds_low_NM, tl.trans(q_DM), tl.trans(q_low_DM), PRECISION)
         else:

@@ -82,6 +82,21 @@ def load_rows(
 
 
 @triton.jit
+def load_parts(
+    head_ptr: tl.tensor,
+    low: tl.tensor,
+    r: tl.tensor,
+    strides: tl.tuple,
+    UNIT: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INDEX: tl.constexpr,
+) -> tuple[tl.tensor, ...]:
+    """Both parts of rows that were split beforehand, in whole tiles; ``low`` elements lie between a number's parts."""
+    high = load_rows(head_ptr, r, 0, strides, UNIT, COLUMNS, COLUMNS, False, INDEX)
+    return high, load_rows(head_ptr + low, r, 0, strides, UNIT, COLUMNS, COLUMNS, False, INDEX)
+
+
+@triton.jit
 def store_rows(
     head_ptr: tl.tensor,
     r: tl.tensor,
@@ -224,8 +239,7 @@ def attend(
     for start in range(first, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
         if parts is not None:
-            k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
-            k_low_ND = load_rows(k_ptr + parts[0], n, N, k_strides, UNIT, BLOCK_D, BLOCK_D, False, INDEX)
+            k_ND, k_low_ND = load_parts(k_ptr, parts[0], n, k_strides, UNIT, BLOCK_D, INDEX)
             products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND), PRECISION)
         else:
             k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX).to(MULTIPLY)
@@ -244,8 +258,7 @@ def attend(
         sums_ME = sums_ME * shrink_M[:, None]
         if parts is not None:
             e = tl.arange(0, BLOCK_E)
-            v_EN = load_rows(v_ptr + start, e, E, v_strides, UNIT, BLOCK_N, BLOCK_N, False, INDEX)
-            v_low_EN = load_rows(v_ptr + parts[1] + start, e, E, v_strides, UNIT, BLOCK_N, BLOCK_N, False, INDEX)
+            v_EN, v_low_EN = load_parts(v_ptr + start, parts[1], e, v_strides, UNIT, BLOCK_N, INDEX)
             p_MN, p_low_MN = parts_of_one_sign(p_MN)
             sums_ME += product_of_parts(p_MN, p_low_MN, tl.trans(v_EN), tl.trans(v_low_EN), PRECISION)
         else:
