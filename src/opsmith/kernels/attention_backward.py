@@ -104,7 +104,7 @@ def query_gradients(
 ) -> tl.tensor:
     """Add the terms of the keys from ``first`` to ``end``.
 
-    With ``parts``, how far behind high ones low parts lie among keys, values and turned keys, these are split.
+    ``parts`` says how many elements low parts lie behind high ones, of keys, values and turned keys, if they are split.
     """
     for start in range(first, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
@@ -292,8 +292,8 @@ def key_gradients(
 ) -> tuple[tl.tensor, ...]:
     """Add the terms of the queries from ``first`` to ``end``. MASKED leaves out those that do not see a key.
 
-    Keys beyond the last one get sums of their own, which are not written. With ``parts``, how far behind high ones low
-    parts lie among queries, gradients and both of them turned, these are split.
+    Keys beyond the last one get sums of their own, which are not written. ``parts`` says how many elements low parts
+    lie behind high ones, of queries, gradients, and both of them turned, if they are split.
     """
     for start in range(first, end, BLOCK_M):
         m = start + tl.arange(0, BLOCK_M)

@@ -33,7 +33,7 @@ from .launch import INTERPRETED, launch, multiprocessors
 from .matmul import MOST_BYTES_OF_PARTS, SHARED_BYTES, multiply_type
 from .philox import halves, word_at
 from .product_tiles import parts_of_one_sign, product_of_parts
-from .split_factors import ROWS, Parts, parts_of
+from .split_factors import MOST_MATRICES, ROWS, Parts, parts_of
 from .tuning import Family, Work, size_class
 
 _LOG2_E = math.log2(math.e)
@@ -233,8 +233,8 @@ def attend(
 ) -> tuple[tl.tensor, ...]:
     """Take the keys from ``first`` to ``end`` into the sums.
 
-    With ``parts``, what low parts lie behind high ones among keys and values, these are split and the values turned;
-    ``q_low`` is None otherwise.
+    ``parts`` says how many elements low parts lie behind high ones, of keys and of values: they are split then, and
+    the values turned. Where it is None, so is ``q_low``.
     """
     for start in range(first, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
@@ -698,8 +698,9 @@ def _candidates(work: Work) -> list[Tile]:
         room = m * columns + stages * n * (block_d + block_e)
         if m < 2 * M and n < 2 * N and room * itemsize <= SHARED_BYTES and m * (columns + n) <= SUMS * 32 * warps:
             tiles.append(Tile(m, n, warps, stages))
-    if itemsize == 4 and columns <= 128 and M >= 128 and heads * N * (block_d + block_e) * 8 <= MOST_BYTES_OF_PARTS:
-        tiles += BEFOREHAND[columns]
+    if itemsize == 4 and columns <= 128 and M >= 128 and heads <= MOST_MATRICES:
+        fits = heads * N * (block_d + block_e) * 8 <= MOST_BYTES_OF_PARTS
+        tiles += BEFOREHAND[columns] if fits else ()
     return tiles
 
 

@@ -29,6 +29,8 @@ from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
 from .product_tiles import parts_of_one_sign, product_of_parts, scaled_sum, tile_place
 
+#: Matrices that are split at once: programs of a grid's last dimension.
+MOST_MATRICES = (1 << 16) - 1
 #: Numbers of a program that splits, along the rows and along the terms.
 ROWS, TERMS = (16, 16) if INTERPRETED else (64, 64)
 

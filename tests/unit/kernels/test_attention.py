@@ -550,6 +550,7 @@ def test_which_heads_may_have_their_keys_split() -> None:
     assert not asked("float16", 64, 96, 1024, 1024)
     assert not asked("float32", 64, 96, 64, 1024)
     assert not asked("float32", 64, 96, 1024, 1 << 20)
+    assert not asked("float32", 16, 1 << 16, 128, 16)
     assert attention_forward.HEADS.candidates(("float16", 1, 0, 64, 64, 96, 1024, 1024))
 
 
