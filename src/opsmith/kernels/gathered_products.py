@@ -424,7 +424,7 @@ def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
 def splitting_pays(O: int, P: int, C: int, taps: int, others: int) -> bool:  # noqa: E741
     """Whether factors are split beforehand where nothing was measured for such ones.
 
-    Where several taps read each number, and enough rows, and every multiprocessor has a tile: 1.05 to 1.27 times as
+    Where several taps read each number, and enough rows, and every multiprocessor has a tile: 1.01 to 1.27 times as
     fast on an H200 then, where one tap gains nothing (benchmarks/results/h200/float32-convolutions.json).
     """
     plan = split_plan(O)
