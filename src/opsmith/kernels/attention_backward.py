@@ -20,7 +20,7 @@ Suffixes as in :mod:`attention_forward`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from .attention_forward import (
     Tile,
     bias_offsets,
     block_of,
+    chosen,
     dropped,
     head_of,
     in_base,
@@ -52,9 +53,10 @@ from .attention_forward import (
 )
 from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
-from .matmul import MOST_BYTES_OF_PARTS, multiply_type
+from .matmul import multiply_type
 from .product_tiles import parts_of_one_sign, product_of_parts
-from .tuning import Family, Work, size_class
+from .split_factors import parts_fit
+from .tuning import Family, Work
 
 # ---------------------------------------------------------------- the kernels
 
@@ -111,8 +113,8 @@ def query_gradients(
         if parts is not None:
             k_ND, k_low_ND = load_parts(k_ptr, parts[0], n, k_strides, UNIT, BLOCK_D, INDEX)
             v_NE, v_low_NE = load_parts(v_ptr, parts[1], n, v_strides, UNIT, BLOCK_E, INDEX)
-            products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND), PRECISION)
-            dp_MN = product_of_parts(grad_ME, grad_low_ME, tl.trans(v_NE), tl.trans(v_low_NE), PRECISION)
+            products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
+            dp_MN = product_of_parts(grad_ME, grad_low_ME, tl.trans(v_NE), tl.trans(v_low_NE))
         else:
             k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX)
             v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
@@ -132,7 +134,7 @@ def query_gradients(
             d = tl.arange(0, BLOCK_D)
             k_DN, k_low_DN = load_parts(turned_k_ptr + start, parts[2], d, turned_k_strides, UNIT, BLOCK_N, INDEX)
             ds_MN, ds_low_MN = parts_of_one_sign(ds_MN)
-            dq_MD += product_of_parts(ds_MN, ds_low_MN, tl.trans(k_DN), tl.trans(k_low_DN), PRECISION)
+            dq_MD += product_of_parts(ds_MN, ds_low_MN, tl.trans(k_DN), tl.trans(k_low_DN))
         else:
             ds_MN = converted(ds_MN, k_ND.dtype).to(MULTIPLY)
             dq_MD = tl.dot(ds_MN, k_ND.to(MULTIPLY), dq_MD, input_precision=PRECISION)
@@ -300,8 +302,8 @@ def key_gradients(
         if parts is not None:
             q_MD, q_low_MD = load_parts(q_ptr, parts[0], m, q_strides, UNIT, BLOCK_D, INDEX)
             grad_ME, grad_low_ME = load_parts(grad_ptr, parts[1], m, grad_strides, GRAD_UNIT, BLOCK_E, INDEX)
-            products_NM = product_of_parts(k_ND, k_low_ND, tl.trans(q_MD), tl.trans(q_low_MD), PRECISION)
-            dp_NM = product_of_parts(v_NE, v_low_NE, tl.trans(grad_ME), tl.trans(grad_low_ME), PRECISION)
+            products_NM = product_of_parts(k_ND, k_low_ND, tl.trans(q_MD), tl.trans(q_low_MD))
+            dp_NM = product_of_parts(v_NE, v_low_NE, tl.trans(grad_ME), tl.trans(grad_low_ME))
         else:
             q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, not EVEN_M, INDEX)
             grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, not EVEN_M, INDEX).to(MULTIPLY)
@@ -327,10 +329,10 @@ def key_gradients(
             grad_ptr_M, q_ptr_M = turned_grad_ptr + start, turned_q_ptr + start
             grad_EM, grad_low_EM = load_parts(grad_ptr_M, parts[3], e, turned_grad_strides, UNIT, BLOCK_M, INDEX)
             left_NM, left_low_NM = parts_of_one_sign(left_NM)
-            dv_NE += product_of_parts(left_NM, left_low_NM, tl.trans(grad_EM), tl.trans(grad_low_EM), PRECISION)
+            dv_NE += product_of_parts(left_NM, left_low_NM, tl.trans(grad_EM), tl.trans(grad_low_EM))
             q_DM, q_low_DM = load_parts(q_ptr_M, parts[2], d, turned_q_strides, UNIT, BLOCK_M, INDEX)
             ds_NM, ds_low_NM = parts_of_one_sign(ds_NM)
-            dk_ND += product_of_parts(ds_NM, ds_low_NM, tl.trans(q_DM), tl.trans(q_low_DM), PRECISION)
+            dk_ND += product_of_parts(ds_NM, ds_low_NM, tl.trans(q_DM), tl.trans(q_low_DM))
         else:
             dv_NE = tl.dot(converted(left_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
             ds_NM = converted(ds_NM, q_MD.dtype).to(MULTIPLY)
@@ -482,7 +484,8 @@ def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
 def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
     """And ``delta``, which the gradients of keys need."""
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
-    tile = _chosen(QUERY_TILES, _query_tile, call, rule)
+    by_rule = _query_tile(M, N, _columns(call), call.q.dtype)
+    tile = chosen(QUERY_TILES, by_rule, call.q, call.v, rule)
     k, v, turned_k, split = call.k, call.v, None, None
     if tile.beforehand and N:
         parts = rows_in_parts(k, tile.n), rows_in_parts(v, tile.n), turned_in_parts(k, tile.n)
@@ -522,7 +525,7 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
         strides_in(unit, turned_k),
         strides_in(bias_unit, rule.bias),
         *_numbers(call, rule),
-        **_meta(into, call, rule, units, (k, v, turned_k), in_parts=split is not None),
+        **_meta(into, call, rule, units, k, v, turned_k),
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
         num_warps=tile.warps,
@@ -532,7 +535,8 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
 
 def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
-    tile = _chosen(KEY_TILES, _key_tile, call, rule)
+    by_rule = _key_tile(M, N, _columns(call), call.q.dtype)
+    tile = chosen(KEY_TILES, by_rule, call.q, call.v, rule)
     q, grad, turned_q, turned_grad, split = call.q, call.grad, None, None, None
     if tile.beforehand and M:
         rows, turned = ([split_by(x, tile.m) for x in (q, grad)] for split_by in (rows_in_parts, turned_in_parts))
@@ -572,7 +576,7 @@ def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: 
         strides_in(unit, turned_grad),
         strides_in(bias_unit, rule.bias),
         *_numbers(call, rule),
-        **_meta(into, call, rule, units, (q, grad, turned_q, turned_grad), in_parts=split is not None),
+        **_meta(into, call, rule, units, q, grad, turned_q, turned_grad),
         EVEN_M=M % tile.m == 0,
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
@@ -595,9 +599,7 @@ def _meta(
     call: Call,
     rule: Rule,
     units: tuple[int, int, int],
-    read: tuple[torch.Tensor | None, ...],
-    *,
-    in_parts: bool,
+    *read: torch.Tensor | None,
 ) -> dict[str, Any]:
     """What both kernels are compiled for; ``read``: what their loops read."""
     D, E = call.q.shape[3], call.v.shape[3]
@@ -611,28 +613,23 @@ def _meta(
         "BASE_2": is_base_2(call.q),
         "INDEX": offsets_type(*into, *call[:5], rule.bias, *read),
         "MULTIPLY": multiply_type(call.q.dtype),
-        "PRECISION": "tf32" if in_parts else PRECISION,  # Which the parts are.
+        "PRECISION": PRECISION,
         "BLOCK_D": block_of(D),
         "BLOCK_E": block_of(E),
     }
 
 
-def _chosen(family: Family[Tile], by_rule: Callable[..., Tile], call: Call, rule: Rule) -> Tile:
-    """What was measured to be fastest for such heads, or else what the rule says."""
-    (B, H, M, D), (N, E) = call.q.shape, call.v.shape[2:]
-    blocks = block_of(D), block_of(E)
-    tile = by_rule(M, N, max(blocks), call.q.dtype)
-    kind = str(call.q.dtype).removeprefix("torch."), int(rule.shift is not None), int(rule.bias is not None)
-    return family.choice((*kind, *blocks, *map(size_class, (B * H, M, N))), tile, call.q.device)
+def _columns(call: Call) -> int:
+    """Of a tile that holds any of the heads."""
+    return max(block_of(call.q.shape[3]), block_of(call.v.shape[3]))
 
 
 def _candidates(work: Work, beforehand: Sequence[Tile]) -> list[Tile]:
     """Those of operands that are split beforehand, each twice."""
     dtype, block_d, block_e, heads, M, N = work[0], *map(int, work[3:])
-    bytes_of_parts = heads * max(M, N) * (block_d + block_e) * 16
     if dtype != "float32" or max(block_d, block_e) > WIDEST_IN_PARTS or min(M, N) < 128:
         return []
-    return list(beforehand) if bytes_of_parts <= MOST_BYTES_OF_PARTS else []
+    return list(beforehand) if parts_fit(2 * heads * max(M, N) * (block_d + block_e)) else []
 
 
 #: Heads with more columns have no registers for two sums of parts.

@@ -30,10 +30,10 @@ import triton.language as tl
 
 from .indexing import Geometry, converted, index_type
 from .launch import INTERPRETED, launch, multiprocessors
-from .matmul import MOST_BYTES_OF_PARTS, SHARED_BYTES, multiply_type
+from .matmul import SHARED_BYTES, multiply_type
 from .philox import halves, word_at
 from .product_tiles import parts_of_one_sign, product_of_parts
-from .split_factors import MOST_MATRICES, ROWS, Parts, parts_of
+from .split_factors import MOST_MATRICES, ROWS, Parts, parts_fit, parts_of
 from .tuning import Family, Work, size_class
 
 _LOG2_E = math.log2(math.e)
@@ -240,7 +240,7 @@ def attend(
         n = start + tl.arange(0, BLOCK_N)
         if parts is not None:
             k_ND, k_low_ND = load_parts(k_ptr, parts[0], n, k_strides, UNIT, BLOCK_D, INDEX)
-            products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND), PRECISION)
+            products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
         else:
             k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX).to(MULTIPLY)
             products_MN = tl.dot(q_MD, tl.trans(k_ND), input_precision=PRECISION)
@@ -260,7 +260,7 @@ def attend(
             e = tl.arange(0, BLOCK_E)
             v_EN, v_low_EN = load_parts(v_ptr + start, parts[1], e, v_strides, UNIT, BLOCK_N, INDEX)
             p_MN, p_low_MN = parts_of_one_sign(p_MN)
-            sums_ME += product_of_parts(p_MN, p_low_MN, tl.trans(v_EN), tl.trans(v_low_EN), PRECISION)
+            sums_ME += product_of_parts(p_MN, p_low_MN, tl.trans(v_EN), tl.trans(v_low_EN))
         else:
             v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX)
             p_MN = converted(p_MN, v_NE.dtype).to(MULTIPLY)
@@ -557,7 +557,9 @@ def attend_heads(
         return
     if sequences is not None:
         B, M, N = sequences.starts_q.numel() - 1, sequences.longest_q, sequences.longest_k
-    tile = _tile(B * H, M, N, (D, E), q, rule, is_ragged=sequences is not None)
+    tile = _forward_tile(B * H, M, N, max(block_of(D), block_of(E)), q.dtype, biased=rule.bias is not None)
+    if sequences is None:
+        tile = chosen(HEADS, tile, q, v, rule)
     programs = B * H * triton.cdiv(M, tile.m)
     splits = 1 if lse_rows > M or sequences is not None else _splits(programs, triton.cdiv(N, tile.n), q.device)
     # A split has whole blocks of keys.
@@ -613,7 +615,7 @@ def attend_heads(
         BASE_2=is_base_2(q),
         INDEX=offsets_type(parts, q, k, v, rule.bias),
         MULTIPLY=multiply_type(q.dtype),
-        PRECISION="tf32" if split else PRECISION,  # Which the parts are.
+        PRECISION=PRECISION,
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
         BLOCK_D=block_of(D),
@@ -674,16 +676,12 @@ def _splits(programs: int, blocks: int, device: torch.device) -> int:
     return max(min(multiprocessors(device) * 2 // programs, blocks // 2, 64), 1)
 
 
-def _tile(
-    heads: int, M: int, N: int, columns: tuple[int, int], q: torch.Tensor, rule: Rule, *, is_ragged: bool
-) -> Tile:
-    """What was measured to be fastest for such heads, or else what the rule says."""
-    blocks = [block_of(each) for each in columns]
-    tile = _forward_tile(heads, M, N, max(blocks), q.dtype, biased=rule.bias is not None)
-    if is_ragged:
-        return tile
+def chosen(family: Family[Tile], by_rule: Tile, q: torch.Tensor, v: torch.Tensor, rule: Rule) -> Tile:
+    """What was measured to be fastest for heads of queries (B, H, M, D) and of values (.., N, E), else ``by_rule``."""
+    (B, H, M, D), (N, E) = q.shape, v.shape[2:]
     kind = str(q.dtype).removeprefix("torch."), int(rule.shift is not None), int(rule.bias is not None)
-    return HEADS.choice((*kind, *blocks, *map(size_class, (heads, M, N))), tile, q.device)
+    work: Work = (*kind, block_of(D), block_of(E), *map(size_class, (B * H, M, N)))
+    return family.choice(work, by_rule, q.device)
 
 
 def _candidates(work: Work) -> list[Tile]:
@@ -699,8 +697,7 @@ def _candidates(work: Work) -> list[Tile]:
         if m < 2 * M and n < 2 * N and room * itemsize <= SHARED_BYTES and m * (columns + n) <= SUMS * 32 * warps:
             tiles.append(Tile(m, n, warps, stages))
     if itemsize == 4 and columns <= 128 and M >= 128 and heads <= MOST_MATRICES:
-        fits = heads * N * (block_d + block_e) * 8 <= MOST_BYTES_OF_PARTS
-        tiles += BEFOREHAND[columns] if fits else ()
+        tiles += BEFOREHAND[columns] if parts_fit(heads * N * (block_d + block_e)) else ()
     return tiles
 
 

@@ -42,7 +42,6 @@ from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound
 from .matmul import (
     FEW_STEPS,
     GROUP,
-    MOST_BYTES_OF_PARTS,
     MULTIPROCESSORS,
     SHARED_BYTES,
     Term,
@@ -52,6 +51,7 @@ from .matmul import (
 )
 from .product_tiles import product_of_parts, tile_place, times
 from .sliding import Sliding, Walk, all_taps_of, read_in, walk_of
+from .split_factors import parts_fit
 from .tuning import Family, Work, size_class
 from .windows import place_in_box
 
@@ -212,7 +212,7 @@ def gathered_product_kernel(
         if x_low is not None:
             x_low_KP = load_along_columns(x_ptr_KP + x_low, x_mask)
             w_low_OK = tl.load(w_ptr_OK + w_low, mask=w_mask, other=0)
-            y_OP += product_of_parts(w_OK, w_low_OK, x_KP, x_low_KP, PRECISION)
+            y_OP += product_of_parts(w_OK, w_low_OK, x_KP, x_low_KP)
         else:
             y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
     if bias_ptr is not None:
@@ -340,7 +340,7 @@ def gathering(
     if in_parts:
         operand = channels_last(operand, sides.groups, in_parts=True)
         w = relaid_filter(w, sides, kernel_sizes(rule.windows), to_field=to_field, in_parts=True)
-        return Gathering(operand, w, "tf32")
+        return Gathering(operand, w, precision)
     if not _is_fed(operand, rule, precision):
         return Gathering(operand, w, precision)
     summed = operand.channels
@@ -429,11 +429,7 @@ def splitting_pays(O: int, P: int, C: int, taps: int, others: int) -> bool:  # n
     """
     plan = split_plan(O)
     tiles = triton.cdiv(O, plan.o) * triton.cdiv(P, plan.p) * others
-    return taps > 1 and min(O, C) >= FEWEST_TO_SPLIT and _parts_fit(P, C, others) and tiles >= MULTIPROCESSORS
-
-
-def _parts_fit(P: int, C: int, others: int) -> bool:
-    return others * P * C * 8 <= MOST_BYTES_OF_PARTS
+    return taps > 1 and min(O, C) >= FEWEST_TO_SPLIT and parts_fit(others * P * C) and tiles >= MULTIPROCESSORS
 
 
 def split_plan(O: int) -> Plan:  # noqa: E741
@@ -547,7 +543,7 @@ def _candidates(work: Work) -> list[Plan]:
         for warps, stages, splits in itertools.product((4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, room})):
             if (o + p) * k * itemsize * stages <= SHARED_BYTES and not (o * p == 32768 and warps == 4):
                 plans.append(Plan(o, p, k, warps, stages, splits))
-    if precision == "tf32x3" and O >= FEWEST_TO_SPLIT and C >= CHANNELS and _parts_fit(P, C, others):
+    if precision == "tf32x3" and O >= FEWEST_TO_SPLIT and C >= CHANNELS and parts_fit(others * P * C):
         plans += BEFOREHAND
     return plans
 

@@ -38,7 +38,7 @@ from .launch import (
 from .pointwise import FLOATS
 from .product_tiles import existing, in_parts, matrix_strides, multiple, scaled_sum, tile_place, times
 from .rearrangements import copied
-from .split_factors import multiply_parts, parts_of
+from .split_factors import multiply_parts, parts_fit, parts_of
 from .tuning import Family, Work, size_class
 
 #: Programs in this many rows of tiles run side by side, so that they share their tiles of b in L2.
@@ -58,8 +58,6 @@ MOST_TERMS, PART_TERMS = 16384, 2048
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
 #: Factors are split beforehand if each number is used so often, and if there are so many products of two.
 USES_TO_SPLIT, PRODUCTS_TO_SPLIT = 450, 2**31
-#: Factors with larger parts are not split beforehand: that is memory.
-MOST_BYTES_OF_PARTS = 2 << 30
 
 
 @triton.jit
@@ -441,11 +439,7 @@ def splitting_pays(B: int, M: int, N: int, K: int, *, is_aligned: bool) -> bool:
     product is a fourth as fast without, so that it pays much earlier.
     """
     uses, products = (USES_TO_SPLIT, PRODUCTS_TO_SPLIT) if is_aligned else (64, 2**26)
-    return _parts_fit(B, M, N, K) and uses * (M + N) <= M * N and products <= B * M * N * K
-
-
-def _parts_fit(B: int, M: int, N: int, K: int) -> bool:
-    return B * (M + N) * K * 8 <= MOST_BYTES_OF_PARTS
+    return parts_fit(B * (M + N) * K) and uses * (M + N) <= M * N and products <= B * M * N * K
 
 
 def split_plan(B: int, M: int, N: int) -> Plan:
@@ -485,7 +479,7 @@ def _product_candidates(work: Work) -> list[Plan]:
         ):
             if (m + n) * k * itemsize * stages <= SHARED_BYTES and not (m * n == 32768 and warps == 4):
                 plans.append(Plan(m, n, k, warps, stages, splits))
-    if work[1] == "tf32x3" and min(M, N) >= USES_THAT_PAY and _parts_fit(B, M, N, K):
+    if work[1] == "tf32x3" and min(M, N) >= USES_THAT_PAY and parts_fit(B * (M + N) * K):
         plans += BEFOREHAND
     return plans
 

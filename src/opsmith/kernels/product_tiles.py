@@ -12,6 +12,8 @@ from .indexing import number
 from .launch import INTERPRETED
 
 _INTERPRETED = tl.constexpr(INTERPRETED)
+#: Parts are TF32 numbers, so that nothing is cut off.
+_OF_PARTS = tl.constexpr("tf32")
 
 
 @triton.jit
@@ -45,12 +47,11 @@ def product_of_parts(
     a_low_MK: tl.tensor,
     b_KN: tl.tensor,
     b_low_KN: tl.tensor,
-    PRECISION: tl.constexpr,
 ) -> tl.tensor:
     """``a @ b`` of float32 from its parts in TF32, in an accumulator of its own: tensor cores cut long sums off."""
-    c_MN = tl.dot(a_low_MK, b_KN, input_precision=PRECISION)
-    c_MN = tl.dot(a_MK, b_low_KN, c_MN, input_precision=PRECISION)
-    return tl.dot(a_MK, b_KN, c_MN, input_precision=PRECISION)
+    c_MN = tl.dot(a_low_MK, b_KN, input_precision=_OF_PARTS)
+    c_MN = tl.dot(a_MK, b_low_KN, c_MN, input_precision=_OF_PARTS)
+    return tl.dot(a_MK, b_KN, c_MN, input_precision=_OF_PARTS)
 
 
 @triton.jit

@@ -29,6 +29,8 @@ from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
 from .product_tiles import parts_of_one_sign, product_of_parts, scaled_sum, tile_place
 
+#: Factors with larger parts are not split: that is memory.
+MOST_BYTES_OF_PARTS = 2 << 30
 #: Matrices that are split at once: programs of a grid's last dimension.
 MOST_MATRICES = (1 << 16) - 1
 #: Numbers of a program that splits, along the rows and along the terms.
@@ -96,7 +98,6 @@ def split_product_kernel(
     alpha_bits: tl.tensor,
     beta_bits: tl.tensor,
     steps: tl.tensor,
-    PRECISION: tl.constexpr,
     INDEX: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -117,7 +118,7 @@ def split_product_kernel(
     for _ in range(steps):
         a_high_MK, a_low_MK = tl.load(a_ptr_MK), tl.load(a_ptr_MK + a_strides_PBM[0])
         b_high_KN, b_low_KN = tl.load(b_ptr_KN), tl.load(b_ptr_KN + b_strides_PBN[0])
-        c_MN += product_of_parts(a_high_MK, a_low_MK, b_high_KN, b_low_KN, PRECISION)
+        c_MN += product_of_parts(a_high_MK, a_low_MK, b_high_KN, b_low_KN)
         a_ptr_MK += BLOCK_K
         b_ptr_KN += BLOCK_K
     mask = (m < M)[:, None] & (n < N)[None, :]
@@ -150,6 +151,11 @@ class Parts(NamedTuple):
         """The first parts, of shape (batches, B / batches, rows, K)."""
         _, B, rows, terms = self.both.shape
         return self.both.select(0, 0).view(batches, B // batches, rows, terms)
+
+
+def parts_fit(numbers: int) -> bool:
+    """Whether there is memory for both parts of so many numbers."""
+    return 8 * numbers <= MOST_BYTES_OF_PARTS
 
 
 def parts_of(x: torch.Tensor, is_odd: torch.Tensor | None, rows: int, terms: int) -> Parts:
@@ -229,7 +235,6 @@ def multiply_parts(
         added_strides,
         *bits,
         loop_bound(a.both.shape[3] // block_k),
-        PRECISION="tf32",  # Which the parts are.
         INDEX=tl.int64 if large else tl.int32,
         GROUP=group,
         BLOCK_M=block_m,
