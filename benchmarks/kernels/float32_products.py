@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -120,13 +121,8 @@ def products() -> Iterator[Row]:
         a = a.mT.contiguous().mT if layout[0] == "t" else a
         b = b.mT.contiguous().mT if layout[1] == "t" else b
         exact = [torch.bmm(a.double(), b.double())]
-        row = Row(size=size)
-        _add(row, "library", torch.bmm, (a, b), exact)
-        _add(row, "rule", matmul.bmm, (a, b), exact)
-        for plan in matmul.BEFOREHAND:
-            with matmul.PRODUCTS.force(plan):
-                _add(row, f"split {plan.m}x{plan.n}x{plan.k}", matmul.bmm, (a, b), exact)
-        yield row
+        split = {f"{plan.m}x{plan.n}x{plan.k}": matmul.PRODUCTS.force(plan) for plan in matmul.BEFOREHAND}
+        yield _row(size, (a, b), exact, torch.bmm, matmul.bmm, split)
 
 
 def convolutions() -> Iterator[Row]:
@@ -145,13 +141,11 @@ def convolutions() -> Iterator[Row]:
             return convolution(x, weight, None, *settings)
 
         exact = [library(x.double(), weight.double())]
-        row = Row(size=size)
-        _add(row, "library", library, (x, weight), exact)
-        _add(row, "rule", ours, (x, weight), exact)
-        for plan in gathered_products.BEFOREHAND:
-            with gathered_products.GATHERED.force(plan):
-                _add(row, f"split {plan.o}x{plan.p}x{plan.k}", ours, (x, weight), exact)
-        yield row
+        split = {
+            f"{plan.o}x{plan.p}x{plan.k}": gathered_products.GATHERED.force(plan)
+            for plan in gathered_products.BEFOREHAND
+        }
+        yield _row(size, (x, weight), exact, library, ours, split)
 
 
 def attention() -> Iterator[Row]:
@@ -167,7 +161,6 @@ def attention() -> Iterator[Row]:
             scores = scores.masked_fill(unseen, float("-inf"))
         exact = [scores.softmax(-1) @ v.double()]
         del scores
-        row = Row(size=size)
         library, ours = (
             partial(_attended, function, causal=causal)
             for function in (
@@ -175,12 +168,11 @@ def attention() -> Iterator[Row]:
                 scaled_dot_product_efficient_attention,
             )
         )
-        _add(row, "library", library, (q, k, v), exact)
-        _add(row, "rule", ours, (q, k, v), exact)
-        for tile in attention_forward.BEFOREHAND[attention_forward.block_of(columns)]:
-            with attention_forward.HEADS.force(tile):
-                _add(row, f"split {tile.m}x{tile.n} {tile.warps}w", ours, (q, k, v), exact)
-        yield row
+        split = {
+            f"{tile.m}x{tile.n} {tile.warps}w": attention_forward.HEADS.force(tile)
+            for tile in attention_forward.BEFOREHAND[attention_forward.block_of(columns)]
+        }
+        yield _row(size, (q, k, v), exact, library, ours, split)
 
 
 def attention_gradients() -> Iterator[Row]:
@@ -197,7 +189,6 @@ def attention_gradients() -> Iterator[Row]:
         exact = torch.autograd.grad(
             torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=causal), wide, grad.double()
         )
-        row = Row(size=size)
         backward = partial(_differentiated, rest=(seed, offset, 0.0, [True, True, True, False], causal))
         library, ours = (
             partial(backward, function)
@@ -206,16 +197,19 @@ def attention_gradients() -> Iterator[Row]:
                 scaled_dot_product_efficient_attention_backward,
             )
         )
-        operands = grad, q, k, v, out, lse
-        _add(row, "library", library, operands, list(exact))
-        _add(row, "rule", ours, operands, list(exact))
-        for by_query, by_key in itertools.product(
-            attention_backward.QUERIES_BEFOREHAND, attention_backward.KEYS_BEFOREHAND
-        ):
-            with attention_backward.QUERY_TILES.force(by_query), attention_backward.KEY_TILES.force(by_key):
-                name = f"{by_query.warps}w {by_query.stages}s, {by_key.warps}w {by_key.stages}s"
-                _add(row, f"split {name}", ours, operands, list(exact))
-        yield row
+        split = {
+            f"{by_query.warps}w {by_query.stages}s, {by_key.warps}w {by_key.stages}s": _forced(by_query, by_key)
+            for by_query, by_key in itertools.product(
+                attention_backward.QUERIES_BEFOREHAND, attention_backward.KEYS_BEFOREHAND
+            )
+        }
+        yield _row(size, (grad, q, k, v, out, lse), list(exact), library, ours, split)
+
+
+@contextmanager
+def _forced(by_query: attention_forward.Tile, by_key: attention_forward.Tile) -> Iterator[None]:
+    with attention_backward.QUERY_TILES.force(by_query), attention_backward.KEY_TILES.force(by_key):
+        yield
 
 
 def _differentiated(
@@ -237,6 +231,24 @@ def _attended(
 ) -> torch.Tensor:
     result: torch.Tensor = function(q, k, v, None, False, 0.0, causal)[0]
     return result
+
+
+def _row(
+    size: tuple[int | str, ...],
+    operands: tuple[torch.Tensor, ...],
+    exact: list[torch.Tensor],
+    library: Callable[..., torch.Tensor | list[torch.Tensor]],
+    ours: Callable[..., torch.Tensor | list[torch.Tensor]],
+    split: Mapping[str, AbstractContextManager[None]],
+) -> Row:
+    """The library's, ours by its rule, and ours within each context of ``split``."""
+    row = Row(size=size)
+    _add(row, "library", library, operands, exact)
+    _add(row, "rule", ours, operands, exact)
+    for name, forced in split.items():
+        with forced:
+            _add(row, f"split {name}", ours, operands, exact)
+    return row
 
 
 def _add(
