@@ -169,7 +169,7 @@ def attention() -> Iterator[Row]:
             )
         )
         split = {
-            f"{tile.m}x{tile.n} {tile.warps}w": attention_forward.HEADS.force(tile)
+            _name(tile): attention_forward.HEADS.force(tile)
             for tile in attention_forward.BEFOREHAND[attention_forward.block_of(columns)]
         }
         yield _row(size, (q, k, v), exact, library, ours, split)
@@ -198,12 +198,16 @@ def attention_gradients() -> Iterator[Row]:
             )
         )
         split = {
-            f"{by_query.warps}w {by_query.stages}s, {by_key.warps}w {by_key.stages}s": _forced(by_query, by_key)
+            f"{_name(by_query)}, {_name(by_key)}": _forced(by_query, by_key)
             for by_query, by_key in itertools.product(
                 attention_backward.QUERIES_BEFOREHAND, attention_backward.KEYS_BEFOREHAND
             )
         }
         yield _row(size, (grad, q, k, v, out, lse), list(exact), library, ours, split)
+
+
+def _name(tile: attention_forward.Tile) -> str:
+    return f"{tile.m}x{tile.n} {tile.warps}w {tile.stages}s"
 
 
 @contextmanager

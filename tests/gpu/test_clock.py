@@ -17,7 +17,7 @@ from torch.utils.cpp_extension import CUDA_HOME, load_inline
 
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Normal
-from opsmith.evaluation.cuda_graphs import capture, graph_costs
+from opsmith.evaluation.cuda_graphs import capture, give_memory_back, graph_costs
 from opsmith.evaluation.digests import digest_memory
 from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
@@ -272,3 +272,19 @@ def test_a_device_holds_the_values_that_the_referee_makes_again() -> None:
 def _content(storage: torch.UntypedStorage) -> bytes:
     on_host = storage.cpu()
     return ctypes.string_at(on_host.data_ptr(), on_host.nbytes())
+
+
+def test_memory_of_graphs_that_are_gone_is_given_back() -> None:
+    """Two processes share the device: what one keeps for its next graph the other lacks."""
+    x = torch.rand(64 << 20, device=CUDA)
+    captured = capture([partial(torch.add, x, 1)] * 8)
+    assert captured is not None
+    del captured
+    torch.cuda.empty_cache()
+    kept = torch.cuda.memory_reserved()
+    assert kept > 9 * x.nbytes - (64 << 20)
+    give_memory_back(CUDA, kept)
+    assert kept == torch.cuda.memory_reserved()
+    give_memory_back(CUDA, kept - 1)
+    assert torch.cuda.memory_reserved() < 3 * x.nbytes
+    works()

@@ -141,6 +141,7 @@ def test_keys_of_attention_may_be_split_beforehand(columns: int, tile: attention
     assert error(result, exact) <= max(4 * error(library, exact), 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # The first product of autograd's own thread.
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("by_key", attention_backward.KEYS_BEFOREHAND)
 @pytest.mark.parametrize("by_query", attention_backward.QUERIES_BEFOREHAND)

@@ -104,6 +104,20 @@ def _kept_pool(device: int) -> tuple[Any, torch.cuda.CUDAGraph]:
     return pool, graph
 
 
+def give_memory_back(device: torch.device, most_bytes: int) -> None:
+    """Give the device what nothing uses if torch keeps more than so much: other processes work on it, too.
+
+    The memory of graphs that are gone is part of it.
+
+    Args:
+        device: of any type; only CUDA's memory is kept.
+        most_bytes: what may be kept.
+    """
+    if device.type == "cuda" and torch.cuda.memory_reserved(device) > most_bytes:
+        _kept_pool.cache_clear()
+        torch.cuda.empty_cache()
+
+
 def end_failed_capture(pool: Any) -> None:
     """Undo what a capture leaves behind where CUDA refuses to end it.
 

@@ -42,10 +42,12 @@ from .attention_forward import (
     is_base_2,
     load_parts,
     load_rows,
+    may_be_split,
     offsets_type,
     power,
     rows_in_parts,
     scores,
+    splitting_pays,
     store_rows,
     strides_in,
     turned_in_parts,
@@ -55,7 +57,6 @@ from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
 from .matmul import multiply_type
 from .product_tiles import parts_of_one_sign, product_of_parts
-from .split_factors import parts_fit
 from .tuning import Family, Work
 
 # ---------------------------------------------------------------- the kernels
@@ -484,7 +485,7 @@ def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
 def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
     """And ``delta``, which the gradients of keys need."""
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
-    by_rule = _query_tile(M, N, _columns(call), call.q.dtype)
+    by_rule = _beforehand(QUERIES_BEFOREHAND, call) or _query_tile(M, N, _columns(call), call.q.dtype)
     tile = chosen(QUERY_TILES, by_rule, call.q, call.v, rule)
     k, v, turned_k, split = call.k, call.v, None, None
     if tile.beforehand and N:
@@ -535,7 +536,7 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
 
 def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
-    by_rule = _key_tile(M, N, _columns(call), call.q.dtype)
+    by_rule = _beforehand(KEYS_BEFOREHAND, call) or _key_tile(M, N, _columns(call), call.q.dtype)
     tile = chosen(KEY_TILES, by_rule, call.q, call.v, rule)
     q, grad, turned_q, turned_grad, split = call.q, call.grad, None, None, None
     if tile.beforehand and M:
@@ -624,19 +625,34 @@ def _columns(call: Call) -> int:
     return max(block_of(call.q.shape[3]), block_of(call.v.shape[3]))
 
 
+def _beforehand(tiles: Sequence[Tile], call: Call) -> Tile | None:
+    """The first of these, of operands that are split beforehand, where that pays."""
+    B, H, M, D = call.q.shape
+    N, E = call.v.shape[2:]
+    numbers = _parts_numbers(B * H, M, N, block_of(D) + block_of(E))
+    return tiles[0] if _columns(call) <= WIDEST_IN_PARTS and splitting_pays(call.q, call.v, numbers) else None
+
+
 def _candidates(work: Work, beforehand: Sequence[Tile]) -> list[Tile]:
-    """Those of operands that are split beforehand, each twice."""
+    """Those of operands that are split beforehand."""
     dtype, block_d, block_e, heads, M, N = work[0], *map(int, work[3:])
-    if dtype != "float32" or max(block_d, block_e) > WIDEST_IN_PARTS or min(M, N) < 128:
+    if dtype != "float32" or max(block_d, block_e) > WIDEST_IN_PARTS:
         return []
-    return list(beforehand) if parts_fit(2 * heads * max(M, N) * (block_d + block_e)) else []
+    fits = may_be_split(heads, min(M, N), _parts_numbers(heads, M, N, block_d + block_e))
+    return list(beforehand) if fits else []
+
+
+def _parts_numbers(heads: int, M: int, N: int, columns: int) -> int:
+    """Numbers that either launch reads as parts, of which it reads most twice."""
+    return 2 * heads * max(M, N) * columns
 
 
 #: Heads with more columns have no registers for two sums of parts.
 WIDEST_IN_PARTS = 64
-#: For operands that are split beforehand: of a program that owns queries, and of one that owns keys.
-QUERIES_BEFOREHAND = (Tile(64, 32, 4, 2, 1), Tile(64, 32, 8, 2, 1), Tile(64, 32, 4, 1, 1))
-KEYS_BEFOREHAND = (Tile(32, 64, 4, 2, 1), Tile(32, 64, 8, 2, 1))
+#: For operands that are split beforehand: of a program that owns queries, and of one that owns keys. The first is the
+#: fastest for heads of more than 32 columns.
+QUERIES_BEFOREHAND = (Tile(64, 32, 4, 1, 1), Tile(64, 32, 4, 2, 1))
+KEYS_BEFOREHAND = (Tile(32, 64, 4, 2, 1), Tile(32, 64, 4, 1, 1), Tile(16, 64, 4, 2, 1))
 QUERY_TILES = Family("gradients of queries", Tile, partial(_candidates, beforehand=QUERIES_BEFOREHAND))
 KEY_TILES = Family("gradients of keys", Tile, partial(_candidates, beforehand=KEYS_BEFOREHAND))
 

@@ -557,9 +557,12 @@ def attend_heads(
         return
     if sequences is not None:
         B, M, N = sequences.starts_q.numel() - 1, sequences.longest_q, sequences.longest_k
-    tile = _forward_tile(B * H, M, N, max(block_of(D), block_of(E)), q.dtype, biased=rule.bias is not None)
+    columns = max(block_of(D), block_of(E))
+    tile = _forward_tile(B * H, M, N, columns, q.dtype, biased=rule.bias is not None)
     if sequences is None:
-        tile = chosen(HEADS, tile, q, v, rule)
+        in_parts = BEFOREHAND.get(columns, ())
+        by_rule = in_parts[0] if in_parts and splitting_pays(q, v, B * H * N * (block_of(D) + block_of(E))) else tile
+        tile = chosen(HEADS, by_rule, q, v, rule)
     programs = B * H * triton.cdiv(M, tile.m)
     splits = 1 if lse_rows > M or sequences is not None else _splits(programs, triton.cdiv(N, tile.n), q.device)
     # A split has whole blocks of keys.
@@ -696,15 +699,36 @@ def _candidates(work: Work) -> list[Tile]:
         room = m * columns + stages * n * (block_d + block_e)
         if m < 2 * M and n < 2 * N and room * itemsize <= SHARED_BYTES and m * (columns + n) <= SUMS * 32 * warps:
             tiles.append(Tile(m, n, warps, stages))
-    if itemsize == 4 and columns <= 128 and M >= 128 and heads <= MOST_MATRICES:
-        tiles += BEFOREHAND[columns] if parts_fit(heads * N * (block_d + block_e)) else ()
+    if itemsize == 4 and may_be_split(heads, M, heads * N * (block_d + block_e)):
+        tiles += BEFOREHAND.get(columns, ())
     return tiles
 
 
-#: For keys that are split beforehand, a stage of which has both parts of keys and values; by columns of a head. Larger
-#: ones have more registers than there are.
-_NARROW = (Tile(64, 32, 4, 2, 1), Tile(128, 32, 8, 3, 1), Tile(128, 64, 8, 2, 1), Tile(64, 64, 4, 2, 1))
-_WIDE = (Tile(64, 32, 8, 2, 1), Tile(128, 16, 8, 2, 1), Tile(64, 16, 4, 2, 1))
+def may_be_split(heads: int, rows: int, numbers: int) -> bool:
+    """Whether parts of so many numbers are read by enough rows, and have room."""
+    return rows >= FEWEST_ROWS_TO_SPLIT and heads <= MOST_MATRICES and parts_fit(numbers)
+
+
+def splitting_pays(q: torch.Tensor, v: torch.Tensor, numbers: int) -> bool:
+    """Whether so many numbers are split beforehand where nothing was measured for such queries and values.
+
+    From the smallest work on that was measured: 1.6 to 3.6 times as fast on an H200 then
+    (benchmarks/results/h200/float32-attention.json).
+    """
+    (B, H, M, D), (N, E) = q.shape, v.shape[2:]
+    if INTERPRETED or q.dtype != torch.float32 or min(M, N) < FEWEST_ROWS_TO_SPLIT:
+        return False
+    columns = max(block_of(D), block_of(E))
+    return B * H * M * N * columns >= FEWEST_PRODUCTS_TO_SPLIT and may_be_split(B * H, M, numbers)
+
+
+#: Rows that read each part, and products of a query's and a key's numbers, from which on splitting was measured to pay.
+FEWEST_ROWS_TO_SPLIT = 128
+FEWEST_PRODUCTS_TO_SPLIT = 1 << 28
+#: For keys that are split beforehand, a stage of which has both parts of keys and values; by columns of a head, the
+#: fastest first. Larger heads have more columns than there are registers for.
+_NARROW = (Tile(64, 32, 4, 2, 1), Tile(64, 32, 4, 3, 1), Tile(64, 32, 4, 1, 1), Tile(128, 32, 8, 3, 1))
+_WIDE = (Tile(128, 16, 8, 2, 1), Tile(128, 16, 8, 3, 1), Tile(128, 16, 8, 1, 1))
 BEFOREHAND = {16: _NARROW, 32: _NARROW, 64: _NARROW, 128: _WIDE}
 HEADS = Family("attention", Tile, _candidates)
 

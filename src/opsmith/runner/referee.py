@@ -38,7 +38,7 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation.answers import Answer, answers_of
 from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.cuda_graphs import graph_costs
+from opsmith.evaluation.cuda_graphs import give_memory_back, graph_costs
 from opsmith.evaluation.floors.ceilings import cached_ceilings
 from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
@@ -87,7 +87,7 @@ from opsmith.runner.protocol import (
     spin_s,
 )
 from opsmith.runner.spool import Spool
-from opsmith.runner.timed_blocks import renewed
+from opsmith.runner.timed_blocks import MAX_KEPT_WHILE_ALONE_BYTES, forget, renewed
 from opsmith.runner.timed_reference import TimedReference
 from opsmith.suites import (
     AsksOwnTasks,
@@ -109,8 +109,6 @@ from opsmith.suites.variants import probes
 MAX_ERROR_CHARS = 500
 #: Device memory that a referee keeps for its next case.
 MAX_KEPT_BYTES = 1 << 30
-#: The same where it has the device to itself; giving memory back and asking for it again takes milliseconds.
-MAX_KEPT_WHILE_ALONE_BYTES = 32 << 30
 
 
 def serve(
@@ -355,7 +353,7 @@ class Referee:
     def _prepare(self, request: Prepare) -> Prepared:
         self._held.clear()
         self._held_again.clear()
-        self._release_memory()
+        give_memory_back(self._device, MAX_KEPT_BYTES)
         records, again = self._read([item.case for item in request.cases])
         references = self._references(request.cases, records)
         numbers = [n for n in again if references[n].error is None and references[n].rule.repeats(0) == 1]
@@ -472,9 +470,8 @@ class Referee:
 
     def _prepare_timing(self, request: PrepareTiming) -> TimingPrepared:
         if request.pair == 0:
-            self._timed.clear()
             self._held.clear()
-            self._release_memory(MAX_KEPT_WHILE_ALONE_BYTES)
+            forget(self._timed, self._device)
         timed = self._timed[request.pair] = TimedReference(request, self._device)
         return timed.prepared
 
@@ -545,13 +542,8 @@ class Referee:
             problem = f"needs more memory than the device has ({_gib(request.call):.1f} GiB of arguments)"
         except Exception as exc:  # noqa: BLE001 - eager refuses in any way it likes
             problem = _refusal(exc)
-        self._release_memory(MAX_KEPT_WHILE_ALONE_BYTES)
+        give_memory_back(self._device, MAX_KEPT_WHILE_ALONE_BYTES)
         return Measured(took, self._launch_ms, problem)
-
-    def _release_memory(self, most_bytes: int = MAX_KEPT_BYTES) -> None:
-        """Give memory that nothing uses back to the device if it is much: others work on it too."""
-        if self._device.type == "cuda" and torch.cuda.memory_reserved(self._device) > most_bytes:
-            torch.cuda.empty_cache()
 
 
 @dataclass

@@ -274,7 +274,7 @@ class PairedClock:
         precision = self.settings.precisions[quantity]
         of_all = self._order.randrange(precision.least_pairs)
         everything = [
-            # Where each block ends its turn, results of all calls are looked at together.
+            # Where each turn is a block, results of all calls are looked at together.
             Series(
                 pair,
                 precision,
@@ -308,12 +308,16 @@ class PairedClock:
             if quantity == "E":
                 with _shared(going_on):  # To wait for a device takes as long as a block.
                     self._renew(number, [(one.pair, one.rounds[0], one.pair.calls["E"]) for one in going_on])
-            lasting = []
             for series in going_on:
-                lasting += self._run_blocks(number, series, quantity, is_last=series is running[-1])
-            if lasting:
+                self._run_blocks(number, series, quantity, is_last=series is running[-1])
+            places = [
+                self._somewhere(series.pair, quantity, series.rounds[-1])
+                for series in going_on
+                if number == 1 and series.is_looked_at and series.problem is None
+            ]
+            if places:
                 with _shared(going_on):
-                    self._look(lasting)
+                    self._look(places)
 
     def _renew(self, number: int, rounds: Sequence[tuple[Pair, int, int]]) -> None:
         """Write the values of a round into so many sets of each pair's inputs."""
@@ -321,27 +325,17 @@ class PairedClock:
             RenewInputs(tuple(Renewal(round_, calls, pair.number) for pair, round_, calls in rounds))
         )
 
-    def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> list[Place]:
-        """The blocks of one call's turn; returns what is to be looked at when all calls have had theirs."""
-        lasting = []
+    def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> None:
+        """The blocks of one call's turn, the last call's if ``is_last``."""
         pair = series.pair
         calls = pair.calls[quantity]
         with _shared([series]):
             try:
-                for block, round_number in enumerate(series.rounds):
-                    ends = round_number == series.rounds[-1]
-                    more = not (is_last and ends)
+                for round_number in series.rounds:
+                    more = not (is_last and round_number == series.rounds[-1])
                     series.turn[number].append(self._block_us(number, pair, calls, quantity, round_number, more=more))
-                    if number == 0 or not series.is_looked_at(block):
-                        continue
-                    place = self._somewhere(pair, quantity, round_number)
-                    if ends:
-                        lasting.append(place)
-                    else:  # The next block writes over it.
-                        self._look([place])
             except NotMeasured as problem:
                 series.problem = pair.problems[quantity] = problem
-        return lasting
 
     def _somewhere(self, pair: Pair, quantity: str, round_number: int) -> Place:
         """One of the results of a block, chosen when it is over."""

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from typing import Any
 
+import torch
+
+from opsmith.evaluation.cuda_graphs import give_memory_back
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.protocol import BlockTimed, RenewInputs, TimeBlock
+
+#: Device memory that a process keeps from one group of calls for the next, where nothing but the two of a pair works
+#: on it; giving memory back and asking for it again takes milliseconds.
+MAX_KEPT_WHILE_ALONE_BYTES = 32 << 30
+
+
+def forget(timed: MutableMapping[int, Any], device: torch.device) -> None:
+    """Forget the calls that were timed so far, and what they leave if it is much: the other side needs room."""
+    timed.clear()
+    give_memory_back(device, MAX_KEPT_WHILE_ALONE_BYTES)
 
 
 def renewed(timed: Mapping[int, TimedCall], request: RenewInputs) -> BlockTimed:

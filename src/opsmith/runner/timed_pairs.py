@@ -62,7 +62,8 @@ class Series:
 
     Args:
         precision: how long a pair is timed.
-        looked_at: the candidate's block of which a result is looked at.
+        looked_at: the candidate's block of which a result is looked at. It ends its turn: the next one would write
+            over the result, and to look takes a change from one process to the other and back.
     """
 
     def __init__(self, pair: Pair, precision: Precision, *, looked_at: int) -> None:
@@ -81,11 +82,14 @@ class Series:
     def begin_turn(self, blocks: int) -> None:
         """Of so many blocks at most."""
         self.turn = ([], [])
-        self.rounds = self.pair.new_rounds(min(blocks, self._precision.most_pairs - len(self.measured[0])))
+        measured, precision = len(self.measured[0]), self._precision
+        ends = (self._looked_at + 1, precision.least_pairs, precision.most_pairs)
+        self.rounds = self.pair.new_rounds(min(blocks, *(end - measured for end in ends if end > measured)))
 
-    def is_looked_at(self, block: int) -> bool:
-        """Whether a result of this block of the turn is."""
-        return len(self.measured[0]) + block == self._looked_at
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether a result of the turn's last block is."""
+        return len(self.measured[0]) + len(self.rounds) == self._looked_at + 1
 
     def goes_on(self, *, is_held_back: bool) -> bool:
         """Take a turn's times in; whether more are needed."""

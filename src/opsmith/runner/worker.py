@@ -64,7 +64,7 @@ from opsmith.runner.protocol import (
 )
 from opsmith.runner.sandbox.layers import Sandbox
 from opsmith.runner.seat import Seat
-from opsmith.runner.timed_blocks import renewed, timed_block
+from opsmith.runner.timed_blocks import forget, renewed, timed_block
 
 MAX_FILE_BYTES = 4 << 30
 
@@ -251,8 +251,8 @@ class Worker:
         assert self._answering is not None
         garbage_from_malloc(on=False)  # It has its price.
         if request.pair == 0:
-            self._timed.clear()
             self._outcomes.forget()
+            forget(self._timed, self._device)
         record = CALL_DECODER.decode(request.call)
         with self._supervision.paused():
             function, record = timed_function(self._answering.timed, record, self._device)

@@ -636,3 +636,33 @@ def test_autograd_takes_results_to_gradients(op: str) -> None:
     for x, due in zip((q, k, v), textbook(given)[2:5], strict=True):
         assert x.grad is not None
         assert_close(x.grad, due, torch.float16)
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "columns", "dtype", "pays"),
+    [
+        (96, 1024, 1024, 64, torch.float32, True),
+        (384, 128, 128, 64, torch.float32, True),
+        (192, 128, 128, 64, torch.float32, False),
+        (96, 1024, 1024, 64, torch.float16, False),
+        (4096, 1, 65536, 64, torch.float32, False),
+        (1024, 4096, 4096, 64, torch.float32, False),
+    ],
+)
+def test_operands_are_split_beforehand_where_that_pays(
+    monkeypatch: pytest.MonkeyPatch,
+    heads: int,
+    queries: int,
+    keys: int,
+    columns: int,
+    dtype: torch.dtype,
+    *,
+    pays: bool,
+) -> None:
+    """With as much work as was measured, numbers that enough rows read, and room for their parts."""
+    monkeypatch.setattr(attention_forward, "INTERPRETED", False)
+    q, k, v = (torch.empty(1, heads, rows, columns, dtype=dtype, device="meta") for rows in (queries, keys, keys))
+    assert pays == attention_forward.splitting_pays(q, v, heads * keys * 2 * columns)
+    call = attention_backward.Call(q, q, k, v, q, q[..., 0])
+    tiles = attention_backward.QUERIES_BEFOREHAND
+    assert attention_backward._beforehand(tiles, call) == (tiles[0] if pays else None)

@@ -28,7 +28,6 @@ from opsmith.runner.protocol import (
 from opsmith.runner.stopwatch import (
     BLOCK_US,
     BLOCK_US_CPU,
-    BLOCKS_A_TURN,
     LOOK_INTERVAL_S,
     SETTLING_US,
     ClockSettings,
@@ -792,7 +791,7 @@ def test_a_side_runs_its_blocks_of_all_calls_in_one_turn(machine: Machine) -> No
         clock.time("K")
         captured = [side for side, request in machine.blocks("K") if request.captured]
         changes.append(sum(side is not other for side, other in itertools.pairwise(captured)))
-    assert changes[0] == changes[1]
+    assert changes[1] <= changes[0] + 1  # A turn more, as the places that are looked at fall.
 
 
 @pytest.mark.parametrize("quantity", ["K", "E"])
@@ -801,10 +800,9 @@ def test_a_side_is_told_whether_its_turn_goes_on(machine: Machine, quantity: str
     clock = clock_of(StandInSide(machine, 20.0), StandInSide(machine, 20.0), calls=3)
     machine.asked.clear()
     clock.time(quantity)
-    told = [spin_s(request) > 0 for _, request in machine.blocks(quantity)]
-    turn = 3 * BLOCKS_A_TURN[quantity]
-    assert [False] == [*dict.fromkeys(told[turn - 1 :: turn])]
-    assert turn * told.count(False) == len(told)
+    requests = [request for _, request in machine.blocks(quantity)]
+    begins_next = [later.pair < request.pair for request, later in itertools.pairwise(requests)]
+    assert [*begins_next, True] == [spin_s(request) == 0 for request in requests]
     assert all(answer_spin_s(request) > 0 for _, request in machine.asked)
 
 
@@ -841,9 +839,10 @@ def test_all_calls_are_looked_at(machine: Machine) -> None:
     assert [[0, 1, 2], [0, 1, 2]] == looks
 
 
-def test_what_the_next_block_writes_over_is_looked_at_before_it(machine: Machine) -> None:
-    """A turn of K has several blocks of each call; results of the last ones stay."""
+def test_a_block_that_is_looked_at_ends_its_calls_turn(machine: Machine) -> None:
+    """The next one would write over its results. Nothing else makes a turn shorter, but that it has enough."""
     looks: list[tuple[Place, int, bool]] = []
+    lengths: set[int] = set()
 
     def look(places: Sequence[Place]) -> None:
         for place in places:
@@ -852,9 +851,14 @@ def test_what_the_next_block_writes_over_is_looked_at_before_it(machine: Machine
 
     for seed in range(40):
         sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
-        clock_of(*sides, calls=6, seed=seed, look=look).time("K")
+        machine.asked.clear()
+        clock = clock_of(*sides, calls=6, seed=seed, look=look)
+        before = len(machine.blocks("K"))
+        clock.time("K")
+        lengths.add(sum(request.pair == 0 for _, request in machine.blocks("K")[before:]))
     assert all(is_last for _place, _together, is_last in looks)
     assert {1, 2} <= {together for _place, together, _is_last in looks}
+    assert {2 * QUICK.least_pairs} == lengths
 
 
 def test_the_call_that_the_candidate_fails_at_is_known(machine: Machine) -> None:
