@@ -189,7 +189,9 @@ class Gate:
         self._cycles = cycles
         self._steady_cycles = STEADY_GATE_CYCLES
 
-    def time_us(self, queue: Callable[[], None], *, steady: bool = False) -> float | None:
+    def time_us(
+        self, queue: Callable[[], None], *, before: Callable[[], None] | None = None, steady: bool = False
+    ) -> float | None:
         """Microseconds on the device of everything that ``queue`` queues on the current stream; waits for it.
 
         It is queued again, behind a longer wait, if the gate let go too soon. None where no wait is long
@@ -197,11 +199,14 @@ class Gate:
 
         Args:
             queue: queues it.
+            before: run ahead of each wait: what calls in place have made of their inputs, they must not meet again.
             steady: wait for as long as in the last such call, however long queueing takes: what another clock
                 makes of two calls differs then by what they queue alone.
         """
         cycles = self._steady_cycles if steady else self._cycles
         while cycles <= MAX_GATE_CYCLES:
+            if before is not None:
+                before()
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             began = time.perf_counter()
             torch.cuda._sleep(cycles)

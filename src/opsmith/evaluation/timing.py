@@ -89,8 +89,7 @@ class TimedCall:
 
     def renew(self, round_number: int, calls: int) -> None:
         """Get ready for a block: fresh values in every set of inputs, nothing in the cache, nothing kept."""
-        self.queue_renewal(round_number, calls)
-        self._queue_flush()
+        self._queue_fresh_values(round_number, calls)
         self._synchronize()
 
     def queue_renewal(self, round_number: int, calls: int) -> None:
@@ -99,7 +98,8 @@ class TimedCall:
         self._round = round_number
         self.inputs.renew(round_number, calls)
 
-    def _queue_flush(self) -> None:
+    def _queue_fresh_values(self, round_number: int, calls: int) -> None:
+        self.queue_renewal(round_number, calls)
         if self._flushed is not None:
             self._flushed.zero_()
 
@@ -142,14 +142,12 @@ class TimedCall:
         """
         self.inputs.make(calls)
         graph = self.captured(calls) if captured else None
-        if round_number is not None:
-            self.queue_renewal(round_number, calls)
-            self._queue_flush()
+        before = None if round_number is None else partial(self._queue_fresh_values, round_number, calls)
         if graph is None:
-            time_us = self._queue_gate.time_us(lambda: self._queue_calls(calls, replays), steady=steady)
+            time_us = self._queue_gate.time_us(lambda: self._queue_calls(calls, replays), before=before, steady=steady)
         else:
+            time_us = self._graph_gate.time_us(lambda: graph.replay(replays), before=before, steady=steady)
             self._results = graph.results
-            time_us = self._graph_gate.time_us(lambda: graph.replay(replays), steady=steady)
         nodes = None if graph is None else graph.nodes / calls
         return None if time_us is None else time_us / (calls * replays), nodes
 

@@ -84,8 +84,12 @@ class StandInGate:
     def __init__(self, cycles: int = GATE_CYCLES) -> None:
         self._cycles = cycles
 
-    def time_us(self, queue: Callable[[], None], *, steady: bool = False) -> float | None:
+    def time_us(
+        self, queue: Callable[[], None], *, before: Callable[[], None] | None = None, steady: bool = False
+    ) -> float | None:
         StandInGate.asked.append(self._cycles)
+        if before is not None:
+            before()
         queue()
         return self.taken_us
 
@@ -351,6 +355,18 @@ def test_one_slow_launch_makes_no_later_block_wait(waited: list[int], monkeypatc
     gate = Gate()
     assert [250.0] * 2 == [gate.time_us(lambda: None) for _ in range(2)]
     assert [GATE_CYCLES, 4 * GATE_CYCLES, GATE_CYCLES] == waited
+
+
+def test_a_block_that_is_queued_again_meets_the_values_that_it_met_at_first(
+    waited: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else calls in place would be applied to their own results, and be taken for wrong ones."""
+    monkeypatch.setattr(StandInEvent, "too_soon", 2)
+    timed = TimedCall(lambda x: x.mul_(2), inputs(), CPU)
+    assert (62.5, None) == timed.device_block(4, round_number=7, captured=False)
+    assert 3 == len(waited)
+    [before] = timed.inputs.before(3, 7)
+    assert [2 * value for value in struct.unpack("20f", bytes(before.tolist()))] == numbers(looked_at(timed, 3))
 
 
 def test_a_steady_gate_waits_for_as_long_as_the_last_time(waited: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
