@@ -5,7 +5,7 @@
 A row is a size: microseconds of torch's own (cuBLAS, cuDNN, memory-efficient attention) and of each way in a CUDA
 graph of ten, and the largest error of each against float64, relative to the largest value. Numbers of products and
 convolutions have one sign, whose errors of one sign add up; so have the weights of attention. It tells from which size
-on splitting beforehand pays, and with which tile. Attention has no rule for it yet, because nobody has run this for it.
+on splitting beforehand pays, and with which tile.
 """
 
 from __future__ import annotations

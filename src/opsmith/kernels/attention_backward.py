@@ -625,12 +625,16 @@ def _columns(call: Call) -> int:
     return max(block_of(call.q.shape[3]), block_of(call.v.shape[3]))
 
 
-def _beforehand(tiles: Sequence[Tile], call: Call) -> Tile | None:
-    """The first of these, of operands that are split beforehand, where that pays."""
+def _beforehand(tiles: tuple[Tile, Tile], call: Call) -> Tile | None:
+    """One of these, of operands that are split beforehand, where that pays."""
     B, H, M, D = call.q.shape
     N, E = call.v.shape[2:]
     numbers = _parts_numbers(B * H, M, N, block_of(D) + block_of(E))
-    return tiles[0] if _columns(call) <= WIDEST_IN_PARTS and splitting_pays(call.q, call.v, numbers) else None
+    columns = _columns(call)
+    if columns > WIDEST_IN_PARTS or not splitting_pays(call.q, call.v, numbers):
+        return None
+    in_one_stage, in_two = tiles
+    return in_two if columns <= 32 else in_one_stage
 
 
 def _candidates(work: Work, beforehand: Sequence[Tile]) -> list[Tile]:
@@ -649,10 +653,10 @@ def _parts_numbers(heads: int, M: int, N: int, columns: int) -> int:
 
 #: Heads with more columns have no registers for two sums of parts.
 WIDEST_IN_PARTS = 64
-#: For operands that are split beforehand: of a program that owns queries, and of one that owns keys. The first is the
-#: fastest for heads of more than 32 columns.
+#: For operands that are split beforehand: of a program that owns queries, and of one that owns keys. A stage of the
+#: latter holds four tiles in two parts each: with two of 64 columns a multiprocessor has room for one program.
 QUERIES_BEFOREHAND = (Tile(64, 32, 4, 1, 1), Tile(64, 32, 4, 2, 1))
-KEYS_BEFOREHAND = (Tile(32, 64, 4, 2, 1), Tile(32, 64, 4, 1, 1), Tile(16, 64, 4, 2, 1))
+KEYS_BEFOREHAND = (Tile(32, 64, 4, 1, 1), Tile(32, 64, 4, 2, 1))
 QUERY_TILES = Family("gradients of queries", Tile, partial(_candidates, beforehand=QUERIES_BEFOREHAND))
 KEY_TILES = Family("gradients of keys", Tile, partial(_candidates, beforehand=KEYS_BEFOREHAND))
 

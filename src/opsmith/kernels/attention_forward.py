@@ -713,7 +713,7 @@ def splitting_pays(q: torch.Tensor, v: torch.Tensor, numbers: int) -> bool:
     """Whether so many numbers are split beforehand where nothing was measured for such queries and values.
 
     From the smallest work on that was measured: 1.6 to 3.6 times as fast on an H200 then
-    (benchmarks/results/h200/float32-attention.json).
+    (benchmarks/results/h200/float32-attention.json and float32-attention-gradients.json).
     """
     (B, H, M, D), (N, E) = q.shape, v.shape[2:]
     if INTERPRETED or q.dtype != torch.float32 or min(M, N) < FEWEST_ROWS_TO_SPLIT:
@@ -727,8 +727,8 @@ FEWEST_ROWS_TO_SPLIT = 128
 FEWEST_PRODUCTS_TO_SPLIT = 1 << 28
 #: For keys that are split beforehand, a stage of which has both parts of keys and values; by columns of a head, the
 #: fastest first. Larger heads have more columns than there are registers for.
-_NARROW = (Tile(64, 32, 4, 2, 1), Tile(64, 32, 4, 3, 1), Tile(64, 32, 4, 1, 1), Tile(128, 32, 8, 3, 1))
-_WIDE = (Tile(128, 16, 8, 2, 1), Tile(128, 16, 8, 3, 1), Tile(128, 16, 8, 1, 1))
+_NARROW = (Tile(64, 32, 4, 2, 1), Tile(128, 32, 8, 3, 1))
+_WIDE = (Tile(128, 16, 8, 3, 1), Tile(128, 16, 8, 2, 1))
 BEFOREHAND = {16: _NARROW, 32: _NARROW, 64: _NARROW, 128: _WIDE}
 HEADS = Family("attention", Tile, _candidates)
 

@@ -643,6 +643,7 @@ def test_autograd_takes_results_to_gradients(op: str) -> None:
     [
         (96, 1024, 1024, 64, torch.float32, True),
         (384, 128, 128, 64, torch.float32, True),
+        (96, 1024, 1024, 32, torch.float32, True),
         (192, 128, 128, 64, torch.float32, False),
         (96, 1024, 1024, 64, torch.float16, False),
         (4096, 1, 65536, 64, torch.float32, False),
@@ -664,5 +665,5 @@ def test_operands_are_split_beforehand_where_that_pays(
     q, k, v = (torch.empty(1, heads, rows, columns, dtype=dtype, device="meta") for rows in (queries, keys, keys))
     assert pays == attention_forward.splitting_pays(q, v, heads * keys * 2 * columns)
     call = attention_backward.Call(q, q, k, v, q, q[..., 0])
-    tiles = attention_backward.QUERIES_BEFOREHAND
-    assert attention_backward._beforehand(tiles, call) == (tiles[0] if pays else None)
+    tile = attention_backward._beforehand(attention_backward.KEYS_BEFOREHAND, call)
+    assert (tile and tile.stages) == ((2 if columns == 32 else 1) if pays else None)
