@@ -177,7 +177,7 @@ class PairedClock:
         """Make both sides' inputs, and find out how many calls make a block."""
         with ThreadPoolExecutor(1) as thread:
             self.let_go()
-            self._prepare_inputs(thread)
+            self._prepare_inputs()
             # One core of a shared machine may be half as fast as the next, for as long as somebody else uses it.
             core = self._order.choice(self.settings.cores)
             self._run_on([core])
@@ -204,13 +204,10 @@ class PairedClock:
         for side in self._sides:
             side.run_on(cores)
 
-    def _prepare_inputs(self, thread: ThreadPoolExecutor) -> None:
-        """While the candidate prepares a call, the reference does the next one."""
-        coming = thread.submit(self._prepare_reference, 0)
-        for number, call in enumerate(self._requests):
-            reference = coming.result()
-            if number + 1 < len(self._requests):
-                coming = thread.submit(self._prepare_reference, number + 1)
+    def _prepare_inputs(self) -> None:
+        """Those of all calls on one side, then on the other: each waits for the device several times a call."""
+        references = [self._prepare_reference(number) for number in range(len(self._requests))]
+        for number, (call, reference) in enumerate(zip(self._requests, references, strict=True)):
             self.asked = number
             request = PrepareTiming(call, reference.slots, reference.varied, pair=number, warm=self.settings.warm)
             self.pairs.append(Pair(number, reference, _prepared(self._sides[1], request)))

@@ -794,6 +794,14 @@ def test_a_side_runs_its_blocks_of_all_calls_in_one_turn(machine: Machine) -> No
     assert changes[1] <= changes[0] + 1  # A turn more, as the places that are looked at fall.
 
 
+def test_a_side_prepares_all_calls_before_the_other_begins(machine: Machine) -> None:
+    """Else both wait for each other at the device."""
+    sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
+    clock_of(*sides, calls=3)
+    asked = [(side, request.pair) for side, request in machine.asked if isinstance(request, PrepareTiming)]
+    assert [(side, number) for side in sides for number in range(3)] == asked
+
+
 @pytest.mark.parametrize("quantity", ["K", "E"])
 def test_a_side_is_told_whether_its_turn_goes_on(machine: Machine, quantity: str) -> None:
     """Then it waits awake; at the end of its turn it sleeps, since both sides run on one core."""
