@@ -170,9 +170,7 @@ class Bench:
                 seed=options.seed,
                 throttling=None if watch is None else "NVML",
             )
-        self._settings = msgspec.structs.replace(
-            settings, noise=self.clock.noise, node_us=self.clock.node_us, graph_us=self.clock.graph_us
-        )
+        self._settings = msgspec.structs.replace(settings, noise=self.clock.noise, graphs=self.clock.graphs)
 
     def _make_referee(self) -> RefereeLink:
         return RefereeLink(

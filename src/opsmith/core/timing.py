@@ -170,3 +170,8 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     graph_us: float | None = None
     ceilings: Ceilings
     throttling: str | None = None
+
+    @property
+    def graphs(self) -> GraphCosts | None:
+        """Both costs of CUDA graphs together."""
+        return None if self.node_us is None or self.graph_us is None else GraphCosts(self.node_us, self.graph_us)

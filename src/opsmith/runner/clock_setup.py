@@ -77,13 +77,12 @@ def set_up_clock(
     measured = referee.ask(SetUpClock(folder), ClockSetUp)
     assert isinstance(measured, ClockSetUp)
     graphs = measured.graphs
-    node_us, graph_us = (None, None) if graphs is None else (graphs.node_us, graphs.graph_us)
     quick = msgspec.structs.replace(
         settings,
         precisions=precisions_of("quick", settings.quantities),
         noise={},
         baseline="eager",
-        graph_us=graph_us,
+        graphs=graphs,
     )
     pairs = tuple(_control_pairs(referee, control, quick, seed))
     return Clock(
@@ -93,8 +92,8 @@ def set_up_clock(
             for quantity in settings.quantities
         },
         trip_us=empty_trip_us(RefereeSide(referee)),
-        node_us=node_us,
-        graph_us=graph_us,
+        node_us=None if graphs is None else graphs.node_us,
+        graph_us=None if graphs is None else graphs.graph_us,
         ceilings=measured.ceilings,
         throttling=throttling,
     )

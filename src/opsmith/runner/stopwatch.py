@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from opsmith.core.timing import Label, Timing
+from opsmith.core.timing import GraphCosts, Label, Timing
 from opsmith.evaluation.pairing import Precision, timing_of
 from opsmith.runner.cores import siblings_of
 from opsmith.runner.protocol import (
@@ -101,8 +101,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         quantities: what is measured; ``KE``, and ``E`` on a CPU.
         cores: each pair gets one of them, and the judge those that share nothing with it.
         noise: by quantity, what two equal sides differ by at most, as a share.
-        node_us: what an empty node of a CUDA graph costs; None off CUDA.
-        graph_us: what a graph costs besides its nodes, which is no kernel's time; None off CUDA.
+        graphs: what CUDA graphs cost; None off CUDA.
         held_back: why the device's clock is held back just now, or None.
         warm: leave inputs in the device's cache.
         baseline: what the reference runs.
@@ -112,8 +111,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     quantities: str
     cores: tuple[int, ...]
     noise: dict[str, float] = {}
-    node_us: float | None = None
-    graph_us: float | None = None
+    graphs: GraphCosts | None = None
     held_back: Callable[[], str | None] = never_held_back
     warm: bool = False
     baseline: str = "eager"
@@ -372,7 +370,7 @@ class PairedClock:
                 return offence
         return msgspec.structs.replace(
             timing,
-            node_us=self.settings.node_us,
+            node_us=None if self.settings.graphs is None else self.settings.graphs.node_us,
             reference_nodes=reference_nodes,
             candidate_nodes=candidate_nodes,
         )
@@ -410,7 +408,8 @@ class PairedClock:
             if number == 0 and reply.nodes == 0:
                 raise NotMeasured("K: the reference launches nothing")
             pair.nodes[number] = reply.nodes
-            graph_us = 0.0 if reply.nodes is None else self.settings.graph_us or 0.0
+            graphs = self.settings.graphs
+            graph_us = 0.0 if graphs is None or reply.nodes is None else graphs.graph_us  # It is no kernel's time.
             return max(reply.own_us - graph_us / calls, 1e-3)
         _, wall_us = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
         settling_us = side.settle()

@@ -15,7 +15,7 @@ from opsmith.core.case import CaseAddress, CaseRef, Outcome
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options, TimedCase
-from opsmith.core.timing import Ceilings, Label
+from opsmith.core.timing import Ceilings, GraphCosts, Label
 from opsmith.core.verdict import Status
 from opsmith.evaluation.pairing import precisions_of
 from opsmith.runner import case_timing, stopwatch
@@ -195,7 +195,10 @@ def timed(
         options=Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",)),
         seed=1,
         settings=ClockSettings(
-            precisions=precisions_of("quick", quantities), quantities=quantities, cores=(0, 1), node_us=0.5
+            precisions=precisions_of("quick", quantities),
+            quantities=quantities,
+            cores=(0, 1),
+            graphs=GraphCosts(0.5, 0.0),
         ),
         limits=DeviceLimits.of(CEILINGS),
     )

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from opsmith.core.timing import Label, Timing
+from opsmith.core.timing import GraphCosts, Label, Timing
 from opsmith.evaluation.pairing import PRECISIONS, PRECISIONS_HOST, precisions_of
 from opsmith.runner import stopwatch
 from opsmith.runner.protocol import (
@@ -223,7 +223,7 @@ def settings(
         quantities=quantities,
         cores=(0, 1, 2),
         noise={},
-        node_us=0.7,
+        graphs=GraphCosts(0.7, 0.0),
         held_back=held_back or stopwatch.never_held_back,
     )
 
@@ -625,7 +625,7 @@ def test_what_a_graph_costs_is_no_part_of_k(machine: Machine, *, captured: bool,
     """It would be a tenth of a short call that has no room for many sets of inputs; calls without a graph have none."""
     sides = [StandInSide(machine, 20.0, nodes=1.0 if captured else None, slots=2) for _ in range(2)]
     clock = clock_of(*sides)
-    clock.settings = msgspec.structs.replace(clock.settings, graph_us=12.0)
+    clock.settings = msgspec.structs.replace(clock.settings, graphs=GraphCosts(0.7, 12.0))
     timing = timing_of(clock, "K")
     assert 2 == timing.calls_per_block
     assert 20.0 - taken_off == pytest.approx(timing.reference_us, rel=0.02)
