@@ -54,7 +54,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         dataset: file of the dataset, or None for the one that comes with opsmith.
         dataset_hash: of that file's content.
         top_inputs: so many of the largest inputs of each op, or None for all.
-        sample: so many inputs, drawn at random and spread over the ops, or None for all.
+        sample: so many inputs, drawn at random and spread over the ops that are asked, or None for all.
         sample_seed: of that draw.
         models: patterns of names; inputs of other models are not asked.
         overhead_dominated: ``with``, ``without`` or ``only`` the inputs that mostly wait for their launch.

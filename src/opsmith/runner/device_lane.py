@@ -93,6 +93,7 @@ class DeviceLane:
             threads=1,
             limits=work.limits,
             selection=options.selection,
+            ops=options.ops,
         )
         make_link = partial(
             WorkerLink,

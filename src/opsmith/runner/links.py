@@ -116,6 +116,7 @@ class RefereeLink:
         threads: int,
         limits: Limits,
         selection: Selection | None = None,
+        ops: Sequence[str] = (),
     ) -> None:
         self._processes = processes
         self._config = {
@@ -124,6 +125,7 @@ class RefereeLink:
             "builds": str(builds),
             "threads": threads,
             "selection": msgspec.to_builtins(selection or Selection()),
+            "ops": tuple(ops),
         }
         self._limits = limits
         self.waits_awake = waits_awake(device)

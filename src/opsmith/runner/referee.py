@@ -120,6 +120,7 @@ def serve(
     number: int,
     threads: int,
     selection: dict[str, Any],
+    ops: Sequence[str],
 ) -> None:
     """Answer the judge's requests until it closes the channel.
 
@@ -130,13 +131,14 @@ def serve(
         number: number of this referee's spool file.
         threads: CPU threads for references.
         selection: the :class:`~opsmith.core.run.Selection` of suites that read a dataset.
+        ops: patterns of the ops of the run.
     """
     torch.set_num_threads(threads)
     warnings.simplefilter("ignore")
     torch.set_warn_always(False)
     _seed_only(device)
     use_build_cache(Path(builds) / EAGER)
-    referee = Referee(device, Path(spool), number, msgspec.convert(selection, Selection))
+    referee = Referee(device, Path(spool), number, msgspec.convert(selection, Selection), ops)
     while True:
         try:
             request = channel.receive(RefereeRequest)
@@ -167,9 +169,10 @@ def _seed_only(device: str) -> None:
 class Referee:
     """Holds the suites, the spool file and the references of the cases in hand."""
 
-    def __init__(self, device: str, spool: Path, number: int, selection: Selection) -> None:
+    def __init__(self, device: str, spool: Path, number: int, selection: Selection, ops: Sequence[str] = ()) -> None:
         self.device_lost = False
         self._selection = selection
+        self._ops = ops
         self._device_name = device
         self._number = number
         self._folder = spool
@@ -222,7 +225,7 @@ class Referee:
         if name not in self._suites:
             suite = self._suites[name] = plugins.load("opsmith.suites", name)()
             if isinstance(suite, Selective):
-                suite.select(self._selection)
+                suite.select(self._selection, self._ops)
             suite.entries("f32", "cpu")  # Imports and reads what it needs.
         return self._suites[name]
 

@@ -6,7 +6,7 @@ recorded calls; the runner spreads entries over referees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -78,8 +78,13 @@ class Suite(Protocol):
 class Selective(Protocol):
     """A suite that reads a dataset, of which a run may ask a part."""
 
-    def select(self, selection: Selection) -> None:
-        """Ask this part of this dataset; called before anything is listed."""
+    def select(self, selection: Selection, ops: Sequence[str] = ()) -> None:
+        """Ask this part of this dataset; called before anything is listed.
+
+        Args:
+            ops: patterns (see :func:`~opsmith.core.op.matches`) of the ops that a sample is drawn from, or none for
+                all. Calls of others are not asked.
+        """
         ...
 
 

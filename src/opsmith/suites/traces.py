@@ -20,6 +20,7 @@ import torch
 
 from opsmith.core.case import CaseAddress, NamedValue, SequenceValue, TensorValue, Value, digest
 from opsmith.core.dtypes import RECORDED, SHORT_NAMES, TORCH_NAMES
+from opsmith.core.op import matches
 from opsmith.core.run import Selection
 from opsmith.core.sampling import spread_sample
 from opsmith.core.trace import TracedCall
@@ -57,11 +58,13 @@ class Traces:
 
     def __init__(self) -> None:
         self._selection = Selection()
+        self._ops: Sequence[str] = ()
         self._rows: dict[str, list[tuple[int, Row]]] | None = None
 
-    def select(self, selection: Selection) -> None:
+    def select(self, selection: Selection, ops: Sequence[str] = ()) -> None:
         """See :class:`opsmith.suites.Selective`."""
         self._selection = selection
+        self._ops = ops
         self._rows = None
 
     def entries(self, dtype: str, device: str) -> tuple[str, ...]:  # noqa: ARG002 - models run anywhere
@@ -103,6 +106,8 @@ class Traces:
                     successor = SUCCESSORS.get(name)
                     rows.setdefault(successor.op if successor else name, []).append((number, row))
             if self._selection.sample is not None:
+                if self._ops:
+                    rows = {op: of_op for op, of_op in rows.items() if any(matches(op, p) for p in self._ops)}
                 seed, count = self._selection.sample_seed, self._selection.sample
                 rows = spread_sample(rows, count, seed=seed, name=lambda entry: entry[1].uuid)
             self._rows = rows

@@ -24,12 +24,14 @@ def rows_of(**counts: int) -> list[Row]:
     ]
 
 
-def sampled(tmp_path: Path, rows: Sequence[Row], sample: int | None, seed: int = 0) -> list[tuple[str, int]]:
+def sampled(
+    tmp_path: Path, rows: Sequence[Row], sample: int | None, seed: int = 0, ops: Sequence[str] = ()
+) -> list[tuple[str, int]]:
     """The rows that are asked, as op and size, op after op."""
     path = tmp_path / "rows.parquet"
     write_dataset(path, rows)
     suite = Traces()
-    suite.select(Selection(dataset=str(path), sample=sample, sample_seed=seed))
+    suite.select(Selection(dataset=str(path), sample=sample, sample_seed=seed), ops)
     found = []
     for entry in suite.entries("recorded", "cpu"):
         for call in suite.calls(entry, "recorded", "cpu", 1, lambda _op, _signature: True):
@@ -55,6 +57,13 @@ def test_a_sample_is_spread_evenly_over_the_ops(tmp_path: Path) -> None:
     """However many rows each has."""
     found = sampled(tmp_path, rows_of(relu=50, exp=12, sin=20), 30)
     assert {"relu": 10, "exp": 10, "sin": 10} == spread(found)
+
+
+def test_a_sample_is_drawn_from_the_ops_that_are_asked(tmp_path: Path) -> None:
+    """By name, packet or wildcard; others take nothing of it."""
+    rows = rows_of(relu=10, exp=10, sin=10, sinh=10)
+    assert {"relu": 4, "sin": 4, "sinh": 4} == spread(sampled(tmp_path, rows, 12, ops=("relu", "sin*")))
+    assert {"exp": 7} == spread(sampled(tmp_path, rows, 7, ops=("exp.default",)))
 
 
 def test_ops_with_few_rows_give_all_that_they_have(tmp_path: Path) -> None:

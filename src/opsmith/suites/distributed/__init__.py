@@ -6,7 +6,7 @@ of them (:mod:`.program`), and its answer is what each of them returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from opsmith.core.case import CallRecord, CaseAddress, digest
 from opsmith.core.op import OpSchema
@@ -28,7 +28,7 @@ class Distributed:
     def __init__(self) -> None:
         self._ranks = DEFAULT_RANKS
 
-    def select(self, selection: Selection) -> None:
+    def select(self, selection: Selection, ops: Sequence[str] = ()) -> None:  # noqa: ARG002 - it draws no sample
         """See :class:`opsmith.suites.Selective`."""
         self._ranks = selection.ranks or DEFAULT_RANKS
 

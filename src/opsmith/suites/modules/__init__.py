@@ -44,7 +44,7 @@ class Modules:
     def __init__(self) -> None:
         self._selection = Selection()
 
-    def select(self, selection: Selection) -> None:
+    def select(self, selection: Selection, ops: Sequence[str] = ()) -> None:  # noqa: ARG002 - it draws no sample
         """See :class:`opsmith.suites.Selective`."""
         self._selection = selection
 
