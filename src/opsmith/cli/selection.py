@@ -55,8 +55,8 @@ Sample = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Suites of ops: N inputs drawn at random, spread over the ops that are asked; another --seed draws others. "
-        "Traced inputs that are too large for the device are drawn, but not asked.",
+        help="Suites of ops: N inputs drawn at random, spread over the ops that are asked; another --seed draws "
+        "others. Traced inputs that are too large for the device are drawn, but not asked.",
     ),
 ]
 Models = Annotated[
