@@ -133,6 +133,16 @@ def power(x: tl.tensor, BASE_2: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def natural(x: tl.tensor, scale: tl.tensor, BASE_2: tl.constexpr, SCALED_LAST: tl.constexpr) -> tl.tensor:
+    """The natural logarithm of the weight that a score stands for."""
+    if SCALED_LAST:
+        x = x * scale
+    if BASE_2:
+        x = x / LOG2_E
+    return x
+
+
+@triton.jit
 def bias_offsets(
     m: tl.tensor, n: tl.tensor, M: tl.tensor, strides: tl.tuple, UNIT: tl.constexpr, INDEX: tl.constexpr
 ) -> tl.tensor:
@@ -224,6 +234,7 @@ def attend(
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
     BASE_2: tl.constexpr,
+    SCALED_LAST: tl.constexpr,
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -233,6 +244,7 @@ def attend(
 ) -> tuple[tl.tensor, ...]:
     """Take the keys from ``first`` to ``end`` into the sums.
 
+    With SCALED_LAST, ``largest`` and scores are dot products until their difference is scaled, in one instruction.
     ``parts`` says how many elements low parts lie behind high ones, of keys and of values: they are split then, and
     the values turned. Where it is None, so is ``q_low``.
     """
@@ -244,14 +256,23 @@ def attend(
         else:
             k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX).to(MULTIPLY)
             products_MN = tl.dot(q_MD, tl.trans(k_ND), input_precision=PRECISION)
+        if SCALED_LAST:
+            factor = 1.0
+        else:
+            factor = scale
         s_MN = scores(
-            products_MN, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX
+            products_MN, bias_ptr, m, n, M, N, bias_strides, factor, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX
         )
         larger_M = tl.maximum(largest_M, tl.max(s_MN, axis=1))
         # A query that has seen no key has no largest score to subtract: -inf minus -inf is no number.
         base_M = tl.where(larger_M == float("-inf"), 0.0, larger_M)
-        p_MN = power(s_MN - base_M[:, None], BASE_2)
-        shrink_M = power(largest_M - base_M, BASE_2)
+        if SCALED_LAST:
+            scaled_M = base_M * scale
+            p_MN = power(s_MN * scale - scaled_M[:, None], BASE_2)
+            shrink_M = power(largest_M * scale - scaled_M, BASE_2)
+        else:
+            p_MN = power(s_MN - base_M[:, None], BASE_2)
+            shrink_M = power(largest_M - base_M, BASE_2)
         weight_M = weight_M * shrink_M + tl.sum(p_MN, axis=1)
         if dropout is not None:
             p_MN = dropped(p_MN, head, m[:, None], n[None, :], M, N, dropout)
@@ -304,6 +325,7 @@ def attention_kernel(
     E: tl.constexpr,
     CAUSAL: tl.constexpr,
     BASE_2: tl.constexpr,
+    SCALED_LAST: tl.constexpr,
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -354,21 +376,19 @@ def attention_kernel(
     weight_M = tl.zeros([BLOCK_M], tl.float32)
     sums_ME, largest_M, weight_M = attend(
         sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, first, full, M,
-        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2, INDEX,
-        MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2,
+        SCALED_LAST, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     sums_ME, largest_M, weight_M = attend(
         sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, full, end, M,
-        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2, INDEX,
-        MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2,
+        SCALED_LAST, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     total_M = tl.where(weight_M == 0, 1.0, weight_M)
     out_ME = sums_ME / total_M[:, None]
     store_rows(out_ptr, m, M, out_ME, out_strides, OUT_UNIT, E, BLOCK_E, INDEX)
     if lse_ptr is not None:
-        if BASE_2:
-            largest_M = largest_M / LOG2_E
-        lse_M = tl.where(weight_M == 0, unseen, largest_M + tl.log(total_M))
+        lse_M = tl.where(weight_M == 0, unseen, natural(largest_M, scale, BASE_2, SCALED_LAST) + tl.log(total_M))
         lse_ptr = head_of(lse_ptr + split.to(tl.int64) * lse_stride_S, b, h, lse_strides, 1)
         tl.store(lse_ptr + m.to(INDEX) * lse_strides[2], lse_M, mask=m < M)
         if block == blocks - 1:
@@ -616,6 +636,8 @@ def attend_heads(
         E=E,
         CAUSAL=rule.shift is not None,
         BASE_2=is_base_2(q),
+        # In float32 it would round differences of large scores once more; a scale below 0 turns their order around.
+        SCALED_LAST=is_base_2(q) and rule.bias is None and rule.scale > 0,
         INDEX=offsets_type(parts, q, k, v, rule.bias),
         MULTIPLY=multiply_type(q.dtype),
         PRECISION=PRECISION,
