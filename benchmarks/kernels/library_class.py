@@ -2,7 +2,7 @@
 
     OPSMITH_LAUNCHER=off python -m benchmarks.kernels.library_class convolution
     OPSMITH_LAUNCHER=off python -m benchmarks.kernels.library_class attention
-    OPSMITH_LAUNCHER=off python -m benchmarks.kernels.library_class product
+    OPSMITH_LAUNCHER=off python -m benchmarks.kernels.library_class product --dtypes float16,float32
 
 A row is one call: microseconds in a CUDA graph of ten, eager's and the kernels', and the largest error of each against
 float64, relative to the largest value. It is a look, not a judgement: `opsmith run` judges.
@@ -24,7 +24,6 @@ Results = Sequence[torch.Tensor]
 Call = Callable[..., Results]
 
 CALLS, REPLAYS = 10, 3
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 #: Images, channels, size, filters, taps, stride, padding, groups, transposed.
 CONVOLUTIONS = (
     (32, 3, 224, 64, 7, 2, 3, 1, False),
@@ -61,10 +60,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     families = {"convolution": convolutions, "attention": attentions, "product": products}
     parser.add_argument("family", choices=families)
-    calls_of = families[parser.parse_args().family]
+    parser.add_argument("--dtypes", default="float16,bfloat16,float32", help="comma-separated; default: all three")
+    arguments = parser.parse_args()
+    calls_of = families[arguments.family]
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    for dtype in DTYPES:
+    for dtype in (getattr(torch, name) for name in arguments.dtypes.split(",")):
         for name, call, tensors in calls_of(dtype):
             print(f"{str(dtype).removeprefix('torch.')} {name:<50} {row(call, tensors)}", flush=True)
 
