@@ -89,6 +89,11 @@ def test_a_verdict_holds_the_count_and_can_be_reproduced(run: dict[str, Any], fo
     ("arguments", "says"),
     [
         (("--suite", "smoke", "--top-inputs", "2"), "suite smoke reads no dataset"),
+        (("--suite", "smoke", "--spread-inputs", "2"), "suite smoke reads no dataset"),
+        (
+            ("--suite", "traces", "--top-inputs", "2", "--spread-inputs", "2"),
+            "give either --top-inputs or --spread-inputs, not both",
+        ),
         (("--suite", "modules", "--sample", "2"), "--sample draws inputs of ops"),
         (("--suite", "smoke", "--dtype", "recorded"), "suite smoke has no recorded dtypes"),
         (("--suite", "traces", "--dataset", "no.parquet"), "no.parquet cannot be read"),

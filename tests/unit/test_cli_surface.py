@@ -34,8 +34,8 @@ SURFACE = {
     "book build": "PROBLEMS --device --jobs --json --license --limit --ops --out -o",
     "check": (
         "KERNEL --baseline --case --dataset --device --dtype --integrity --jobs --json --layout --models --out"
-        " --overhead-dominated --policy --sample --seed --sizes --suite --task --timing --timing-pairs --tolerance"
-        " --top-inputs --trials --warm -o"
+        " --overhead-dominated --policy --sample --seed --sizes --spread-inputs --suite --task --timing"
+        " --timing-pairs --tolerance --top-inputs --trials --warm -o"
     ),
     "compare": "RUNS --csv --json",
     "dataset audit": "PROBLEMS --device --jobs --json --ops --sizes --timeout",
@@ -53,7 +53,7 @@ SURFACE = {
     ),
     "ops": (
         "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --problems --sample"
-        " --sizes --suite --top-inputs --trials"
+        " --sizes --spread-inputs --suite --top-inputs --trials"
     ),
     "package": "DIRECTORY --json --license --name --ops --out --run --version -o",
     "prewarm": "--arch --dtype --inputs --jobs --json --ops",
@@ -63,7 +63,7 @@ SURFACE = {
         "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --integrity"
         " --isolation --jobs --json --layout --mode --models --ops --out --overhead-dominated --policy --problems"
         " --ranks --resume --sample --seed"
-        " --sizes --suite --timing --timing-pairs --tolerance --top-inputs --trials --warm -o"
+        " --sizes --spread-inputs --suite --timing --timing-pairs --tolerance --top-inputs --trials --warm -o"
     ),
     "scaffold": "DIRECTORY --json --ops",
     "serve": (

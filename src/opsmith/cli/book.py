@@ -80,6 +80,7 @@ def build(
             "modules",
             dataset=None,
             top_inputs=None,
+            spread_inputs=None,
             models="",
             overhead_dominated="with",
             problems=problems,

@@ -121,6 +121,7 @@ def generate(
             suite,
             dataset=dataset,
             top_inputs=None,
+            spread_inputs=None,
             sample=None,
             sample_seed=seed,
             models="",

@@ -51,6 +51,15 @@ Dataset = Annotated[
 TopInputs = Annotated[
     int | None, typer.Option(min=1, help="Suite traces: the N largest inputs of each op.", show_default="all")
 ]
+SpreadInputs = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        help="Suite traces: N inputs of each op, evenly spaced by rank of size; the largest and the smallest are "
+        "among them.",
+        show_default="all",
+    ),
+]
 Sample = Annotated[
     int | None,
     typer.Option(
@@ -138,6 +147,7 @@ def parse_selection(
     *,
     dataset: str | None,
     top_inputs: int | None,
+    spread_inputs: int | None,
     sample: int | None = None,
     sample_seed: int | None = None,
     models: str,
@@ -154,8 +164,11 @@ def parse_selection(
     """Which inputs of which dataset are asked, or which problems.
 
     Raises:
-        BadInput: the suite reads no dataset or no problems, or what it reads cannot be had or read.
+        BadInput: options exclude each other, the suite reads no dataset or no problems, or what it reads cannot be
+            had or read.
     """
+    if top_inputs is not None and spread_inputs is not None:
+        raise BadInput("give either --top-inputs or --spread-inputs, not both")
     if suite != MODULES and (problems, trials) != (None, DEFAULT_TRIALS):
         raise BadInput(f"--problems and --trials are for --suite {MODULES}")
     if suite not in (MODULES, MODELS) and sizes != "full":
@@ -166,13 +179,12 @@ def parse_selection(
         raise BadInput(f"--ranks is for --suite {DISTRIBUTED}")
     if suite in (MODULES, MODELS) and sample is not None:
         raise BadInput(f"--sample draws inputs of ops; for --suite {suite} choose with --ops")
-    path = None if dataset is None else local_path(dataset).absolute()
-    if path is not None:
-        read_dataset(path)  # Says what is wrong with the file before anything is started.
+    path = None if dataset is None else dataset_path(dataset)
     asked = Selection(
         dataset=None if path is None else str(path),
         dataset_hash=None if path is None else digest(path.read_bytes()),
         top_inputs=top_inputs,
+        spread_inputs=spread_inputs,
         sample=sample,
         sample_seed=0 if sample is None or sample_seed is None else sample_seed,
         models=parse_ops(models),
@@ -186,8 +198,8 @@ def parse_selection(
     drawn = Selection(sample=asked.sample, sample_seed=asked.sample_seed)
     if asked != drawn and suite in SUITES_WITHOUT_DATASET:
         raise BadInput(
-            f"suite {suite} reads no dataset: --dataset, --top-inputs, --models and --overhead-dominated "
-            "are for --suite traces"
+            f"suite {suite} reads no dataset: --dataset, --top-inputs, --spread-inputs, --models and "
+            "--overhead-dominated are for --suite traces"
         )
     if suite == MODELS:
         return of_models
@@ -203,6 +215,17 @@ def parse_selection(
         trials=trials,
         seeded=tolerance == "kernelbench",
     )
+
+
+def dataset_path(name: str) -> Path:
+    """The file that ``--dataset`` means, downloaded if need be.
+
+    Raises:
+        BadInput: it cannot be had or read.
+    """
+    path = local_path(name).absolute()
+    read_dataset(path)  # Says what is wrong with the file before anything is started.
+    return path
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:

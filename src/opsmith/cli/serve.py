@@ -100,6 +100,7 @@ def serve(
                 name,
                 dataset=None,
                 top_inputs=None,
+                spread_inputs=None,
                 models="",
                 overhead_dominated="with",
                 problems=problems if name == selection.MODULES else None,

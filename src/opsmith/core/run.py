@@ -54,6 +54,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         dataset: file of the dataset, or None for the one that comes with opsmith.
         dataset_hash: of that file's content.
         top_inputs: so many of the largest inputs of each op, or None for all.
+        spread_inputs: so many inputs of each op, 2 or more, evenly spaced by rank of size, or None for all.
         sample: so many inputs, drawn at random and spread over the ops that are asked, or None for all.
         sample_seed: of that draw.
         models: patterns of names; inputs of other models are not asked.
@@ -73,6 +74,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     dataset: str | None = None
     dataset_hash: str | None = None
     top_inputs: int | None = None
+    spread_inputs: int | None = None
     sample: int | None = None
     sample_seed: int = 0
     models: tuple[str, ...] = ()

@@ -121,7 +121,9 @@ class Traces:
             choices.append(_Choice(number, row, call, argument_bytes(call)))
         choices.sort(key=lambda choice: (-choice.size_bytes, choice.number))
         most_bytes = MOST_BYTES.get(torch.device(device).type, MOST_BYTES_ELSEWHERE)
-        return _largest(choices, self._selection.top_inputs, most_bytes)
+        largest = _largest(choices, self._selection.top_inputs, most_bytes)
+        count = self._selection.spread_inputs
+        return largest if count is None else _spread(largest, count)
 
 
 def _largest(choices: Sequence[_Choice], top_inputs: int | None, most_bytes: int) -> list[_Choice]:
@@ -137,6 +139,13 @@ def _largest(choices: Sequence[_Choice], top_inputs: int | None, most_bytes: int
     smallest = choices[-1]
     fits = smallest.size_bytes + result_bytes(smallest.call) <= SMALLEST_FACTOR * most_bytes
     return [smallest] if fits else []
+
+
+def _spread(choices: Sequence[_Choice], count: int) -> list[_Choice]:
+    """The first, the last and evenly by rank between them, ``count`` in all; all of them if there are fewer."""
+    last = len(choices) - 1
+    ranks = {round(i * last / (count - 1)) for i in range(count)}
+    return [choices[rank] for rank in sorted(ranks)] if choices else []
 
 
 def _is_asked(row: Row, selection: Selection) -> bool:

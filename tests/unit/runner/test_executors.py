@@ -262,6 +262,7 @@ def test_problems_travel_to_where_they_are_not(tmp_path: Path, asked: str) -> No
 def test_what_comes_with_opsmith_does_not_travel() -> None:
     """Every machine has its own."""
     assert inputs_of(Selection(top_inputs=2)) is None
+    assert inputs_of(Selection(spread_inputs=2)) is None
 
 
 def test_verdicts_that_nobody_waited_for_come_together() -> None:

@@ -72,6 +72,29 @@ def test_top_inputs_are_the_largest_that_fit(tmp_path: Path) -> None:
     assert [FITTING, 9] == sizes(asked(tmp_path, rows, top_inputs=2))
 
 
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(2, [9, 1]), (3, [9, 5, 1]), (4, [9, 6, 4, 1]), (5, [9, 7, 5, 3, 1]), (20, [9, 8, 7, 6, 5, 4, 3, 2, 1])],
+)
+def test_spread_inputs_are_evenly_spaced_by_rank(tmp_path: Path, count: int, expected: list[int]) -> None:
+    """The largest, the smallest and evenly between them; all where there are fewer."""
+    rows = [relu(elements) for elements in (4, 9, 1, 6, 3, 8, 2, 7, 5)]
+    assert expected == sizes(asked(tmp_path, rows, spread_inputs=count))
+
+
+def test_spread_inputs_are_among_those_that_fit(tmp_path: Path) -> None:
+    """By rank, not by size; ranks count from the largest that fits."""
+    rows = [relu(elements) for elements in (5, FITTING, FITTING + 1, 9, 6, 2 * FITTING, 7)]
+    assert [FITTING, 7, 5] == sizes(asked(tmp_path, rows, spread_inputs=3))
+
+
+def test_spread_inputs_of_an_op_with_few_inputs(tmp_path: Path) -> None:
+    """One, the smallest of those that are too large, or none."""
+    assert [5] == sizes(asked(tmp_path, [relu(5)], spread_inputs=5))
+    assert [2 * FITTING] == sizes(asked(tmp_path, [relu(3 * FITTING), relu(2 * FITTING)], spread_inputs=5))
+    assert [] == asked(tmp_path, [relu(17 * FITTING)], spread_inputs=5)
+
+
 def test_an_op_with_large_inputs_only_gets_the_smallest(tmp_path: Path) -> None:
     """It would go unasked otherwise."""
     assert [2 * FITTING] == sizes(asked(tmp_path, [relu(3 * FITTING), relu(2 * FITTING)]))
