@@ -578,7 +578,7 @@ def attend_heads(
     if sequences is not None:
         B, M, N = sequences.starts_q.numel() - 1, sequences.longest_q, sequences.longest_k
     columns = max(block_of(D), block_of(E))
-    tile = _forward_tile(B * H, M, N, columns, q.dtype, biased=rule.bias is not None)
+    tile = _forward_tile(B * H, M, N, columns, q.dtype, causal=rule.shift is not None)
     if sequences is None:
         in_parts = BEFOREHAND.get(columns, ())
         by_rule = in_parts[0] if in_parts and splitting_pays(q, v, B * H * N * (block_of(D) + block_of(E))) else tile
@@ -755,16 +755,17 @@ BEFOREHAND = {16: _NARROW, 32: _NARROW, 64: _NARROW, 128: _WIDE}
 HEADS = Family("attention", Tile, _candidates)
 
 
-def _forward_tile(heads: int, M: int, N: int, columns: int, dtype: torch.dtype, *, biased: bool) -> Tile:
+def _forward_tile(heads: int, M: int, N: int, columns: int, dtype: torch.dtype, *, causal: bool) -> Tile:
     """The tile for heads of so many columns: sums of 128 x 128 elements fill half the registers of 8 warps."""
     if INTERPRETED:
         return Tile(64, 64, 4, 1)
     if dtype == torch.float32:
         tile = Tile(64, 32, 8, 2) if columns <= 64 else Tile(32, 32, 8, 2) if columns <= 128 else Tile(32, 16, 8, 1)
-    elif columns <= 64:
-        tile = Tile(128, 64, 8 if biased else 4, 3)
+    elif columns <= 128:
+        # Two programs or three on a multiprocessor: one multiplies while another takes exponentials.
+        tile = Tile(128, 64, 8, 3) if columns <= 64 and not causal else Tile(64, 64, 4, 3)
     elif columns <= 256:
-        tile = Tile(128, 64, 8, 3 if columns == 128 else 2)
+        tile = Tile(128, 64, 8, 2)
     else:
         tile = Tile(64, 32, 8, 2)
     if tile.m == 128 and heads * triton.cdiv(M, 128) < 132:

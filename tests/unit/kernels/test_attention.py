@@ -563,12 +563,39 @@ def test_which_gradients_may_have_their_operands_split() -> None:
             assert 8 * columns * (2 * tile.n + 4 * tile.m * tile.stages) <= matmul.SHARED_BYTES
     for work in (
         ("float32", 0, 0, 128, 64, 96, 1024, 1024),
-        ("float16", 0, 0, 64, 64, 96, 1024, 1024),
         ("float32", 0, 0, 64, 64, 96, 64, 1024),
         ("float32", 0, 0, 64, 64, 96, 1024, 1 << 18),
     ):
         assert not queries(work)
         assert not keys(work)
+
+
+def test_gradients_of_half_types_have_candidates() -> None:
+    """A tile is no wider than twice the work, and a stage of what the loop reads fits beside what a program owns."""
+    queries, keys = attention_backward.QUERY_TILES.candidates, attention_backward.KEY_TILES.candidates
+    for columns in (16, 64, 128):
+        work = ("float16", 1, 0, columns, columns, 96, 1024, 1024)
+        assert not any(tile.beforehand for tile in (*queries(work), *keys(work)))
+        for tile in queries(work):
+            assert 2 * columns * 2 * (tile.m + tile.n * tile.stages) <= matmul.SHARED_BYTES
+        for tile in keys(work):
+            assert 2 * columns * 2 * (tile.n + tile.m * tile.stages) <= matmul.SHARED_BYTES
+    assert {32} == {tile.m for tile in keys(("bfloat16", 0, 0, 64, 64, 96, 20, 64))}
+    assert [] == queries(("float16", 0, 0, 256, 64, 96, 1024, 1024))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 2, 2, 128, 128, 16), (1, 2, 1, 37, 45, 24), (1, 1, 1, 90, 20, 24)])
+def test_gradients_of_half_types_with_any_tile(sizes: Sizes, *, causal: bool) -> None:
+    """Whether queries and keys fill the last block or not, and where some queries see no key."""
+    given = heads(sizes, torch.float16)
+    for family, tiles in (
+        (attention_backward.QUERY_TILES, attention_backward.HALF_QUERIES),
+        (attention_backward.KEY_TILES, attention_backward.HALF_KEYS),
+    ):
+        for tile in tiles:
+            with family.force(tile):
+                assert_flash(given, causal=causal)
 
 
 # ---------------------------------------------------------------- what is declined and refused
