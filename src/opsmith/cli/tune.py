@@ -23,7 +23,8 @@ from opsmith.tune.works import Table, Tuned, TunedWork, own_table
 #: Those whose kernels look into a table.
 OPS = (
     "mm.default,addmm.default,bmm.default,baddbmm.default,convolution.default,"
-    "_scaled_dot_product_flash_attention.default,_scaled_dot_product_efficient_attention.default"
+    "_scaled_dot_product_flash_attention.default,_scaled_dot_product_efficient_attention.default,"
+    "_scaled_dot_product_flash_attention_backward.default,_scaled_dot_product_efficient_attention_backward.default"
 )
 EPILOG = """
 Examples:

@@ -165,15 +165,14 @@ def time_candidates(work: TunedWork) -> Tuned | None:
 
     function, family = kernel_function(work.entry), _family(work)
     live = rebuild(work.record, torch.device("cuda"))
-    expected = exact_result(work.op, live.args, live.kwargs)
-    limit = TOLERANCE[str(live.args[0].dtype).removeprefix("torch.")] * expected.abs().max().item()
+    expected = exact_results(work.op, live.args, live.kwargs)
+    tolerance = TOLERANCE[str(live.args[0].dtype).removeprefix("torch.")]
 
     def is_right(choice: tuple[int, ...]) -> bool:
         with family.force(choice), torch.no_grad():
-            result = _first_tensor(function(*live.args, **live.kwargs))
+            results = _tensors(function(*live.args, **live.kwargs))
         torch.cuda.synchronize()
-        difference = (result.double() - expected).abs().max().item()
-        return bool(difference <= limit)  # NaN is not near.
+        return all(_is_near(one, exact, tolerance) for one, exact in zip(results, expected, strict=False))
 
     times = times_of(work, is_right, lambda choice: _device_us(work, choice))
     if not times:
@@ -191,33 +190,36 @@ def time_candidates(work: TunedWork) -> Tuned | None:
     )
 
 
-def exact_result(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
-    """What eager answers to a call in float64, or the textbook where eager cannot; of several results the first.
+def exact_results(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """What eager answers to a call in float64, or the textbook where eager cannot; the first results that are known.
 
     Raises:
-        RuntimeError: nobody has it: of attention with a dropout or of a ragged batch.
+        RuntimeError: nobody has them: of attention with a dropout or of a ragged batch.
     """
     import torch
     from torch.utils._pytree import tree_map_only
 
     from opsmith.evaluation.arguments import bind
-    from opsmith.evaluation.attention_oracle import FORWARDS, attention
+    from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, attention, gradients
     from opsmith.evaluation.observation import JudgedCall
     from opsmith.suites.aten_schemas import overload
     from opsmith.suites.callables import schema_of
 
-    if op.partition(".")[0] in FORWARDS:
-        found = attention(bind(JudgedCall(schema=schema_of(op), args=tuple(args), kwargs=kwargs)))
+    packet = op.partition(".")[0]
+    if packet in FORWARDS | BACKWARDS:
+        bound = bind(JudgedCall(schema=schema_of(op), args=tuple(args), kwargs=kwargs))
+        found = gradients(bound) if packet in BACKWARDS else attention(bound)
         if found is None:
             raise RuntimeError(f"{op}: nothing is known of its result in float64")
-        return found.value.to(args[0].device)
+        opinions = found if isinstance(found, list) else [found]
+        return [opinion.value.to(args[0].device) for opinion in opinions]
 
     def widened(x: torch.Tensor) -> torch.Tensor:
         return x.double() if x.is_floating_point() else x
 
     wide_args, wide_kwargs = tree_map_only(torch.Tensor, widened, (tuple(args), kwargs))
     with torch.no_grad():
-        return _first_tensor(overload(op)(*wide_args, **wide_kwargs))
+        return _tensors(overload(op)(*wide_args, **wide_kwargs))[:1]
 
 
 def times_of(
@@ -237,10 +239,15 @@ def times_of(
     return times
 
 
-def _first_tensor(result: Any) -> torch.Tensor:
+def _tensors(result: Any) -> list[torch.Tensor]:
     import torch
 
-    return result if isinstance(result, torch.Tensor) else next(one for one in result if isinstance(one, torch.Tensor))
+    return [one for one in ([result] if isinstance(result, torch.Tensor) else result) if isinstance(one, torch.Tensor)]
+
+
+def _is_near(result: torch.Tensor, exact: torch.Tensor, tolerance: float) -> bool:
+    difference = (result.double() - exact).abs().max().item()
+    return bool(difference <= tolerance * exact.abs().max().item())  # NaN is not near.
 
 
 def _device_us(work: TunedWork, choice: Sequence[int]) -> float:

@@ -7,7 +7,7 @@ import torch
 from triton.runtime.errors import OutOfResources
 
 from opsmith.core.case import CallRecord
-from opsmith.tune.measuring import exact_result, times_of
+from opsmith.tune.measuring import exact_results, times_of
 from opsmith.tune.works import TunedWork
 
 RULE, FAST, WRONG, LARGE, LOST = (1,), (2,), (3,), (4,), (5,)
@@ -47,13 +47,25 @@ def test_what_does_not_run_or_is_wrong_is_no_choice(monkeypatch: pytest.MonkeyPa
 def test_choices_are_compared_with_float64() -> None:
     """Not with another choice's, which may be the wrong one."""
     a, b = torch.randn(3, 70).bfloat16(), torch.randn(70, 5).bfloat16()
-    torch.testing.assert_close(exact_result("mm.default", (a, b), {}), a.double() @ b.double(), rtol=0, atol=0)
+    torch.testing.assert_close(exact_results("mm.default", (a, b), {}), [a.double() @ b.double()], rtol=0, atol=0)
     q, k, v = torch.randn(3, 1, 2, 5, 8).half()
     exact = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
-    flash = "_scaled_dot_product_flash_attention.default"
-    torch.testing.assert_close(exact_result(flash, (q, k, v, 0.0, True), {}), exact)
+    flash = "_scaled_dot_product_flash_attention"
+    torch.testing.assert_close(exact_results(f"{flash}.default", (q, k, v, 0.0, True), {}), [exact])
     with pytest.raises(RuntimeError, match="nothing is known"):
-        exact_result("_efficient_attention_forward.default", (q, k, v, None, None, None, None, None, 0.5, 0), {})
+        exact_results("_efficient_attention_forward.default", (q, k, v, None, None, None, None, None, 0.5, 0), {})
     values, order = torch.randn(4, 4).sort()
-    assert torch.equal(exact_result("sort.default", (values.float(), -1), {}), values.double())
-    assert torch.equal(exact_result("gather.default", (values, 1, order), {}), values.gather(1, order).double())
+    assert torch.equal(exact_results("sort.default", (values.float(), -1), {})[0], values.double())
+    assert torch.equal(exact_results("gather.default", (values, 1, order), {})[0], values.gather(1, order).double())
+
+
+def test_all_gradients_of_attention_are_compared() -> None:
+    """A tile of one launch may spoil those of keys alone."""
+    q, k, v, grad = (torch.randn(1, 2, 5, 8, dtype=torch.float64, requires_grad=True) for _ in range(4))
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    exact = torch.autograd.grad(out, (q, k, v), grad)
+    lse = (q @ k.mT / 8**0.5).logsumexp(-1)
+    state = None, None, 5, 5, 0.0, False, torch.zeros(2), torch.zeros(())
+    call = (grad, q, k, v, out, lse, *state)
+    found = exact_results("_scaled_dot_product_flash_attention_backward.default", call, {})
+    torch.testing.assert_close([one.detach() for one in found], list(exact))
