@@ -1,6 +1,6 @@
 """Calls of traced models that were slow once: the shipped backend against eager, on a GPU.
 
-    OPSMITH_LAUNCHER=off python -m benchmarks.kernels.traced_rows
+    OPSMITH_LAUNCHER=off python -m benchmarks.kernels.traced_rows [--calls 'gelu*,mm *']
 
 A row is one call: microseconds in a CUDA graph of ten, eager's and the kernels', and the largest difference of the
 first result from eager's; of products both sides' from float64, too. It is a look: `opsmith run` judges.
@@ -8,7 +8,9 @@ first result from eager's; of products both sides' from float64, too. It is a lo
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 import torch
 from benchmarks.kernels.library_class import Call, Results, time_us
@@ -32,6 +34,16 @@ LONG_ROWS = (
     (8192, 30522, torch.float16),
     (50184, 1569, torch.float16),
 )
+#: Shapes of what is activated.
+ACTIVATIONS = ((128, 3137, 512), (64, 257, 2048), (128, 768, 12, 12), (32, 49, 2048))
+#: Rows, classes, type.
+LOSSES = (
+    (8192, 50265, torch.float16),
+    (1024, 50358, torch.float16),
+    (512, 30522, torch.float16),
+    (2048, 128167, torch.float32),
+    (32, 1000, torch.float16),
+)
 #: As above, of gradients.
 GRADIENTS = (
     (2048, 30522, torch.float16),
@@ -44,8 +56,13 @@ GRADIENTS = (
 @torch.no_grad()
 def main() -> None:
     """Print a row for each call."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", default="*", help="wildcards for their names, comma-separated")
+    patterns = parser.parse_args().calls.split(",")
     torch.manual_seed(0)
     for name, call, tensors in calls():
+        if not any(fnmatchcase(name, pattern) for pattern in patterns):
+            continue
         expected = call(*tensors)[0]
         eager_us = time_us(call, tensors)
         with opsmith.enabled("opsmith"):
@@ -96,6 +113,8 @@ def calls() -> Iterator[tuple[str, Call, Results]]:
             (torch.randn_like(y), y),
         )
     yield from odd_sizes()
+    yield from activations_and_losses()
+    yield from lists_and_short_rows()
     yield from products()
     yield from images()
 
@@ -132,6 +151,53 @@ def odd_sizes() -> Iterator[tuple[str, Call, Results]]:
     yield "masked_fill_ 2x256x12x257 with gaps", lambda x, m: (aten.masked_fill_(x, m, -1.0),), (x, mask)
 
 
+def activations_and_losses() -> Iterator[tuple[str, Call, Results]]:
+    """Gelu, and losses whose gradient is zero almost everywhere."""
+    aten = torch.ops.aten
+    for shape in ACTIVATIONS:
+        x = torch.randn(*shape, device="cuda", dtype=torch.float16)
+        yield f"gelu {shape} float16", lambda x: (aten.gelu(x),), (x,)
+        yield f"gelu_backward {shape} float16", lambda dy, x: (aten.gelu_backward(dy, x),), (torch.randn_like(x), x)
+    for rows, classes, dtype in LOSSES:
+        x = torch.randn(rows, classes, device="cuda", dtype=dtype)
+        labels = torch.randint(classes, (rows,), device="cuda")
+        loss, weight = aten.nll_loss_forward(x, labels, None, 1, -100)
+        yield (
+            f"nll_loss_backward {rows}x{classes} {dtype}",
+            lambda d, x, labels, weight: (aten.nll_loss_backward(d, x, labels, None, 1, -100, weight),),
+            (torch.ones_like(loss), x, labels, weight),
+        )
+
+
+def lists_and_short_rows() -> Iterator[tuple[str, Call, Results]]:
+    """The parameters of a transformer, rows of 49, an argument that is expanded, and a sum of everything."""
+    aten = torch.ops.aten
+    layer = ((3072, 768), (3072,), (768, 3072), *[(768, 768)] * 4, *[(768,)] * 9)
+    parameters = [
+        torch.randn(*shape, device="cuda", dtype=torch.float16) for shape in ((30522, 768), (512, 768), *layer * 12)
+    ]
+
+    def add(*tensors: torch.Tensor) -> Results:
+        aten._foreach_add_(tensors, 1e-4)
+        return tensors
+
+    def divide(*tensors: torch.Tensor) -> Results:
+        aten._foreach_div_(tensors, [1.001] * len(tensors))
+        return tensors
+
+    yield "_foreach_add_.Scalar of a transformer, float16", add, parameters
+    yield "_foreach_div_.ScalarList of a transformer, float16", divide, parameters
+    x = torch.randn(64, 32, 49, 49, device="cuda", dtype=torch.float16)
+    yield "_softmax 64x32x49x49 float16", lambda x: (aten._softmax(x, -1, False),), (x,)
+    x = torch.randn(169343, 1, 40, device="cuda").expand(169343, 4, 40)
+    yield "div.Scalar 169343x4x40 expanded, float32", lambda x: (aten.div(x, 4),), (x,)
+    x = torch.randn(8, 512, 30522, device="cuda", dtype=torch.float16)
+    yield "sum 8x512x30522 float16", lambda x: (aten.sum(x),), (x,)
+    table = torch.randn(29056, 1024, device="cuda", dtype=torch.float16)
+    places = torch.randint(29056, (2, 128), device="cuda")
+    yield "embedding 2x128 of 29056x1024 float16", lambda t, i: (aten.embedding(t, i, 0),), (table, places)
+
+
 def products() -> Iterator[tuple[str, Call, Results]]:
     """Products of long sums, and of sizes that 16 bytes do not divide."""
     aten = torch.ops.aten
@@ -147,6 +213,14 @@ def products() -> Iterator[tuple[str, Call, Results]]:
     a = torch.randn(1024, 31068, device="cuda", dtype=torch.float16)
     b = torch.randn(4000, 31068, device="cuda", dtype=torch.float16).t()
     yield "addmm 1024x31068x4000 float16", lambda c, a, b: (aten.addmm(c, a, b),), (bias, a, b)
+    for rows, terms, columns in ((3136, 1024, 1024), (96, 1280, 1000), (12608, 768, 2304)):
+        a = torch.randn(rows, terms, device="cuda", dtype=torch.float16)
+        b = torch.randn(columns, terms, device="cuda", dtype=torch.float16).t()
+        bias = torch.randn(columns, device="cuda", dtype=torch.float16)
+        yield f"addmm {rows}x{terms}x{columns} float16", lambda c, a, b: (aten.addmm(c, a, b),), (bias, a, b)
+    a = torch.randn(12544, 512, device="cuda", dtype=torch.float16).t()
+    b = torch.randn(12544, 1024, device="cuda", dtype=torch.float16) / 112
+    yield "mm 512x12544x1024 float16, first turned", lambda a, b: (aten.mm(a, b),), (a, b)
 
 
 def images() -> Iterator[tuple[str, Call, Results]]:
