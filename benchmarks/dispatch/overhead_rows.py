@@ -34,6 +34,7 @@ import opsmith
 from opsmith.core.environment import Environment
 from opsmith.core.op import matches
 from opsmith.core.run import Selection, write_atomically
+from opsmith.errors import BadInput
 from opsmith.evaluation.inputs import rebuild
 from opsmith.prewarm.fake_calls import recorded_calls
 from opsmith.runner.environment import describe_environment
@@ -145,6 +146,8 @@ def measured(
         except BrokenProcessPool:
             pool = _process()
             yield op, "its process ended"
+        except BadInput as exc:  # Nothing answers it.
+            yield op, str(exc)
         except Exception as exc:  # noqa: BLE001 - one op's failure is not the others'
             pool.shutdown()
             pool = _process()  # Whatever became of its device.
