@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.evaluation_calls import call_of, judge
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from opsmith.evaluation import philox
+from opsmith.evaluation import attention_oracle, philox
 from opsmith.evaluation.attention_oracle import gradients
 from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
@@ -345,6 +348,92 @@ def test_gradients_of_rows_know_what_was_dropped(kind: int, probability: float) 
         torch.testing.assert_close(opinion.value, expected)
         assert opinion.slack is not None
         assert opinion.slack.shape == expected.shape
+
+
+def call_of_rows(kind: int, bias: torch.Tensor, probability: float) -> tuple[JudgedCall, JudgedCall]:
+    """Memory-efficient attention of 5 queries and 9 keys, and its gradients."""
+    q, k, v, out, gradient = (torch.randn(2, rows, 3, 8) for rows in (5, 9, 9, 5, 5))
+    forward = (q, k, v, bias, None, None, None, None, 0.0, kind)
+    backward = (gradient, q, k, v, bias, out, None, None, 5, 9, torch.randn(2, 3, 5) + 3, probability)
+    state = torch.tensor(7), torch.tensor(22), kind, True
+    return (
+        call_of(aten._efficient_attention_forward.default, *forward),
+        call_of(aten._efficient_attention_backward.default, *backward, *state),
+    )
+
+
+def call_of_heads(mask: torch.Tensor | None, *, causal: bool) -> tuple[JudgedCall, JudgedCall]:
+    """Attention of 5 queries and 9 keys that two heads share, and its gradients."""
+    q, out, gradient = (torch.randn(2, 4, 5, 8).bfloat16() for _ in range(3))
+    k, v = (torch.randn(2, 2, 9, 8).bfloat16() for _ in range(2))
+    backward = (gradient, q, k, v, out, torch.randn(2, 4, 5) + 3, 0.0, causal)
+    return (
+        call_of(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v, 0.0, causal, attn_mask=mask),
+        call_of(aten._scaled_dot_product_flash_attention_for_cpu_backward.default, *backward, attn_mask=mask),
+    )
+
+
+@pytest.mark.parametrize("block", [1, 2 * 4 * 9 * 2])
+def test_blocks_of_queries_give_what_all_of_them_give(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """One query or two at a time, with masks of all kinds; five are no multiple of two."""
+    seen = torch.rand(2, 1, 5, 9) > 0.2
+    pairs = [
+        *(call_of_rows(kind, torch.randn(2, 3, 5, 9), 0.3) for kind in (0, 1, 2)),
+        *(call_of_heads(mask, causal=False) for mask in (torch.randn(2, 4, 1, 9), torch.randn(5, 9))),
+        *(call_of_heads(None, causal=causal) for causal in (False, True)),
+    ]
+    forwards = [call for call, _ in pairs] + [call_of_heads(seen, causal=False)[0]]
+    whole = [opinions_of(call) for call in (*forwards, *(call for _, call in pairs))]
+    monkeypatch.setattr(attention_oracle, "BLOCK_WEIGHTS", block)
+    for call, expected in zip((*forwards, *(call for _, call in pairs)), whole, strict=True):
+        torch.testing.assert_close(opinions_of(call), expected)
+
+
+def opinions_of(call: JudgedCall) -> list[torch.Tensor]:
+    """The values and slacks of all results that are known."""
+    oracle = Oracle(call, call.schema.name.removesuffix(".default"), 6)
+    opinions = [oracle.opinion(index) for index in range(4)]
+    assert opinions[0] is not None
+    return [tensor for opinion in opinions if opinion is not None for tensor in opinion[:2] if tensor is not None]
+
+
+def test_attention_keeps_no_more_weights_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole matrices of weights of long sequences fit into no memory."""
+    monkeypatch.setattr(attention_oracle, "BLOCK_WEIGHTS", 2 * 64 * 4)
+    largest = _LargestResult()
+    for call in call_of_long_heads():
+        with largest:
+            opinions_of(call)
+    assert largest.elements == 2 * 64 * 8  # A query's, not 2 * 64 * 64 weights.
+
+
+def call_of_long_heads() -> tuple[JudgedCall, JudgedCall]:
+    """Causal attention of two heads with 64 queries and keys, and its gradients."""
+    q, k, v, out, gradient = (torch.randn(1, 2, 64, 8) for _ in range(5))
+    return (
+        call_of(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v, 0.0, True),
+        call_of(
+            aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+            *(gradient, q, k, v, out, torch.randn(1, 2, 64) + 3, 0.0, True),
+        ),
+    )
+
+
+class _LargestResult(TorchDispatchMode):
+    """Counts the elements of the largest tensor that an op gives."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.elements = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        returned = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(returned):
+            if isinstance(leaf, torch.Tensor):
+                self.elements = max(self.elements, leaf.numel())
+        return returned
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
