@@ -18,7 +18,7 @@ from opsmith.evaluation import attention_oracle, philox
 from opsmith.evaluation.attention_oracle import gradients
 from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, Oracle, _moved
+from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, TRUST_WIDE, Oracle, _moved
 from opsmith.evaluation.tolerance import tolerance_for
 from opsmith.suites import callables
 
@@ -771,3 +771,85 @@ def test_gradients_at_coordinates_that_eager_rounds_do_not_bind(mode: int) -> No
     wrong = [[exact[0] * 1.05, exact[1]], answer(grid.double() + 0.02)]
     for answers in wrong:
         assert not compare(call, [eager], [answers], tolerance="strict").passed
+
+
+def _chained(x: torch.Tensor, lanes: int = 64) -> torch.Tensor:
+    """Sums along the last dimension; a lane adds its terms one after another."""
+    total = torch.zeros(*x.shape[:-1], lanes, dtype=x.dtype)
+    for part in x.split(lanes, -1):
+        total += part
+    return total.sum(-1)
+
+
+def _norm_gradients(rounded: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tensor, JudgedCall, torch.Tensor]:
+    """A group norm's gradient of the weight in float64, the call, and in float32 from changed operands.
+
+    Sums of 32,768 products of random signs: what float32 loses shows where they cancel.
+    """
+    images, channels, positions, groups = 2, 64, 1 << 14, 16
+    x, dy = (torch.randn(images, channels, positions) for _ in range(2))
+    mean, rstd = torch.randn(images, groups) / 4, torch.rand(images, groups) + 0.5
+
+    def gradient(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+        centred = x.view(images, groups, -1) - mean[..., None].to(x.dtype)
+        products = (centred * rstd[..., None].to(x.dtype)).view(dy.shape) * dy
+        return _chained(products).sum(0)
+
+    options = (torch.randn(channels), images, channels, positions, groups, [True] * 3)
+    call = call_of(aten.native_group_norm_backward.default, dy, x, mean, rstd, *options)
+    return gradient(x.double(), dy.double()), call, gradient(rounded(x), rounded(dy))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_norms_gradients_of_parameters_may_lose_what_cancels(seed: int) -> None:
+    """Where eager happens to be right to the last digit, too; sums of rounded operands fail."""
+    for rounded, passes in ((torch.clone, True), (_tf32, False)):
+        torch.manual_seed(seed)
+        exact, call, answer = _norm_gradients(rounded)
+        dx, _, of_bias = aten.native_group_norm_backward.default(*call.args)
+        finding = compare(call, [[dx, exact.float(), of_bias]], [[dx, answer, of_bias]], tolerance="strict")
+        assert passes == finding.passed, finding.detail
+
+
+def test_a_batch_norm_may_be_more_accurate_than_rounded_products() -> None:
+    """On a GPU eager rounds each product to the half type before it adds it to the gradient of a float32 weight."""
+    x, dy = (torch.randn(2, 4, 1 << 18).half() for _ in range(2))
+    mean, scale = torch.zeros(4), torch.ones(4)
+    exact = (x.double() * dy.double()).sum((0, 2))
+    # Nearly nothing is left of the first channel.
+    dy[0, 0, :2000] -= (exact[0] / x[0, 0, :2000].double().square().sum() * x[0, 0, :2000].double()).half()
+    exact = (x.double() * dy.double()).sum((0, 2))
+    eager = (x.float() * dy.float()).half().double().sum((0, 2)).float()
+    arguments = (dy, x, torch.ones(4), mean, scale, mean, scale, True, 1e-5, [False, True, False])
+    call = call_of(aten.native_batch_norm_backward.default, *arguments)
+    assert exact[0].abs() < 4
+    assert (eager[0] - exact[0]).abs() > TRUST_WIDE * 1.6e-5
+    for answer, passes in ((exact.float(), True), (exact.float() + 1.0, False)):
+        assert passes == compare(call, [[None, eager, None]], [[None, answer, None]], tolerance="strict").passed
+
+
+def test_a_weight_norms_gradient_may_lose_what_cancels() -> None:
+    """Its slope is a sum of 4,096 products, next to which the weight is large."""
+    v, dw = torch.randn(64, 4096), torch.randn(64, 4096)
+    g, norms = torch.randn(64, 1), torch.rand(64, 1) + 1
+    op = aten._weight_norm_interface_backward.default
+    call = call_of(op, dw, v, g, norms, 0)
+    exact = [result.float() for result in op(dw.double(), v.double(), g.double(), norms.double(), 0)]
+    for rounded, passes in ((torch.clone, True), (_tf32, False)):
+        slope = _chained(rounded(dw) * rounded(v)).unsqueeze(1)
+        answer = [(rounded(dw) - rounded(v) * (slope / norms**2)) * (g / norms), slope / norms]
+        finding = compare(call, [exact], [answer], tolerance="strict")
+        assert passes == finding.passed, finding.detail
+
+
+def test_a_gradient_of_bags_may_lose_what_cancels() -> None:
+    """Each row is a sum of some 400 gradients of random signs, as it is of embedding_dense_backward."""
+    bags, rows = 4096, 10
+    gradient, indices, offsets = torch.randn(bags, 64), torch.randint(0, rows, (bags,)), torch.arange(bags)
+    arguments = (indices, offsets, offsets, torch.ones(bags, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+    call = call_of(aten._embedding_bag_backward.default, gradient, *arguments, rows, False, 0, False, None)
+    chosen = [gradient[indices == row] for row in range(rows)]
+    exact = torch.stack([each.double().sum(0) for each in chosen]).float()
+    for rounded, passes in ((torch.clone, True), (_tf32, False)):
+        answer = torch.stack([_chained(rounded(each).T, 1) for each in chosen])
+        assert passes == compare(call, [[exact]], [[answer]], tolerance="strict").passed
