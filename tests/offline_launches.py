@@ -28,7 +28,7 @@ from opsmith.dispatch.fallbacks import tensors_in
 from opsmith.dispatch.plans import Refusal
 from opsmith.dispatch.recorder import Recorder
 from opsmith.dispatch.triton_launches import counted_launches, repeatable, watched_launches
-from opsmith.kernels import concatenation, layer_norm, matmul, pointwise, reductions, softmax
+from opsmith.kernels import arithmetic, concatenation, layer_norm, matmul, pointwise, reductions, softmax
 
 FUNCTION = 0xF00D
 
@@ -105,7 +105,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gelu.default": (pointwise.gelu, (X.half(),)),
     "exp.default": (pointwise.exp, (X.long().t(),)),
     "add.Tensor": (pointwise.add, (X, Y)),
-    "mul.Tensor": (pointwise.mul, (2.5, Y.half().t())),
+    "mul.Tensor": (arithmetic.mul, (2.5, Y.half().t())),
     "where.self": (pointwise.where, (X.bool(), X, Y)),
     "clamp.default": (pointwise.clamp, (X, 0.0, 1.0)),
     "clamp.Tensor": (pointwise.clamp_tensor, (X, Y, None)),

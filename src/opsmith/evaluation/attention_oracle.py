@@ -10,12 +10,14 @@ score may err by the size of its terms, |q| |k|, and so may p by as much of itse
 
 A dropout leaves z of the weights, 0 or 1 / (1 - its probability): dv = (p z)^T g and ds = p (z (g v^T) - g . o). That
 of memory-efficient attention is known, by the seed and the offset that its forward call returned.
+
+Queries come in blocks: the weights of some 50,000 queries and keys in 32 heads would take 750 GiB.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,7 +36,9 @@ FORWARDS = frozenset(
     }
 )
 BACKWARDS = frozenset({*(f"{name}_backward" for name in FORWARDS), "_efficient_attention_backward"})
-#: Its kinds of masks.
+#: Weights of all heads that are made at once; some ten such tensors in float64 live together.
+BLOCK_WEIGHTS = 1 << 26
+#: Kinds of masks of memory-efficient attention.
 _TOP_LEFT, _BOTTOM_RIGHT = 1, 2
 
 
@@ -45,17 +49,7 @@ def attention(arguments: Mapping[str, Any]) -> Opinion | None:
     """
     if "custom_mask_type" in arguments:
         return _attention_of_rows(arguments)
-    query, key, value = (arguments[name].double() for name in ("query", "key", "value"))
-    mask = _mask(arguments)
-
-    def attend(values: torch.Tensor) -> torch.Tensor:
-        causal, scale = arguments["is_causal"], arguments.get("scale")
-        textbook = torch.ops.aten._scaled_dot_product_attention_math
-        result: torch.Tensor = textbook(query, key, values, mask, 0.0, causal, scale=scale)[0]
-        return result.cpu()
-
-    eps, half = _roundings(arguments["query"].dtype)
-    return Opinion(attend(value), (half or eps) * attend(value.abs()))
+    return Opinion(*_averages(arguments, of_scores=False))
 
 
 def _attention_of_rows(arguments: Mapping[str, Any]) -> Opinion | None:
@@ -63,17 +57,25 @@ def _attention_of_rows(arguments: Mapping[str, Any]) -> Opinion | None:
     unknown = ("cu_seqlens_q", "cu_seqlens_k", "seqlen_k", "window_size")
     if arguments["dropout_p"] or any(arguments.get(name) is not None for name in unknown):
         return None
-    query, key, value = (arguments[name].transpose(1, 2).double() for name in ("query", "key", "value"))
-    scale = arguments.get("scale") or 1 / math.sqrt(query.shape[-1])
-    scores = query @ key.mT * scale
-    if arguments["bias"] is not None:
-        scores = scores + arguments["bias"].double()
-    if arguments["custom_mask_type"]:
-        scores = scores.masked_fill(_hidden(scores, _beyond(arguments)), -math.inf)
-    p = scores.softmax(-1).nan_to_num(0.0)  # A query that sees no key gets nothing.
+    value, slack = _averages(_heads_first(arguments, ("query", "key", "value")), of_scores=True)
+    return Opinion(value.transpose(1, 2), slack.transpose(1, 2))
+
+
+def _averages(arguments: Mapping[str, Any], *, of_scores: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Averages of the values, and what explains their error; ``of_scores``: also what scores may lose in float32."""
+    key, value, scale = _keys(arguments)
+    magnitudes = key.abs(), value.abs()
     eps, half = _roundings(arguments["query"].dtype)
-    slack = p * (half + eps * (1 + query.abs() @ key.abs().mT * scale))
-    return Opinion((p @ value).transpose(1, 2).cpu(), (slack @ value.abs()).transpose(1, 2).cpu())
+    averages, slacks = [], []
+    for rows in _blocks(arguments):
+        query = _rows(arguments["query"], rows).double()
+        scores = _scores(query, key, rows, arguments)
+        # A query that sees no key gets nothing.
+        p = scores.softmax(-1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
+        share = half + eps * (1 + query.abs() @ magnitudes[0].mT * scale) if of_scores else half or eps
+        averages.append((p @ value).cpu())
+        slacks.append((share * p @ magnitudes[1]).cpu())
+    return torch.cat(averages, -2), torch.cat(slacks, -2)
 
 
 def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
@@ -83,53 +85,69 @@ def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
     """
     if "custom_mask_type" in arguments:
         return _gradients_of_rows(arguments)
-    query, key, value, out = (arguments[name].double() for name in ("query", "key", "value", "out"))
-    gradient = arguments["grad_out" if "grad_out" in arguments else "grad_out_"].double()
-    left = _left(arguments)
-    if left is None:
+    if arguments["dropout_p"] and "grad_out_" not in arguments:
         return None
-    shared = query.shape[-3] // key.shape[-3]
-    key, value = (tensor.repeat_interleave(shared, -3) for tensor in (key, value))
-    scale = arguments.get("scale") or 1 / math.sqrt(query.shape[-1])
-    mask = _mask(arguments)
-    p = _probabilities(query @ key.mT * scale, mask, arguments)
+    query, mask = arguments["query"], _mask(arguments)
+    key, value, _ = _keys(arguments)
+    results = [query, key, value, *([] if mask is None else [mask])]
+    sums, slacks = ([torch.zeros_like(result, dtype=torch.float64) for result in results] for _ in range(2))
+    for rows in _blocks(arguments):
+        _add_block(sums, slacks, rows, (key, value), arguments)
+    groups = (arguments["key"].shape[-3], _shared(arguments))
+    for totals in (sums, slacks):
+        totals[1:3] = [total.unflatten(-3, groups).sum(-3) for total in totals[1:3]]
+    return [Opinion(total.cpu(), slack.cpu()) for total, slack in zip(sums, slacks, strict=True)]
+
+
+def _add_block(
+    sums: Sequence[torch.Tensor],
+    slacks: Sequence[torch.Tensor],
+    rows: slice,
+    keys: tuple[torch.Tensor, torch.Tensor],
+    arguments: Mapping[str, Any],
+) -> None:
+    """Add what a block of queries gives to the gradients, and to what explains their errors."""
+    gradients_name = "grad_out" if "grad_out" in arguments else "grad_out_"
+    query, out, gradient = (_rows(arguments[name], rows).double() for name in ("query", "out", gradients_name))
+    (key, value), scale, left = keys, _scale(arguments), _left(arguments, rows)
+    scores = _scores(query, key, rows, arguments)
+    # By the given sums, whose rows may be padded.
+    logsumexp = arguments["logsumexp"].double().reshape(*scores.shape[:-2], -1)[..., rows, None]
+    p = torch.where(scores == -math.inf, 0.0, (scores - logsumexp).exp())
     delta = (gradient * out).sum(-1, keepdim=True)
     ds = p * (left * (gradient @ value.mT) - delta)
 
     eps, half = _roundings(arguments["query"].dtype)
-    terms = query.abs() @ key.abs().mT * scale
-    p_slack = p * (half + eps * (1 + terms))
+    share = half + eps * (1 + query.abs() @ key.abs().mT * scale)
     terms_of_ds = left * (gradient.abs() @ value.abs().mT) + (gradient * out).abs().sum(-1, keepdim=True)
-    ds_slack = ds.abs() * (half + eps * (1 + terms)) + eps * p * terms_of_ds
+    ds_slack = ds.abs() * share + eps * p * terms_of_ds
+    _add_products(sums, rows, (ds, left * p), (key, query, gradient), scale)
+    _add_products(slacks, rows, (ds_slack, left * p * share), (key.abs(), query.abs(), gradient.abs()), scale)
 
-    def joined(tensor: torch.Tensor) -> torch.Tensor:
-        """Summed over the heads that share a key."""
-        heads: torch.Tensor = tensor.unflatten(-3, (tensor.shape[-3] // shared, shared))
-        return heads.sum(-3).cpu()
 
-    results = [
-        Opinion((ds @ key * scale).cpu(), (ds_slack @ key.abs() * scale).cpu()),
-        Opinion(joined(ds.mT @ query * scale), joined(ds_slack.mT @ query.abs() * scale)),
-        Opinion(joined((left * p).mT @ gradient), joined((left * p_slack).mT @ gradient.abs())),
-    ]
-    if mask is not None:
-        results.append(Opinion(ds.sum_to_size(mask.shape).cpu(), ds_slack.sum_to_size(mask.shape).cpu()))
-    return results
+def _add_products(
+    totals: Sequence[torch.Tensor],
+    rows: slice,
+    weights: tuple[torch.Tensor, torch.Tensor],
+    factors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    scale: float,
+) -> None:
+    """Add ds k, ds^T q, p^T g and ds to gradients of query, key, value and mask."""
+    of_query, of_key, of_value, *of_mask = totals
+    (ds, p), (key, query, gradient) = weights, factors
+    _rows(of_query, rows).copy_(ds @ key * scale)
+    of_key += ds.mT @ query * scale
+    of_value += p.mT @ gradient
+    for total in of_mask:
+        part = _rows(total, rows)
+        part += ds.sum_to_size(part.shape)
 
 
 def _gradients_of_rows(arguments: Mapping[str, Any]) -> list[Opinion] | None:
     """As :func:`gradients`, of the overload whose tensors have rows before heads."""
     if any(arguments.get(name) is not None for name in ("cu_seqlens_q", "cu_seqlens_k", "window_size")):
         return None
-    swapped = {name: arguments[name].transpose(1, 2) for name in ("query", "key", "value", "out", "grad_out_")}
-    kept = ("logsumexp", "dropout_p", "philox_seed", "philox_offset", "scale")
-    heads = {
-        **swapped,
-        **{name: arguments[name] for name in kept},
-        "attn_bias": arguments["bias"],
-        "is_causal": arguments["custom_mask_type"] in (_TOP_LEFT, _BOTTOM_RIGHT),
-        "beyond": _beyond(arguments),
-    }
+    heads = _heads_first(arguments, ("query", "key", "value", "out", "grad_out_"))
     opinions = gradients(heads)
     if opinions is None:
         return None
@@ -137,6 +155,18 @@ def _gradients_of_rows(arguments: Mapping[str, Any]) -> list[Opinion] | None:
         Opinion(value.transpose(1, 2), slack.transpose(1, 2)) for value, slack, _ in opinions[:3] if slack is not None
     ]
     return first + opinions[3:]
+
+
+def _heads_first(arguments: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The arguments of the overload whose tensors have rows before heads as the others have them."""
+    kept = ("logsumexp", "dropout_p", "philox_seed", "philox_offset", "scale")
+    return {
+        **{name: arguments[name] for name in kept if name in arguments},
+        **{name: arguments[name].transpose(1, 2) for name in names},
+        "attn_bias": arguments["bias"],
+        "is_causal": arguments["custom_mask_type"] in (_TOP_LEFT, _BOTTOM_RIGHT),
+        "beyond": _beyond(arguments),
+    }
 
 
 def _roundings(dtype: torch.dtype) -> tuple[float, float]:
@@ -151,39 +181,69 @@ def _beyond(arguments: Mapping[str, Any]) -> int:
     return int(keys - queries) if arguments["custom_mask_type"] == _BOTTOM_RIGHT else 0
 
 
-def _hidden(scores: torch.Tensor, beyond: int) -> torch.Tensor:
-    """What a causal mask hides, whose first query sees the first key, however many there are, and ``beyond`` more."""
-    return torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1 + beyond)
+def _blocks(arguments: Mapping[str, Any]) -> Iterator[slice]:
+    """Blocks of queries whose weights are at most ``BLOCK_WEIGHTS``, or one query each."""
+    *heads, queries, _ = arguments["query"].shape
+    size = max(1, BLOCK_WEIGHTS // max(1, math.prod(heads) * arguments["key"].shape[-2]))
+    for first in range(0, max(queries, 1), size):
+        yield slice(first, min(first + size, queries))
 
 
-def _left(arguments: Mapping[str, Any]) -> torch.Tensor | float | None:
-    """What a dropout left of the weights; None where nobody knows."""
+def _rows(tensor: torch.Tensor, rows: slice) -> torch.Tensor:
+    """Those rows of ``tensor``, or the one row that it has for all queries."""
+    return tensor[..., rows, :] if tensor.shape[-2] > 1 else tensor
+
+
+def _keys(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Keys and values in float64, repeated for the heads that share them, and the scale of scores."""
+    key, value = (arguments[name].double().repeat_interleave(_shared(arguments), -3) for name in ("key", "value"))
+    return key, value, _scale(arguments)
+
+
+def _shared(arguments: Mapping[str, Any]) -> int:
+    """How many heads share a key."""
+    return int(arguments["query"].shape[-3] // max(arguments["key"].shape[-3], 1))
+
+
+def _scale(arguments: Mapping[str, Any]) -> float:
+    """What scores are multiplied by."""
+    return float(arguments.get("scale") or 1 / math.sqrt(arguments["query"].shape[-1]))
+
+
+def _left(arguments: Mapping[str, Any], rows: slice) -> torch.Tensor | float:
+    """What a dropout left of a block's weights, each of which has a word of Philox, in order."""
     probability = arguments["dropout_p"]
     if not probability:
         return 1.0
-    if "grad_out_" not in arguments:
-        return None
-    query = arguments["query"]
-    shape = (*query.shape[:3], arguments["key"].shape[2])
+    batch, heads, queries, _ = arguments["query"].shape
+    keys, count = arguments["key"].shape[-2], rows.stop - rows.start
     seed, first = (int(arguments[name].item()) for name in ("philox_seed", "philox_offset"))
-    kept = philox.uniform(seed, first, math.prod(shape), query.device) > probability
-    left: torch.Tensor = kept.double().view(shape) / (1 - probability)
+    words = [
+        philox.uniform(seed, first + (head * queries + rows.start) * keys, count * keys, arguments["query"].device)
+        for head in range(batch * heads)
+    ]
+    kept = torch.stack(words) > probability
+    left: torch.Tensor = kept.double().view(batch, heads, count, keys) / (1 - probability)
     return left
 
 
 def _mask(arguments: Mapping[str, Any]) -> torch.Tensor | None:
     mask = arguments.get("attn_bias", arguments.get("attn_mask"))
-    if mask is None:
-        return None
-    assert isinstance(mask, torch.Tensor)
-    return mask.double() if mask.is_floating_point() else mask
+    assert mask is None or isinstance(mask, torch.Tensor)
+    return mask
 
 
-def _probabilities(scores: torch.Tensor, mask: torch.Tensor | None, arguments: Mapping[str, Any]) -> torch.Tensor:
-    """exp(s - logsumexp), by the given one, whose rows may be padded; 0 where nothing may be seen."""
+def _scores(query: torch.Tensor, key: torch.Tensor, rows: slice, arguments: Mapping[str, Any]) -> torch.Tensor:
+    """Scores of a block of queries, with -inf where nothing may be seen.
+
+    What a causal mask hides: its first query sees the first key, however many there are, and ``beyond`` more.
+    """
+    scores = query @ key.mT * _scale(arguments)
     if arguments["is_causal"]:
-        scores = scores.masked_fill(_hidden(scores, arguments.get("beyond", 0)), -math.inf)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    logsumexp = arguments["logsumexp"].double().reshape(*scores.shape[:-2], -1)[..., : scores.shape[-2], None]
-    return torch.where(scores == -math.inf, 0.0, (scores - logsumexp).exp())
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        scores = scores.masked_fill(hidden.triu(1 + arguments.get("beyond", 0) + rows.start), -math.inf)
+    whole = _mask(arguments)
+    if whole is None:
+        return scores
+    mask = _rows(whole, rows)
+    return scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.double()

@@ -24,7 +24,8 @@ is 0 for all of them, and what is computed of it is what the steps on the way ro
 
 Where large terms cancel, eager's error may be any number of units: on a GPU it rounds a convolution to a half type
 before it adds the bias, each product of a batch before it adds the next, the mean of a group before it takes it from
-the elements. What such roundings explain is the size of the terms times the dtype's precision where the op is linear,
+the elements, each product of a batch norm's gradient before it adds it to a sum in float32. What such roundings
+explain is the size of the terms times the precision of the dtype, the result's or an input's, where the op is linear,
 else found by trial, as above. A coordinate that is rounded may lie in another cell, and a pixel's number (bfloat16
 has no odd ones from 257) may be another pixel's: that explains any error. It makes the oracle believed and widens
 nothing: the candidate still has to lie within units of float64.
@@ -98,7 +99,8 @@ LINEAR = frozenset(
         *("convolution", "convolution_backward", "_convolution", "mkldnn_convolution", "cudnn_convolution"),
         *("_addmm_activation", "sum", "nansum", "mean", "cumsum", "trace", "add", "sub", "rsub", "addcmul"),
         *("index_add", "scatter_add", "index_put", "put", "embedding_dense_backward", "segment_reduce"),
-        *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_dense_backward", "col2im"),
+        *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_dense_backward", "_embedding_bag_backward"),
+        *("col2im",),
         *("avg_pool2d", "avg_pool3d", "avg_pool2d_backward", "avg_pool3d_backward", "unfold_backward"),
         *("_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d"),
         *("_adaptive_avg_pool3d_backward", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
@@ -134,12 +136,17 @@ _STEEPEST = 4
 _SOFTMAX_GRADIENTS = ("_softmax_backward_data", "_log_softmax_backward_data")
 #: Ops next to whose poles and kinks the last digits of an input decide, and of which a difference of nearly the same is
 #: a factor; what these explain is seen as for a module.
-SENSITIVE = frozenset({"digamma", "polygamma", *_SOFTMAX_GRADIENTS}) | _SAMPLERS
+SENSITIVE = frozenset({"digamma", "polygamma", "_weight_norm_interface_backward", *_SOFTMAX_GRADIENTS}) | _SAMPLERS
+#: Ops whose results from the second on, gradients of parameters, are sums over a batch, which may cancel: likewise.
+_NORM_GRADIENTS = (
+    *("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward"),
+    *("native_layer_norm_backward", "native_group_norm_backward"),
+)
 #: Ops that subtract means, whose rounding is the same for all elements that it is taken from.
 _IN_STEPS = (
     *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),
-    *("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward"),
-    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
+    *("native_layer_norm", "native_group_norm"),
+    *_NORM_GRADIENTS,
     *_SOFTMAX_GRADIENTS,
 )
 #: Unitary transforms: an element's error has the scale of the whole signal.
@@ -187,7 +194,8 @@ class Oracle:
             return LINEAR_SLACK * eps * rms.expand(value.shape)
         if self._stem == "native_layer_norm" and index != _MEAN:
             return self._of_variance(value)
-        if self._call.schema.kind is TaskKind.MODULE or self._stem in SENSITIVE:
+        of_parameters = self._stem in _NORM_GRADIENTS and index > 0
+        if self._call.schema.kind is TaskKind.MODULE or self._stem in SENSITIVE or of_parameters:
             moved = MODULE_SLACK * self._movement(index, eps)
             if self._stem in _SAMPLERS and index == _OF_GRID:
                 moved = torch.maximum(moved, LINEAR_SLACK * eps * self._slopes().to(moved.device))
@@ -196,10 +204,11 @@ class Oracle:
         return None if magnitude is None else LINEAR_SLACK * eps * magnitude
 
     def _rounding(self, index: int, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """What roundings to ``dtype`` on the way explain of result ``index``."""
+        """What roundings to ``dtype``, or to that of an input, on the way explain of result ``index``."""
         if self._stem in _SAMPLING:
             return torch.full_like(value, torch.inf)
-        eps = torch.finfo(dtype).eps
+        tensors = [leaf for leaf in tree_leaves((self._call.args, self._call.kwargs)) if isinstance(leaf, torch.Tensor)]
+        eps = max(torch.finfo(each).eps for each in (dtype, *(t.dtype for t in tensors if t.dtype in _WIDER)))
         magnitude = self._magnitude(index, value)
         return MODULE_SLACK * self._movement(index, eps) if magnitude is None else LINEAR_SLACK * eps * magnitude
 

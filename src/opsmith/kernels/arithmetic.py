@@ -9,7 +9,7 @@ import triton.language as tl
 from . import complex_arithmetic
 from .exponentials import exp2_of, log2_of
 from .launch import require_served
-from .pointwise import Operand, add, map_elements, same, served_promotion
+from .pointwise import Operand, add, map_elements, mul_of, same, served_promotion
 from .signs import sign_bit_of
 from .type_rules import floating, form_for, promoting_to_float, refuse_bool
 
@@ -198,6 +198,14 @@ def _scaled_difference(self: Operand, other: Operand, alpha: float) -> torch.Ten
 def add_scalar(self: torch.Tensor, other: float, alpha: float = 1) -> torch.Tensor:
     """``self + alpha * other``."""
     return add(self, other, alpha=alpha)
+
+
+def mul(self: Operand, other: Operand) -> torch.Tensor:
+    """``self * other`` in the promoted type, which may be complex; "and" for bools."""
+    if any(isinstance(x, torch.Tensor) and x.is_complex() for x in (self, other)):
+        return complex_arithmetic.product(self, other)
+    result = served_promotion([self, other])
+    return map_elements(mul_of, [self, other], [result] * 2, result)
 
 
 def addcmul(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, *, value: float = 1) -> torch.Tensor:

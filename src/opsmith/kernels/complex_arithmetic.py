@@ -1,7 +1,8 @@
-"""Products and quotients of complex numbers: addcmul and addcdiv, on pairs of numbers.
+"""Products and quotients of complex numbers: mul, addcmul and addcdiv, on pairs of numbers.
 
-On a GPU eager computes them as LLVM's library does: infinities survive, as C's Annex G wants it, and a divisor is
-scaled by a power of two. On a CPU it does neither. See :mod:`.pointwise` for the traffic.
+On a GPU eager computes the latter two as LLVM's library does: infinities survive, as C's Annex G wants it, and a
+divisor is scaled by a power of two. On a CPU, and in mul on either, it does neither. See :mod:`.pointwise` for the
+traffic.
 """
 
 from __future__ import annotations
@@ -50,6 +51,12 @@ def times(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tuple[tl.te
         real = tl.where(is_lost, float("inf") * (a * c - b * d), real)
         imaginary = tl.where(is_lost, float("inf") * (a * d + b * c), imaginary)
     return real, imaginary
+
+
+@triton.jit
+def product_of(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
+    """``(a + b i) (c + d i)`` by the formula alone."""
+    return a * c - b * d, a * d + b * c
 
 
 @triton.jit
@@ -129,6 +136,17 @@ def addcdiv_of(
     return x + real, xi + imaginary
 
 
+def product(x: Operand, y: Operand) -> torch.Tensor:
+    """``x * y`` in the promoted type of tensors of which one is complex, whose type no number raises.
+
+    Raises:
+        NotImplementedError: a tensor that is conjugated lazily, or complex numbers of half types.
+        RuntimeError: the shapes do not broadcast.
+    """
+    tensors = [operand for operand in (x, y) if isinstance(operand, torch.Tensor)]
+    return _map_parts(product_of, (x, y), promoted(tensors, complex_too=True), [])
+
+
 def map_pairs(function: Any, operands: Sequence[torch.Tensor], value: complex) -> torch.Tensor:
     """A function of the parts of tensors, of which one is complex, and of a number, in the promoted type.
 
@@ -136,17 +154,26 @@ def map_pairs(function: Any, operands: Sequence[torch.Tensor], value: complex) -
         NotImplementedError: a tensor that is conjugated lazily, or complex numbers of half types.
         RuntimeError: the shapes do not broadcast.
     """
-    result = promoted(operands, complex_too=True)
+    number = complex(value)
+    return _map_parts(function, operands, promoted(operands, complex_too=True), [number.real, number.imag])
+
+
+def _map_parts(
+    function: Any, operands: Sequence[torch.Tensor | complex], result: torch.dtype, parameters: list[float]
+) -> torch.Tensor:
+    """A function of the parts of tensors and numbers, and of ``parameters``."""
     if result not in _PART:
         raise NotImplementedError(f"{result} is not served")
     parts: list[Operand] = []
     for x in operands:
-        if x.is_conj():
+        if not isinstance(x, torch.Tensor):
+            parts += [complex(x).real, complex(x).imag]
+        elif x.is_conj():
             raise NotImplementedError("lazily conjugated tensors are not served")
-        parts += torch.view_as_real(x).unbind(-1) if x.is_complex() else [x, 0.0]
+        else:
+            parts += torch.view_as_real(x).unbind(-1) if x.is_complex() else [x, 0.0]
     require_served(*(part for part in parts if isinstance(part, torch.Tensor)))
-    out = empty_result(operands, result)
+    out = empty_result([x for x in operands if isinstance(x, torch.Tensor)], result)
     ends = torch.view_as_real(out).unbind(-1)
-    number = complex(value)
-    map_into_several(ends, function, parts, [_PART[result]] * len(parts), [number.real, number.imag])
+    map_into_several(ends, function, parts, [_PART[result]] * len(parts), parameters)
     return out

@@ -1,4 +1,4 @@
-"""Elementwise ops: relu, gelu, exp, add, mul, where, clamp.
+"""Elementwise ops: relu, gelu, exp, add, where, clamp.
 
 One kernel, :func:`map_kernel`, reads the operands, applies a function of a few lines and writes the
 result; each op below, and in the files that import it, is such a function and the rule for its types. All of them are
@@ -464,12 +464,6 @@ def add(self: Operand, other: Operand, *, alpha: float = 1) -> torch.Tensor:
         raise TypeError(f"alpha={alpha!r} does not fit a {result} result")
     scale = bool(alpha) if result == torch.bool else alpha
     return map_elements(add_of, [self, other], [result] * 2, result, parameters=[scale])
-
-
-def mul(self: Operand, other: Operand) -> torch.Tensor:
-    """``self * other`` in the promoted type; "and" for bools."""
-    result = served_promotion([self, other])
-    return map_elements(mul_of, [self, other], [result] * 2, result)
 
 
 def where(condition: torch.Tensor, self: Operand, other: Operand) -> torch.Tensor:

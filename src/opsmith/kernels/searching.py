@@ -173,6 +173,8 @@ def bucketize(self: Operand, boundaries: torch.Tensor, *, out_int32: bool = Fals
 
 # ---------------------------------------------------------------- histograms
 
+_COUNTED = (torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
 
 @triton.jit
 def histogram_kernel(
@@ -190,7 +192,10 @@ def histogram_kernel(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Add one to the bin of each element between low and high, of which the last bin holds high itself."""
+    """Add one to the bin of each element between low and high, of which the last bin holds high itself.
+
+    Integers are counted in whole numbers, so that none is rounded into a neighbouring bin.
+    """
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offset_of(i, shape_D, strides_D), mask=i < numel, other=0).to(COMPUTE)
     if low_ptr is None:
@@ -200,21 +205,26 @@ def histogram_kernel(
         low = tl.load(low_ptr + tl.arange(0, 1)).to(COMPUTE)
         high = tl.load(high_ptr + tl.arange(0, 1)).to(COMPUTE)
     flat = low == high
-    low = tl.where(flat, low - 1.0, low)
-    high = tl.where(flat, high + 1.0, high)
+    low = tl.where(flat, low - 1, low)
+    high = tl.where(flat, high + 1, high)
     counts = (i < numel) & (x >= low) & (x <= high)
-    bin_ = tl.where(counts, (x - low) * bins / (high - low), 0.0).to(tl.int32)
+    share = tl.where(counts, x - low, 0) * bins
+    bin_ = (share / (high - low) if COMPUTE.is_floating() else share // (high - low)).to(tl.int32)
     tl.atomic_add(counts_ptr + tl.minimum(bin_, bins - 1), tl.full([BLOCK], 1, tl.int32), mask=counts, sem="relaxed")
 
 
 def histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:  # noqa: A002
     """How many elements lie in each of ``bins`` equal parts of [min, max], or of their own range if both are equal.
 
+    Of integers the ends are cut to whole numbers, as in eager, which serves them on a GPU only.
+
     Raises:
-        NotImplementedError: a half type, whose edges eager rounds to it.
+        NotImplementedError: a half type, whose edges eager rounds to it, or bools.
         ValueError: no bins, or ``max`` below ``min``.
     """
-    require_served(self, dtypes=(torch.float32, torch.float64))
+    require_served(self, dtypes=_COUNTED)
+    if not self.is_floating_point():
+        min, max = int(min), int(max)  # noqa: A001
     if bins <= 0 or max < min:
         raise ValueError(f"there are no {bins} bins from {min} to {max}")
     counts = torch.empty(bins, dtype=torch.int32, device=self.device)
@@ -222,7 +232,7 @@ def histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -
     if self.numel():
         low, high = aminmax(self) if min == max else (None, None)
         geometry = merge_dims(tuple(self.shape), [self.stride()], sorted(range(self.ndim), key=self.stride))
-        compute = compute_type(self.dtype)
+        compute = compute_type(self.dtype) if self.is_floating_point() else tl.int64
         block = BLOCK if INTERPRETED else 1024
         launch(
             histogram_kernel,

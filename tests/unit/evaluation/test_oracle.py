@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.evaluation_calls import call_of, judge
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from opsmith.evaluation import philox
+from opsmith.evaluation import attention_oracle, philox
 from opsmith.evaluation.attention_oracle import gradients
 from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, Oracle, _moved
+from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, TRUST_WIDE, Oracle, _moved
 from opsmith.evaluation.tolerance import tolerance_for
 from opsmith.suites import callables
 
@@ -345,6 +348,92 @@ def test_gradients_of_rows_know_what_was_dropped(kind: int, probability: float) 
         torch.testing.assert_close(opinion.value, expected)
         assert opinion.slack is not None
         assert opinion.slack.shape == expected.shape
+
+
+def call_of_rows(kind: int, bias: torch.Tensor, probability: float) -> tuple[JudgedCall, JudgedCall]:
+    """Memory-efficient attention of 5 queries and 9 keys, and its gradients."""
+    q, k, v, out, gradient = (torch.randn(2, rows, 3, 8) for rows in (5, 9, 9, 5, 5))
+    forward = (q, k, v, bias, None, None, None, None, 0.0, kind)
+    backward = (gradient, q, k, v, bias, out, None, None, 5, 9, torch.randn(2, 3, 5) + 3, probability)
+    state = torch.tensor(7), torch.tensor(22), kind, True
+    return (
+        call_of(aten._efficient_attention_forward.default, *forward),
+        call_of(aten._efficient_attention_backward.default, *backward, *state),
+    )
+
+
+def call_of_heads(mask: torch.Tensor | None, *, causal: bool) -> tuple[JudgedCall, JudgedCall]:
+    """Attention of 5 queries and 9 keys that two heads share, and its gradients."""
+    q, out, gradient = (torch.randn(2, 4, 5, 8).bfloat16() for _ in range(3))
+    k, v = (torch.randn(2, 2, 9, 8).bfloat16() for _ in range(2))
+    backward = (gradient, q, k, v, out, torch.randn(2, 4, 5) + 3, 0.0, causal)
+    return (
+        call_of(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v, 0.0, causal, attn_mask=mask),
+        call_of(aten._scaled_dot_product_flash_attention_for_cpu_backward.default, *backward, attn_mask=mask),
+    )
+
+
+@pytest.mark.parametrize("block", [1, 2 * 4 * 9 * 2])
+def test_blocks_of_queries_give_what_all_of_them_give(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """One query or two at a time, with masks of all kinds; five are no multiple of two."""
+    seen = torch.rand(2, 1, 5, 9) > 0.2
+    pairs = [
+        *(call_of_rows(kind, torch.randn(2, 3, 5, 9), 0.3) for kind in (0, 1, 2)),
+        *(call_of_heads(mask, causal=False) for mask in (torch.randn(2, 4, 1, 9), torch.randn(5, 9))),
+        *(call_of_heads(None, causal=causal) for causal in (False, True)),
+    ]
+    forwards = [call for call, _ in pairs] + [call_of_heads(seen, causal=False)[0]]
+    whole = [opinions_of(call) for call in (*forwards, *(call for _, call in pairs))]
+    monkeypatch.setattr(attention_oracle, "BLOCK_WEIGHTS", block)
+    for call, expected in zip((*forwards, *(call for _, call in pairs)), whole, strict=True):
+        torch.testing.assert_close(opinions_of(call), expected)
+
+
+def opinions_of(call: JudgedCall) -> list[torch.Tensor]:
+    """The values and slacks of all results that are known."""
+    oracle = Oracle(call, call.schema.name.removesuffix(".default"), 6)
+    opinions = [oracle.opinion(index) for index in range(4)]
+    assert opinions[0] is not None
+    return [tensor for opinion in opinions if opinion is not None for tensor in opinion[:2] if tensor is not None]
+
+
+def test_attention_keeps_no_more_weights_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole matrices of weights of long sequences fit into no memory."""
+    monkeypatch.setattr(attention_oracle, "BLOCK_WEIGHTS", 2 * 64 * 4)
+    largest = _LargestResult()
+    for call in call_of_long_heads():
+        with largest:
+            opinions_of(call)
+    assert largest.elements == 2 * 64 * 8  # A query's, not 2 * 64 * 64 weights.
+
+
+def call_of_long_heads() -> tuple[JudgedCall, JudgedCall]:
+    """Causal attention of two heads with 64 queries and keys, and its gradients."""
+    q, k, v, out, gradient = (torch.randn(1, 2, 64, 8) for _ in range(5))
+    return (
+        call_of(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v, 0.0, True),
+        call_of(
+            aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+            *(gradient, q, k, v, out, torch.randn(1, 2, 64) + 3, 0.0, True),
+        ),
+    )
+
+
+class _LargestResult(TorchDispatchMode):
+    """Counts the elements of the largest tensor that an op gives."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.elements = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        returned = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(returned):
+            if isinstance(leaf, torch.Tensor):
+                self.elements = max(self.elements, leaf.numel())
+        return returned
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
@@ -682,3 +771,85 @@ def test_gradients_at_coordinates_that_eager_rounds_do_not_bind(mode: int) -> No
     wrong = [[exact[0] * 1.05, exact[1]], answer(grid.double() + 0.02)]
     for answers in wrong:
         assert not compare(call, [eager], [answers], tolerance="strict").passed
+
+
+def _chained(x: torch.Tensor, lanes: int = 64) -> torch.Tensor:
+    """Sums along the last dimension; a lane adds its terms one after another."""
+    total = torch.zeros(*x.shape[:-1], lanes, dtype=x.dtype)
+    for part in x.split(lanes, -1):
+        total += part
+    return total.sum(-1)
+
+
+def _norm_gradients(rounded: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tensor, JudgedCall, torch.Tensor]:
+    """A group norm's gradient of the weight in float64, the call, and in float32 from changed operands.
+
+    Sums of 32,768 products of random signs: what float32 loses shows where they cancel.
+    """
+    images, channels, positions, groups = 2, 64, 1 << 14, 16
+    x, dy = (torch.randn(images, channels, positions) for _ in range(2))
+    mean, rstd = torch.randn(images, groups) / 4, torch.rand(images, groups) + 0.5
+
+    def gradient(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+        centred = x.view(images, groups, -1) - mean[..., None].to(x.dtype)
+        products = (centred * rstd[..., None].to(x.dtype)).view(dy.shape) * dy
+        return _chained(products).sum(0)
+
+    options = (torch.randn(channels), images, channels, positions, groups, [True] * 3)
+    call = call_of(aten.native_group_norm_backward.default, dy, x, mean, rstd, *options)
+    return gradient(x.double(), dy.double()), call, gradient(rounded(x), rounded(dy))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_norms_gradients_of_parameters_may_lose_what_cancels(seed: int) -> None:
+    """Where eager happens to be right to the last digit, too; sums of rounded operands fail."""
+    for rounded, passes in ((torch.clone, True), (_tf32, False)):
+        torch.manual_seed(seed)
+        exact, call, answer = _norm_gradients(rounded)
+        dx, _, of_bias = aten.native_group_norm_backward.default(*call.args)
+        finding = compare(call, [[dx, exact.float(), of_bias]], [[dx, answer, of_bias]], tolerance="strict")
+        assert passes == finding.passed, finding.detail
+
+
+def test_a_batch_norm_may_be_more_accurate_than_rounded_products() -> None:
+    """On a GPU eager rounds each product to the half type before it adds it to the gradient of a float32 weight."""
+    x, dy = (torch.randn(2, 4, 1 << 18).half() for _ in range(2))
+    mean, scale = torch.zeros(4), torch.ones(4)
+    exact = (x.double() * dy.double()).sum((0, 2))
+    # Nearly nothing is left of the first channel.
+    dy[0, 0, :2000] -= (exact[0] / x[0, 0, :2000].double().square().sum() * x[0, 0, :2000].double()).half()
+    exact = (x.double() * dy.double()).sum((0, 2))
+    eager = (x.float() * dy.float()).half().double().sum((0, 2)).float()
+    arguments = (dy, x, torch.ones(4), mean, scale, mean, scale, True, 1e-5, [False, True, False])
+    call = call_of(aten.native_batch_norm_backward.default, *arguments)
+    assert exact[0].abs() < 4
+    assert (eager[0] - exact[0]).abs() > TRUST_WIDE * 1.6e-5
+    for answer, passes in ((exact.float(), True), (exact.float() + 1.0, False)):
+        assert passes == compare(call, [[None, eager, None]], [[None, answer, None]], tolerance="strict").passed
+
+
+def test_a_weight_norms_gradient_may_lose_what_cancels() -> None:
+    """Its slope is a sum of 4,096 products, next to which the weight is large."""
+    v, dw = torch.randn(64, 4096), torch.randn(64, 4096)
+    g, norms = torch.randn(64, 1), torch.rand(64, 1) + 1
+    op = aten._weight_norm_interface_backward.default
+    call = call_of(op, dw, v, g, norms, 0)
+    exact = [result.float() for result in op(dw.double(), v.double(), g.double(), norms.double(), 0)]
+    for rounded, passes in ((torch.clone, True), (_tf32, False)):
+        slope = _chained(rounded(dw) * rounded(v)).unsqueeze(1)
+        answer = [(rounded(dw) - rounded(v) * (slope / norms**2)) * (g / norms), slope / norms]
+        finding = compare(call, [exact], [answer], tolerance="strict")
+        assert passes == finding.passed, finding.detail
+
+
+def test_a_gradient_of_bags_may_lose_what_cancels() -> None:
+    """Each row is a sum of some 400 gradients of random signs, as it is of embedding_dense_backward."""
+    bags, rows = 4096, 10
+    gradient, indices, offsets = torch.randn(bags, 64), torch.randint(0, rows, (bags,)), torch.arange(bags)
+    arguments = (indices, offsets, offsets, torch.ones(bags, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+    call = call_of(aten._embedding_bag_backward.default, gradient, *arguments, rows, False, 0, False, None)
+    chosen = [gradient[indices == row] for row in range(rows)]
+    exact = torch.stack([each.double().sum(0) for each in chosen]).float()
+    for rounded, passes in ((torch.clone, True), (_tf32, False)):
+        answer = torch.stack([_chained(rounded(each).T, 1) for each in chosen])
+        assert passes == compare(call, [[exact]], [[answer]], tolerance="strict").passed

@@ -8,6 +8,7 @@ import torch
 import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, kernel
 
+from opsmith.dispatch.derivation import DerivedKernel
 from opsmith.kernels import complex_arithmetic
 
 INFINITE, NAN, TINY = float("inf"), float("nan"), 3e-310
@@ -48,3 +49,28 @@ def test_a_gpu_keeps_infinities_and_scales_divisors(
         got = kernel(f"{op}.default")(*operands).item()
     torch.testing.assert_close(got.real, expected.real, equal_nan=True)
     torch.testing.assert_close(got.imag, expected.imag, equal_nan=True)
+
+
+def test_products_of_real_and_complex_operands() -> None:
+    """They promote, broadcast and may lie anyhow; a number keeps the type of a complex tensor."""
+    z, real = torch.randn(4, 10, dtype=torch.complex64)[:, ::2], torch.randn(5, 4, dtype=torch.float64).t()
+    for other in (torch.randn(1, 5, dtype=torch.complex128), z, real, torch.ones(5, dtype=torch.int64), real[0, 0]):
+        assert_as_eager("mul.Tensor", z, other)
+        assert_as_eager("mul.Tensor", other, z)
+    for number in (2, -0.5, True, 1 - 3j):
+        assert_as_eager("mul.Tensor", z, torch.tensor(number))
+        assert_as_eager("mul.Scalar", z, number)
+        assert_as_eager("mul.Scalar", z.to(torch.complex128), number)
+    assert_as_eager("mul.Scalar", real, 2)
+    with pytest.raises(NotImplementedError, match="complex"):
+        kernel("mul.Scalar")(real, 2j)
+
+
+def test_complex_tensors_with_gaps_are_multiplied_in_place() -> None:
+    """What lies between their rows stays."""
+    memory = torch.randn(4, 3, 7, dtype=torch.complex64)
+    expected = memory.clone()
+    expected[:, :2, :5].mul_(2)
+    functional, in_place = torch.ops.aten.mul.Scalar, torch.ops.aten.mul_.Scalar
+    DerivedKernel(kernel("mul.Scalar"), in_place, functional)(memory[:, :2, :5], 2)
+    torch.testing.assert_close(memory, expected)

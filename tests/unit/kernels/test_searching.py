@@ -60,3 +60,25 @@ def test_histograms_hold_both_ends() -> None:
     assert_as_eager("histc.default", values(0), 4)
     with pytest.raises(ValueError, match="bins"):
         kernel("histc.default")(x, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_histograms_of_integers_round_nothing(dtype: torch.dtype) -> None:
+    """Eager serves them on a GPU only, where ``(x - min) * bins / (max - min)`` is a division of whole numbers."""
+    x = torch.tensor([0, 3, 3, 7, 50, 99, 100, 101, 120]).to(dtype)
+    for bins, low, high in ((7, 3, 100), (100, 0, 100), (7, 3.9, 100.9), (5, 0, 0)):
+        first, last = (int(low), int(high)) if high else (0, 120)
+        expected = [0] * bins
+        for value in x.tolist():
+            if first <= value <= last:
+                expected[min((value - first) * bins // (last - first), bins - 1)] += 1
+        torch.testing.assert_close(kernel("histc.default")(x, bins, low, high), torch.tensor(expected, dtype=dtype))
+    same = torch.zeros(3, dtype=dtype)
+    torch.testing.assert_close(kernel("histc.default")(same, 4), torch.tensor([0, 0, 3, 0], dtype=dtype))
+
+
+def test_bins_of_large_integers_are_exact() -> None:
+    """Neighbours that float64 cannot tell apart."""
+    x = (1 << 60) + torch.arange(4)
+    counts = kernel("histc.default")(x, 3, 1 << 60, (1 << 60) + 3)
+    torch.testing.assert_close(counts, torch.tensor([1, 1, 2]))

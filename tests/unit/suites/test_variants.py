@@ -138,6 +138,7 @@ def test_written_tensors_and_layout_ops_keep_their_layout() -> None:
     for trusting, schema in (
         recorded(torch.ops.aten.as_strided.default, torch.randn(12), [2, 2], [3, 1]),
         recorded(torch.ops.aten._embedding_bag.default, torch.randn(3, 2), indices, offsets),
+        recorded(torch.ops.aten._weight_norm_interface.default, torch.randn(3, 2), torch.randn(3, 1)),
     ):
         assert [] == list(layout_variants(trusting, schema, 1))
 
