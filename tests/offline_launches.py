@@ -25,10 +25,23 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
 from opsmith.dispatch.fallbacks import tensors_in
+from opsmith.dispatch.override import _written
 from opsmith.dispatch.plans import Refusal
 from opsmith.dispatch.recorder import Recorder
 from opsmith.dispatch.triton_launches import counted_launches, repeatable, watched_launches
-from opsmith.kernels import concatenation, layer_norm, matmul, pointwise, reductions, softmax
+from opsmith.kernels import (
+    concatenation,
+    gathering,
+    layer_norm,
+    masking,
+    matmul,
+    pointwise,
+    rearrangements,
+    reductions,
+    scattering,
+    softmax,
+)
+from opsmith.suites.aten_schemas import overload
 
 FUNCTION = 0xF00D
 
@@ -99,6 +112,7 @@ def described(compiled: Any, grid: tuple[int, ...], args: tuple[Any, ...], meta:
 
 
 X, Y = torch.ones(64, 48), torch.ones(64, 48)
+INDEX = torch.arange(16)
 #: A call of one shipped kernel of each family.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "relu.default": (pointwise.relu, (X,)),
@@ -115,6 +129,18 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "native_layer_norm.default": (layer_norm.layer_norm, (X, [48], Y[0], None, 1e-5)),
     "mm.default": (matmul.mm, (X, Y.t())),
     "cat.default": (concatenation.cat, ([X, Y.half()], 1)),
+    "clone.default": (rearrangements.clone, (X.t(),)),
+    "copy_.default": (rearrangements.copy_, (X.half(), Y)),
+    "embedding.default": (gathering.embedding, (X, INDEX.view(2, 8), 0)),
+    "index_select.default": (gathering.index_select, (X, 1, INDEX)),
+    "gather.default": (gathering.gather, (X, 1, INDEX.expand(64, 16))),
+    "index.Tensor": (gathering.index, (X, [None, INDEX])),
+    "index_put.default": (scattering.index_put, (X, [INDEX, INDEX], Y[0, :16])),
+    "_index_put_impl_.default": (scattering.index_put_impl_, (X.clone(), [INDEX], Y[:16], True, True)),
+    "index_add_.default": (scattering.index_add_, (X.half(), 0, INDEX, Y[:16].half())),
+    "scatter_add.default": (scattering.scatter_add, (X.half(), 0, INDEX[:2].expand(2, 2).t(), Y.half())),
+    "index_fill_.int_Scalar": (scattering.index_fill_, (X.clone(), 0, INDEX, 2.0)),
+    "masked_scatter.default": (masking.masked_scatter, (X, X.bool(), Y)),
 }
 
 
@@ -139,7 +165,7 @@ def main() -> None:
             for kernel, args in CALLS.values():
                 kernel(*args)
         for op, (kernel, args) in CALLS.items():
-            recorder = Recorder(tensors_in(args), [], elementwise=False)
+            recorder = Recorder(tensors_in(args), _written(overload(op))(args, {}), elementwise=False)
             plan = recorder.plan(recorder.watching(kernel)(*args))
             plans[op] = plan if isinstance(plan, Refusal) else len(plan.steps)
     document = {"launches": launches, "counted": len(counted), "plans": plans}

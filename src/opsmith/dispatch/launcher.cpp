@@ -12,6 +12,7 @@
 #include <ATen/ops/empty_strided_ops.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/macros/Export.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/bit_cast.h>
 
@@ -27,6 +28,12 @@
 #include <unordered_map>
 #include <variant>
 #include <vector>
+
+// Of torch/csrc/jit/frontend/tracer.h, which takes seconds to compile.
+namespace torch::jit::tracer {
+struct TracingState;
+TORCH_API const std::shared_ptr<TracingState>& getTracingState();
+}  // namespace torch::jit::tracer
 
 namespace {
 
@@ -376,7 +383,8 @@ class Front final : public c10::OperatorKernel {
       original_.callBoxed(op, keys, stack);
       return;
     }
-    if (mode == Mode::kPython || thread.in_python) {
+    // What torch.jit.trace looks into, and comes here with a state, is for Python to leave to torch.
+    if (mode == Mode::kPython || thread.in_python || torch::jit::tracer::getTracingState() != nullptr) {
       const InPython inside(nullptr);
       python_->callBoxed(op, keys, stack);
       return;

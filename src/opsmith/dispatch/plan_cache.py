@@ -279,17 +279,18 @@ class PlanCache:
 
     Args:
         driver: of the device type that it serves.
+        untold: whether a call of these tensors is none for plans though its signature may have one; None: never.
 
     Attributes:
-        driver: as given.
+        driver, untold: as given.
         replayed: how many calls were answered by plans here.
         refusals: how many signatures have no plan, and why.
         table: where C++ finds plans, once a front uses one.
         again: answers the last call again, while there is no table.
     """
 
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
+    def __init__(self, driver: Driver, *, untold: Callable[[Tensors], bool] | None = None) -> None:
+        self.driver, self.untold = driver, untold
         self.replayed = 0
         self.refusals: dict[Refusal, int] = {}
         self.table: Table | None = None

@@ -603,15 +603,62 @@ def test_a_kernel_that_does_not_ask_for_plans_is_always_run(replayed: Replayed) 
 
 def enable_relu(folder: Path, body: str, *, elementwise: bool = False) -> None:
     """A kernel for relu that copies; its manifest allows plans."""
-    (folder / "relu.py").write_text(
+    enable_copying(folder, "relu.default", f"(x): {body}", elementwise=elementwise)
+
+
+def enable_copying(folder: Path, op: str, rest: str, *, elementwise: bool = False) -> None:
+    """A kernel of these parameters and this body, which launches copies; its manifest allows plans."""
+    (folder / "copying.py").write_text(
         "import torch\nfrom tests.launch_stand_in import Kernel\n"
         "from tests.launch_stand_in import memory\n"
         "COPY = Kernel(lambda grid, out, x, count: memory(out, count).__setitem__(slice(None), memory(x, count)))\n"
-        f"def relu(x): {body}\n"
+        f"def kernel{rest}\n"
     )
-    entry = {"entry": "relu.py:relu", "dsl": "python", "plans": True, "elementwise": elementwise}
-    (folder / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {"relu.default": entry}}))
+    entry = {"entry": "copying.py:kernel", "dsl": "python", "plans": True, "elementwise": elementwise}
+    (folder / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {op: entry}}))
     opsmith.enable(folder)
+
+
+#: What a kernel does whose result is a copy of its first argument.
+COPIES = "out = torch.empty_like(x); COPY[1,](out, x, x.numel()); return out"
+
+
+def test_a_copy_is_repeated_unless_it_is_negated_lazily_or_has_no_memory(tmp_path: Path, choice: Choice) -> None:
+    """Torch hands such tensors to few ops; a signature in Python does not tell, a kernel would read other numbers."""
+    enable_copying(tmp_path, "clone.default", f"(x, *, memory_format=None): {COPIES}")
+    settle(X.clone)
+    negated, zeros = torch._neg_view(X), torch._efficientzerotensor((4,), dtype=torch.float64)
+    for _ in range(3):
+        assert torch.equal(-X, negated.clone())
+        assert not torch.equal(negated.clone(), X.clone())
+        assert not zeros.clone().any()
+    found = served("clone.default")
+    assert (1 + 3, {"lazy": 9}, {}) == (found.planned, found.fallbacks, found.refused)
+
+
+def test_what_only_negated_tensors_were_given_to_is_planned_for_others(tmp_path: Path, choice: Choice) -> None:
+    """That PyTorch answered is not kept as a refusal of the signature."""
+    enable_copying(tmp_path, "clone.default", f"(x, *, memory_format=None): {COPIES}")
+    settle(torch._neg_view(X).clone)
+    settle(X.clone)
+    assert 1 == served("clone.default").planned
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_convolution_is_repeated_but_not_while_it_is_traced(tmp_path: Path, choice: Choice) -> None:
+    """``torch.jit.trace`` writes down what it calls; a plan would leave nothing but memory to be written down."""
+    image, weight = X.reshape(1, 1, 4), doubles(1).reshape(1, 1, 1)
+
+    def kinds() -> list[str]:
+        graph = torch.jit.trace(lambda x: torch.conv1d(x, weight), (image,), check_trace=False).graph
+        return [node.kind() for node in graph.nodes()]
+
+    expected = kinds()
+    enable_copying(tmp_path, "convolution.default", f"(x, *_): {COPIES}")
+    settle(lambda: torch.conv1d(image, weight))
+    assert 1 == served("convolution.default").planned
+    assert expected == kinds()
+    assert (1, {"traced": 1}) == (served("convolution.default").planned, served("convolution.default").fallbacks)
 
 
 # ---------------------------------------------------------------- the launcher in C++
