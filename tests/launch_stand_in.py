@@ -206,6 +206,7 @@ DRIVER = drivers.Driver(
     launch=_launch_from_python,
     device_count=lambda: DEVICES,
     current_device=lambda: CURRENT["index"],
+    make_context=lambda: setattr(error, "code", 0),
     launch_address=_address(_launch_callback),
     stream_address=_address(_stream_callback),
 )

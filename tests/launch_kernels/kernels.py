@@ -41,6 +41,22 @@ def scale_kernel(grid: Any, out: int, x: int, count: int, factor: float) -> None
 
 
 @Kernel
+def scale_list_kernel(grid: Any, factor: float, *places: int) -> None:
+    """``out = factor * x`` of so many tensors, of which come the results, then what is read, then the sizes."""
+    count = grid[0]
+    for out, x, numel in zip(*(places[n * count : (n + 1) * count] for n in range(3)), strict=True):
+        memory(out, numel)[:] = factor * memory(x, numel)
+
+
+@Kernel
+def add_list_kernel(grid: Any, *places: int) -> None:
+    """``x += y`` of so many tensors."""
+    count = grid[0]
+    for x, y, numel in zip(*(places[n * count : (n + 1) * count] for n in range(3)), strict=True):
+        memory(x, numel)[:] += memory(y, numel)
+
+
+@Kernel
 def relu_kernel(grid: Any, out: int, x: int, count: int) -> None:
     """``out = max(x, 0)``."""
     memory(out, count)[:] = memory(x, count).clip(0)
@@ -101,6 +117,35 @@ def mul(x: Tensor, y: Tensor | float) -> Tensor:
         _require(x)
         scale_kernel[1,](out, x, x.numel(), float(y))
     return out
+
+
+def foreach_mul(tensors: Sequence[Tensor], factor: float) -> list[Tensor]:
+    """``factor * x`` for each x."""
+    outs = [torch.empty_like(x) for x in tensors]
+    _scale(outs, tensors, factor)
+    return outs
+
+
+def foreach_mul_(tensors: Sequence[Tensor], factor: float) -> None:
+    """As :func:`foreach_mul`, in place."""
+    _scale(tensors, tensors, factor)
+
+
+def _scale(outs: Sequence[Tensor], tensors: Sequence[Tensor], factor: float) -> None:
+    for x in tensors:
+        _require(x)
+    sizes = tuple(x.numel() for x in tensors)
+    scale_list_kernel[len(sizes),](float(factor), tuple(outs), tuple(tensors), sizes)
+
+
+def foreach_add_(tensors: Sequence[Tensor], others: Sequence[Tensor], *, alpha: float = 1) -> None:
+    """``x += y`` for each pair."""
+    if alpha != 1:
+        raise NotImplementedError
+    for x in (*tensors, *others):
+        _require(x)
+    sizes = tuple(x.numel() for x in tensors)
+    add_list_kernel[len(sizes),](tuple(tensors), tuple(others), sizes)
 
 
 def relu(x: Tensor) -> Tensor:

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from opsmith.dispatch.drivers import Driver
+from opsmith.dispatch.drivers import MOST_PARAMETERS, Driver, launch_of_many
 from opsmith.dispatch.launcher import Table, Words
-from opsmith.dispatch.plans import Copy, HostScalar, Launch, Number, Plan, Refusal, Result
+from opsmith.dispatch.plans import Copy, Form, HostScalar, Launch, Number, Plan, Reach, Refusal, Result
 from opsmith.dispatch.precisions import in_force
 
 #: The tensors of a call and their first bytes; then what a replay allocates, and that.
@@ -54,8 +54,8 @@ def signature_of(
             return None
     if len({*addresses}) < len(addresses):
         # Perhaps an argument is given twice, which is another call than two arguments.
-        names = [*map(id, tensors)]
-        words += map(names.index, names)
+        firsts: dict[int, int] = {}
+        words += [firsts.setdefault(id(tensor), n) for n, tensor in enumerate(tensors)]
     return tuple(words)
 
 
@@ -112,10 +112,8 @@ class Replay:
 
     def fits(self, tensors: Tensors, addresses: Addresses) -> bool:
         """What a signature does not say: the current device, whether arguments overlap, and settings that were read."""
-        for one, one_bytes, other, other_bytes in self.plan.apart:
-            first, second = addresses[one], addresses[other]
-            if first < second + other_bytes and second < first + one_bytes:
-                return False
+        if self.plan.reaches and not _are_apart(self.plan.reaches, addresses):
+            return False
         if self.plan.precisions and not in_force(self.plan.precisions):
             return False
         current_device = self._current_device
@@ -125,7 +123,7 @@ class Replay:
         """What answers the same call again, or None where telling it takes the signature and :meth:`fits`."""
         if (
             self._again is None
-            and not self.plan.apart
+            and not self.plan.reaches
             and not self.plan.precisions
             and self._current_device is None
             and len({*map(id, args)}) == len(args) == self.plan.tensors
@@ -152,13 +150,29 @@ Step = Callable[[Sequence[Tensor], Sequence[int], int], None]
 Again = Callable[[tuple[Any, ...]], Any]
 
 
+def _are_apart(reaches: Sequence[Reach], addresses: Addresses) -> bool:
+    """Whether no argument that is written to overlaps another one: by their first bytes, one after another."""
+    if len(reaches) == 2:  # By far the most calls, in a third of the time.
+        (one, one_bytes, _), (other, other_bytes, _) = reaches
+        first, second = addresses[one], addresses[other]
+        return first + one_bytes <= second or second + other_bytes <= first
+    end = written_end = 0
+    for first, size_bytes, written in sorted([(addresses[number], size, written) for number, size, written in reaches]):
+        if first < (end if written else written_end):
+            return False
+        end = max(end, first + size_bytes)
+        if written:
+            written_end = end
+    return True
+
+
 def _is_one_launch(plan: Plan) -> bool:
     """Whether one kernel writes the one result into the only memory that is allocated, as most do."""
     return (
         len(plan.allocations) == len(plan.steps) == 1
         and isinstance(plan.steps[0], Launch)
         and not any(pointer.offset_bytes for pointer in plan.steps[0].pointers)
-        and plan.single
+        and plan.form is Form.TENSOR
         and plan.results == (plan.tensors,)
     )
 
@@ -251,6 +265,8 @@ def _moved(launch: Launch) -> list[tuple[int, int]]:
 
 def _running(launch: Launch, driver: Driver) -> Callable[..., None]:
     """The launch but for its arguments and its stream."""
+    if len(launch.slots) > MOST_PARAMETERS:
+        return functools.partial(launch_of_many, driver, launch)
     kinds = "K" * len(launch.slots)
     return functools.partial(driver.launch, launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds)
 
@@ -263,15 +279,18 @@ def _copying(copy: Copy) -> Step:
 
 
 def _returning(plan: Plan) -> Callable[[Sequence[Tensor]], Any]:
-    if plan.single and isinstance(plan.results[0], int):
+    if plan.form is Form.NOTHING:
+        return lambda _: None
+    if plan.form is Form.TENSOR and isinstance(plan.results[0], int):
         return operator.itemgetter(plan.results[0])
+    made_of = list if plan.form is Form.LIST else tuple
 
     def result(one: Result, tensors: Sequence[Tensor]) -> Any:
         if isinstance(one, HostScalar):
             return torch.empty((), dtype=one.dtype, device="cpu")
         return one.value if isinstance(one, Number) else None if one is None else tensors[one]
 
-    return lambda tensors: tuple([result(one, tensors) for one in plan.results])
+    return lambda tensors: made_of([result(one, tensors) for one in plan.results])
 
 
 class PlanCache:

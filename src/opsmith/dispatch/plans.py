@@ -80,13 +80,15 @@ class Copy(NamedTuple):
     source: int
 
 
-class Apart(NamedTuple):
-    """Two arguments, one of them written to, whose bytes must not overlap. A signature does not say where they lie."""
+class Reach(NamedTuple):
+    """The bytes of argument ``number``, which must not overlap another one's if either is written to.
 
-    one: int
-    one_bytes: int
-    other: int
-    other_bytes: int
+    A signature does not say where arguments lie.
+    """
+
+    number: int
+    size_bytes: int
+    written: bool
 
 
 class Precision(NamedTuple):
@@ -113,6 +115,15 @@ class HostScalar(NamedTuple):
 Result: TypeAlias = int | Number | HostScalar | None
 
 
+class Form(enum.Enum):
+    """In what a call returns its results."""
+
+    TENSOR = enum.auto()
+    TUPLE = enum.auto()
+    LIST = enum.auto()
+    NOTHING = enum.auto()
+
+
 class Plan(NamedTuple):
     """What is done for one signature.
 
@@ -122,8 +133,9 @@ class Plan(NamedTuple):
         allocations: what is allocated first.
         steps: what is done then.
         results: the numbers of the tensors that are returned, None for no tensor, or what is made anew.
-        single: whether the result is a tensor, not a tuple.
-        apart: calls with overlapping arguments are not the plan's.
+        form: what they are returned in.
+        reaches: of distinct arguments that have elements, none if none is written to; calls in which one that is
+            written to overlaps another one are not the plan's.
         precisions: nor are calls while one of these settings has another value.
     """
 
@@ -132,6 +144,6 @@ class Plan(NamedTuple):
     allocations: tuple[Memory, ...]
     steps: tuple[Launch | Copy, ...]
     results: tuple[Result, ...]
-    single: bool
-    apart: tuple[Apart, ...]
+    form: Form
+    reaches: tuple[Reach, ...]
     precisions: tuple[Precision, ...]

@@ -30,8 +30,6 @@ Watcher = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], None]
 _INTEGER_BITS = {f"{sign}{bits}": bits for sign in "iu" for bits in (8, 16, 32, 64)} | {"i1": 8, "u1": 8}
 #: A float's own bytes, and the same ones as a number.
 _FLOAT_FORMATS = {"fp32": ("<f", "<I"), "f32": ("<f", "<I"), "fp64": ("<d", "<Q")}
-#: What torch's launcher keeps on its stack, and more than any kernel of ours has.
-_MOST_PARAMETERS = 120
 
 
 class Unrepeatable(Exception):
@@ -70,8 +68,6 @@ def repeatable(compiled: Any, grid: Any, args: tuple[Any, ...], meta: dict[str, 
         if kind != "constexpr"
         for pair in _flattened(kind, values.get(name))
     ]
-    if len(pairs) + 2 > _MOST_PARAMETERS:
-        raise Unrepeatable
     slots, pointers = [0] * (len(pairs) + 2), []
     for slot, (kind, value) in enumerate(pairs):
         if kind.startswith("*"):

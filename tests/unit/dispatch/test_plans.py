@@ -254,6 +254,51 @@ def test_bits_that_are_copied_and_returned_as_numbers_are_not_repeated(tmp_path:
     assert {Refusal.RESULT: 1} == served("relu.default").refused
 
 
+@pytest.mark.parametrize("count", [2, 150])
+def test_lists_of_tensors_are_repeated(count: int, replayed: Replayed) -> None:
+    """As a list of results or as none, also where a launch has more parameters than torch's own launcher takes."""
+    found: list[Tensor] = []
+    written = [X + n for n in range(count)]
+
+    def scaled() -> None:
+        found[:] = torch._foreach_mul([X + n for n in range(count)], 2.0)
+
+    settle(scaled)
+    assert replayed(scaled)
+    assert torch.equal(torch.stack([2 * (X + n) for n in range(count)]), torch.stack(found))
+    settle(lambda: torch._foreach_mul_(written, 2.0))
+    assert replayed(lambda: torch._foreach_mul_(written, 2.0))
+    assert torch.equal(torch.stack([16 * (X + n) for n in range(count)]), torch.stack(written))
+
+
+@pytest.mark.parametrize("op", ["among what is written", "of what is written with what is read"])
+def test_lists_of_tensors_that_overlap_are_not_the_plans(op: str, replayed: Replayed) -> None:
+    """What only is read may overlap what else is read."""
+    settle(lambda: torch._foreach_add_([X.clone(), Y.clone()], [X, Y]))
+    base, other = torch.cat([X, Y]), X.clone()
+    lists = ([base[:4], base[2:6]], [X, Y]) if op == "among what is written" else ([base[:4], other], [X, base[2:6]])
+    assert not replayed(lambda: torch._foreach_add_(*lists))
+    assert replayed(lambda: torch._foreach_add_([X.clone(), other], [base[:4], base[2:6]]))
+
+
+def test_a_kernel_that_returns_a_list_for_two_tensors_is_repeated_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch takes it from Python; what a plan in C++ puts on torch's stack is as the schema says."""
+    monkeypatch.setenv(VARIABLE, Choice.NATIVE)
+    source = (
+        "(x, *, dim=None, keepdim=False): low, high = torch.empty_like(x), torch.empty_like(x); "
+        "COPY[1,](low, x, x.numel()); COPY[1,](high, x, x.numel()); return [low, high]"
+    )
+    enable_copying(tmp_path, "aminmax.default", source)
+    settle(lambda: torch.aminmax(X))
+    launched.clear()
+    low, high = torch.aminmax(X)
+    assert torch.equal(low, X)
+    assert torch.equal(high, X)
+    assert {PYTHON} == {*launched}
+
+
 def forms_of_steps(op: str) -> tuple[list[Any], list[type]]:
     """What the only plan of an op allocates, and the types of its steps."""
     serving = install._installed.registry.overrides[op, "cpu"].serving
@@ -305,6 +350,7 @@ DISTINCT: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "length of a list": (lambda: torch.cat([X, Y]), lambda: torch.cat([X, Y, X])),
     "argument given twice": (lambda: X * X, lambda: X * Y),
     "argument in a list given twice": (lambda: torch.cat([X, X]), lambda: torch.cat([X, Y])),
+    "size in a list": (lambda: torch._foreach_mul([X, Y], 2.0), lambda: torch._foreach_mul([X, Y[:3]], 2.0)),
     "optional argument": (lambda: torch.aminmax(X), lambda: torch.aminmax(X, dim=0)),
     "number after one tensor": (
         lambda: torch.nn.functional.leaky_relu(X),
@@ -509,6 +555,21 @@ def test_a_thread_that_cannot_launch_yet_is_helped_by_python(monkeypatch: pytest
     monkeypatch.setattr(error, "code", 700)
     with pytest.raises(RuntimeError, match="CUDA error 700"):
         X + Y
+
+
+def test_a_thread_that_cannot_launch_many_parameters_yet_makes_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's launcher does so for the others."""
+    monkeypatch.setenv(VARIABLE, Choice.PYTHON)
+    opsmith.enable(KERNELS)
+    tensors = [X + n for n in range(150)]
+    settle(lambda: torch._foreach_mul(tensors, 2.0))
+    monkeypatch.setattr(error, "code", 201)
+    launched.clear()
+    assert torch.equal(doubles(16, 10, 20, 6), torch._foreach_mul(tensors, 2.0)[7])
+    assert [PYTHON] == [*launched]
+    monkeypatch.setattr(error, "code", 700)
+    with pytest.raises(RuntimeError, match="CUDA error 700"):
+        torch._foreach_mul(tensors, 2.0)
 
 
 def test_more_signatures_than_are_kept_are_forgotten_and_learned_again(
