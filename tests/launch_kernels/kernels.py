@@ -10,6 +10,8 @@ import torch
 from tests.launch_stand_in import Kernel, memory
 from torch import Tensor
 
+from opsmith.kernels.philox import halves
+
 #: Each run of a host function, by name.
 ran: list[str] = []
 
@@ -54,6 +56,14 @@ def add_list_kernel(grid: Any, *places: int) -> None:
     count = grid[0]
     for x, y, numel in zip(*(places[n * count : (n + 1) * count] for n in range(3)), strict=True):
         memory(x, numel)[:] += memory(y, numel)
+
+
+@Kernel
+def draw_kernel(  # noqa: PLR0917 - by these names
+    grid: Any, out: int, numel: int, seed_low: int, seed_high: int, count_low: int, count_high: int, add: float
+) -> None:
+    """Four numbers, which are as random as the counter."""
+    memory(out, numel)[:] = [seed_low + add, seed_high, count_low, count_high]
 
 
 @Kernel
@@ -117,6 +127,22 @@ def mul(x: Tensor, y: Tensor | float) -> Tensor:
         _require(x)
         scale_kernel[1,](out, x, x.numel(), float(y))
     return out
+
+
+def bernoulli_(x: Tensor, p: float = 0.5) -> Tensor:
+    """What is drawn, and ``p``."""
+    generator = torch.cuda.default_generators[0]
+    first, seed = generator.get_offset(), generator.initial_seed()
+    generator.set_offset(first + 4)
+    ran.append("bernoulli")
+    draw_kernel[1,](x, 4, *halves(seed), *halves(first // 4), float(p))
+    return x
+
+
+def uniform_(x: Tensor, low: float = 0.0, high: float = 1.0) -> Tensor:
+    """Draws twice, which no plan repeats."""
+    bernoulli_(x, high - low)
+    return bernoulli_(x, high - low)
 
 
 def foreach_mul(tensors: Sequence[Tensor], factor: float) -> list[Tensor]:

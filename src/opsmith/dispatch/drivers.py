@@ -9,6 +9,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -33,6 +34,8 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
             shared bytes, a letter for the type of each parameter, parameters, stream.
         device_count: how many devices there are.
         current_device: the index of the current one.
+        capturing: whether what is launched becomes part of a graph.
+        generator: of random numbers, of a device by its index.
         make_context: lets this thread use the current device.
         launch_address: as ``launch``, for C++: the address of ``cuLaunchKernel``.
         stream_address: as ``stream``, for C++: that of ``aoti_torch_get_current_cuda_stream``.
@@ -44,6 +47,8 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     launch: Callable[..., None]
     device_count: Callable[[], int]
     current_device: Callable[[], int]
+    capturing: Callable[[], bool]
+    generator: Callable[[int], Any]
     make_context: Callable[[], object]
     launch_address: int
     stream_address: int
@@ -101,6 +106,8 @@ def _cuda() -> Driver | None:
         launch=torch._C._StaticCudaLauncher._launch_kernel,
         device_count=torch.cuda.device_count,
         current_device=torch._C._cuda_getDevice,
+        capturing=torch.cuda.is_current_stream_capturing,
+        generator=lambda index: torch.cuda.default_generators[index],
         make_context=torch.cuda.mem_get_info,
         launch_address=addresses[0],
         stream_address=addresses[1],

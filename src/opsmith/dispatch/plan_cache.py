@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from opsmith.dispatch.draws import COUNTER, drawn
 from opsmith.dispatch.drivers import MOST_PARAMETERS, Driver, launch_of_many
 from opsmith.dispatch.launcher import Table, Words
 from opsmith.dispatch.plans import Copy, Form, HostScalar, Launch, Number, Plan, Reach, Refusal, Result
@@ -101,7 +102,7 @@ class Replay:
         self._driver = driver
         self._current_device = driver.current_device if driver.device_count() > 1 else None
         self._again: Again | None = None
-        count = plan.tensors + len(plan.allocations)
+        count = plan.tensors + len(plan.allocations) + (len(COUNTER) if plan.draws else 0)
         self._steps = [
             _launching(step, driver, count) if isinstance(step, Launch) else _copying(step) for step in plan.steps
         ]
@@ -111,10 +112,12 @@ class Replay:
             self.answer = _answering_at_once(plan, driver)
 
     def fits(self, tensors: Tensors, addresses: Addresses) -> bool:
-        """What a signature does not say: the current device, whether arguments overlap, and settings that were read."""
+        """What a signature does not say: the current device, settings, captures, and whether arguments overlap."""
         if self.plan.reaches and not _are_apart(self.plan.reaches, addresses):
             return False
         if self.plan.precisions and not in_force(self.plan.precisions):
+            return False
+        if self.plan.draws and self._driver.capturing():
             return False
         current_device = self._current_device
         return current_device is None or current_device() == tensors[0].get_device()
@@ -125,6 +128,7 @@ class Replay:
             self._again is None
             and not self.plan.reaches
             and not self.plan.precisions
+            and not self.plan.draws
             and self._current_device is None
             and len({*map(id, args)}) == len(args) == self.plan.tensors
             and all(type(arg) is Tensor for arg in args)
@@ -140,6 +144,8 @@ class Replay:
             made = allocate(*memory)
             tensors.append(made)
             addresses.append(made.data_ptr())
+        if self.plan.draws:
+            addresses += drawn(driver.generator(self.plan.device), self.plan.draws)
         for step in self._steps:
             step(tensors, addresses, stream)
         return self._result(tensors)
@@ -173,6 +179,7 @@ def _is_one_launch(plan: Plan) -> bool:
         and isinstance(plan.steps[0], Launch)
         and not any(pointer.offset_bytes for pointer in plan.steps[0].pointers)
         and plan.form is Form.TENSOR
+        and not plan.draws
         and plan.results == (plan.tensors,)
     )
 
@@ -235,7 +242,7 @@ def _parts(plan: Plan, driver: Driver) -> tuple[Any, ...]:
 
 
 def _launching(launch: Launch, driver: Driver, count: int) -> Step:
-    """The function that launches a kernel, given the addresses of ``count`` tensors."""
+    """The function that launches a kernel, given the addresses of ``count`` tensors, what is drawn among them."""
     pick, run, numbers = _picking(launch, count), _running(launch, driver), tuple(launch.slots)
     moved = _moved(launch)
 
@@ -254,7 +261,7 @@ def _picking(launch: Launch, count: int) -> Callable[[tuple[int, ...]], Any]:
     order = [count + len(moved) + slot for slot in range(len(launch.slots))]
     for pointer in launch.pointers:
         place = (pointer.number, pointer.offset_bytes)
-        order[pointer.slot] = count + moved.index(place) if pointer.offset_bytes else pointer.number
+        order[pointer.slot] = count + moved.index(place) if pointer.offset_bytes else pointer.number % count
     return operator.itemgetter(*order)
 
 
@@ -335,7 +342,7 @@ class PlanCache:
             return None
         for replay in self._replays.get(signature, ()):
             if replay.fits(tensors, addresses):
-                if self.table is not None:
+                if self.table is not None and not replay.plan.draws:
                     if replay.words is None:
                         replay.words = self.table.words(replay.plan)
                     self.table.learn(replay.words)

@@ -33,6 +33,7 @@ class Refusal(enum.StrEnum):
     ARGUMENT = "argument"
     RESULT = "result"
     LAYOUT = "layout"
+    RANDOM = "random"
 
 
 class Memory(NamedTuple):
@@ -44,7 +45,10 @@ class Memory(NamedTuple):
 
 
 class Pointer(NamedTuple):
-    """A parameter that differs from call to call: an address in tensor ``number``."""
+    """A parameter that differs from call to call: an address in tensor ``number``.
+
+    A negative number counts from the end of :data:`opsmith.dispatch.draws.COUNTER`, of which the parameter is one.
+    """
 
     slot: int
     number: int
@@ -137,6 +141,8 @@ class Plan(NamedTuple):
         reaches: of distinct arguments that have elements, none if none is written to; calls in which one that is
             written to overlaps another one are not the plan's.
         precisions: nor are calls while one of these settings has another value.
+        draws: words of random numbers that are taken from the device's generator; such a plan is not carried out in
+            the capture of a CUDA graph, whose replays would all draw the same, nor in C++: no such op is installed.
     """
 
     tensors: int
@@ -147,3 +153,4 @@ class Plan(NamedTuple):
     form: Form
     reaches: tuple[Reach, ...]
     precisions: tuple[Precision, ...]
+    draws: int

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opsmith.dispatch.draws import COUNTER, Draws, watched_draws
 from opsmith.dispatch.fallbacks import tensors_in
 from opsmith.dispatch.plans import (
     Copy,
@@ -78,6 +79,7 @@ class Recorder(TorchDispatchMode):
             self._places.setdefault(id(tensor), (tensor, (number, 0)))
         self._steps: list[Launch | Copy] = []
         self._precisions: set[Precision] = set()
+        self._draws = Draws()
         self._refusal: Refusal | None = None
         self._result: Any = None
         self._answered = False
@@ -96,6 +98,7 @@ class Recorder(TorchDispatchMode):
             with (
                 watched_launches(self._launched),
                 watched_precisions(self._precisions.add),
+                watched_draws(self._draws),
                 counted_launches() as launches,
                 self,
             ):
@@ -133,6 +136,8 @@ class Recorder(TorchDispatchMode):
             return self._refusal
         if not self._answered:
             return Refusal.FALLBACK
+        if self._draws.unknown or (self._draws.words and not self._passes_draws()):
+            return Refusal.RANDOM
         form = _form(result)
         if form is None:
             return Refusal.RESULT
@@ -151,8 +156,14 @@ class Recorder(TorchDispatchMode):
             form=form,
             reaches=self._reaches(),
             precisions=tuple(sorted(self._precisions)),
+            draws=self._draws.words,
         )
         return _without(plan, self._needless(plan))
+
+    def _passes_draws(self) -> bool:
+        """Whether a launch has the whole counter among its parameters."""
+        launches = [step for step in self._steps if isinstance(step, Launch)]
+        return any(sum(pointer.number < 0 for pointer in launch.pointers) == len(COUNTER) for launch in launches)
 
     def _reaches(self) -> tuple[Reach, ...]:
         written = {id(tensor) for tensor in self._written}
@@ -252,7 +263,8 @@ class Recorder(TorchDispatchMode):
 
     def _launched(self, compiled: Any, grid: Any, args: tuple[Any, ...], meta: dict[str, Any]) -> None:
         try:
-            launch = repeatable(compiled, grid, args, meta, place_of=self._place_of)
+            drawn = self._draws.counter
+            launch = repeatable(compiled, grid, args, meta, place_of=self._place_of, counter=drawn)
         except Unrepeatable:
             self._refuse(Refusal.ARGUMENT)
             return

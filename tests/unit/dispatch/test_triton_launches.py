@@ -68,6 +68,9 @@ def test_the_rest_of_a_launch_is_the_compiled_kernels(offline: dict[str, Any]) -
         "scatter_kernel",
         "copy_named_kernel",
         "list_kernel",
+        "draw_kernel",
+        "lookup_kernel",
+        "scan_kernel",
         "count_kernel",
         "running_sum_kernel",
         "masked_scatter_kernel",
@@ -83,17 +86,24 @@ def test_every_launch_of_triton_is_counted(offline: dict[str, Any]) -> None:
 def test_a_kernel_of_each_family_has_a_plan(offline: dict[str, Any]) -> None:
     """The manifest promises that its host code depends on a signature only.
 
-    A sum over much needs two launches, and so does a list of 40 tensors; what is written into a copy needs one
-    more than the copy; sums of half types go through a workspace: all of it, or where few are named, only these.
+    A sum over much needs two launches, as do a list of 40 tensors and draws by a running sum; what is written into a
+    copy one more than the copy; sums of half types go through a workspace, whose part that is named may be a small one.
     """
     several = {
         **dict.fromkeys(("sum.default", "cat.default", "index_put.default", "_foreach_add_.Scalar"), 2),
+        "multinomial.default": 2,
         **dict.fromkeys(("index_add_.default", "masked_scatter.default"), 3),
         "scatter_add.default": 4,
     }
     assert {op: several.get(op, 1) for op in offline["plans"]} == offline["plans"]
     entries = manifest.read(Shipped().path).kernels
     assert all(entries[op].plans for op in offline["plans"])
+
+
+def test_what_draws_takes_its_counter_anew(offline: dict[str, Any]) -> None:
+    """The plan says by how many words the generator is moved on."""
+    drawing = {"bernoulli_.float", "native_dropout.default", "multinomial.default"}
+    assert dict.fromkeys(drawing, 4) == {op: words for op, words in offline["drawn"].items() if words}
 
 
 def compiled(**signature: Any) -> Any:
