@@ -219,6 +219,8 @@ class Recorder(TorchDispatchMode):
         if _is_host_scalar(tensor, self._tensors[0].device):
             self._host_scalars[id(tensor)] = tensor
             return
+        if tensor.is_meta:  # For its strides; a launch or a result of it is refused, for the plan does not know it.
+            return
         if tensor.device != self._tensors[0].device or type(tensor) is not Tensor:
             self._refuse(Refusal.OPERATION)
         self._places[id(tensor)] = tensor, (len(self._tensors), 0)

@@ -619,6 +619,13 @@ def test_host_code_that_a_plan_cannot_repeat_is_run_each_time(reason: Refusal, t
     assert (4, 0) == (served("relu.default").calls, served("relu.default").planned)
 
 
+def test_a_tensor_without_memory_may_tell_strides(tmp_path: Path, choice: Choice) -> None:
+    """Nothing is allocated for it when the call is repeated."""
+    enable_relu(tmp_path, f"x.t() if torch.empty(2, 3, device='meta').t().stride() != (1, 3) else None; {COPIES}")
+    settle(lambda: torch.relu(X))
+    assert (1, {}) == (served("relu.default").planned, served("relu.default").refused)
+
+
 def test_a_result_that_is_laid_out_anew_is_not_repeated(tmp_path: Path, choice: Choice) -> None:
     """The kernel returns rows where eager keeps columns; dispatch copies, which no plan knows."""
     source = (
