@@ -7,6 +7,7 @@ by a plan in C++, all end in :func:`_run`, which sees what a GPU would: a handle
 from __future__ import annotations
 
 import ctypes
+import inspect
 import struct
 import threading
 from collections import deque
@@ -43,6 +44,8 @@ _FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f", "fp64": "<d"}
 launched: deque[int] = deque(maxlen=100)
 #: How many devices there are, and which is the current one.
 DEVICES, CURRENT = 1, {"index": -1}
+#: Whether what is launched becomes part of a graph.
+CAPTURING = {"now": False}
 #: By handle: what runs, the types of its parameters, and all arguments, of which constants stay.
 _functions: dict[int, tuple[Function, tuple[str, ...], tuple[Any, ...]]] = {}
 _lock = threading.Lock()
@@ -88,7 +91,8 @@ class Kernel:
             with _lock:
                 handle = len(_functions) + 1
                 _functions[handle] = self.function, tuple(kind for kind, _ in flat), constants
-            names = [f"argument_{index}" for index in range(len(args))]
+            named = [*inspect.signature(self.function).parameters][1:]
+            names = named if len(named) == len(args) else [f"argument_{index}" for index in range(len(args))]
             plain = {
                 "num_warps": 4,
                 "num_ctas": 1,
@@ -206,6 +210,9 @@ DRIVER = drivers.Driver(
     launch=_launch_from_python,
     device_count=lambda: DEVICES,
     current_device=lambda: CURRENT["index"],
+    capturing=lambda: CAPTURING["now"],
+    generator=lambda _: torch.cuda.default_generators[0],
+    make_context=lambda: setattr(error, "code", 0),
     launch_address=_address(_launch_callback),
     stream_address=_address(_stream_callback),
 )

@@ -25,10 +25,29 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
 from opsmith.dispatch.fallbacks import tensors_in
+from opsmith.dispatch.override import _written
 from opsmith.dispatch.plans import Refusal
 from opsmith.dispatch.recorder import Recorder
 from opsmith.dispatch.triton_launches import counted_launches, repeatable, watched_launches
-from opsmith.kernels import arithmetic, concatenation, layer_norm, matmul, pointwise, reductions, softmax
+from opsmith.kernels import (
+    arithmetic,
+    concatenation,
+    distributions,
+    dropout,
+    foreach,
+    gathering,
+    layer_norm,
+    masking,
+    matmul,
+    multinomial,
+    philox,
+    pointwise,
+    rearrangements,
+    reductions,
+    scattering,
+    softmax,
+)
+from opsmith.suites.aten_schemas import overload
 
 FUNCTION = 0xF00D
 
@@ -99,6 +118,7 @@ def described(compiled: Any, grid: tuple[int, ...], args: tuple[Any, ...], meta:
 
 
 X, Y = torch.ones(64, 48), torch.ones(64, 48)
+INDEX = torch.arange(16)
 #: A call of one shipped kernel of each family.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "relu.default": (pointwise.relu, (X,)),
@@ -115,7 +135,49 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "native_layer_norm.default": (layer_norm.layer_norm, (X, [48], Y[0], None, 1e-5)),
     "mm.default": (matmul.mm, (X, Y.t())),
     "cat.default": (concatenation.cat, ([X, Y.half()], 1)),
+    "clone.default": (rearrangements.clone, (X.t(),)),
+    "copy_.default": (rearrangements.copy_, (X.half(), Y)),
+    "embedding.default": (gathering.embedding, (X, INDEX.view(2, 8), 0)),
+    "index_select.default": (gathering.index_select, (X, 1, INDEX)),
+    "gather.default": (gathering.gather, (X, 1, INDEX.expand(64, 16))),
+    "index.Tensor": (gathering.index, (X, [None, INDEX])),
+    "index_put.default": (scattering.index_put, (X, [INDEX, INDEX], Y[0, :16])),
+    "_index_put_impl_.default": (scattering.index_put_impl_, (X.clone(), [INDEX], Y[:16], True, True)),
+    "index_add_.default": (scattering.index_add_, (X.half(), 0, INDEX, Y[:16].half())),
+    "scatter_add.default": (scattering.scatter_add, (X.half(), 0, INDEX[:2].expand(2, 2).t(), Y.half())),
+    "index_fill_.int_Scalar": (scattering.index_fill_, (X.clone(), 0, INDEX, 2.0)),
+    "_foreach_add_.Scalar": (foreach.add_scalar_, ([X.clone() for _ in range(40)], 1.0)),
+    "_foreach_lerp.Scalar": (foreach.lerp_scalar, ([X] * 2, [Y] * 2, 0.5)),
+    "bernoulli_.float": (distributions.bernoulli_, (X.clone(), 0.5)),
+    "native_dropout.default": (dropout.native_dropout, (X, 0.5, True)),
+    "multinomial.default": (multinomial.multinomial, (X, 9, True)),
+    "masked_scatter.default": (masking.masked_scatter, (X, X.bool(), Y)),
 }
+
+
+class Generator:
+    """As one of a device; its numbers are small, for signed and unsigned ones to be the same."""
+
+    def __init__(self) -> None:
+        self.offset = 40
+
+    def initial_seed(self) -> int:
+        return (9 << 32) + 8
+
+    def get_offset(self) -> int:
+        return self.offset
+
+    def set_offset(self, offset: int) -> None:
+        self.offset = offset
+
+
+_next_counter = philox.next_counter
+
+
+def drawn_on_device(generator: Any, _: torch.device) -> tuple[int, int, int, int]:
+    """What a kernel on a device draws."""
+    with mock.patch.object(torch.cuda, "is_current_stream_capturing", return_value=False):
+        return _next_counter(generator, torch.device("cuda", 0))
 
 
 def on_this_device() -> contextlib.ExitStack:
@@ -126,6 +188,9 @@ def on_this_device() -> contextlib.ExitStack:
             stack.enter_context(mock.patch.object(module, "require_served"))
         if name.startswith("opsmith.kernels.") and hasattr(module, "multiprocessors"):
             stack.enter_context(mock.patch.object(module, "multiprocessors", return_value=132))
+    stack.enter_context(mock.patch.object(torch.cuda, "default_generators", (Generator(),)))
+    for module in (philox, multinomial):
+        stack.enter_context(mock.patch.object(module, "next_counter", drawn_on_device))
     return stack
 
 
@@ -134,15 +199,17 @@ def main() -> None:
     triton.runtime.driver.set_active(Driver())
     launches: list[dict[str, Any]] = []
     plans: dict[str, Any] = {}
+    drawn: dict[str, int] = {}
     with on_this_device():
         with watched_launches(lambda *launch: launches.append(described(*launch))), counted_launches() as counted:
             for kernel, args in CALLS.values():
                 kernel(*args)
         for op, (kernel, args) in CALLS.items():
-            recorder = Recorder(tensors_in(args), [], elementwise=False)
+            recorder = Recorder(tensors_in(args), _written(overload(op))(args, {}), elementwise=False)
             plan = recorder.plan(recorder.watching(kernel)(*args))
             plans[op] = plan if isinstance(plan, Refusal) else len(plan.steps)
-    document = {"launches": launches, "counted": len(counted), "plans": plans}
+            drawn[op] = 0 if isinstance(plan, Refusal) else plan.draws
+    document = {"launches": launches, "counted": len(counted), "plans": plans, "drawn": drawn}
     print(json.dumps(document))  # noqa: T201 - what the test reads
 
 

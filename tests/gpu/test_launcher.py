@@ -95,6 +95,57 @@ def test_a_plan_gives_what_the_kernel_gives(name: str, choice: Choice, monkeypat
         assert (one.dtype, one.stride()) == (other.dtype, other.stride())
 
 
+INDEX = torch.arange(16, device=CUDA) * 2 if torch.cuda.is_available() else torch.arange(16)
+
+
+def in_place(call: Callable[[list[Tensor]], Any], count: int = 150) -> list[Tensor]:
+    """So many tensors after a call that writes to them, some of which are as large as a block."""
+    tensors = [matrix(1 + n % 9, 300) for n in range(count)]
+    call(tensors)
+    return tensors
+
+
+#: By the op that answers.
+OTHERS: dict[str, Callable[[], Any]] = {
+    "clone.default": lambda: X.t().clone(),
+    "copy_.default": lambda: torch.empty_like(X, dtype=torch.float16).copy_(X),
+    "embedding.default": lambda: torch.nn.functional.embedding(INDEX, X),
+    "index_select.default": lambda: X.index_select(1, INDEX),
+    "gather.default": lambda: X.gather(0, INDEX.expand(4, 16)),
+    "index.Tensor": lambda: X[:, INDEX],
+    "index_put_.default": lambda: X.half().index_put_([INDEX], Y[:16].half(), accumulate=True),
+    "index_add_.default": lambda: X.half().index_add_(0, INDEX, Y[:16].half()),
+    "scatter_add.default": lambda: X.scatter_add(0, INDEX[:, None].expand(16, 4), Y),
+    "convolution.default": lambda: torch.conv2d(X.expand(2, 3, 37, 65), X[:3, :27].reshape(3, 3, 3, 3)),
+    "native_group_norm.default": lambda: torch.nn.functional.group_norm(X.expand(2, 4, 37, 65), 2),
+    "_foreach_add.Scalar": lambda: torch._foreach_add(in_place(len), 2.0),
+    "_foreach_add_.Scalar": lambda: in_place(lambda tensors: torch._foreach_add_(tensors, 2.0)),
+    "_foreach_lerp_.Scalar": lambda: in_place(lambda tensors: torch._foreach_lerp_(tensors, in_place(len), 0.5)),
+}
+
+
+@pytest.mark.parametrize("op", OTHERS)
+def test_copies_indexing_convolutions_and_lists_are_repeated(
+    op: str, choice: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The op itself, by what it counts, to the last bit: no element gets more than one addend."""
+
+    def times() -> int:
+        return next(one.planned for one in opsmith.active().ops if one.op == op)
+
+    for _ in range(3):
+        OTHERS[op]()
+    before = times()
+    found = OTHERS[op]()
+    assert times() > before, [(one.op, one.refused, one.fallbacks) for one in opsmith.active().ops if one.calls]
+    monkeypatch.setenv(VARIABLE, Choice.OFF)
+    opsmith.enable(device="cuda")
+    expected = OTHERS[op]()
+    for one, other in zip(*(r if isinstance(r, list) else [r] for r in (expected, found)), strict=True):
+        assert torch.equal(one, other)
+        assert (one.dtype, one.stride()) == (other.dtype, other.stride())
+
+
 IN_PLACE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "silu_.default": lambda x, _: torch.nn.functional.silu(x, inplace=True),
     "leaky_relu_.default": lambda x, _: torch.nn.functional.leaky_relu_(x, 0.2),

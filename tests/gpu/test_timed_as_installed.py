@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from opsmith import pipeline
+from opsmith.backends.shipped import Shipped
+from opsmith.core.kernel import Kernel
 from opsmith.core.run import Options, RunDirectory, Selection
+from opsmith.core.task import Task
+from opsmith.dispatch.as_installed import as_installed
+from opsmith.runner.loading import load_kernel
+from opsmith.suites.aten_schemas import aten_schemas
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
+
+
+@pytest.mark.parametrize("op", ["bernoulli_.float", "uniform_.default", "rand_like.default"])
+def test_what_draws_draws_from_plans_what_it_draws_without(op: str) -> None:
+    """The same numbers call by call, and the generator is moved on as far."""
+    schema, backend = aten_schemas()[op], Shipped()
+    record = backend.kernel_for(Task(name=op, op=schema, suite="opinfo"))
+    assert isinstance(record, Kernel)
+    judged = load_kernel(record, backend.path, schema)
+    timed = as_installed(judged, record, schema, "cuda")
+    assert timed is not judged
+
+    def drawn(kernel: Callable[..., torch.Tensor]) -> tuple[list[torch.Tensor], int]:
+        torch.cuda.manual_seed(5)
+        found = [kernel(torch.empty(999, device="cuda")).clone() for _ in range(5)]
+        return found, torch.cuda.default_generators[0].get_offset()
+
+    (expected, end), (found, found_end) = drawn(judged), drawn(timed)
+    assert end == found_end
+    assert all(map(torch.equal, expected, found))
+    assert not torch.equal(found[3], found[4])
 
 
 def test_an_in_place_kernel_is_one_launch_and_its_python_is_not_timed(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import torch
 from tests.launch_stand_in import Kernel, memory
 from torch import Tensor
 
+from opsmith.kernels.philox import halves
+
 #: Each run of a host function, by name.
 ran: list[str] = []
 
@@ -38,6 +40,30 @@ def mul_kernel(grid: Any, out: int, x: int, y: int, count: int) -> None:
 def scale_kernel(grid: Any, out: int, x: int, count: int, factor: float) -> None:
     """``out = factor * x``."""
     memory(out, count)[:] = factor * memory(x, count)
+
+
+@Kernel
+def scale_list_kernel(grid: Any, factor: float, *places: int) -> None:
+    """``out = factor * x`` of so many tensors, of which come the results, then what is read, then the sizes."""
+    count = grid[0]
+    for out, x, numel in zip(*(places[n * count : (n + 1) * count] for n in range(3)), strict=True):
+        memory(out, numel)[:] = factor * memory(x, numel)
+
+
+@Kernel
+def add_list_kernel(grid: Any, *places: int) -> None:
+    """``x += y`` of so many tensors."""
+    count = grid[0]
+    for x, y, numel in zip(*(places[n * count : (n + 1) * count] for n in range(3)), strict=True):
+        memory(x, numel)[:] += memory(y, numel)
+
+
+@Kernel
+def draw_kernel(  # noqa: PLR0917 - by these names
+    grid: Any, out: int, numel: int, seed_low: int, seed_high: int, count_low: int, count_high: int, add: float
+) -> None:
+    """Four numbers, which are as random as the counter."""
+    memory(out, numel)[:] = [seed_low + add, seed_high, count_low, count_high]
 
 
 @Kernel
@@ -101,6 +127,51 @@ def mul(x: Tensor, y: Tensor | float) -> Tensor:
         _require(x)
         scale_kernel[1,](out, x, x.numel(), float(y))
     return out
+
+
+def bernoulli_(x: Tensor, p: float = 0.5) -> Tensor:
+    """What is drawn, and ``p``."""
+    generator = torch.cuda.default_generators[0]
+    first, seed = generator.get_offset(), generator.initial_seed()
+    generator.set_offset(first + 4)
+    ran.append("bernoulli")
+    draw_kernel[1,](x, 4, *halves(seed), *halves(first // 4), float(p))
+    return x
+
+
+def uniform_(x: Tensor, low: float = 0.0, high: float = 1.0) -> Tensor:
+    """Draws twice, which no plan repeats."""
+    bernoulli_(x, high - low)
+    return bernoulli_(x, high - low)
+
+
+def foreach_mul(tensors: Sequence[Tensor], factor: float) -> list[Tensor]:
+    """``factor * x`` for each x."""
+    outs = [torch.empty_like(x) for x in tensors]
+    _scale(outs, tensors, factor)
+    return outs
+
+
+def foreach_mul_(tensors: Sequence[Tensor], factor: float) -> None:
+    """As :func:`foreach_mul`, in place."""
+    _scale(tensors, tensors, factor)
+
+
+def _scale(outs: Sequence[Tensor], tensors: Sequence[Tensor], factor: float) -> None:
+    for x in tensors:
+        _require(x)
+    sizes = tuple(x.numel() for x in tensors)
+    scale_list_kernel[len(sizes),](float(factor), tuple(outs), tuple(tensors), sizes)
+
+
+def foreach_add_(tensors: Sequence[Tensor], others: Sequence[Tensor], *, alpha: float = 1) -> None:
+    """``x += y`` for each pair."""
+    if alpha != 1:
+        raise NotImplementedError
+    for x in (*tensors, *others):
+        _require(x)
+    sizes = tuple(x.numel() for x in tensors)
+    add_list_kernel[len(sizes),](tuple(tensors), tuple(others), sizes)
 
 
 def relu(x: Tensor) -> Tensor:

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor
+
+from opsmith.dispatch.plans import Launch
+
+#: Torch's launcher keeps so many on its stack.
+MOST_PARAMETERS = 120
+#: CUDA_ERROR_INVALID_CONTEXT: this thread has not used the device yet.
+_NO_CONTEXT = 201
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +34,9 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
             shared bytes, a letter for the type of each parameter, parameters, stream.
         device_count: how many devices there are.
         current_device: the index of the current one.
+        capturing: whether what is launched becomes part of a graph.
+        generator: of random numbers, of a device by its index.
+        make_context: lets this thread use the current device.
         launch_address: as ``launch``, for C++: the address of ``cuLaunchKernel``.
         stream_address: as ``stream``, for C++: that of ``aoti_torch_get_current_cuda_stream``.
     """
@@ -36,8 +47,38 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     launch: Callable[..., None]
     device_count: Callable[[], int]
     current_device: Callable[[], int]
+    capturing: Callable[[], bool]
+    generator: Callable[[int], Any]
+    make_context: Callable[[], object]
     launch_address: int
     stream_address: int
+
+
+def launch_of_many(driver: Driver, launch: Launch, slots: Sequence[int], stream: int) -> None:
+    """As ``driver.launch``, of more than :data:`MOST_PARAMETERS`.
+
+    Raises:
+        RuntimeError: the driver refuses it.
+    """
+    count = len(slots)
+    words = (ctypes.c_uint64 * count)(*slots)
+    first = ctypes.addressof(words)
+    parameters = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+    block = (32 * launch.warps, 1, 1)
+    run = _launch_at(driver.launch_address)
+    error = run(launch.function, *launch.grid, *block, launch.shared_bytes, stream, parameters, None)
+    if error == _NO_CONTEXT:
+        driver.make_context()
+        error = run(launch.function, *launch.grid, *block, launch.shared_bytes, stream, parameters, None)
+    if error:
+        raise RuntimeError(f"a kernel of a launch plan was refused with CUDA error {error}")
+
+
+@functools.cache
+def _launch_at(address: int) -> Callable[..., int]:
+    """``cuLaunchKernel``."""
+    pointer = ctypes.c_void_p
+    return ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[ctypes.c_uint] * 7, pointer, pointer, pointer)(address)
 
 
 def driver(device_type: str) -> Driver | None:
@@ -65,6 +106,9 @@ def _cuda() -> Driver | None:
         launch=torch._C._StaticCudaLauncher._launch_kernel,
         device_count=torch.cuda.device_count,
         current_device=torch._C._cuda_getDevice,
+        capturing=torch.cuda.is_current_stream_capturing,
+        generator=lambda index: torch.cuda.default_generators[index],
+        make_context=torch.cuda.mem_get_info,
         launch_address=addresses[0],
         stream_address=addresses[1],
     )

@@ -95,9 +95,9 @@ def on_several_devices(values: Sequence[Any]) -> bool:
     return False
 
 
-def has_negated(values: Iterable[Any]) -> bool:
-    """Whether a tensor is negated lazily, as the imaginary part of a conjugate is."""
-    return any(tensor.is_neg() for tensor in tensors_in(values))
+def has_lazy(values: Iterable[Any]) -> bool:
+    """Whether a tensor is negated lazily, as imaginary parts of conjugates are, or stands for zeros without memory."""
+    return any(tensor.is_neg() or tensor._is_zerotensor() for tensor in tensors_in(values))
 
 
 def gradient_needed(values: Iterable[Any]) -> bool:

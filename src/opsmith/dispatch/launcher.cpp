@@ -12,6 +12,7 @@
 #include <ATen/ops/empty_strided_ops.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/macros/Export.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/bit_cast.h>
 
@@ -25,8 +26,15 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
+
+// Of torch/csrc/jit/frontend/tracer.h, which takes seconds to compile.
+namespace torch::jit::tracer {
+struct TracingState;
+TORCH_API const std::shared_ptr<TracingState>& getTracingState();
+}  // namespace torch::jit::tracer
 
 namespace {
 
@@ -125,10 +133,7 @@ class Call {
     }
     auto* address = static_cast<char*>(tensor.mutable_data_ptr());
     // An argument that is given twice is another call than two arguments: a kernel's pointers cannot tell them apart.
-    const auto same = std::find_if(tensors.begin(), tensors.end(), [&](const at::Tensor* other) {
-      return other->unsafeGetTensorImpl() == impl;
-    });
-    add(Kind::kTensor, same - tensors.begin());
+    add(Kind::kTensor, std::find(impls_.begin(), impls_.end(), impl) - impls_.begin());
     words.push_back(static_cast<int64_t>(impl->key_set().raw_repr()));
     words.push_back(
         static_cast<int64_t>(tensor.scalar_type()) | static_cast<int64_t>(static_cast<uint8_t>(tensor.device().index())) << 8 |
@@ -136,6 +141,7 @@ class Call {
     words.append(tensor.sizes().begin(), tensor.sizes().end());
     words.append(tensor.strides().begin(), tensor.strides().end());
     tensors.push_back(&tensor);
+    impls_.push_back(impl);
     addresses.push_back(address);
     return true;
   }
@@ -157,6 +163,8 @@ class Call {
   }
 
   c10::DeviceType device_;
+  // Of the tensors, side by side: lists have hundreds, and each is looked for among those before it.
+  c10::SmallVector<const c10::TensorImpl*, 8> impls_;
 };
 
 // ---------------------------------------------------------------- plans
@@ -189,12 +197,11 @@ struct Copy {
   int64_t from;
 };
 
-// Two arguments whose bytes must not overlap.
-struct Apart {
-  int64_t one;
-  int64_t one_bytes;
-  int64_t other;
-  int64_t other_bytes;
+// The bytes of an argument, which must not overlap another one's if either is written to.
+struct Reach {
+  int64_t number;
+  int64_t size_bytes;
+  bool written;
 };
 
 // What is returned: a tensor by its number, -1 for none; a number; or a tensor on the host without dimensions, by its dtype.
@@ -218,8 +225,9 @@ bool in_force(int64_t word) {
 struct Plan {
   std::vector<Memory> allocations;
   std::vector<std::variant<Launch, Copy>> steps;
+  bool listed;  // The results are one list.
   std::vector<Result> results;
-  std::vector<Apart> apart;
+  std::vector<Reach> reaches;
   std::vector<int64_t> precisions;  // What settings were while it was recorded.
 };
 
@@ -232,8 +240,9 @@ class Reader {
     Plan plan;
     plan.allocations = several<Memory>([this] { return memory(); });
     plan.steps = several<std::variant<Launch, Copy>>([this] { return step(); });
+    plan.listed = number() != 0;
     plan.results = several<Result>([this] { return result(); });
-    plan.apart = several<Apart>([this] { return apart(); });
+    plan.reaches = several<Reach>([this] { return reach(); });
     plan.precisions = numbers();
     return plan;
   }
@@ -272,12 +281,9 @@ class Reader {
     return {kind, number()};
   }
 
-  Apart apart() {
-    Apart apart{};
-    for (auto* field : {&apart.one, &apart.one_bytes, &apart.other, &apart.other_bytes}) {
-      *field = number();
-    }
-    return apart;
+  Reach reach() {
+    const auto argument = number(), size_bytes = number();
+    return {argument, size_bytes, number() != 0};
   }
 
   std::variant<Launch, Copy> step() {
@@ -376,7 +382,8 @@ class Front final : public c10::OperatorKernel {
       original_.callBoxed(op, keys, stack);
       return;
     }
-    if (mode == Mode::kPython || thread.in_python) {
+    // What torch.jit.trace looks into, and comes here with a state, is for Python to leave to torch.
+    if (mode == Mode::kPython || thread.in_python || torch::jit::tracer::getTracingState() != nullptr) {
       const InPython inside(nullptr);
       python_->callBoxed(op, keys, stack);
       return;
@@ -385,7 +392,7 @@ class Front final : public c10::OperatorKernel {
     Call call(device_);
     const bool known = std::all_of(
         arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return call.add(value); });
-    if (known && answer(call, stack, arguments.size())) {
+    if (known && answer(op, call, stack, arguments.size())) {
       return;
     }
     const InPython inside(known ? &call : nullptr);
@@ -394,7 +401,7 @@ class Front final : public c10::OperatorKernel {
 
  private:
   // Returns whether a plan answered.
-  bool answer(Call& call, Stack* stack, size_t count) {
+  bool answer(const c10::OperatorHandle& op, Call& call, Stack* stack, size_t count) {
     std::shared_ptr<Plans> plans;
     std::shared_ptr<const Plan> plan;
     {
@@ -409,7 +416,7 @@ class Front final : public c10::OperatorKernel {
       plans = plans_;
       plan = found->second;
     }
-    if (!fits(*plan, call)) {
+    if (!fits(*plan, call) || !returns(op, *plan)) {
       return false;
     }
     c10::SmallVector<at::Tensor, 4> made;
@@ -432,6 +439,14 @@ class Front final : public c10::OperatorKernel {
       }
     }
     torch::jit::drop(*stack, count);
+    if (plan->listed) {
+      c10::List<at::Tensor> list;
+      for (auto& result : results) {
+        list.push_back(std::move(result).toTensor());
+      }
+      stack->emplace_back(std::move(list));
+      return true;
+    }
     for (auto& result : results) {
       stack->emplace_back(std::move(result));
     }
@@ -446,10 +461,32 @@ class Front final : public c10::OperatorKernel {
     if (!std::all_of(plan.precisions.begin(), plan.precisions.end(), in_force)) {
       return false;
     }
-    return std::none_of(plan.apart.begin(), plan.apart.end(), [&](const Apart& pair) {
-      const auto *one = call.addresses[pair.one], *other = call.addresses[pair.other];
-      return one < other + pair.other_bytes && other < one + pair.one_bytes;
-    });
+    return are_apart(plan.reaches, call);
+  }
+
+  // Whether no argument that is written to overlaps another one: by their first bytes, one after another.
+  static bool are_apart(const std::vector<Reach>& reaches, const Call& call) {
+    c10::SmallVector<std::pair<const char*, const Reach*>, 8> sorted;
+    for (const auto& reach : reaches) {
+      sorted.emplace_back(call.addresses[reach.number], &reach);
+    }
+    std::sort(sorted.begin(), sorted.end());
+    const char *end = nullptr, *written_end = nullptr;
+    for (const auto& [first, reach] : sorted) {
+      if (first < (reach->written ? end : written_end)) {
+        return false;
+      }
+      end = std::max(end, first + reach->size_bytes);
+      written_end = reach->written ? end : written_end;
+    }
+    return true;
+  }
+
+  // Whether a plan's results are as many as the op returns; a mistake of the kernel's is for Python to find.
+  static bool returns(const c10::OperatorHandle& op, const Plan& plan) {
+    const auto& due = op.schema().returns();
+    const bool list_due = due.size() == 1 && due[0].type()->kind() == c10::TypeKind::ListType;
+    return plan.listed == list_due && (list_due || plan.results.size() == due.size());
   }
 
   // Returns false where nothing has been launched, because this thread cannot launch yet.

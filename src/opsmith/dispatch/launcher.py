@@ -24,7 +24,7 @@ from torch._ops import OpOverload
 
 from opsmith.core.cache import cache_folder
 from opsmith.dispatch.drivers import Driver
-from opsmith.dispatch.plans import HostScalar, Launch, Number, Plan, Precision, Result
+from opsmith.dispatch.plans import Form, HostScalar, Launch, Number, Plan, Precision, Result
 from opsmith.errors import BadInput
 
 Words = ctypes.Array[ctypes.c_int64]
@@ -175,8 +175,9 @@ class Table:
         for step in plan.steps:
             # A copy has no function.
             words += _launch_words(step) if isinstance(step, Launch) else [0, *step]
+        words.append(plan.form is Form.LIST)
         words += [len(plan.results), *(number for result in plan.results for number in self._result(result))]
-        words += [len(plan.apart), *(number for pair in plan.apart for number in pair)]
+        words += [len(plan.reaches), *(number for reach in plan.reaches for number in reach)]
         words += [len(plan.precisions), *map(self._precision, plan.precisions)]
         return (ctypes.c_int64 * len(words))(*words)
 

@@ -25,7 +25,7 @@ from opsmith.dispatch.exclusions import DROPOUT
 from opsmith.dispatch.fallbacks import (
     Fallback,
     gradient_needed,
-    has_negated,
+    has_lazy,
     obstacle,
     on_several_devices,
     tensors_in,
@@ -201,10 +201,12 @@ def backend_function(override: Override, original: Call) -> Call:
         tensors: list[torch.Tensor] = []
         addresses: list[int] = []
         signature = signature_of(args, kwargs, tensors, addresses)
+        if plans.untold is not None and plans.untold(tensors):
+            signature = None
         replay = plans.find(signature, tensors, addresses)
         if replay is not None:
             plans.replayed += 1
-            if plans.table is None and not kwargs:
+            if plans.table is None and plans.untold is None and not kwargs:
                 plans.again = replay.again(args, addresses)
             return replay.answer(tensors, addresses)
         if signature is None or not plans.wants(signature) or not _recording.acquire(blocking=False):
@@ -299,12 +301,19 @@ def original_kernel(op: OpOverload, key: str) -> Call:
 
 def _plans(record: Kernel, schema: OpSchema, device_type: str, *, under_jit: bool) -> PlanCache | None:
     """Where the plans of a kernel will be, or None where it allows none or they cannot be carried out."""
-    # Signatures do not tell whether a tensor is negated lazily, nor whether torch.jit traces.
-    told = not _takes_negated(schema) and not (under_jit and schema.packet in _LOOKED_INTO_BY_JIT)
-    if not record.plans or not told or chosen() is Choice.OFF:
+    if not record.plans or chosen() is Choice.OFF:
         return None
     found = driver(device_type)
-    return None if found is None else PlanCache(found)
+    return None if found is None else PlanCache(found, untold=_untold(schema, under_jit=under_jit))
+
+
+def _untold(schema: OpSchema, *, under_jit: bool) -> Callable[[list[torch.Tensor]], bool] | None:
+    """Whether something that signatures do not tell makes a call of these tensors another one, if that may be."""
+    looked_into = under_jit and schema.packet in _LOOKED_INTO_BY_JIT
+    if not looked_into:
+        return has_lazy if _takes_lazy(schema) else None
+    traced = torch._C._get_tracing_state
+    return lambda _: traced() is not None
 
 
 def _recorder(record: Kernel, tensors: list[torch.Tensor], written: list[torch.Tensor]) -> Recorder:
@@ -363,12 +372,12 @@ def _on_their_device(function: Call, device_type: str) -> Call:
 
 def _special_guard(override: Override) -> Callable[[tuple[Any, ...], dict[str, Any]], Fallback | None] | None:
     """Guards that few ops need: most are resolved by torch before a backend's kernel is called."""
-    negated = _takes_negated(override.schema)
+    lazy = _takes_lazy(override.schema)
     # On a CPU all tensors are on the CPU, or another device's key would have taken the call.
     several = override.device_type != "cpu"
     dropout = _position(overload(override.schema.name), DROPOUT)
     looked_into = override.schema.packet in _LOOKED_INTO_BY_JIT
-    if not (negated or several or looked_into) and dropout is None:
+    if not (lazy or several or looked_into) and dropout is None:
         return None
 
     def guard(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fallback | None:
@@ -379,13 +388,16 @@ def _special_guard(override: Override) -> Callable[[tuple[Any, ...], dict[str, A
             return Fallback.TRACED
         if several and on_several_devices(values):
             return Fallback.DEVICE
-        return Fallback.LAZY if negated and has_negated(values) else None
+        return Fallback.LAZY if lazy and has_lazy(values) else None
 
     return guard
 
 
-def _takes_negated(schema: OpSchema) -> bool:
-    """Whether an op is handed lazily negated tensors as they are: it has an entry of its own under their key."""
+def _takes_lazy(schema: OpSchema) -> bool:
+    """Whether an op is handed tensors that are negated lazily, or zeros without memory, as they are.
+
+    It has an entry of its own under their keys: what has one for the latter that goes on to a kernel has both.
+    """
     return torch._C._dispatch_has_kernel_for_dispatch_key(overload(schema.name).name(), "Negative")
 
 

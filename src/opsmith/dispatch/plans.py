@@ -33,6 +33,7 @@ class Refusal(enum.StrEnum):
     ARGUMENT = "argument"
     RESULT = "result"
     LAYOUT = "layout"
+    RANDOM = "random"
 
 
 class Memory(NamedTuple):
@@ -44,7 +45,10 @@ class Memory(NamedTuple):
 
 
 class Pointer(NamedTuple):
-    """A parameter that differs from call to call: an address in tensor ``number``."""
+    """A parameter that differs from call to call: an address in tensor ``number``.
+
+    A negative number counts from the end of :data:`opsmith.dispatch.draws.COUNTER`, of which the parameter is one.
+    """
 
     slot: int
     number: int
@@ -80,13 +84,15 @@ class Copy(NamedTuple):
     source: int
 
 
-class Apart(NamedTuple):
-    """Two arguments, one of them written to, whose bytes must not overlap. A signature does not say where they lie."""
+class Reach(NamedTuple):
+    """The bytes of argument ``number``, which must not overlap another one's if either is written to.
 
-    one: int
-    one_bytes: int
-    other: int
-    other_bytes: int
+    A signature does not say where arguments lie.
+    """
+
+    number: int
+    size_bytes: int
+    written: bool
 
 
 class Precision(NamedTuple):
@@ -113,6 +119,15 @@ class HostScalar(NamedTuple):
 Result: TypeAlias = int | Number | HostScalar | None
 
 
+class Form(enum.Enum):
+    """In what a call returns its results."""
+
+    TENSOR = enum.auto()
+    TUPLE = enum.auto()
+    LIST = enum.auto()
+    NOTHING = enum.auto()
+
+
 class Plan(NamedTuple):
     """What is done for one signature.
 
@@ -122,9 +137,12 @@ class Plan(NamedTuple):
         allocations: what is allocated first.
         steps: what is done then.
         results: the numbers of the tensors that are returned, None for no tensor, or what is made anew.
-        single: whether the result is a tensor, not a tuple.
-        apart: calls with overlapping arguments are not the plan's.
+        form: what they are returned in.
+        reaches: of distinct arguments that have elements, none if none is written to; calls in which one that is
+            written to overlaps another one are not the plan's.
         precisions: nor are calls while one of these settings has another value.
+        draws: words of random numbers that are taken from the device's generator; such a plan is not carried out in
+            the capture of a CUDA graph, whose replays would all draw the same, nor in C++: no such op is installed.
     """
 
     tensors: int
@@ -132,6 +150,7 @@ class Plan(NamedTuple):
     allocations: tuple[Memory, ...]
     steps: tuple[Launch | Copy, ...]
     results: tuple[Result, ...]
-    single: bool
-    apart: tuple[Apart, ...]
+    form: Form
+    reaches: tuple[Reach, ...]
     precisions: tuple[Precision, ...]
+    draws: int

@@ -7,7 +7,7 @@ next call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,8 +15,21 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opsmith.dispatch.draws import COUNTER, Draws, watched_draws
 from opsmith.dispatch.fallbacks import tensors_in
-from opsmith.dispatch.plans import Apart, Copy, HostScalar, Launch, Memory, Number, Plan, Precision, Refusal, Result
+from opsmith.dispatch.plans import (
+    Copy,
+    Form,
+    HostScalar,
+    Launch,
+    Memory,
+    Number,
+    Plan,
+    Precision,
+    Reach,
+    Refusal,
+    Result,
+)
 from opsmith.dispatch.precisions import watched_precisions
 from opsmith.dispatch.triton_launches import Place, Unrepeatable, counted_launches, repeatable, watched_launches
 
@@ -66,6 +79,7 @@ class Recorder(TorchDispatchMode):
             self._places.setdefault(id(tensor), (tensor, (number, 0)))
         self._steps: list[Launch | Copy] = []
         self._precisions: set[Precision] = set()
+        self._draws = Draws()
         self._refusal: Refusal | None = None
         self._result: Any = None
         self._answered = False
@@ -84,6 +98,7 @@ class Recorder(TorchDispatchMode):
             with (
                 watched_launches(self._launched),
                 watched_precisions(self._precisions.add),
+                watched_draws(self._draws),
                 counted_launches() as launches,
                 self,
             ):
@@ -121,10 +136,12 @@ class Recorder(TorchDispatchMode):
             return self._refusal
         if not self._answered:
             return Refusal.FALLBACK
-        single = isinstance(result, Tensor)
-        if not single and not isinstance(result, tuple):
+        if self._draws.unknown or (self._draws.words and not self._passes_draws()):
+            return Refusal.RANDOM
+        form = _form(result)
+        if form is None:
             return Refusal.RESULT
-        results, own = ((result,), (self._result,)) if single else (result, self._result)
+        results, own = (_several(one, form) for one in (result, self._result))
         if any(one is not other for one, other in zip(results, own, strict=True) if not isinstance(one, int)):
             return Refusal.LAYOUT
         numbers = [self._returned(one) for one in results]
@@ -136,19 +153,24 @@ class Recorder(TorchDispatchMode):
             allocations=tuple(map(_memory, self._tensors[self._arguments :])),
             steps=tuple(self._steps),
             results=tuple(numbers),
-            single=single,
-            apart=tuple(self._apart()),
+            form=form,
+            reaches=self._reaches(),
             precisions=tuple(sorted(self._precisions)),
+            draws=self._draws.words,
         )
         return _without(plan, self._needless(plan))
 
-    def _apart(self) -> Iterator[Apart]:
-        arguments = [*enumerate(self._tensors[: self._arguments])]
-        for one, written in arguments:
-            if any(written is tensor for tensor in self._written):
-                for other, tensor in arguments:
-                    if tensor is not written:
-                        yield Apart(one, _span(written), other, _span(tensor))
+    def _passes_draws(self) -> bool:
+        """Whether a launch has the whole counter among its parameters."""
+        launches = [step for step in self._steps if isinstance(step, Launch)]
+        return any(sum(pointer.number < 0 for pointer in launch.pointers) == len(COUNTER) for launch in launches)
+
+    def _reaches(self) -> tuple[Reach, ...]:
+        written = {id(tensor) for tensor in self._written}
+        distinct = {id(tensor): n for n, tensor in reversed([*enumerate(self._tensors[: self._arguments])])}
+        reaches = [Reach(n, _span(self._tensors[n]), name in written) for name, n in distinct.items()]
+        found = tuple(sorted(reach for reach in reaches if reach.size_bytes))
+        return found if len(found) > 1 and any(reach.written for reach in found) else ()
 
     def _needless(self, plan: Plan) -> dict[int, int]:
         """Allocations that are only copied into an argument, by number, and that argument.
@@ -197,6 +219,8 @@ class Recorder(TorchDispatchMode):
         if _is_host_scalar(tensor, self._tensors[0].device):
             self._host_scalars[id(tensor)] = tensor
             return
+        if tensor.is_meta:  # For its strides; a launch or a result of it is refused, for the plan does not know it.
+            return
         if tensor.device != self._tensors[0].device or type(tensor) is not Tensor:
             self._refuse(Refusal.OPERATION)
         self._places[id(tensor)] = tensor, (len(self._tensors), 0)
@@ -241,7 +265,8 @@ class Recorder(TorchDispatchMode):
 
     def _launched(self, compiled: Any, grid: Any, args: tuple[Any, ...], meta: dict[str, Any]) -> None:
         try:
-            launch = repeatable(compiled, grid, args, meta, place_of=self._place_of)
+            drawn = self._draws.counter
+            launch = repeatable(compiled, grid, args, meta, place_of=self._place_of, counter=drawn)
         except Unrepeatable:
             self._refuse(Refusal.ARGUMENT)
             return
@@ -269,6 +294,16 @@ class Recorder(TorchDispatchMode):
         if self._tensors[place[0]] is not result and self._made_as(result) is None:
             self._refuse(Refusal.RESULT)
         return place[0]
+
+
+def _form(result: Any) -> Form | None:
+    """What results are returned in, or None where no plan returns it."""
+    forms = {Tensor: Form.TENSOR, tuple: Form.TUPLE, list: Form.LIST, type(None): Form.NOTHING}
+    return next((form for kind, form in forms.items() if isinstance(result, kind)), None)
+
+
+def _several(result: Any, form: Form) -> Sequence[Any]:
+    return (result,) if form is Form.TENSOR else () if form is Form.NOTHING else result
 
 
 def _is_host_scalar(tensor: Tensor, device: torch.device) -> bool:

@@ -18,6 +18,7 @@ import triton
 from torch import Tensor
 from triton.runtime.jit import JITFunction
 
+from opsmith.dispatch.draws import COUNTER
 from opsmith.dispatch.plans import Launch, Pointer
 
 #: Number and byte offset of a tensor in a plan, or None for one that the plan does not know.
@@ -30,15 +31,21 @@ Watcher = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], None]
 _INTEGER_BITS = {f"{sign}{bits}": bits for sign in "iu" for bits in (8, 16, 32, 64)} | {"i1": 8, "u1": 8}
 #: A float's own bytes, and the same ones as a number.
 _FLOAT_FORMATS = {"fp32": ("<f", "<I"), "f32": ("<f", "<I"), "fp64": ("<d", "<Q")}
-#: What torch's launcher keeps on its stack, and more than any kernel of ours has.
-_MOST_PARAMETERS = 120
 
 
 class Unrepeatable(Exception):
     """A launch that a plan cannot repeat."""
 
 
-def repeatable(compiled: Any, grid: Any, args: tuple[Any, ...], meta: dict[str, Any], *, place_of: PlaceOf) -> Launch:
+def repeatable(
+    compiled: Any,
+    grid: Any,
+    args: tuple[Any, ...],
+    meta: dict[str, Any],
+    *,
+    place_of: PlaceOf,
+    counter: tuple[int, ...] | None = None,
+) -> Launch:
     """A launch as a plan holds it.
 
     Args:
@@ -47,6 +54,7 @@ def repeatable(compiled: Any, grid: Any, args: tuple[Any, ...], meta: dict[str, 
         args: its arguments by position.
         meta: its arguments by name, and options of the compiler.
         place_of: tells the plan's tensors.
+        counter: what the call has drawn, as parameters of the names :data:`.draws.COUNTER` have it.
 
     Raises:
         Unrepeatable: the kernel needs more than its parameters (scratch memory, clusters), or a parameter is none
@@ -64,17 +72,20 @@ def repeatable(compiled: Any, grid: Any, args: tuple[Any, ...], meta: dict[str, 
     ):
         raise Unrepeatable
     values = dict(zip(source.fn.arg_names, args, strict=False)) | meta
-    pairs = [
-        pair
+    triples = [
+        (name, *pair)
         for name, kind in source.signature.items()
         if kind != "constexpr"
         for pair in _flattened(kind, values.get(name))
     ]
-    if len(pairs) + 2 > _MOST_PARAMETERS:
-        raise Unrepeatable
-    slots, pointers = [0] * (len(pairs) + 2), []
-    for slot, (kind, value) in enumerate(pairs):
-        if kind.startswith("*"):
+    slots, pointers = [0] * (len(triples) + 2), []
+    for slot, (name, kind, value) in enumerate(triples):
+        if counter is not None and name in COUNTER:
+            which = COUNTER.index(name)
+            if _bits(kind, value) != counter[which]:
+                raise Unrepeatable
+            pointers.append(Pointer(slot, which - len(COUNTER), 0))
+        elif kind.startswith("*"):
             pointers.append(Pointer(slot, *_place(value, place_of)))
         else:
             slots[slot] = _bits(kind, value)

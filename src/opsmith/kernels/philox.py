@@ -5,8 +5,8 @@ and a 128-bit counter into four words of 32 bits. As in torch's CUDA code the ke
 half of the counter its offset and the upper half the place, so that nothing is drawn twice, by these kernels or by
 torch's, before the generator is seeded anew.
 
-A call draws anew although its arguments are the same, so no op that draws may be repeated from a launch plan, and a
-capture for a CUDA graph is declined: its replays would draw the same numbers.
+A call draws anew although its arguments are the same: launch plans know :data:`COUNTER` by these names and fill it at
+each call. A capture for a CUDA graph is declined: its replays would draw the same numbers.
 
 Suffixes as in :mod:`.pointwise`, and ``_S`` one sample for each of several elements.
 """
@@ -32,7 +32,8 @@ _WORDS = 4
 #: In the state of a generator on the host: the first word of its Mersenne Twister.
 _TWISTER_WORD = slice(24, 28)
 
-#: The parameters of a kernel that are what :func:`next_counter` gives: their values compile nothing anew.
+#: The parameters of a kernel that are what :func:`next_counter` gives: their values compile nothing anew, and launch
+#: plans look for these names.
 COUNTER = ("seed_low", "seed_high", "count_low", "count_high")
 
 _reading = threading.Lock()

@@ -241,13 +241,15 @@ def test_gradients_of_a_convolution_are_tried_apart(monkeypatch: pytest.MonkeyPa
     assert {"(True, False, False))", "(False, True, True))"} < {*asked}
 
 
-def test_calls_of_graphs_are_repeated_from_plans_where_installed_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch.jit.trace looks into convolutions, but not into what a compiled graph calls."""
+def test_calls_of_graphs_are_repeated_from_plans_without_a_look_for_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.jit.trace looks into installed convolutions, but not into what a compiled graph calls."""
     monkeypatch.setattr("opsmith.dispatch.override.driver", lambda device_type: "a driver")
     (schema, record) = next(both for both in library_calls._kernels() if both[0].name == "convolution.default")
-    installed = Serving(schema, "cuda", record, None)
-    in_graphs = Serving(schema, "cuda", record, None, under_jit=False)
-    assert [True, False] == [one.plans is None for one in (installed, in_graphs)]
+    installed = Serving(schema, "cuda", record, None).plans
+    in_graphs = Serving(schema, "cuda", record, None, under_jit=False).plans
+    assert installed is not None
+    assert in_graphs is not None
+    assert [False, True] == [one.untold is None for one in (installed, in_graphs)]
 
 
 def test_passes_of_users_come_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,6 +254,51 @@ def test_bits_that_are_copied_and_returned_as_numbers_are_not_repeated(tmp_path:
     assert {Refusal.RESULT: 1} == served("relu.default").refused
 
 
+@pytest.mark.parametrize("count", [2, 150])
+def test_lists_of_tensors_are_repeated(count: int, replayed: Replayed) -> None:
+    """As a list of results or as none, also where a launch has more parameters than torch's own launcher takes."""
+    found: list[Tensor] = []
+    written = [X + n for n in range(count)]
+
+    def scaled() -> None:
+        found[:] = torch._foreach_mul([X + n for n in range(count)], 2.0)
+
+    settle(scaled)
+    assert replayed(scaled)
+    assert torch.equal(torch.stack([2 * (X + n) for n in range(count)]), torch.stack(found))
+    settle(lambda: torch._foreach_mul_(written, 2.0))
+    assert replayed(lambda: torch._foreach_mul_(written, 2.0))
+    assert torch.equal(torch.stack([16 * (X + n) for n in range(count)]), torch.stack(written))
+
+
+@pytest.mark.parametrize("op", ["among what is written", "of what is written with what is read"])
+def test_lists_of_tensors_that_overlap_are_not_the_plans(op: str, replayed: Replayed) -> None:
+    """What only is read may overlap what else is read."""
+    settle(lambda: torch._foreach_add_([X.clone(), Y.clone()], [X, Y]))
+    base, other = torch.cat([X, Y]), X.clone()
+    lists = ([base[:4], base[2:6]], [X, Y]) if op == "among what is written" else ([base[:4], other], [X, base[2:6]])
+    assert not replayed(lambda: torch._foreach_add_(*lists))
+    assert replayed(lambda: torch._foreach_add_([X.clone(), other], [base[:4], base[2:6]]))
+
+
+def test_a_kernel_that_returns_a_list_for_two_tensors_is_repeated_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch takes it from Python; what a plan in C++ puts on torch's stack is as the schema says."""
+    monkeypatch.setenv(VARIABLE, Choice.NATIVE)
+    source = (
+        "(x, *, dim=None, keepdim=False): low, high = torch.empty_like(x), torch.empty_like(x); "
+        "COPY[1,](low, x, x.numel()); COPY[1,](high, x, x.numel()); return [low, high]"
+    )
+    enable_copying(tmp_path, "aminmax.default", source)
+    settle(lambda: torch.aminmax(X))
+    launched.clear()
+    low, high = torch.aminmax(X)
+    assert torch.equal(low, X)
+    assert torch.equal(high, X)
+    assert {PYTHON} == {*launched}
+
+
 def forms_of_steps(op: str) -> tuple[list[Any], list[type]]:
     """What the only plan of an op allocates, and the types of its steps."""
     serving = install._installed.registry.overrides[op, "cpu"].serving
@@ -305,6 +350,7 @@ DISTINCT: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "length of a list": (lambda: torch.cat([X, Y]), lambda: torch.cat([X, Y, X])),
     "argument given twice": (lambda: X * X, lambda: X * Y),
     "argument in a list given twice": (lambda: torch.cat([X, X]), lambda: torch.cat([X, Y])),
+    "size in a list": (lambda: torch._foreach_mul([X, Y], 2.0), lambda: torch._foreach_mul([X, Y[:3]], 2.0)),
     "optional argument": (lambda: torch.aminmax(X), lambda: torch.aminmax(X, dim=0)),
     "number after one tensor": (
         lambda: torch.nn.functional.leaky_relu(X),
@@ -511,6 +557,21 @@ def test_a_thread_that_cannot_launch_yet_is_helped_by_python(monkeypatch: pytest
         X + Y
 
 
+def test_a_thread_that_cannot_launch_many_parameters_yet_makes_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's launcher does so for the others."""
+    monkeypatch.setenv(VARIABLE, Choice.PYTHON)
+    opsmith.enable(KERNELS)
+    tensors = [X + n for n in range(150)]
+    settle(lambda: torch._foreach_mul(tensors, 2.0))
+    monkeypatch.setattr(error, "code", 201)
+    launched.clear()
+    assert torch.equal(doubles(16, 10, 20, 6), torch._foreach_mul(tensors, 2.0)[7])
+    assert [PYTHON] == [*launched]
+    monkeypatch.setattr(error, "code", 700)
+    with pytest.raises(RuntimeError, match="CUDA error 700"):
+        torch._foreach_mul(tensors, 2.0)
+
+
 def test_more_signatures_than_are_kept_are_forgotten_and_learned_again(
     replayed: Replayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -558,6 +619,13 @@ def test_host_code_that_a_plan_cannot_repeat_is_run_each_time(reason: Refusal, t
     assert (4, 0) == (served("relu.default").calls, served("relu.default").planned)
 
 
+def test_a_tensor_without_memory_may_tell_strides(tmp_path: Path, choice: Choice) -> None:
+    """Nothing is allocated for it when the call is repeated."""
+    enable_relu(tmp_path, f"x.t() if torch.empty(2, 3, device='meta').t().stride() != (1, 3) else None; {COPIES}")
+    settle(lambda: torch.relu(X))
+    assert (1, {}) == (served("relu.default").planned, served("relu.default").refused)
+
+
 def test_a_result_that_is_laid_out_anew_is_not_repeated(tmp_path: Path, choice: Choice) -> None:
     """The kernel returns rows where eager keeps columns; dispatch copies, which no plan knows."""
     source = (
@@ -603,15 +671,62 @@ def test_a_kernel_that_does_not_ask_for_plans_is_always_run(replayed: Replayed) 
 
 def enable_relu(folder: Path, body: str, *, elementwise: bool = False) -> None:
     """A kernel for relu that copies; its manifest allows plans."""
-    (folder / "relu.py").write_text(
+    enable_copying(folder, "relu.default", f"(x): {body}", elementwise=elementwise)
+
+
+def enable_copying(folder: Path, op: str, rest: str, *, elementwise: bool = False) -> None:
+    """A kernel of these parameters and this body, which launches copies; its manifest allows plans."""
+    (folder / "copying.py").write_text(
         "import torch\nfrom tests.launch_stand_in import Kernel\n"
         "from tests.launch_stand_in import memory\n"
         "COPY = Kernel(lambda grid, out, x, count: memory(out, count).__setitem__(slice(None), memory(x, count)))\n"
-        f"def relu(x): {body}\n"
+        f"def kernel{rest}\n"
     )
-    entry = {"entry": "relu.py:relu", "dsl": "python", "plans": True, "elementwise": elementwise}
-    (folder / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {"relu.default": entry}}))
+    entry = {"entry": "copying.py:kernel", "dsl": "python", "plans": True, "elementwise": elementwise}
+    (folder / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {op: entry}}))
     opsmith.enable(folder)
+
+
+#: What a kernel does whose result is a copy of its first argument.
+COPIES = "out = torch.empty_like(x); COPY[1,](out, x, x.numel()); return out"
+
+
+def test_a_copy_is_repeated_unless_it_is_negated_lazily_or_has_no_memory(tmp_path: Path, choice: Choice) -> None:
+    """Torch hands such tensors to few ops; a signature in Python does not tell, a kernel would read other numbers."""
+    enable_copying(tmp_path, "clone.default", f"(x, *, memory_format=None): {COPIES}")
+    settle(X.clone)
+    negated, zeros = torch._neg_view(X), torch._efficientzerotensor((4,), dtype=torch.float64)
+    for _ in range(3):
+        assert torch.equal(-X, negated.clone())
+        assert not torch.equal(negated.clone(), X.clone())
+        assert not zeros.clone().any()
+    found = served("clone.default")
+    assert (1 + 3, {"lazy": 9}, {}) == (found.planned, found.fallbacks, found.refused)
+
+
+def test_what_only_negated_tensors_were_given_to_is_planned_for_others(tmp_path: Path, choice: Choice) -> None:
+    """That PyTorch answered is not kept as a refusal of the signature."""
+    enable_copying(tmp_path, "clone.default", f"(x, *, memory_format=None): {COPIES}")
+    settle(torch._neg_view(X).clone)
+    settle(X.clone)
+    assert 1 == served("clone.default").planned
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_convolution_is_repeated_but_not_while_it_is_traced(tmp_path: Path, choice: Choice) -> None:
+    """``torch.jit.trace`` writes down what it calls; a plan would leave nothing but memory to be written down."""
+    image, weight = X.reshape(1, 1, 4), doubles(1).reshape(1, 1, 1)
+
+    def kinds() -> list[str]:
+        graph = torch.jit.trace(lambda x: torch.conv1d(x, weight), (image,), check_trace=False).graph
+        return [node.kind() for node in graph.nodes()]
+
+    expected = kinds()
+    enable_copying(tmp_path, "convolution.default", f"(x, *_): {COPIES}")
+    settle(lambda: torch.conv1d(image, weight))
+    assert 1 == served("convolution.default").planned
+    assert expected == kinds()
+    assert (1, {"traced": 1}) == (served("convolution.default").planned, served("convolution.default").fallbacks)
 
 
 # ---------------------------------------------------------------- the launcher in C++

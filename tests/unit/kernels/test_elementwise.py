@@ -38,10 +38,10 @@ REASONS = {
     "conj_physical.default": "two launches, or none for real numbers",
     "cumprod.default": "as cumsum",
     "cumsum.default": "a program goes on along its row after it has written",
-    "index_reduce.default": "writes where indices say; it has no plans",
-    "masked_scatter.default": "reads where a count of the mask says; it has no plans",
+    "index_reduce.default": "writes where indices say",
+    "masked_scatter.default": "reads where a count of the mask says",
     "renorm.default": "each element is scaled by the norm of its slice",
-    "scatter.reduce": "writes where indices say; it has no plans",
+    "scatter.reduce": "writes where indices say",
     "scatter.value_reduce": "as scatter.reduce",
     "scatter_reduce.two": "as scatter.reduce",
 }

@@ -16,6 +16,7 @@ import torch
 from tests.unit.kernels.against_eager import FLOATS, MANIFEST, kernel, layouts, values
 
 import opsmith
+from opsmith.dispatch.draws import COUNTER
 from opsmith.dispatch.exclusions import why_excluded
 from opsmith.kernels import philox
 from opsmith.kernels.distributions import number_below
@@ -265,11 +266,12 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         kernel("multinomial.default")(tensor, 4)
 
 
-def test_no_plan_repeats_a_draw() -> None:
-    """Seed and offset are no part of a call's signature: a plan would launch with those that it was recorded with."""
+def test_kernels_that_draw_tell_plans_so() -> None:
+    """Seed and offset are no part of a call's signature: a plan fills the parameters of these names at each call."""
     drawing = {op for op in MANIFEST if why_excluded(aten_schemas()[op]) == "random"}
     assert {"native_dropout.default", "multinomial.default", "bernoulli_.float"} < drawing
-    assert not {op for op in drawing if MANIFEST[op].get("plans")}
+    assert COUNTER == philox.COUNTER
+    assert {*philox.COUNTER} < {*philox.draw_kernel.arg_names}
 
 
 def test_installed_kernels_leave_drawing_to_torch() -> None:
