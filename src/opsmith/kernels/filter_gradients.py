@@ -96,6 +96,7 @@ def filter_gradient_kernel(
     sites_ptr_O = sites_ptr + group * sites_strides_NGC[1] + (o * sites_strides_NGC[2])[:, None]
     field_ptr_J = field_ptr + group * field_strides_NGC[1] + (c * field_strides_NGC[2])[:, None]
     dw_OJ = tl.zeros([BLOCK_O, BLOCK_J], ACCUMULATE)
+    tl.assume(steps > 0)  # See product_tiles.py.
     for i in range(steps):
         p = (split * steps + i) * BLOCK_P + tl.arange(0, BLOCK_P)
         n, q, q_S = places_of(p, space, space_S, IS_LINE)
@@ -137,7 +138,7 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
     tiles_J = triton.cdiv(taps * f.channels, tile.p) if mixed else taps * triton.cdiv(f.channels, tile.p)
     tiles, steps = triton.cdiv(sides.sites, tile.o) * tiles_J, triton.cdiv(P, tile.k)
     splits = _splits(tiles * sides.groups, steps, field.device)
-    each = triton.cdiv(steps, splits)
+    each = max(triton.cdiv(steps, splits), 1)
     target, size = grad_weight, grad_weight.numel()
     if splits > 1:
         target = torch.empty((splits, size), dtype=compute_dtype(field.dtype), device=field.device)

@@ -195,7 +195,8 @@ def gathered_product_kernel(
 
     k = tl.arange(0, BLOCK_K).to(INDEX)
     all_steps = tl.cdiv(taps * C, BLOCK_K) if MIXED else taps * tl.cdiv(C, BLOCK_K)
-    last = steps if _BOUND_IS_CONSTANT else tl.minimum(steps, all_steps - split * steps)
+    # See product_tiles.py.
+    last = steps if _BOUND_IS_CONSTANT else tl.maximum(tl.minimum(steps, all_steps - split * steps), 1)
     y_OP = tl.zeros([BLOCK_O, BLOCK_P], ACCUMULATE)
     for i in range(last):
         step = split * steps + i

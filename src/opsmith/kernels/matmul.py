@@ -117,6 +117,7 @@ def matmul_kernel(
     b_ptr_KN = b_ptr_KN + (k[:, None] * b_stride_K + inside_n[None, :] * b_stride_N)
     c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
     done_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
+    tl.assume(steps > 0)  # See product_tiles.py.
     for step in range(steps):
         if EVEN_K:
             a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
@@ -274,7 +275,7 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
     elif precision == "tf32x3":
         a, b = with_terms_side_by_side(a, N), with_terms_side_by_side(b.mT, M).mT
     splits = max(min(tile.splits, triton.cdiv(K, tile.k)), 1)
-    steps = triton.cdiv(triton.cdiv(K, tile.k), splits)
+    steps = max(triton.cdiv(triton.cdiv(K, tile.k), splits), 1)
     part_steps = steps_of_a_part(a.dtype, precision, tile.k, steps)
     if part_steps:
         tile = with_two_accumulators(tile, a.element_size())
@@ -302,7 +303,7 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         PRECISION=precision,
         INDEX=_index_type(a, b, target),
         IS_SPLIT=splits > 1,
-        EVEN_K=K % (tile.k * splits) == 0 and steps * splits * tile.k == K,
+        EVEN_K=steps * splits * tile.k == K,
         M_IN_RUNS=a.stride(1) == 1,
         N_IN_RUNS=b.stride(2) == 1,
         A_TOGETHER=together(a),

@@ -22,6 +22,7 @@ from opsmith.kernels import (
 from opsmith.kernels.convolution_operands import Sides
 from opsmith.kernels.depthwise_gradients import Block
 from opsmith.kernels.depthwise_patches import cut_of, has_channels_inside, laid_out_as, part_of
+from opsmith.kernels.launch import launch
 from opsmith.kernels.sliding import Sliding, walk_of
 from opsmith.kernels.windows import NO_WINDOW, Window
 from opsmith.kernels.words import longest_word
@@ -285,6 +286,20 @@ def test_an_empty_batch_gives_an_empty_result_and_no_gradient() -> None:
     assert not by_bias.any()
     arguments = torch.empty(0, 2, 3), torch.empty(0, 2, 5), values(2, 1, 3), [2], *rest[:-1], 2, [True] * 3
     assert not kernel(BACKWARD)(*arguments)[1].any()
+
+
+def test_a_gradient_of_no_images_has_a_step_of_which_masks_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel tells the compiler."""
+    taken = []
+
+    def launched(function: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
+        taken.append(args[-1].value)
+        launch(function, grid, device, *args, **meta)
+
+    monkeypatch.setattr(filter_gradients, "launch", launched)
+    arguments = torch.empty(0, 3, 3), torch.empty(0, 2, 5), values(3, 2, 3), [3], [1], [0], [1], False, [0], 1
+    assert not kernel(BACKWARD)(*arguments, [False, True, False])[1].any()
+    assert [1] == taken
 
 
 def test_no_number_is_lost_beside_infinity() -> None:

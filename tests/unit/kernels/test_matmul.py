@@ -27,6 +27,20 @@ def test_sizes_around_the_tile(sizes: tuple[int, int, int]) -> None:
     assert_as_eager(MM, values(rows, inner, scale=0.1), values(inner, columns, scale=0.1))
 
 
+def test_a_sum_over_nothing_has_a_step_of_which_masks_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel tells the compiler; no step is read without a mask then."""
+    taken = []
+
+    def launched(function: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
+        taken.append((args[-1].value, meta["EVEN_K"]))
+        launch(function, grid, device, *args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    assert_as_eager("addmm.default", values(4), values(3, 0), values(0, 4))
+    assert_as_eager("addmm.default", values(4), values(3, 64, scale=0.1), values(64, 4, scale=0.1))
+    assert [(1, False), (1, True)] == taken
+
+
 @pytest.mark.parametrize("inner", [2, 6, 12, 20, 24, 70])
 @pytest.mark.parametrize("rows", [1, 2, 12, 70])
 def test_factors_of_which_a_few_neighbours_are_read_at_a_time(rows: int, inner: int) -> None:
