@@ -140,10 +140,13 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
     splits = _splits(tiles * sides.groups, steps, field.device)
     each = max(triton.cdiv(steps, splits), 1)
     target, size = grad_weight, grad_weight.numel()
-    if splits > 1:
-        target = torch.empty((splits, size), dtype=compute_dtype(field.dtype), device=field.device)
-    merged = merge_dims(s.size_S, [s.strides_S], (2, 1, 0))
     stride_O, stride_C, *strides = grad_weight.stride()
+    if splits > 1:
+        # A tile has neighbouring channels under one tap. So have partial sums, and the second launch turns them.
+        shape = (splits, grad_weight.shape[0], *grad_weight.shape[2:], own.field)
+        target = torch.empty(shape, dtype=compute_dtype(field.dtype), device=field.device)
+        _, stride_O, *strides, stride_C = target.stride()
+    merged = merge_dims(s.size_S, [s.strides_S], (2, 1, 0))
     launch(
         filter_gradient_kernel,
         (tiles, sides.groups, splits),
@@ -185,7 +188,8 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
         num_stages=tile.stages,
     )
     if splits > 1:
-        combine(grad_weight.as_strided((1, 1, size), (size, size, 1)), target, ALONE)
+        by_taps = grad_weight.view(*grad_weight.shape[:2], taps).mT
+        combine(by_taps, target.view(splits, *by_taps.shape), ALONE)
 
 
 def _sites_side_by_side(sites: Operand, groups: int) -> Operand:

@@ -51,6 +51,8 @@ NARROW = 16
 USES_THAT_PAY = 128
 #: So few steps are over before a second launch, which adds up what several programs have, would have begun.
 FEW_STEPS = 15
+#: Partial sums of more splits than this are read many at a time: one after the other, each waits for the one before.
+FEW_SPLITS = 8
 #: Sums of more terms than this are added up in parts of so many. Of 30,522 terms in one accumulator, each cut off at 24
 #: bits, 75 results of 6 million in float16 were off by twice the tolerance.
 MOST_TERMS, PART_TERMS = 16384, 2048
@@ -152,25 +154,34 @@ def combine_kernel(
     M: tl.tensor,
     N: tl.tensor,
     numel: tl.tensor,
+    c_strides_BMN: tl.tuple,
     self_strides_BMN: tl.tuple,
     alpha_bits: tl.tensor,
     beta_bits: tl.tensor,
     splits: tl.tensor,
+    IS_ROW_MAJOR: tl.constexpr,
     INDEX: tl.constexpr,
+    AT_A_TIME: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """``c = alpha * sum of partial[s] over s + beta * self`` for a block of the row-major c."""
+    """``c = alpha * sum of partial[s] over s + beta * self`` for a block of c, AT_A_TIME of the splits in one load."""
+    ELEMENT: tl.constexpr = partial_ptr.dtype.element_ty
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     mask = i < numel
-    c = tl.zeros([BLOCK], partial_ptr.dtype.element_ty)
-    for split in range(splits):
-        c += tl.load(partial_ptr + (split + tl.zeros([1], INDEX)) * numel + i, mask=mask, other=0)
+    c_SI = tl.zeros([AT_A_TIME, BLOCK], ELEMENT)
+    for first in range(0, splits, AT_A_TIME):
+        s = first + tl.arange(0, AT_A_TIME).to(INDEX)
+        partial_ptr_SI = partial_ptr + (s * numel)[:, None] + i[None, :]
+        c_SI += tl.load(partial_ptr_SI, mask=(s < splits)[:, None] & mask[None, :], other=0)
+    c = tl.sum(c_SI, axis=0).to(ELEMENT)
+    n, m, b = i % N, i // N % M, i // N // M
     if self_ptr is not None:
-        n, m, b = i % N, i // N % M, i // N // M
         self_ptr_I = self_ptr + b * self_strides_BMN[0] + m * self_strides_BMN[1] + n * self_strides_BMN[2]
     else:
         self_ptr_I = None
     c = scaled_sum(c, self_ptr_I, mask, alpha_bits, beta_bits)
+    if not IS_ROW_MAJOR:
+        i = b * c_strides_BMN[0] + m * c_strides_BMN[1] + n * c_strides_BMN[2]
     tl.store(c_ptr + i, converted(c, c_ptr.dtype.element_ty), mask=mask)
 
 
@@ -374,11 +385,13 @@ def divisor(*sizes: int) -> int:
 
 
 def combine(c: torch.Tensor, partial: torch.Tensor, term: Term) -> None:
-    """Add up partial products of shape (splits, B, M, N) into the row-major ``c``."""
+    """Add up dense partial products of shape (splits, B, M, N) into ``c``, which need not be row-major."""
     _, M, N = c.shape
-    numel = c.numel()
+    numel, splits = c.numel(), partial.shape[0]
     added, strides, bits = _term_arguments(term, c)
-    block = min(triton.next_power_of_2(numel), INTERPRETED_TILE) if INTERPRETED else 512
+    at_a_time, block = (32, 64) if splits > FEW_SPLITS else (1, 512)
+    if INTERPRETED:
+        block = min(triton.next_power_of_2(numel), INTERPRETED_TILE // at_a_time)
     launch(
         combine_kernel,
         (triton.cdiv(numel, block),),
@@ -389,10 +402,13 @@ def combine(c: torch.Tensor, partial: torch.Tensor, term: Term) -> None:
         M,
         N,
         numel,
+        c.stride(),
         strides,
         *bits,
-        loop_bound(partial.shape[0]),
-        INDEX=_index_type(partial),
+        loop_bound(splits),
+        IS_ROW_MAJOR=c.is_contiguous(),
+        INDEX=_index_type(c, partial),
+        AT_A_TIME=at_a_time,
         BLOCK=block,
     )
 

@@ -201,6 +201,23 @@ def test_a_device_has_the_sum_split_and_adds_it_up(name: str, monkeypatch: pytes
         assert_close(ours, each)
 
 
+@pytest.mark.parametrize("layout", ["row-major", "channels-last"])
+@pytest.mark.parametrize("name", ["planes", "lines", "volumes", "groups that are joined", "transposed"])
+def test_partial_gradients_by_weight_are_turned_as_they_are_added_up(
+    name: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the channels under each tap side by side, however the gradient lies; and there may be many."""
+    grad, x, weight, *rest = gradients(*operands(name, torch.bfloat16))
+    if layout == "channels-last" and name != "lines":
+        x = x.contiguous(memory_format=CHANNELS_LAST[x.ndim])
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [False, True, False])[1]
+    tile = gathered_products.Tile(32, 32, 16, 4, 1)
+    monkeypatch.setattr(filter_gradients, "_tile", lambda *_: tile)
+    for most in (2, 12):
+        monkeypatch.setattr(filter_gradients, "_splits", lambda _programs, steps, _device, most=most: min(steps, most))
+        assert_close(kernel(BACKWARD)(grad, x, weight, *rest, [False, True, False])[1], exact)
+
+
 GATHERED_CALLS = [name for name in CALLS if "depthwise" not in name and "images of one" not in name]
 
 

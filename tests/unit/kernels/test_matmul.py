@@ -81,6 +81,32 @@ def test_very_long_sums_are_added_up_in_parts(inner: int, monkeypatch: pytest.Mo
     assert {128 // 64} == taken
 
 
+@pytest.mark.parametrize(("splits", "at_a_time"), [(1, 1), (8, 1), (9, 32), (32, 32), (70, 32)])
+def test_many_partial_sums_are_read_many_at_a_time(
+    splits: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each counts once, also in types whose sums wrap."""
+    taken = []
+
+    def launched(*args: Any, **meta: Any) -> None:
+        taken.append(meta.get("AT_A_TIME"))
+        launch(*args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    for dtype, scale in ((torch.float32, 0.1), (torch.int64, 9.0), (torch.int8, 9.0)):
+        a, b = values(splits, 5, 3, dtype=dtype, scale=scale), values(splits, 3, 7, dtype=dtype, scale=scale)
+        assert_as_eager("addbmm.default", values(5, 1, dtype=dtype), a, b, beta=2, alpha=3)
+    assert [None, at_a_time] * 3 == taken
+
+
+def test_partial_sums_are_added_up_into_any_layout() -> None:
+    """What they are added to is read by its own strides."""
+    partial, term = values(9, 2, 3, 5), values(5)
+    out = torch.empty(3, 5, 2).permute(2, 0, 1)
+    matmul.combine(out, partial, matmul.Term(term, 2, 1))
+    torch.testing.assert_close(out, partial.sum(0) + 2 * term)
+
+
 @pytest.mark.parametrize(("columns", "together"), [(7, 1), (70, 2), (24, 8), (32, 1)])
 def test_how_many_neighbours_are_written_at_a_time(
     columns: int, together: int, monkeypatch: pytest.MonkeyPatch
