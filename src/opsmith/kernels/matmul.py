@@ -4,8 +4,9 @@
 bytes. A program owns one tile of one result and walks along K, while the tiles of the next steps are on their way
 to shared memory. Where a result has too few tiles to fill the device, K is split: programs write partial sums in the
 type of the accumulator, and a second launch adds them up. Tensor cores cut off what their accumulators cannot hold, so
-that a program with very many terms adds up parts of its sum in registers of its own. Large products of float32 may have
-their factors split beforehand (split_factors.py).
+that very long sums are made of parts: by a launch each, which adds the part before as its term, or by programs that add
+them up in registers of their own, where they have room. Large products of float32 may have their factors split
+beforehand (split_factors.py).
 
 Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`` the summed dimension.
 """
@@ -275,8 +276,9 @@ def product(a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, out_dtype: tor
 
 def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, *, tf32: bool = True) -> None:
     """As :func:`product`, into a row-major ``c`` that is not empty; ``tf32`` as for :func:`dot_precision`."""
-    B, M, N = c.shape
-    K = 0 if term.alpha == 0 else a.shape[2]
+    if term.alpha == 0:
+        a, b = a.narrow(2, 0, 0), b.narrow(1, 0, 0)
+    (B, M, K), N = a.shape, b.shape[2]
     narrow = min(M, N) <= NARROW and a.dtype == torch.float32
     precision = "ieee" if narrow else dot_precision(a.dtype, K, tf32=tf32)
     tile, wanted = product_plan(a, b, precision), None
@@ -285,6 +287,37 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         tile = Plan(*product_tile(B, M, N, K, a.dtype, precision), splits=1)
     elif precision == "tf32x3":
         a, b = with_terms_side_by_side(a, N), with_terms_side_by_side(b.mT, M).mT
+    if takes_several_launches(tile, a.dtype, precision, K):
+        _launch_parts(c, a, b, term, tile, precision)
+    else:
+        _launch_product(c, a, b, term, tile, precision, wanted)
+
+
+def _launch_parts(
+    c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: Plan, precision: str | None
+) -> None:
+    """As :func:`write_product`: each launch adds a part of every sum to what the one before it wrote."""
+    K = a.shape[2]
+    # Where rows begin at 16 bytes, so do those of each part.
+    length = triton.cdiv(triton.cdiv(K, triton.cdiv(K, MOST_TERMS)), 128) * 128
+    for first in range(0, K, length):
+        terms = min(length, K - first)
+        out = c if first + terms == K else torch.empty(c.shape, dtype=compute_dtype(a.dtype), device=c.device)
+        _launch_product(out, a.narrow(2, first, terms), b.narrow(1, first, terms), term, plan, precision)
+        term = Term(out, 1, term.alpha)
+
+
+def _launch_product(
+    c: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    term: Term,
+    tile: Plan,
+    precision: str | None,
+    wanted: torch.Tensor | None = None,
+) -> None:
+    """As :func:`write_product`, by this tile; ``wanted`` as for the kernel."""
+    (B, M, K), N = a.shape, b.shape[2]
     splits = max(min(tile.splits, triton.cdiv(K, tile.k)), 1)
     steps = max(triton.cdiv(triton.cdiv(K, tile.k), splits), 1)
     part_steps = steps_of_a_part(a.dtype, precision, tile.k, steps)
@@ -356,6 +389,17 @@ def steps_of_a_part(dtype: torch.dtype, precision: str | None, k: int, steps: in
     """After how many of its steps of ``k`` terms a program begins a new part of its sum; 0 for never."""
     on_tensor_cores = compute_dtype(dtype) != dtype or precision in ("tf32", "tf32x3")
     return PART_TERMS // k if on_tensor_cores and steps * k > MOST_TERMS else 0
+
+
+def takes_several_launches(plan: Plan, dtype: torch.dtype, precision: str | None, K: int) -> bool:
+    """Whether sums of half types are so long that one launch would need two accumulators, and a smaller tile for them.
+
+    Then a launch for each part multiplies by the tile of the plan, for 8 bytes more that are moved for a number of the
+    result and a part.
+    """
+    is_long = steps_of_a_part(dtype, precision, plan.k, triton.cdiv(K, plan.k)) > 0
+    is_one_of_half_types = compute_dtype(dtype) != dtype and plan.splits == 1
+    return is_one_of_half_types and is_long and with_two_accumulators(plan, dtype.itemsize) != plan
 
 
 def with_two_accumulators(plan: Plan, itemsize: int) -> Plan:

@@ -81,6 +81,46 @@ def test_very_long_sums_are_added_up_in_parts(inner: int, monkeypatch: pytest.Mo
     assert {128 // 64} == taken
 
 
+@pytest.mark.parametrize(("inner", "parts"), [(256, [256]), (257, [256, 1]), (300, [256, 44]), (640, [256, 256, 128])])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_long_sums_of_large_tiles_take_a_launch_for_each_part(
+    dtype: torch.dtype, inner: int, parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The term is added once, and nothing is rounded to a half type but the result."""
+    monkeypatch.setattr(matmul, "MOST_TERMS", 256)
+    taken = []
+
+    def launched(function: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
+        taken.append(args[1].shape[2])
+        assert not meta["PART_STEPS"]
+        launch(function, grid, device, *args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    a, b = values(2, 40, inner, scale=1, dtype=dtype), values(2, 33, inner, scale=1, dtype=dtype).mT
+    term = values(40, 1, dtype=dtype)
+    with matmul.PRODUCTS.force((128, 256, 64, 8, 3, 1)):
+        found = [kernel("bmm.default")(a, b), kernel("baddbmm.default")(term, a, b, beta=-2, alpha=0.5)]
+        found.append(kernel("addmm.default")(term, a[1], b[1], beta=0.5, alpha=3))
+    exact = [a.double() @ b.double(), -2 * term.double() + 0.5 * (a.double() @ b.double())]
+    exact.append(0.5 * term.double() + 3 * (a[1].double() @ b[1].double()))
+    assert parts * 3 == taken
+    for ours, expected in zip(found, exact, strict=True):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours.double(), expected, rtol=torch.finfo(dtype).eps * 0.51, atol=1e-4)
+
+
+def test_which_sums_take_several_launches() -> None:
+    """Long ones of half types, by tiles of which a thread cannot hold two, whose terms are not shared already."""
+    large, small = matmul.Plan(128, 256, 64, 8, 3, 1), matmul.Plan(64, 64, 64, 4, 4, 1)
+    takes = matmul.takes_several_launches
+    assert takes(large, torch.float16, "ieee", 16385)
+    assert not takes(large, torch.float16, "ieee", 16384)
+    assert not takes(small, torch.float16, "ieee", 16385)
+    assert not takes(large._replace(splits=2), torch.float16, "ieee", 65536)
+    assert not takes(large, torch.float32, "tf32x3", 65536)
+    assert not takes(large, torch.int64, None, 65536)
+
+
 @pytest.mark.parametrize(("splits", "at_a_time"), [(1, 1), (8, 1), (9, 32), (32, 32), (70, 32)])
 def test_many_partial_sums_are_read_many_at_a_time(
     splits: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
