@@ -70,14 +70,17 @@ def place_in_space(q: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
 
 
 @triton.jit
-def places_of(p: tl.tensor, space: tl.tensor, space_S: tl.tuple, IS_LINE: tl.constexpr) -> tuple[tl.tensor, ...]:
+def places_of(p: tl.tensor, space: tl.tensor, space_S: tl.tuple, DIMS: tl.constexpr) -> tuple[tl.tensor, ...]:
     """Of places numbered over the batch: the images, the places in them, and those' depth, height and width as rows.
 
-    The number of places in an image comes along, since of a product the compiler does not know whether 16 divides it.
+    DIMS: 1 for lines, 2 for planes, 3 for volumes. The number of places in an image comes along, since of a product the
+    compiler does not know whether 16 divides it.
     """
     n, q = p // space, p % space
-    if IS_LINE:
+    if DIMS == 1:
         d, h, w = q * 0, q * 0, q
+    elif DIMS == 2:
+        d, h, w = q * 0, q // space_S[2], q % space_S[2]
     else:
         d, h, w = place_in_space(q, space_S)
     return n, q, (d[None, :], h[None, :], w[None, :])
@@ -160,7 +163,7 @@ def gathered_product_kernel(
     steps: tl.tensor,
     WALK_S: tl.constexpr,
     PHASES_S: tl.constexpr,
-    IS_LINE: tl.constexpr,
+    DIMS: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
     ACCUMULATE: tl.constexpr,
@@ -189,7 +192,7 @@ def gathered_product_kernel(
 
     o = first_O + tl.arange(0, BLOCK_O)
     p = first_P + tl.arange(0, BLOCK_P)
-    n, q, q_S = places_of(p, space, space_S, IS_LINE)
+    n, q, q_S = places_of(p, space, space_S, DIMS)
     x_ptr_P = x_ptr + group * x_strides_NGC[1] + (n * x_strides_NGC[0])[None, :]
     w_ptr_O = w_ptr + group * w_strides_GRC[0] + (o * w_strides_GRC[1])[:, None]
 
@@ -232,6 +235,11 @@ def gathered_product_kernel(
         # The result has no gaps.
         out_ptr_OP += (q * out_strides_S[2])[None, :]
     store_along_columns(out_ptr_OP, converted(y_OP, out_ptr.dtype.element_ty), mask)
+
+
+def dimensions_of(space_S: Ints) -> int:
+    """1 for lines, 2 for planes, 3 for volumes."""
+    return 1 if space_S[:2] == (1, 1) else 2 if space_S[0] == 1 else 3
 
 
 class Tile(NamedTuple):
@@ -484,7 +492,7 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
         loop_bound(each),
         WALK_S=slid.walks,
         PHASES_S=slid.phases,
-        IS_LINE=space_S[:2] == (1, 1),
+        DIMS=dimensions_of(space_S),
         INSIDE=rule.is_pointwise() if slid.to_field else rule.stays_inside(),
         MIXED=mixed,
         ACCUMULATE=compute_type(out.dtype),

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton
 import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, tiles_of_a_device, values
 
@@ -289,6 +290,56 @@ def test_parts_are_tf32_numbers_of_one_sign() -> None:
     assert torch.equal(high.sign(), x[0].sign())
     assert torch.equal(low.sign(), x[0].sign())
     assert ((x[0].double() - high.double() - low.double()) / x[0]).abs().max() <= 2.0**-21
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def quotients_kernel(out_ptr: tl.tensor, p_ptr: tl.tensor, factor: tl.tensor, shift: tl.tensor) -> None:
+    """Of 16 numbers."""
+    i = tl.arange(0, 16)
+    tl.store(out_ptr + i, filter_gradients.quotient(tl.load(p_ptr + i), factor, shift))
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 4, 7, 49, 64, 3136, 65535, 65537, 2**30 + 1, 2**31 - 2, 2**31 - 1])
+def test_quotients_by_multiplication_are_exact(divisor: int) -> None:
+    """Around the multiples of the divisor, up to the largest number."""
+    most = 2**31 - 1
+    near = [k * divisor + step for k in (0, 1, 2, most // divisor // 2, most // divisor) for step in (-1, 0, 1)]
+    p = torch.tensor([min(max(x, 0), most) for x in (*near, most)], dtype=torch.int32)
+    out = torch.empty_like(p)
+    factor, shift = filter_gradients.reciprocal(divisor)
+    assert factor < 2**32
+    launch(quotients_kernel, (1,), p.device, out, p, factor, shift)
+    assert torch.equal(p // divisor, out)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel_size", "divisors"),
+    [
+        ((2, 17, 9), (3,), 1),
+        ((2, 17, 5, 4), (2, 2), 2),
+        ((2, 17, 3, 4, 3), (2, 2, 1), 3),
+        ((2, 17, 5, 1), (2, 1), 0),
+        ((2, 3, 5, 4), (2, 2), 0),
+    ],
+)
+def test_places_of_channels_side_by_side_are_found_without_divisions(
+    shape: tuple[int, ...], kernel_size: tuple[int, ...], divisors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of lines, planes and volumes; not of planes a place wide, where nothing is divided, or of few channels."""
+    taken = []
+
+    def launched(function: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
+        taken.append(len(args[-3] or ()))
+        launch(function, grid, device, *args, **meta)
+
+    monkeypatch.setattr(filter_gradients, "launch", launched)
+    x, weight = values(*shape, dtype=torch.float16, scale=1), values(18, shape[1], *kernel_size, dtype=torch.float16)
+    none = [0] * len(kernel_size)
+    rest = ([1] * len(none), none, [1] * len(none), False, none, 1)
+    grad = values(*eager(FORWARD)(x, weight, None, *rest).shape, dtype=torch.float16, scale=1)
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), [18], *rest, [False, True, False])[1]
+    assert_close(kernel(BACKWARD)(grad, x, weight, [18], *rest, [False, True, False])[1], exact)
+    assert [divisors] == taken
 
 
 def test_an_empty_batch_gives_an_empty_result_and_no_gradient() -> None:
