@@ -53,12 +53,15 @@ from .product_tiles import product_of_parts, tile_place, times
 from .sliding import Sliding, Walk, all_taps_of, read_in, walk_of
 from .split_factors import parts_fit
 from .tuning import Family, Work, size_class
+from .type_rules import HALF
 from .windows import place_in_box
 
 #: Up to so many rows a product reads each number too rarely to pay for a copy of it.
 FEW_ROWS = 128
 #: With fewer rows or channels factors are not split beforehand.
 FEWEST_TO_SPLIT = 64
+#: So few steps load, multiply and write one after the other; only another program overlaps with them.
+FEWEST_STEPS = 2
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
 _BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
 
@@ -421,8 +424,11 @@ def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
     O, P, taps, tensor = slid.y.channels, slid.columns, slid.taps, slid.y.tensor  # noqa: E741
     mixed, others = _is_mixed(C), slid.groups * math.prod(slid.phases)
     tile = product_tile(O, P, others, C * taps if mixed else C, tensor.dtype, precision)
+    steps = steps_of(C, taps, tile.k, mixed=mixed)
+    if steps <= FEWEST_STEPS and tensor.dtype in HALF:
+        tile = tile_of_few_steps(tile)
     programs = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p) * others
-    splits = _splits(programs, steps_of(C, taps, tile.k, mixed=mixed), tensor.device)
+    splits = _splits(programs, steps, tensor.device)
     work = (str(tensor.dtype).removeprefix("torch."), precision, lie, int(mixed), taps, others)
     rule = Plan(*tile, splits)
     if precision == "tf32x3" and splitting_pays(O, P, C, taps, others):
@@ -601,3 +607,8 @@ def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precis
         return Tile(o, 64, k, 4, 3)
     # A program's steps follow each other: shorter ones, more of which are on their way.
     return Tile(min(o, 64), 64, k, 4, 4)
+
+
+def tile_of_few_steps(tile: Tile) -> Tile:
+    """A tile of which a multiprocessor has shared memory and registers for four, instead of a larger one."""
+    return tile if INTERPRETED or tile.o * tile.p <= 64 * 128 else Tile(min(tile.o, 64), 128, tile.k, 4, 2)

@@ -202,6 +202,28 @@ def test_a_device_has_the_sum_split_and_adds_it_up(name: str, monkeypatch: pytes
         assert_close(ours, each)
 
 
+@pytest.mark.parametrize(
+    ("channels", "taps", "size", "tile"),
+    [
+        (64, 1, 56, (64, 128, 64, 4, 2)),
+        (128, 1, 56, (64, 128, 64, 4, 2)),
+        (256, 1, 56, (128, 256, 64, 8, 3)),
+        (64, 3, 56, (128, 256, 64, 8, 3)),
+        (64, 1, 7, (64, 64, 64, 4, 4)),
+    ],
+)
+def test_programs_of_few_steps_share_a_multiprocessor(
+    channels: int, taps: int, size: int, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the first layers of a network of 1 x 1 convolutions have them; small tiles stay."""
+    monkeypatch.setattr(gathered_products, "INTERPRETED", False)
+    monkeypatch.setattr(gathered_products, "multiprocessors", lambda _device: 132)
+    out = torch.empty(32, 256, size, size, dtype=torch.float16, device="meta")
+    rule = Sliding((NO_WINDOW, Window(taps, 1, taps // 2, 1), NO_WINDOW), (1, size, size), False, 1)
+    slid = gathered_products._slid(out, 1, rule, to_field=False)
+    assert tile == gathered_products._plan(slid, channels, "channels", "ieee")[:5]
+
+
 @pytest.mark.parametrize("layout", ["row-major", "channels-last"])
 @pytest.mark.parametrize("name", ["planes", "lines", "volumes", "groups that are joined", "transposed"])
 def test_partial_gradients_by_weight_are_turned_as_they_are_added_up(
