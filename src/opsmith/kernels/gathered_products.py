@@ -37,6 +37,7 @@ from .convolution_operands import (
     with_flat_space,
 )
 from .indexing import Ints, converted
+from .kernel_rows import kernel_rows, reads_kernel_rows
 from .lanes import load_along_columns, store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import (
@@ -46,10 +47,11 @@ from .matmul import (
     SHARED_BYTES,
     Term,
     combine,
+    divisor,
     float32_precision,
     multiply_type,
 )
-from .product_tiles import product_of_parts, tile_place, times
+from .product_tiles import multiple, product_of_parts, tile_place, times
 from .sliding import Sliding, Walk, all_taps_of, read_in, walk_of
 from .split_factors import parts_fit
 from .tuning import Family, Work, size_class
@@ -169,6 +171,7 @@ def gathered_product_kernel(
     DIMS: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
+    C_TOGETHER: tl.constexpr,
     ACCUMULATE: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -180,8 +183,10 @@ def gathered_product_kernel(
 ) -> None:
     """One tile of one group, phase and split; a step sums channels under one tap, or, if MIXED, under several.
 
-    ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts.
+    ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts. C_TOGETHER: of how
+    many channels that lie side by side all or none are read; 1 where 16 divides their number.
     """
+    C = multiple(C, C_TOGETHER)
     first_O, first_P = tile_place(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
     group = tl.program_id(1).to(INDEX)
     PHASES: tl.constexpr = PHASES_S[0] * PHASES_S[1] * PHASES_S[2]
@@ -193,8 +198,7 @@ def gathered_product_kernel(
     # A phase without taps divides by its counts, too.
     taps_S = (count_S[0], tl.maximum(count_S[1], 1), tl.maximum(count_S[2], 1))
 
-    o = first_O + tl.arange(0, BLOCK_O)
-    p = first_P + tl.arange(0, BLOCK_P)
+    o, p = first_O + tl.arange(0, BLOCK_O), first_P + tl.arange(0, BLOCK_P)
     n, q, q_S = places_of(p, space, space_S, DIMS)
     x_ptr_P = x_ptr + group * x_strides_NGC[1] + (n * x_strides_NGC[0])[None, :]
     w_ptr_O = w_ptr + group * w_strides_GRC[0] + (o * w_strides_GRC[1])[:, None]
@@ -302,6 +306,12 @@ def convolve(
     """
     sides = Sides(rule.groups, weight.shape[0] // rule.groups, weight.shape[1])
     precision = _precision(x, sides, rule, to_field=to_field)
+    if not to_field and reads_kernel_rows(x, rule):
+        operand, w, rule = kernel_rows(x, weight, rule, out.shape[-1])
+        slid = _slid(out, 1, rule, to_field=False)
+        plan = _plan(slid, operand.channels, "channels", precision)
+        _launch_product(slid, Gathering(operand, w, precision), bias, rule, plan)
+        return
     operand = operand_of(x, sides.groups)
     is_fed = _is_fed(operand, rule, precision)
     channels = triton.cdiv(operand.channels, CHANNELS) * CHANNELS if is_fed else operand.channels
@@ -501,6 +511,7 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
         DIMS=dimensions_of(space_S),
         INSIDE=rule.is_pointwise() if slid.to_field else rule.stays_inside(),
         MIXED=mixed,
+        C_TOGETHER=divisor(C),
         ACCUMULATE=compute_type(out.dtype),
         MULTIPLY=multiply_type(out.dtype),
         PRECISION=product.precision,

@@ -23,6 +23,7 @@ from opsmith.kernels import (
 from opsmith.kernels.convolution_operands import Sides
 from opsmith.kernels.depthwise_gradients import Block
 from opsmith.kernels.depthwise_patches import cut_of, has_channels_inside, laid_out_as, part_of
+from opsmith.kernels.kernel_rows import reads_kernel_rows
 from opsmith.kernels.launch import launch
 from opsmith.kernels.sliding import Sliding, walk_of
 from opsmith.kernels.windows import NO_WINDOW, Window
@@ -200,6 +201,83 @@ def test_a_device_has_the_sum_split_and_adds_it_up(name: str, monkeypatch: pytes
     assert_close(kernel(FORWARD)(*arguments), expected)
     for ours, each in zip(kernel(BACKWARD)(grad, x, weight, *rest, [True] * 3), exact, strict=True):
         assert_close(ours, each)
+
+
+#: Shapes of input and weight, stride, padding, dilation of calls of few channels.
+ROWS = [
+    ((2, 3, 15, 17), (5, 3, 7, 7), [2, 2], [3, 3], [1, 1]),
+    ((1, 4, 9, 10), (3, 4, 3, 3), [1, 2], [0, 1], [2, 1]),
+    ((2, 2, 13, 21), (4, 2, 5, 11), [3, 4], [1, 2], [1, 1]),
+    ((3, 1, 8, 8), (6, 1, 2, 2), [2, 2], [0, 0], [1, 1]),
+    ((2, 3, 33, 37), (20, 3, 16, 16), [16, 16], [0, 0], [1, 1]),
+    ((1, 3, 4, 4), (17, 3, 4, 4), [4, 4], [0, 0], [1, 1]),
+    ((1, 3, 5, 3), (2, 3, 1, 6), [1, 4], [0, 2], [1, 1]),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("call", ROWS)
+def test_few_channels_are_read_by_rows_of_the_kernel(
+    call: tuple[Any, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every layout, with a bias and without, in steps over several rows and in steps within one."""
+    shape, weight_shape, *rest = call
+    rest += [False, [0, 0], 1]
+    x, weight = values(*shape, dtype=dtype, scale=1), values(*weight_shape, dtype=dtype, scale=0.5)
+    bias = values(weight_shape[0], dtype=dtype)
+    exact = eager(FORWARD)(x.double(), weight.double(), bias.double(), *rest)
+    without = eager(FORWARD)(x.double(), weight.double(), None, *rest)
+    taken = []
+
+    def launched(*args: Any, **meta: Any) -> None:
+        taken.append((args[10], meta["WALK_S"][2].kernel))
+        launch(*args, **meta)
+
+    monkeypatch.setattr(gathered_products, "launch", launched)
+    for last in (False, True):
+        own = [t.contiguous(memory_format=torch.channels_last) if last else t for t in (x, weight)]
+        assert_close(kernel(FORWARD)(*own, bias, *rest), exact)
+        assert_close(kernel(FORWARD)(*own, None, *rest), without)
+    assert_close(kernel(FORWARD)(x.mT.contiguous().mT, weight.mT.contiguous().mT, bias, *rest), exact)
+    monkeypatch.setattr(gathered_products, "INTERPRETED", False)
+    with gathered_products.GATHERED.force((32, 64, 16, 4, 1, 1)):
+        assert_close(kernel(FORWARD)(x, weight, bias, *rest), exact)
+    assert {(4 * weight_shape[3], 1)} == set(taken)
+
+
+def test_a_transposed_convolution_to_few_channels_has_its_gradient_by_rows() -> None:
+    """By its input, which is a convolution of the gradient."""
+    x, weight = values(2, 18, 5, 6, dtype=torch.float16, scale=1), values(18, 3, 4, 4, dtype=torch.float16, scale=0.5)
+    rest = ([2, 2], [1, 1], [1, 1], True, [1, 1], 1)
+    grad = values(*eager(FORWARD)(x, weight, None, *rest).shape, dtype=torch.float16, scale=1)
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), [3], *rest, [True, False, False])[0]
+    assert_close(kernel(BACKWARD)(grad, x, weight, [3], *rest, [True, False, False])[0], exact)
+
+
+def test_which_convolutions_read_rows_of_the_kernel() -> None:
+    """Those of images in a half type with four channels at most, and with windows that move by an even stride."""
+
+    def reads(*, dtype: torch.dtype = torch.float16, channels: int = 3, groups: int = 1, **width: int) -> bool:
+        window = Window(7, 2, 3, 1)._replace(**width)
+        rule = Sliding((NO_WINDOW, Window(7, 1, 3, 1), window), (1, 8, 4), False, groups)
+        return reads_kernel_rows(torch.empty(1, channels, 8, 8, dtype=dtype), rule)
+
+    assert reads()
+    assert reads(stride=4, channels=4, dtype=torch.bfloat16)
+    assert not any((reads(stride=1), reads(dilation=2), reads(kernel=1, padding=0)))
+    assert not any((reads(channels=5), reads(groups=3), reads(dtype=torch.float32)))
+    lines = Sliding((NO_WINDOW, NO_WINDOW, Window(7, 2, 3, 1)), (1, 1, 4), False, 1)
+    assert not reads_kernel_rows(torch.empty(1, 3, 8, dtype=torch.float16), lines)
+
+
+def test_what_is_not_finite_stays_within_its_windows() -> None:
+    """A row of three columns has no fourth tap: zero times infinity would not be zero."""
+    x, weight = torch.ones(1, 3, 9, 9, dtype=torch.float16), torch.ones(2, 3, 3, 3, dtype=torch.float16)
+    x[0, 1, 4, 3], x[0, 2, 0, 8] = float("inf"), float("nan")
+    rest = ([2, 2], [0, 0], [1, 1], False, [0, 0], 1)
+    expected = eager(FORWARD)(x.float(), weight.float(), None, *rest).half()
+    with np.errstate(all="ignore"):
+        assert torch.equal(expected.nan_to_num(-1), kernel(FORWARD)(x, weight, None, *rest).nan_to_num(-1))
 
 
 @pytest.mark.parametrize(
