@@ -28,7 +28,7 @@ from .convolution_operands import (
     side_by_side,
     with_flat_space,
 )
-from .gathered_products import Tile, dot_precision, feeds_tensor_cores, places_of, read_offset
+from .gathered_products import Tile, dimensions_of, dot_precision, feeds_tensor_cores, places_of, read_offset
 from .indexing import converted, merge_dims, offset_of
 from .lanes import store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
@@ -36,6 +36,32 @@ from .matmul import ALONE, GROUP, combine, multiply_type
 from .product_tiles import tile_place, times
 from .sliding import Sliding, all_taps_of, walk_of
 from .windows import place_in_box
+
+
+@triton.jit
+def quotient(p: tl.tensor, factor: tl.tensor, shift: tl.tensor) -> tl.tensor:
+    """``p // d`` for p from 0 to ``2**31 - 1`` by a multiplication, with :func:`reciprocal` of d."""
+    return (tl.math.umulhi(p.to(tl.uint32), factor.to(tl.uint32)) >> shift).to(p.dtype)
+
+
+@triton.jit
+def places_by_products(
+    p: tl.tensor, space: tl.tensor, space_S: tl.tuple, factors: tl.tuple, shifts: tl.tuple, DIMS: tl.constexpr
+) -> tuple[tl.tensor, ...]:
+    """As :func:`places_of`, without divisions; the compiler does not see that neighbours stay neighbours.
+
+    ``factors``, ``shifts``: of the number of places in an image, the width and the height.
+    """
+    n = quotient(p, factors[0], shifts[0])
+    q = p - n * space
+    d, h, w = q * 0, q * 0, q
+    if DIMS > 1:
+        h = quotient(q, factors[1], shifts[1])
+        w = q - h * space_S[2]
+    if DIMS > 2:
+        d = quotient(h, factors[2], shifts[2])
+        h = h - d * space_S[1]
+    return n, q, (d[None, :], h[None, :], w[None, :])
 
 
 @triton.jit
@@ -59,10 +85,12 @@ def filter_gradient_kernel(
     dw_strides_OC: tl.tuple,
     dw_strides_S: tl.tuple,
     split_numel: tl.tensor,
+    factors: tl.tuple,
+    shifts: tl.tuple,
     steps: tl.tensor,
     WALK_S: tl.constexpr,
     KERNEL_S: tl.constexpr,
-    IS_LINE: tl.constexpr,
+    DIMS: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
     ACCUMULATE: tl.constexpr,
@@ -74,7 +102,10 @@ def filter_gradient_kernel(
     BLOCK_J: tl.constexpr,
     BLOCK_P: tl.constexpr,
 ) -> None:
-    """One tile of one group over the places of one split; columns are channels under one tap, or, if MIXED, several."""
+    """One tile of one group over the places of one split; columns are channels under one tap, or, if MIXED, several.
+
+    ``factors``, ``shifts``: as for :func:`places_by_products`, or None.
+    """
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     blocks = tl.cdiv(C, BLOCK_J)
     columns = TAPS * C if MIXED else TAPS * blocks * BLOCK_J
@@ -96,9 +127,13 @@ def filter_gradient_kernel(
     sites_ptr_O = sites_ptr + group * sites_strides_NGC[1] + (o * sites_strides_NGC[2])[:, None]
     field_ptr_J = field_ptr + group * field_strides_NGC[1] + (c * field_strides_NGC[2])[:, None]
     dw_OJ = tl.zeros([BLOCK_O, BLOCK_J], ACCUMULATE)
+    tl.assume(steps > 0)  # See product_tiles.py.
     for i in range(steps):
         p = (split * steps + i) * BLOCK_P + tl.arange(0, BLOCK_P)
-        n, q, q_S = places_of(p, space, space_S, IS_LINE)
+        if factors is None:
+            n, q, q_S = places_of(p, space, space_S, DIMS)
+        else:
+            n, q, q_S = places_by_products(p, space, space_S, factors, shifts, DIMS)
         sites_offset = n * sites_strides_NGC[0] + offset_of(q, sites_size_D, sites_strides_D)
         s_OP = tl.load(sites_ptr_O + sites_offset[None, :], mask=(o < O)[:, None] & (p < P)[None, :], other=0)
         offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE)
@@ -115,6 +150,16 @@ def filter_gradient_kernel(
     mask = is_own & (o < O)[:, None] & in_columns[None, :]
     dw_ptr_OJ = dw_ptr_J[None, :] + (o * dw_strides_OC[0])[:, None]
     store_along_columns(dw_ptr_OJ, converted(dw_OJ, dw_ptr.dtype.element_ty), mask)
+
+
+def reciprocal(d: int) -> tuple[int, int]:
+    """A factor and a shift of 32 bits: ``p // d`` is ``p * factor >> 32 + shift`` for d above 1 and p below ``2**31``.
+
+    With d at most ``2 << shift`` the factor, rounded up by less than 1, adds less than ``1 / d`` to a quotient, which
+    is at least that far from the next integer (Granlund and Montgomery, 1994).
+    """
+    shift = (d - 1).bit_length() - 1
+    return -(-(1 << 32 + shift) // d), shift
 
 
 def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch.Tensor, rule: Sliding) -> None:
@@ -137,12 +182,20 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
     tiles_J = triton.cdiv(taps * f.channels, tile.p) if mixed else taps * triton.cdiv(f.channels, tile.p)
     tiles, steps = triton.cdiv(sides.sites, tile.o) * tiles_J, triton.cdiv(P, tile.k)
     splits = _splits(tiles * sides.groups, steps, field.device)
-    each = triton.cdiv(steps, splits)
+    each = max(triton.cdiv(steps, splits), 1)
     target, size = grad_weight, grad_weight.numel()
-    if splits > 1:
-        target = torch.empty((splits, size), dtype=compute_dtype(field.dtype), device=field.device)
-    merged = merge_dims(s.size_S, [s.strides_S], (2, 1, 0))
     stride_O, stride_C, *strides = grad_weight.stride()
+    if splits > 1:
+        # A tile has neighbouring channels under one tap. So have partial sums, and the second launch turns them.
+        shape = (splits, grad_weight.shape[0], *grad_weight.shape[2:], own.field)
+        target = torch.empty(shape, dtype=compute_dtype(field.dtype), device=field.device)
+        _, stride_O, *strides, stride_C = target.stride()
+    merged = merge_dims(s.size_S, [s.strides_S], (2, 1, 0))
+    index, dims = tl.int64 if splits * size >= 1 << 31 else reach_type(f, s), dimensions_of(s.size_S)
+    divisors = (math.prod(s.size_S), s.size_S[2], s.size_S[1])[:dims]
+    # Neighbouring places need to be seen as such only where they, not channels, are read 16 bytes at a time.
+    by_products = index is tl.int32 and s.strides_NGC[2] == f.strides_NGC[2] == 1 and min(divisors) > 1
+    reciprocals = tuple(zip(*map(reciprocal, divisors), strict=True)) if by_products else (None, None)
     launch(
         filter_gradient_kernel,
         (tiles, sides.groups, splits),
@@ -166,16 +219,17 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
         (stride_O, stride_C),
         (0,) * (3 - len(strides)) + tuple(strides),
         size,
+        *reciprocals,
         loop_bound(each),
         WALK_S=tuple(walk_of(window, to_field=False) for window in rule.windows),
         KERNEL_S=kernel_S,
-        IS_LINE=s.size_S[:2] == (1, 1),
+        DIMS=dims,
         INSIDE=rule.stays_inside(),
         MIXED=mixed,
         ACCUMULATE=compute_type(field.dtype),
         MULTIPLY=multiply_type(field.dtype),
         PRECISION=precision,
-        INDEX=tl.int64 if splits * size >= 1 << 31 else reach_type(f, s),
+        INDEX=index,
         GROUP=GROUP,
         BLOCK_O=tile.o,
         BLOCK_J=tile.p,
@@ -184,7 +238,8 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
         num_stages=tile.stages,
     )
     if splits > 1:
-        combine(grad_weight.as_strided((1, 1, size), (size, size, 1)), target, ALONE)
+        by_taps = grad_weight.view(*grad_weight.shape[:2], taps).mT
+        combine(by_taps, target.view(splits, *by_taps.shape), ALONE)
 
 
 def _sites_side_by_side(sites: Operand, groups: int) -> Operand:

@@ -37,6 +37,7 @@ from .convolution_operands import (
     with_flat_space,
 )
 from .indexing import Ints, converted
+from .kernel_rows import kernel_rows, reads_kernel_rows
 from .lanes import load_along_columns, store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import (
@@ -46,19 +47,23 @@ from .matmul import (
     SHARED_BYTES,
     Term,
     combine,
+    divisor,
     float32_precision,
     multiply_type,
 )
-from .product_tiles import product_of_parts, tile_place, times
+from .product_tiles import multiple, product_of_parts, tile_place, times
 from .sliding import Sliding, Walk, all_taps_of, read_in, walk_of
 from .split_factors import parts_fit
 from .tuning import Family, Work, size_class
+from .type_rules import HALF
 from .windows import place_in_box
 
 #: Up to so many rows a product reads each number too rarely to pay for a copy of it.
 FEW_ROWS = 128
 #: With fewer rows or channels factors are not split beforehand.
 FEWEST_TO_SPLIT = 64
+#: So few steps load, multiply and write one after the other; only another program overlaps with them.
+FEWEST_STEPS = 2
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
 _BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
 
@@ -70,14 +75,17 @@ def place_in_space(q: tl.tensor, space_S: tl.tuple) -> tuple[tl.tensor, ...]:
 
 
 @triton.jit
-def places_of(p: tl.tensor, space: tl.tensor, space_S: tl.tuple, IS_LINE: tl.constexpr) -> tuple[tl.tensor, ...]:
+def places_of(p: tl.tensor, space: tl.tensor, space_S: tl.tuple, DIMS: tl.constexpr) -> tuple[tl.tensor, ...]:
     """Of places numbered over the batch: the images, the places in them, and those' depth, height and width as rows.
 
-    The number of places in an image comes along, since of a product the compiler does not know whether 16 divides it.
+    DIMS: 1 for lines, 2 for planes, 3 for volumes. The number of places in an image comes along, since of a product the
+    compiler does not know whether 16 divides it.
     """
     n, q = p // space, p % space
-    if IS_LINE:
+    if DIMS == 1:
         d, h, w = q * 0, q * 0, q
+    elif DIMS == 2:
+        d, h, w = q * 0, q // space_S[2], q % space_S[2]
     else:
         d, h, w = place_in_space(q, space_S)
     return n, q, (d[None, :], h[None, :], w[None, :])
@@ -160,9 +168,10 @@ def gathered_product_kernel(
     steps: tl.tensor,
     WALK_S: tl.constexpr,
     PHASES_S: tl.constexpr,
-    IS_LINE: tl.constexpr,
+    DIMS: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
+    C_TOGETHER: tl.constexpr,
     ACCUMULATE: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -174,8 +183,10 @@ def gathered_product_kernel(
 ) -> None:
     """One tile of one group, phase and split; a step sums channels under one tap, or, if MIXED, under several.
 
-    ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts.
+    ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts. C_TOGETHER: of how
+    many channels that lie side by side all or none are read; 1 where 16 divides their number.
     """
+    C = multiple(C, C_TOGETHER)
     first_O, first_P = tile_place(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
     group = tl.program_id(1).to(INDEX)
     PHASES: tl.constexpr = PHASES_S[0] * PHASES_S[1] * PHASES_S[2]
@@ -187,15 +198,15 @@ def gathered_product_kernel(
     # A phase without taps divides by its counts, too.
     taps_S = (count_S[0], tl.maximum(count_S[1], 1), tl.maximum(count_S[2], 1))
 
-    o = first_O + tl.arange(0, BLOCK_O)
-    p = first_P + tl.arange(0, BLOCK_P)
-    n, q, q_S = places_of(p, space, space_S, IS_LINE)
+    o, p = first_O + tl.arange(0, BLOCK_O), first_P + tl.arange(0, BLOCK_P)
+    n, q, q_S = places_of(p, space, space_S, DIMS)
     x_ptr_P = x_ptr + group * x_strides_NGC[1] + (n * x_strides_NGC[0])[None, :]
     w_ptr_O = w_ptr + group * w_strides_GRC[0] + (o * w_strides_GRC[1])[:, None]
 
     k = tl.arange(0, BLOCK_K).to(INDEX)
     all_steps = tl.cdiv(taps * C, BLOCK_K) if MIXED else taps * tl.cdiv(C, BLOCK_K)
-    last = steps if _BOUND_IS_CONSTANT else tl.minimum(steps, all_steps - split * steps)
+    # See product_tiles.py.
+    last = steps if _BOUND_IS_CONSTANT else tl.maximum(tl.minimum(steps, all_steps - split * steps), 1)
     y_OP = tl.zeros([BLOCK_O, BLOCK_P], ACCUMULATE)
     for i in range(last):
         step = split * steps + i
@@ -231,6 +242,11 @@ def gathered_product_kernel(
         # The result has no gaps.
         out_ptr_OP += (q * out_strides_S[2])[None, :]
     store_along_columns(out_ptr_OP, converted(y_OP, out_ptr.dtype.element_ty), mask)
+
+
+def dimensions_of(space_S: Ints) -> int:
+    """1 for lines, 2 for planes, 3 for volumes."""
+    return 1 if space_S[:2] == (1, 1) else 2 if space_S[0] == 1 else 3
 
 
 class Tile(NamedTuple):
@@ -290,6 +306,12 @@ def convolve(
     """
     sides = Sides(rule.groups, weight.shape[0] // rule.groups, weight.shape[1])
     precision = _precision(x, sides, rule, to_field=to_field)
+    if not to_field and reads_kernel_rows(x, rule):
+        operand, w, rule = kernel_rows(x, weight, rule, out.shape[-1])
+        slid = _slid(out, 1, rule, to_field=False)
+        plan = _plan(slid, operand.channels, "channels", precision)
+        _launch_product(slid, Gathering(operand, w, precision), bias, rule, plan)
+        return
     operand = operand_of(x, sides.groups)
     is_fed = _is_fed(operand, rule, precision)
     channels = triton.cdiv(operand.channels, CHANNELS) * CHANNELS if is_fed else operand.channels
@@ -412,8 +434,11 @@ def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
     O, P, taps, tensor = slid.y.channels, slid.columns, slid.taps, slid.y.tensor  # noqa: E741
     mixed, others = _is_mixed(C), slid.groups * math.prod(slid.phases)
     tile = product_tile(O, P, others, C * taps if mixed else C, tensor.dtype, precision)
+    steps = steps_of(C, taps, tile.k, mixed=mixed)
+    if steps <= FEWEST_STEPS and tensor.dtype in HALF:
+        tile = tile_of_few_steps(tile)
     programs = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p) * others
-    splits = _splits(programs, steps_of(C, taps, tile.k, mixed=mixed), tensor.device)
+    splits = _splits(programs, steps, tensor.device)
     work = (str(tensor.dtype).removeprefix("torch."), precision, lie, int(mixed), taps, others)
     rule = Plan(*tile, splits)
     if precision == "tf32x3" and splitting_pays(O, P, C, taps, others):
@@ -483,9 +508,10 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
         loop_bound(each),
         WALK_S=slid.walks,
         PHASES_S=slid.phases,
-        IS_LINE=space_S[:2] == (1, 1),
+        DIMS=dimensions_of(space_S),
         INSIDE=rule.is_pointwise() if slid.to_field else rule.stays_inside(),
         MIXED=mixed,
+        C_TOGETHER=divisor(C),
         ACCUMULATE=compute_type(out.dtype),
         MULTIPLY=multiply_type(out.dtype),
         PRECISION=product.precision,
@@ -592,3 +618,8 @@ def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precis
         return Tile(o, 64, k, 4, 3)
     # A program's steps follow each other: shorter ones, more of which are on their way.
     return Tile(min(o, 64), 64, k, 4, 4)
+
+
+def tile_of_few_steps(tile: Tile) -> Tile:
+    """A tile of which a multiprocessor has shared memory and registers for four, instead of a larger one."""
+    return tile if INTERPRETED or tile.o * tile.p <= 64 * 128 else Tile(min(tile.o, 64), 128, tile.k, 4, 2)

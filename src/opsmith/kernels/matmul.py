@@ -4,8 +4,9 @@
 bytes. A program owns one tile of one result and walks along K, while the tiles of the next steps are on their way
 to shared memory. Where a result has too few tiles to fill the device, K is split: programs write partial sums in the
 type of the accumulator, and a second launch adds them up. Tensor cores cut off what their accumulators cannot hold, so
-that a program with very many terms adds up parts of its sum in registers of its own. Large products of float32 may have
-their factors split beforehand (split_factors.py).
+that very long sums are made of parts: by a launch each, which adds the part before as its term, or by programs that add
+them up in registers of their own, where they have room. Large products of float32 may have their factors split
+beforehand (split_factors.py).
 
 Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`` the summed dimension.
 """
@@ -51,6 +52,8 @@ NARROW = 16
 USES_THAT_PAY = 128
 #: So few steps are over before a second launch, which adds up what several programs have, would have begun.
 FEW_STEPS = 15
+#: Partial sums of more splits than this are read many at a time: one after the other, each waits for the one before.
+FEW_SPLITS = 8
 #: Sums of more terms than this are added up in parts of so many. Of 30,522 terms in one accumulator, each cut off at 24
 #: bits, 75 results of 6 million in float16 were off by twice the tolerance.
 MOST_TERMS, PART_TERMS = 16384, 2048
@@ -117,6 +120,7 @@ def matmul_kernel(
     b_ptr_KN = b_ptr_KN + (k[:, None] * b_stride_K + inside_n[None, :] * b_stride_N)
     c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
     done_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
+    tl.assume(steps > 0)  # See product_tiles.py.
     for step in range(steps):
         if EVEN_K:
             a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
@@ -151,25 +155,34 @@ def combine_kernel(
     M: tl.tensor,
     N: tl.tensor,
     numel: tl.tensor,
+    c_strides_BMN: tl.tuple,
     self_strides_BMN: tl.tuple,
     alpha_bits: tl.tensor,
     beta_bits: tl.tensor,
     splits: tl.tensor,
+    IS_ROW_MAJOR: tl.constexpr,
     INDEX: tl.constexpr,
+    AT_A_TIME: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """``c = alpha * sum of partial[s] over s + beta * self`` for a block of the row-major c."""
+    """``c = alpha * sum of partial[s] over s + beta * self`` for a block of c, AT_A_TIME of the splits in one load."""
+    ELEMENT: tl.constexpr = partial_ptr.dtype.element_ty
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     mask = i < numel
-    c = tl.zeros([BLOCK], partial_ptr.dtype.element_ty)
-    for split in range(splits):
-        c += tl.load(partial_ptr + (split + tl.zeros([1], INDEX)) * numel + i, mask=mask, other=0)
+    c_SI = tl.zeros([AT_A_TIME, BLOCK], ELEMENT)
+    for first in range(0, splits, AT_A_TIME):
+        s = first + tl.arange(0, AT_A_TIME).to(INDEX)
+        partial_ptr_SI = partial_ptr + (s * numel)[:, None] + i[None, :]
+        c_SI += tl.load(partial_ptr_SI, mask=(s < splits)[:, None] & mask[None, :], other=0)
+    c = tl.sum(c_SI, axis=0).to(ELEMENT)
+    n, m, b = i % N, i // N % M, i // N // M
     if self_ptr is not None:
-        n, m, b = i % N, i // N % M, i // N // M
         self_ptr_I = self_ptr + b * self_strides_BMN[0] + m * self_strides_BMN[1] + n * self_strides_BMN[2]
     else:
         self_ptr_I = None
     c = scaled_sum(c, self_ptr_I, mask, alpha_bits, beta_bits)
+    if not IS_ROW_MAJOR:
+        i = b * c_strides_BMN[0] + m * c_strides_BMN[1] + n * c_strides_BMN[2]
     tl.store(c_ptr + i, converted(c, c_ptr.dtype.element_ty), mask=mask)
 
 
@@ -263,8 +276,9 @@ def product(a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, out_dtype: tor
 
 def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, *, tf32: bool = True) -> None:
     """As :func:`product`, into a row-major ``c`` that is not empty; ``tf32`` as for :func:`dot_precision`."""
-    B, M, N = c.shape
-    K = 0 if term.alpha == 0 else a.shape[2]
+    if term.alpha == 0:
+        a, b = a.narrow(2, 0, 0), b.narrow(1, 0, 0)
+    (B, M, K), N = a.shape, b.shape[2]
     narrow = min(M, N) <= NARROW and a.dtype == torch.float32
     precision = "ieee" if narrow else dot_precision(a.dtype, K, tf32=tf32)
     tile, wanted = product_plan(a, b, precision), None
@@ -273,8 +287,39 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         tile = Plan(*product_tile(B, M, N, K, a.dtype, precision), splits=1)
     elif precision == "tf32x3":
         a, b = with_terms_side_by_side(a, N), with_terms_side_by_side(b.mT, M).mT
+    if takes_several_launches(tile, a.dtype, precision, K):
+        _launch_parts(c, a, b, term, tile, precision)
+    else:
+        _launch_product(c, a, b, term, tile, precision, wanted)
+
+
+def _launch_parts(
+    c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: Plan, precision: str | None
+) -> None:
+    """As :func:`write_product`: each launch adds a part of every sum to what the one before it wrote."""
+    K = a.shape[2]
+    # Where rows begin at 16 bytes, so do those of each part.
+    length = triton.cdiv(triton.cdiv(K, triton.cdiv(K, MOST_TERMS)), 128) * 128
+    for first in range(0, K, length):
+        terms = min(length, K - first)
+        out = c if first + terms == K else torch.empty(c.shape, dtype=compute_dtype(a.dtype), device=c.device)
+        _launch_product(out, a.narrow(2, first, terms), b.narrow(1, first, terms), term, plan, precision)
+        term = Term(out, 1, term.alpha)
+
+
+def _launch_product(
+    c: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    term: Term,
+    tile: Plan,
+    precision: str | None,
+    wanted: torch.Tensor | None = None,
+) -> None:
+    """As :func:`write_product`, by this tile; ``wanted`` as for the kernel."""
+    (B, M, K), N = a.shape, b.shape[2]
     splits = max(min(tile.splits, triton.cdiv(K, tile.k)), 1)
-    steps = triton.cdiv(triton.cdiv(K, tile.k), splits)
+    steps = max(triton.cdiv(triton.cdiv(K, tile.k), splits), 1)
     part_steps = steps_of_a_part(a.dtype, precision, tile.k, steps)
     if part_steps:
         tile = with_two_accumulators(tile, a.element_size())
@@ -302,7 +347,7 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
         PRECISION=precision,
         INDEX=_index_type(a, b, target),
         IS_SPLIT=splits > 1,
-        EVEN_K=K % (tile.k * splits) == 0 and steps * splits * tile.k == K,
+        EVEN_K=steps * splits * tile.k == K,
         M_IN_RUNS=a.stride(1) == 1,
         N_IN_RUNS=b.stride(2) == 1,
         A_TOGETHER=together(a),
@@ -346,6 +391,17 @@ def steps_of_a_part(dtype: torch.dtype, precision: str | None, k: int, steps: in
     return PART_TERMS // k if on_tensor_cores and steps * k > MOST_TERMS else 0
 
 
+def takes_several_launches(plan: Plan, dtype: torch.dtype, precision: str | None, K: int) -> bool:
+    """Whether sums of half types are so long that one launch would need two accumulators, and a smaller tile for them.
+
+    Then a launch for each part multiplies by the tile of the plan, for 8 bytes more that are moved for a number of the
+    result and a part.
+    """
+    is_long = steps_of_a_part(dtype, precision, plan.k, triton.cdiv(K, plan.k)) > 0
+    is_one_of_half_types = compute_dtype(dtype) != dtype and plan.splits == 1
+    return is_one_of_half_types and is_long and with_two_accumulators(plan, dtype.itemsize) != plan
+
+
 def with_two_accumulators(plan: Plan, itemsize: int) -> Plan:
     """The same with a tile of which a thread can hold two: 64 numbers of each, or 32 beside the parts of float32."""
     n = 128 if itemsize == 2 else 64
@@ -373,11 +429,13 @@ def divisor(*sizes: int) -> int:
 
 
 def combine(c: torch.Tensor, partial: torch.Tensor, term: Term) -> None:
-    """Add up partial products of shape (splits, B, M, N) into the row-major ``c``."""
+    """Add up dense partial products of shape (splits, B, M, N) into ``c``, which need not be row-major."""
     _, M, N = c.shape
-    numel = c.numel()
+    numel, splits = c.numel(), partial.shape[0]
     added, strides, bits = _term_arguments(term, c)
-    block = min(triton.next_power_of_2(numel), INTERPRETED_TILE) if INTERPRETED else 512
+    at_a_time, block = (32, 64) if splits > FEW_SPLITS else (1, 512)
+    if INTERPRETED:
+        block = min(triton.next_power_of_2(numel), INTERPRETED_TILE // at_a_time)
     launch(
         combine_kernel,
         (triton.cdiv(numel, block),),
@@ -388,10 +446,13 @@ def combine(c: torch.Tensor, partial: torch.Tensor, term: Term) -> None:
         M,
         N,
         numel,
+        c.stride(),
         strides,
         *bits,
-        loop_bound(partial.shape[0]),
-        INDEX=_index_type(partial),
+        loop_bound(splits),
+        IS_ROW_MAJOR=c.is_contiguous(),
+        INDEX=_index_type(c, partial),
+        AT_A_TIME=at_a_time,
         BLOCK=block,
     )
 

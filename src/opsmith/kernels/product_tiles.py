@@ -1,5 +1,8 @@
 """What programs that multiply matrices share: their place, what they read, and the sum that they keep.
 
+Loops over steps have one at least, of which masks leave nothing where there are no terms. The accumulator of a loop
+that might have none is set beside it, too, for which ptxas serializes the products of tensor cores.
+
 Suffixes: ``_M`` rows of the left factor and of the result, ``_N`` columns of the right one, ``_K`` what is summed over.
 """
 

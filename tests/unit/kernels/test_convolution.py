@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton
 import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, tiles_of_a_device, values
 
@@ -22,6 +23,8 @@ from opsmith.kernels import (
 from opsmith.kernels.convolution_operands import Sides
 from opsmith.kernels.depthwise_gradients import Block
 from opsmith.kernels.depthwise_patches import cut_of, has_channels_inside, laid_out_as, part_of
+from opsmith.kernels.kernel_rows import reads_kernel_rows
+from opsmith.kernels.launch import launch
 from opsmith.kernels.sliding import Sliding, walk_of
 from opsmith.kernels.windows import NO_WINDOW, Window
 from opsmith.kernels.words import longest_word
@@ -200,6 +203,122 @@ def test_a_device_has_the_sum_split_and_adds_it_up(name: str, monkeypatch: pytes
         assert_close(ours, each)
 
 
+#: Shapes of input and weight, stride, padding, dilation of calls of few channels.
+ROWS = [
+    ((2, 3, 15, 17), (5, 3, 7, 7), [2, 2], [3, 3], [1, 1]),
+    ((1, 4, 9, 10), (3, 4, 3, 3), [1, 2], [0, 1], [2, 1]),
+    ((2, 2, 13, 21), (4, 2, 5, 11), [3, 4], [1, 2], [1, 1]),
+    ((3, 1, 8, 8), (6, 1, 2, 2), [2, 2], [0, 0], [1, 1]),
+    ((2, 3, 33, 37), (20, 3, 16, 16), [16, 16], [0, 0], [1, 1]),
+    ((1, 3, 4, 4), (17, 3, 4, 4), [4, 4], [0, 0], [1, 1]),
+    ((1, 3, 5, 3), (2, 3, 1, 6), [1, 4], [0, 2], [1, 1]),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("call", ROWS)
+def test_few_channels_are_read_by_rows_of_the_kernel(
+    call: tuple[Any, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every layout, with a bias and without, in steps over several rows and in steps within one."""
+    shape, weight_shape, *rest = call
+    rest += [False, [0, 0], 1]
+    x, weight = values(*shape, dtype=dtype, scale=1), values(*weight_shape, dtype=dtype, scale=0.5)
+    bias = values(weight_shape[0], dtype=dtype)
+    exact = eager(FORWARD)(x.double(), weight.double(), bias.double(), *rest)
+    without = eager(FORWARD)(x.double(), weight.double(), None, *rest)
+    taken = []
+
+    def launched(*args: Any, **meta: Any) -> None:
+        taken.append((args[10], meta["WALK_S"][2].kernel))
+        launch(*args, **meta)
+
+    monkeypatch.setattr(gathered_products, "launch", launched)
+    for last in (False, True):
+        own = [t.contiguous(memory_format=torch.channels_last) if last else t for t in (x, weight)]
+        assert_close(kernel(FORWARD)(*own, bias, *rest), exact)
+        assert_close(kernel(FORWARD)(*own, None, *rest), without)
+    assert_close(kernel(FORWARD)(x.mT.contiguous().mT, weight.mT.contiguous().mT, bias, *rest), exact)
+    monkeypatch.setattr(gathered_products, "INTERPRETED", False)
+    with gathered_products.GATHERED.force((32, 64, 16, 4, 1, 1)):
+        assert_close(kernel(FORWARD)(x, weight, bias, *rest), exact)
+    assert {(4 * weight_shape[3], 1)} == set(taken)
+
+
+def test_a_transposed_convolution_to_few_channels_has_its_gradient_by_rows() -> None:
+    """By its input, which is a convolution of the gradient."""
+    x, weight = values(2, 18, 5, 6, dtype=torch.float16, scale=1), values(18, 3, 4, 4, dtype=torch.float16, scale=0.5)
+    rest = ([2, 2], [1, 1], [1, 1], True, [1, 1], 1)
+    grad = values(*eager(FORWARD)(x, weight, None, *rest).shape, dtype=torch.float16, scale=1)
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), [3], *rest, [True, False, False])[0]
+    assert_close(kernel(BACKWARD)(grad, x, weight, [3], *rest, [True, False, False])[0], exact)
+
+
+def test_which_convolutions_read_rows_of_the_kernel() -> None:
+    """Those of images in a half type with four channels at most, and with windows that move by an even stride."""
+
+    def reads(*, dtype: torch.dtype = torch.float16, channels: int = 3, groups: int = 1, **width: int) -> bool:
+        window = Window(7, 2, 3, 1)._replace(**width)
+        rule = Sliding((NO_WINDOW, Window(7, 1, 3, 1), window), (1, 8, 4), False, groups)
+        return reads_kernel_rows(torch.empty(1, channels, 8, 8, dtype=dtype), rule)
+
+    assert reads()
+    assert reads(stride=4, channels=4, dtype=torch.bfloat16)
+    assert not any((reads(stride=1), reads(dilation=2), reads(kernel=1, padding=0)))
+    assert not any((reads(channels=5), reads(groups=3), reads(dtype=torch.float32)))
+    lines = Sliding((NO_WINDOW, NO_WINDOW, Window(7, 2, 3, 1)), (1, 1, 4), False, 1)
+    assert not reads_kernel_rows(torch.empty(1, 3, 8, dtype=torch.float16), lines)
+
+
+def test_what_is_not_finite_stays_within_its_windows() -> None:
+    """A row of three columns has no fourth tap: zero times infinity would not be zero."""
+    x, weight = torch.ones(1, 3, 9, 9, dtype=torch.float16), torch.ones(2, 3, 3, 3, dtype=torch.float16)
+    x[0, 1, 4, 3], x[0, 2, 0, 8] = float("inf"), float("nan")
+    rest = ([2, 2], [0, 0], [1, 1], False, [0, 0], 1)
+    expected = eager(FORWARD)(x.float(), weight.float(), None, *rest).half()
+    with np.errstate(all="ignore"):
+        assert torch.equal(expected.nan_to_num(-1), kernel(FORWARD)(x, weight, None, *rest).nan_to_num(-1))
+
+
+@pytest.mark.parametrize(
+    ("channels", "taps", "size", "tile"),
+    [
+        (64, 1, 56, (64, 128, 64, 4, 2)),
+        (128, 1, 56, (64, 128, 64, 4, 2)),
+        (256, 1, 56, (128, 256, 64, 8, 3)),
+        (64, 3, 56, (128, 256, 64, 8, 3)),
+        (64, 1, 7, (64, 64, 64, 4, 4)),
+    ],
+)
+def test_programs_of_few_steps_share_a_multiprocessor(
+    channels: int, taps: int, size: int, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the first layers of a network of 1 x 1 convolutions have them; small tiles stay."""
+    monkeypatch.setattr(gathered_products, "INTERPRETED", False)
+    monkeypatch.setattr(gathered_products, "multiprocessors", lambda _device: 132)
+    out = torch.empty(32, 256, size, size, dtype=torch.float16, device="meta")
+    rule = Sliding((NO_WINDOW, Window(taps, 1, taps // 2, 1), NO_WINDOW), (1, size, size), False, 1)
+    slid = gathered_products._slid(out, 1, rule, to_field=False)
+    assert tile == gathered_products._plan(slid, channels, "channels", "ieee")[:5]
+
+
+@pytest.mark.parametrize("layout", ["row-major", "channels-last"])
+@pytest.mark.parametrize("name", ["planes", "lines", "volumes", "groups that are joined", "transposed"])
+def test_partial_gradients_by_weight_are_turned_as_they_are_added_up(
+    name: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the channels under each tap side by side, however the gradient lies; and there may be many."""
+    grad, x, weight, *rest = gradients(*operands(name, torch.bfloat16))
+    if layout == "channels-last" and name != "lines":
+        x = x.contiguous(memory_format=CHANNELS_LAST[x.ndim])
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [False, True, False])[1]
+    tile = gathered_products.Tile(32, 32, 16, 4, 1)
+    monkeypatch.setattr(filter_gradients, "_tile", lambda *_: tile)
+    for most in (2, 12):
+        monkeypatch.setattr(filter_gradients, "_splits", lambda _programs, steps, _device, most=most: min(steps, most))
+        assert_close(kernel(BACKWARD)(grad, x, weight, *rest, [False, True, False])[1], exact)
+
+
 GATHERED_CALLS = [name for name in CALLS if "depthwise" not in name and "images of one" not in name]
 
 
@@ -273,6 +392,56 @@ def test_parts_are_tf32_numbers_of_one_sign() -> None:
     assert ((x[0].double() - high.double() - low.double()) / x[0]).abs().max() <= 2.0**-21
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def quotients_kernel(out_ptr: tl.tensor, p_ptr: tl.tensor, factor: tl.tensor, shift: tl.tensor) -> None:
+    """Of 16 numbers."""
+    i = tl.arange(0, 16)
+    tl.store(out_ptr + i, filter_gradients.quotient(tl.load(p_ptr + i), factor, shift))
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 4, 7, 49, 64, 3136, 65535, 65537, 2**30 + 1, 2**31 - 2, 2**31 - 1])
+def test_quotients_by_multiplication_are_exact(divisor: int) -> None:
+    """Around the multiples of the divisor, up to the largest number."""
+    most = 2**31 - 1
+    near = [k * divisor + step for k in (0, 1, 2, most // divisor // 2, most // divisor) for step in (-1, 0, 1)]
+    p = torch.tensor([min(max(x, 0), most) for x in (*near, most)], dtype=torch.int32)
+    out = torch.empty_like(p)
+    factor, shift = filter_gradients.reciprocal(divisor)
+    assert factor < 2**32
+    launch(quotients_kernel, (1,), p.device, out, p, factor, shift)
+    assert torch.equal(p // divisor, out)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel_size", "divisors"),
+    [
+        ((2, 17, 9), (3,), 1),
+        ((2, 17, 5, 4), (2, 2), 2),
+        ((2, 17, 3, 4, 3), (2, 2, 1), 3),
+        ((2, 17, 5, 1), (2, 1), 0),
+        ((2, 3, 5, 4), (2, 2), 0),
+    ],
+)
+def test_places_of_channels_side_by_side_are_found_without_divisions(
+    shape: tuple[int, ...], kernel_size: tuple[int, ...], divisors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of lines, planes and volumes; not of planes a place wide, where nothing is divided, or of few channels."""
+    taken = []
+
+    def launched(function: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
+        taken.append(len(args[-3] or ()))
+        launch(function, grid, device, *args, **meta)
+
+    monkeypatch.setattr(filter_gradients, "launch", launched)
+    x, weight = values(*shape, dtype=torch.float16, scale=1), values(18, shape[1], *kernel_size, dtype=torch.float16)
+    none = [0] * len(kernel_size)
+    rest = ([1] * len(none), none, [1] * len(none), False, none, 1)
+    grad = values(*eager(FORWARD)(x, weight, None, *rest).shape, dtype=torch.float16, scale=1)
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), [18], *rest, [False, True, False])[1]
+    assert_close(kernel(BACKWARD)(grad, x, weight, [18], *rest, [False, True, False])[1], exact)
+    assert [divisors] == taken
+
+
 def test_an_empty_batch_gives_an_empty_result_and_no_gradient() -> None:
     """Zeros by the weight."""
     weight = values(3, 2, 3)
@@ -285,6 +454,20 @@ def test_an_empty_batch_gives_an_empty_result_and_no_gradient() -> None:
     assert not by_bias.any()
     arguments = torch.empty(0, 2, 3), torch.empty(0, 2, 5), values(2, 1, 3), [2], *rest[:-1], 2, [True] * 3
     assert not kernel(BACKWARD)(*arguments)[1].any()
+
+
+def test_a_gradient_of_no_images_has_a_step_of_which_masks_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel tells the compiler."""
+    taken = []
+
+    def launched(function: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
+        taken.append(args[-1].value)
+        launch(function, grid, device, *args, **meta)
+
+    monkeypatch.setattr(filter_gradients, "launch", launched)
+    arguments = torch.empty(0, 3, 3), torch.empty(0, 2, 5), values(3, 2, 3), [3], [1], [0], [1], False, [0], 1
+    assert not kernel(BACKWARD)(*arguments, [False, True, False])[1].any()
+    assert [1] == taken
 
 
 def test_no_number_is_lost_beside_infinity() -> None:

@@ -27,6 +27,20 @@ def test_sizes_around_the_tile(sizes: tuple[int, int, int]) -> None:
     assert_as_eager(MM, values(rows, inner, scale=0.1), values(inner, columns, scale=0.1))
 
 
+def test_a_sum_over_nothing_has_a_step_of_which_masks_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel tells the compiler; no step is read without a mask then."""
+    taken = []
+
+    def launched(function: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
+        taken.append((args[-1].value, meta["EVEN_K"]))
+        launch(function, grid, device, *args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    assert_as_eager("addmm.default", values(4), values(3, 0), values(0, 4))
+    assert_as_eager("addmm.default", values(4), values(3, 64, scale=0.1), values(64, 4, scale=0.1))
+    assert [(1, False), (1, True)] == taken
+
+
 @pytest.mark.parametrize("inner", [2, 6, 12, 20, 24, 70])
 @pytest.mark.parametrize("rows", [1, 2, 12, 70])
 def test_factors_of_which_a_few_neighbours_are_read_at_a_time(rows: int, inner: int) -> None:
@@ -65,6 +79,72 @@ def test_very_long_sums_are_added_up_in_parts(inner: int, monkeypatch: pytest.Mo
     for dtype in (torch.float16, torch.bfloat16):
         assert_as_eager(MM, values(70, inner, scale=0.1, dtype=dtype), values(inner, 9, scale=0.1, dtype=dtype))
     assert {128 // 64} == taken
+
+
+@pytest.mark.parametrize(("inner", "parts"), [(256, [256]), (257, [256, 1]), (300, [256, 44]), (640, [256, 256, 128])])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_long_sums_of_large_tiles_take_a_launch_for_each_part(
+    dtype: torch.dtype, inner: int, parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The term is added once, and nothing is rounded to a half type but the result."""
+    monkeypatch.setattr(matmul, "MOST_TERMS", 256)
+    taken = []
+
+    def launched(function: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
+        taken.append(args[1].shape[2])
+        assert not meta["PART_STEPS"]
+        launch(function, grid, device, *args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    a, b = values(2, 40, inner, scale=1, dtype=dtype), values(2, 33, inner, scale=1, dtype=dtype).mT
+    term = values(40, 1, dtype=dtype)
+    with matmul.PRODUCTS.force((128, 256, 64, 8, 3, 1)):
+        found = [kernel("bmm.default")(a, b), kernel("baddbmm.default")(term, a, b, beta=-2, alpha=0.5)]
+        found.append(kernel("addmm.default")(term, a[1], b[1], beta=0.5, alpha=3))
+    exact = [a.double() @ b.double(), -2 * term.double() + 0.5 * (a.double() @ b.double())]
+    exact.append(0.5 * term.double() + 3 * (a[1].double() @ b[1].double()))
+    assert parts * 3 == taken
+    for ours, expected in zip(found, exact, strict=True):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours.double(), expected, rtol=torch.finfo(dtype).eps * 0.51, atol=1e-4)
+
+
+def test_which_sums_take_several_launches() -> None:
+    """Long ones of half types, by tiles of which a thread cannot hold two, whose terms are not shared already."""
+    large, small = matmul.Plan(128, 256, 64, 8, 3, 1), matmul.Plan(64, 64, 64, 4, 4, 1)
+    takes = matmul.takes_several_launches
+    assert takes(large, torch.float16, "ieee", 16385)
+    assert not takes(large, torch.float16, "ieee", 16384)
+    assert not takes(small, torch.float16, "ieee", 16385)
+    assert not takes(large._replace(splits=2), torch.float16, "ieee", 65536)
+    assert not takes(large, torch.float32, "tf32x3", 65536)
+    assert not takes(large, torch.int64, None, 65536)
+
+
+@pytest.mark.parametrize(("splits", "at_a_time"), [(1, 1), (8, 1), (9, 32), (32, 32), (70, 32)])
+def test_many_partial_sums_are_read_many_at_a_time(
+    splits: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each counts once, also in types whose sums wrap."""
+    taken = []
+
+    def launched(*args: Any, **meta: Any) -> None:
+        taken.append(meta.get("AT_A_TIME"))
+        launch(*args, **meta)
+
+    monkeypatch.setattr(matmul, "launch", launched)
+    for dtype, scale in ((torch.float32, 0.1), (torch.int64, 9.0), (torch.int8, 9.0)):
+        a, b = values(splits, 5, 3, dtype=dtype, scale=scale), values(splits, 3, 7, dtype=dtype, scale=scale)
+        assert_as_eager("addbmm.default", values(5, 1, dtype=dtype), a, b, beta=2, alpha=3)
+    assert [None, at_a_time] * 3 == taken
+
+
+def test_partial_sums_are_added_up_into_any_layout() -> None:
+    """What they are added to is read by its own strides."""
+    partial, term = values(9, 2, 3, 5), values(5)
+    out = torch.empty(3, 5, 2).permute(2, 0, 1)
+    matmul.combine(out, partial, matmul.Term(term, 2, 1))
+    torch.testing.assert_close(out, partial.sum(0) + 2 * term)
 
 
 @pytest.mark.parametrize(("columns", "together"), [(7, 1), (70, 2), (24, 8), (32, 1)])
