@@ -386,6 +386,33 @@ def gelu_tanh_of(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def normal_tail_roughly(x: tl.tensor) -> tl.tensor:
+    """``P(X > |x|) / e^(-x^2/2)`` of a standard normal X to 2e-6 of its value up to 3.5, to 1e-4 up to 14.
+
+    A polynomial in ``t = 1 / (1 + 0.3 |x|)``, fitted so that the greatest relative error is least. t is the square
+    of a reciprocal root, which is one instruction where a division is seven.
+    """
+    root = tl.rsqrt(1.0 + 0.3 * tl.abs(x))
+    t = root * root
+    p = (-0.0812357977 * t + 0.228044630) * t - 0.0299589380
+    return (((p * t + 0.150628252) * t + 0.112353759) * t + 0.120167467) * t
+
+
+@triton.jit
+def gelu_erf_roughly(x: tl.tensor) -> tl.tensor:
+    """As :func:`gelu_erf_of`, for half types: ``x P(X <= x)`` from the tail of the normal distribution."""
+    tail = normal_tail_roughly(x) * tl.exp2(x * x * -0.7213475204444817)
+    return x * tl.where(x < 0.0, tail, 1.0 - tail)
+
+
+@triton.jit
+def gelu_tanh_roughly(x: tl.tensor) -> tl.tensor:
+    """As :func:`gelu_tanh_of`, for half types: ``x r^2`` with ``r = 1 / sqrt(1 + e^-2u)``."""
+    root = tl.rsqrt(1.0 + tl.exp2(x * (-2.302208198 - 0.10294323965 * x * x)))
+    return x * (root * root)
+
+
+@triton.jit
 def add_of(x: tl.tensor, y: tl.tensor, alpha: tl.tensor) -> tl.tensor:
     """``x + alpha y``."""
     return x + alpha * y
@@ -443,7 +470,10 @@ def gelu(self: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
     require_served(self, dtypes=FLOATS)
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
-    function = gelu_erf_of if approximate == "none" else gelu_tanh_of
+    if self.dtype in (torch.float16, torch.bfloat16):
+        function = gelu_erf_roughly if approximate == "none" else gelu_tanh_roughly
+    else:
+        function = gelu_erf_of if approximate == "none" else gelu_tanh_of
     return map_elements(function, [self], [self.dtype], self.dtype)
 
 
