@@ -18,7 +18,16 @@ import triton.language as tl
 from .activations import halves
 from .arithmetic import quotient_of
 from .launch import require_served
-from .pointwise import FLOATS, exp_of, map_elements, map_into_several, map_several, minimum_of, mul_of
+from .pointwise import (
+    FLOATS,
+    exp_of,
+    map_elements,
+    map_into_several,
+    map_several,
+    minimum_of,
+    mul_of,
+    normal_tail_roughly,
+)
 from .type_rules import form_for, refuse_bool
 
 # ---------------------------------------------------------------- from the result
@@ -62,6 +71,13 @@ def gelu_gradient_of(grad: tl.tensor, x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def gelu_gradient_roughly(grad: tl.tensor, x: tl.tensor) -> tl.tensor:
+    """As :func:`gelu_gradient_of`, for half types: both terms have the factor ``e^(-x^2/2)``."""
+    left = (normal_tail_roughly(x) - 0.3989422804014327 * tl.abs(x)) * tl.exp2(x * x * -0.7213475204444817)
+    return grad * tl.where(x < 0.0, left, 1.0 - left)
+
+
+@triton.jit
 def gelu_tanh_gradient_of(grad: tl.tensor, x: tl.tensor) -> tl.tensor:
     """``grad d/dx (x s(2u)) = grad (s + 2 x u' s (1 - s))`` with the logistic function s.
 
@@ -71,6 +87,15 @@ def gelu_tanh_gradient_of(grad: tl.tensor, x: tl.tensor) -> tl.tensor:
     slope = 0.7978845608028654 * (1.0 + 0.134145 * x * x)
     s = 1.0 / (1.0 + exp_of(-2.0 * u))
     return grad * (s + 2.0 * x * slope * s * (1.0 - s))
+
+
+@triton.jit
+def gelu_tanh_gradient_roughly(grad: tl.tensor, x: tl.tensor) -> tl.tensor:
+    """As :func:`gelu_tanh_gradient_of`, for half types: ``s`` is the square of a reciprocal root."""
+    square = x * x
+    root = tl.rsqrt(1.0 + tl.exp2(x * (-2.302208198 - 0.10294323965 * square)))
+    s = root * root
+    return grad * (s + x * (1.5957691216 + 0.2140644488 * square) * (s * (1.0 - s)))
 
 
 @triton.jit
@@ -227,7 +252,10 @@ def gelu_backward(grad_output: torch.Tensor, self: torch.Tensor, *, approximate:
     """The gradient of gelu or of its tanh approximation."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
-    function = gelu_gradient_of if approximate == "none" else gelu_tanh_gradient_of
+    if approximate == "none":
+        function = form_for(self.dtype, gelu_gradient_of, gelu_gradient_roughly)
+    else:
+        function = form_for(self.dtype, gelu_tanh_gradient_of, gelu_tanh_gradient_roughly)
     return _gradient(function, grad_output, self)
 
 

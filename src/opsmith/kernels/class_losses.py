@@ -12,6 +12,8 @@ Suffixes: ``_T`` targets, ``_NJ`` samples and the rest of a tile.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -28,7 +30,7 @@ from .launch import (
     require_served,
 )
 from .losses import Reduction
-from .pointwise import FLOATS
+from .pointwise import FLOATS, store_dense
 
 #: Targets that a program looks at at a time.
 BLOCK = 1024
@@ -162,6 +164,70 @@ def likelihood_gradient_kernel(
     tl.store(out_ptr + at_NJ, converted(tl.where(hit_NJ, grad_NJ, 0.0), out_ptr.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def target_gradient(
+    n: tl.tensor,
+    grad_ptr: tl.tensor,
+    target_ptr: tl.tensor,
+    weight_ptr: tl.tensor,
+    weight_sum_ptr: tl.tensor,
+    grad_stride: tl.tensor,
+    target_stride: tl.tensor,
+    weight_stride: tl.tensor,
+    samples: tl.tensor,
+    classes: tl.tensor,
+    ignored: tl.tensor,
+    REDUCTION: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Which element of a dense ``[samples, classes]`` is sample n's target, -1 if none is, and its gradient."""
+    c = tl.load(target_ptr + n * target_stride, mask=n < samples, other=-1)
+    counts = (n < samples) & (c >= 0) & (c < classes) & (c != ignored)
+    c = c.to(n.dtype)
+    gradient = -tl.load(grad_ptr + n * grad_stride, mask=counts, other=0).to(COMPUTE)
+    if weight_ptr is not None:
+        gradient = gradient * tl.load(weight_ptr + c * weight_stride, mask=counts, other=0).to(COMPUTE)
+    if REDUCTION == _MEAN:
+        gradient = gradient / tl.load(weight_sum_ptr).to(COMPUTE)
+    return tl.where(counts, n * classes + c, -1), gradient
+
+
+@triton.jit
+def long_rows_gradient_kernel(
+    out_ptr: tl.tensor,
+    grad_ptr: tl.tensor,
+    target_ptr: tl.tensor,
+    weight_ptr: tl.tensor,
+    weight_sum_ptr: tl.tensor,
+    grad_stride: tl.tensor,
+    target_stride: tl.tensor,
+    weight_stride: tl.tensor,
+    samples: tl.tensor,
+    classes: tl.tensor,
+    ignored: tl.tensor,
+    numel: tl.tensor,
+    REDUCTION: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """As :func:`likelihood_gradient_kernel` of one position, for a stretch of memory that is no longer than a row.
+
+    A stretch begins at a multiple of 16 bytes whatever the length of a row, and holds two rows' targets at most.
+    """
+    first = tl.program_id(0).to(INDEX) * BLOCK
+    n = first // classes
+    pointers = (grad_ptr, target_ptr, weight_ptr, weight_sum_ptr)
+    sizes = (grad_stride, target_stride, weight_stride, samples, classes, ignored)
+    place, gradient = target_gradient(n, *pointers, *sizes, REDUCTION, COMPUTE)
+    next_place, next_gradient = target_gradient(n + 1, *pointers, *sizes, REDUCTION, COMPUTE)
+    element = out_ptr.dtype.element_ty
+    i = first + tl.arange(0, BLOCK)
+    out = tl.where(i == place, converted(gradient, element), tl.zeros([BLOCK], element))
+    out = tl.where(i == next_place, converted(next_gradient, element), out)
+    store_dense(out_ptr + i, out, i < numel, first + BLOCK <= numel, True)
+
+
 # ---------------------------------------------------------------- the host side
 
 
@@ -271,34 +337,42 @@ def nll_loss_backward(
     elif tuple(grad.shape) != tuple(target.shape) and batched:
         raise ValueError(f"the gradient has shape {list(grad.shape)} and the target {list(target.shape)}")
     strides = [tensor.stride()[1:] if batched else () for tensor in (grad, target)]
+    outer_strides = (
+        grad.stride(0) if batched else 0,
+        target.stride(0) if batched else 0,
+        weight.stride(0) if weight is not None else 0,
+    )
     geometry = merge_dims(positions, strides, reversed(range(len(positions))))
     columns = classes * geometry.numel()
     tile = INTERPRETED_TILE if INTERPRETED else 4096
+    options: dict[str, Any] = {
+        "REDUCTION": int(reduction),
+        "COMPUTE": compute_type(self.dtype),
+        "INDEX": index_type(geometry, Geometry((self.numel(),), ((1,),)), _span(grad), _span(target)),
+    }
+    pointers = (out, grad, target, weight, total_weight)
+    if columns == classes >= tile:
+        programs = triton.cdiv(out.numel(), tile)
+        arguments = (*pointers, *outer_strides, samples, classes, ignore_index, out.numel())
+        launch(long_rows_gradient_kernel, (programs,), self.device, *arguments, BLOCK=tile, **options)
+        return out
     block_j = min(triton.next_power_of_2(columns), tile)
     block_n = min(triton.next_power_of_2(samples), tile // block_j)
     launch(
         likelihood_gradient_kernel,
         (triton.cdiv(samples, block_n) * triton.cdiv(columns, block_j),),
         self.device,
-        out,
-        grad,
-        target,
-        weight,
-        total_weight,
+        *pointers,
         geometry.shape_D,
         *geometry.strides_ID,
-        grad.stride(0) if batched else 0,
-        target.stride(0) if batched else 0,
-        weight.stride(0) if weight is not None else 0,
+        *outer_strides,
         samples,
         classes,
         geometry.numel(),
         ignore_index,
-        REDUCTION=int(reduction),
-        COMPUTE=compute_type(self.dtype),
-        INDEX=index_type(geometry, Geometry((self.numel(),), ((1,),)), _span(grad), _span(target)),
         BLOCK_N=block_n,
         BLOCK_J=block_j,
         num_warps=8 if block_n * block_j > 2048 else 4,
+        **options,
     )
     return out

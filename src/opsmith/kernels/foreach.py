@@ -18,6 +18,7 @@ from .arithmetic import (
     lerp_of,
     power_of,
     quotient_of,
+    quotient_roughly,
     reciprocal_of,
     reciprocal_root_of,
     root_of,
@@ -31,6 +32,7 @@ from .signs import absolute_of, negative_of, sign_of
 from .special_functions import erf_of
 from .tensor_lists import empty_lists_like, map_lists, require_lists
 from .trigonometry import acos_of, asin_of, atan_of, cos_of, cosh_of, sin_of, sinh_of, tan_of, tanh_of
+from .type_rules import form_for
 
 Tensors = Sequence[torch.Tensor]
 Returning = Callable[..., list[torch.Tensor]]
@@ -82,50 +84,50 @@ def _unary(function: Any) -> tuple[Returning, InPlace]:
     return op, op_
 
 
-def _with_scalar(function: Any) -> tuple[Returning, InPlace]:
+def _with_scalar(function: Any, half_function: Any = None) -> tuple[Returning, InPlace]:
     """An op of each tensor and one number."""
 
     def op(self: Tensors, scalar: float) -> list[torch.Tensor]:
         require_lists(self)
         outs = empty_lists_like(self)
-        _write(function, outs, [self], shared=[scalar])
+        _write(form_for(self[0].dtype, function, half_function), outs, [self], shared=[scalar])
         return outs
 
     def op_(self: Tensors, scalar: float) -> None:
         require_lists(self)
-        _write(function, self, [self], shared=[scalar])
+        _write(form_for(self[0].dtype, function, half_function), self, [self], shared=[scalar])
 
     return op, op_
 
 
-def _with_scalars(function: Any) -> tuple[Returning, InPlace]:
+def _with_scalars(function: Any, half_function: Any = None) -> tuple[Returning, InPlace]:
     """An op of each tensor and a number of its own."""
 
     def op(self: Tensors, scalars: Sequence[float]) -> list[torch.Tensor]:
         require_lists(self)
         outs = empty_lists_like(self)
-        _write(function, outs, [self], numbers=[scalars])
+        _write(form_for(self[0].dtype, function, half_function), outs, [self], numbers=[scalars])
         return outs
 
     def op_(self: Tensors, scalars: Sequence[float]) -> None:
         require_lists(self)
-        _write(function, self, [self], numbers=[scalars])
+        _write(form_for(self[0].dtype, function, half_function), self, [self], numbers=[scalars])
 
     return op, op_
 
 
-def _with_list(function: Any) -> tuple[Returning, InPlace]:
+def _with_list(function: Any, half_function: Any = None) -> tuple[Returning, InPlace]:
     """An op of the tensors of two lists."""
 
     def op(self: Tensors, other: Tensors) -> list[torch.Tensor]:
         require_lists(self, other)
         outs = empty_lists_like(self)
-        _write(function, outs, [self, other])
+        _write(form_for(self[0].dtype, function, half_function), outs, [self, other])
         return outs
 
     def op_(self: Tensors, other: Tensors) -> None:
         require_lists(self, other)
-        _write(function, self, [self, other])
+        _write(form_for(self[0].dtype, function, half_function), self, [self, other])
 
     return op, op_
 
@@ -146,20 +148,20 @@ def _with_multiples(function: Any) -> tuple[Returning, InPlace]:
     return op, op_
 
 
-def _with_tensor(function: Any) -> tuple[Returning, InPlace]:
+def _with_tensor(function: Any, half_function: Any = None) -> tuple[Returning, InPlace]:
     """An op of each tensor and one element."""
 
     def op(self: Tensors, other: torch.Tensor) -> list[torch.Tensor]:
         require_lists(self)
         _require_element(other, self)
         outs = empty_lists_like(self)
-        _write(function, outs, [self], singles=[[other] * len(self)])
+        _write(form_for(self[0].dtype, function, half_function), outs, [self], singles=[[other] * len(self)])
         return outs
 
     def op_(self: Tensors, other: torch.Tensor) -> None:
         require_lists(self)
         _require_element(other, self)
-        _write(function, self, [self], singles=[[other] * len(self)])
+        _write(form_for(self[0].dtype, function, half_function), self, [self], singles=[[other] * len(self)])
 
     return op, op_
 
@@ -243,10 +245,10 @@ mul_scalar, mul_scalar_ = _with_scalar(mul_of)
 mul_scalars, mul_scalars_ = _with_scalars(mul_of)
 mul_list, mul_list_ = _with_list(mul_of)
 mul_tensor, mul_tensor_ = _with_tensor(mul_of)
-div_scalar, div_scalar_ = _with_scalar(quotient_of)
-div_scalars, div_scalars_ = _with_scalars(quotient_of)
-div_list, div_list_ = _with_list(quotient_of)
-div_tensor, div_tensor_ = _with_tensor(quotient_of)
+div_scalar, div_scalar_ = _with_scalar(quotient_of, quotient_roughly)
+div_scalars, div_scalars_ = _with_scalars(quotient_of, quotient_roughly)
+div_list, div_list_ = _with_list(quotient_of, quotient_roughly)
+div_tensor, div_tensor_ = _with_tensor(quotient_of, quotient_roughly)
 maximum_scalar, maximum_scalar_ = _with_scalar(maximum_of)
 maximum_scalars, maximum_scalars_ = _with_scalars(maximum_of)
 maximum_list, maximum_list_ = _with_list(maximum_of)

@@ -43,3 +43,23 @@ def store_along_columns(ptr_RC: tl.tensor, x_RC: tl.tensor, mask_RC: tl.tensor) 
 def add_along_columns(ptr_RC: tl.tensor, x_RC: tl.tensor, mask_RC: tl.tensor) -> None:
     """``tl.atomic_add``, in no order with other accesses."""
     tl.atomic_add(lanes_first(ptr_RC), lanes_first(x_RC), mask=lanes_first(mask_RC), sem="relaxed")
+
+
+@triton.jit
+def first_in_lane(x_IML: tl.tensor) -> tl.tensor:
+    """``x`` with neighbours in L for neighbouring lanes, then those in M, so that a lane has all of I; and back."""
+    if _FIRST_WINS:
+        x_IML = tl.permute(x_IML, (1, 0, 2))
+    return x_IML
+
+
+@triton.jit
+def load_first_in_lane(ptr_IML: tl.tensor, mask_IML: tl.tensor, OTHER: tl.constexpr = 0) -> tl.tensor:
+    """``tl.load``, OTHER where the mask is not set."""
+    return first_in_lane(tl.load(first_in_lane(ptr_IML), mask=first_in_lane(mask_IML), other=OTHER))
+
+
+@triton.jit
+def store_first_in_lane(ptr_IML: tl.tensor, x_IML: tl.tensor, mask_IML: tl.tensor) -> None:
+    """``tl.store``."""
+    tl.store(first_in_lane(ptr_IML), first_in_lane(x_IML), mask=first_in_lane(mask_IML))

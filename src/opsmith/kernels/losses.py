@@ -156,6 +156,7 @@ def map_sum_kernel(
     LAYOUT_I: tl.constexpr,
     DENSE_L: tl.constexpr,
     RAGGED: tl.constexpr,
+    UNIT: tl.constexpr,
     ACCUMULATE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
@@ -166,7 +167,7 @@ def map_sum_kernel(
     for step in range(steps):
         tile = tl.program_id(0) + step * tl.num_programs(0)
         inside, whole, offsets_L = tile_offsets(
-            tile, shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
+            tile, shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, UNIT, INDEX, BLOCK_R, BLOCK_C
         )
         values = tile_values(operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_I, DENSE_L, RAGGED, 0)
         sum_RC += tl.where(inside, function(*values), 0.0)

@@ -251,6 +251,7 @@ def draw_kernel(
     LAYOUT_T: tl.constexpr,
     DENSE_L: tl.constexpr,
     RAGGED: tl.constexpr,
+    UNIT: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
@@ -267,7 +268,7 @@ def draw_kernel(
         tile = tl.program_id(0) * SAMPLES + s
         if tile < tiles:
             inside, whole, offsets_L = tile_offsets(
-                tile, shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
+                tile, shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, UNIT, INDEX, BLOCK_R, BLOCK_C
             )
             values = tile_values(
                 operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, RAGGED, len(outs_O)

@@ -41,6 +41,14 @@ _SAME_SIZE_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.i
 
 
 @triton.jit
+def multiple_of(x: tl.tensor, UNIT: tl.constexpr) -> tl.tensor:
+    """A multiple of UNIT, of which the compiler learns that it is one."""
+    if UNIT != 1:
+        x = x // UNIT * UNIT
+    return x
+
+
+@triton.jit
 def tile_offsets(
     tile: tl.tensor,
     shape_R: tl.tuple,
@@ -50,11 +58,15 @@ def tile_offsets(
     R: tl.tensor,
     C: tl.tensor,
     DENSE_L: tl.constexpr,
+    UNIT: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tuple]:
-    """Which elements of a tile are inside the call, whether a tile of one row is whole, and offsets in each layout."""
+    """Which elements of a tile are inside the call, whether a tile of one row is whole, and offsets in each layout.
+
+    Rows that begin and end at multiples of UNIT do so in a form in which the compiler sees it.
+    """
     tile = tile.to(INDEX)
     if DENSE_L[0]:
         # One row, so that no number is divided before the first load.
@@ -64,7 +76,7 @@ def tile_offsets(
         tiles_C = tl.cdiv(C, BLOCK_C)
         row = (tile // tiles_C) * BLOCK_R + tl.arange(0, BLOCK_R)
         column = (tile % tiles_C) * BLOCK_C + tl.arange(0, BLOCK_C)
-    inside = (row < R)[:, None] & (column < C)[None, :]
+    inside = (row < R)[:, None] & (column < multiple_of(C, UNIT))[None, :]
     whole = tile * BLOCK_C <= C - BLOCK_C
     offsets_L = ()
     for n in tl.static_range(len(DENSE_L)):
@@ -72,7 +84,7 @@ def tile_offsets(
             offset_C = column
         else:
             offset_C = offset_of(column, shape_C, column_strides_LD[n])
-        offset_R = offset_of(row, shape_R, row_strides_LD[n])
+        offset_R = multiple_of(offset_of(row, shape_R, row_strides_LD[n]), UNIT)
         offsets_L += (offset_R[:, None] + offset_C[None, :],)  # type: ignore[assignment]
     return inside, whole, offsets_L
 
@@ -155,13 +167,25 @@ def map_kernel(
     LAYOUT_T: tl.constexpr,
     DENSE_L: tl.constexpr,
     RAGGED: tl.constexpr,
+    UNIT: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out[r, c] = function(operands[0][r, c], operands[1][r, c], ...)`` for one tile; a tuple for several outputs."""
     inside, whole, offsets_L = tile_offsets(
-        tl.program_id(0), shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
+        tl.program_id(0),
+        shape_R,
+        shape_C,
+        row_strides_LD,
+        column_strides_LD,
+        R,
+        C,
+        DENSE_L,
+        UNIT,
+        INDEX,
+        BLOCK_R,
+        BLOCK_C,
     )
     values = tile_values(
         operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, RAGGED, len(outs_O)
@@ -289,6 +313,7 @@ class ElementwiseCall(NamedTuple):
             "COMPUTE_I": self.compute_I,
             "DENSE_L": self.tiles.dense_L,
             "RAGGED": self.tiles.ragged,
+            "UNIT": self.tiles.unit,
             "INDEX": self.index,
             "BLOCK_R": self.tiles.block_r,
             "BLOCK_C": self.tiles.block_c,
@@ -386,6 +411,33 @@ def gelu_tanh_of(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def normal_tail_roughly(x: tl.tensor) -> tl.tensor:
+    """``P(X > |x|) / e^(-x^2/2)`` of a standard normal X to 2e-6 of its value up to 3.5, to 1e-4 up to 14.
+
+    A polynomial in ``t = 1 / (1 + 0.3 |x|)``, fitted so that the greatest relative error is least. t is the square
+    of a reciprocal root, which is one instruction where a division is seven.
+    """
+    root = tl.rsqrt(1.0 + 0.3 * tl.abs(x))
+    t = root * root
+    p = (-0.0812357977 * t + 0.228044630) * t - 0.0299589380
+    return (((p * t + 0.150628252) * t + 0.112353759) * t + 0.120167467) * t
+
+
+@triton.jit
+def gelu_erf_roughly(x: tl.tensor) -> tl.tensor:
+    """As :func:`gelu_erf_of`, for half types: ``x P(X <= x)`` from the tail of the normal distribution."""
+    tail = normal_tail_roughly(x) * tl.exp2(x * x * -0.7213475204444817)
+    return x * tl.where(x < 0.0, tail, 1.0 - tail)
+
+
+@triton.jit
+def gelu_tanh_roughly(x: tl.tensor) -> tl.tensor:
+    """As :func:`gelu_tanh_of`, for half types: ``x r^2`` with ``r = 1 / sqrt(1 + e^-2u)``."""
+    root = tl.rsqrt(1.0 + tl.exp2(x * (-2.302208198 - 0.10294323965 * x * x)))
+    return x * (root * root)
+
+
+@triton.jit
 def add_of(x: tl.tensor, y: tl.tensor, alpha: tl.tensor) -> tl.tensor:
     """``x + alpha y``."""
     return x + alpha * y
@@ -443,7 +495,10 @@ def gelu(self: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
     require_served(self, dtypes=FLOATS)
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
-    function = gelu_erf_of if approximate == "none" else gelu_tanh_of
+    if self.dtype in (torch.float16, torch.bfloat16):
+        function = gelu_erf_roughly if approximate == "none" else gelu_tanh_roughly
+    else:
+        function = gelu_erf_of if approximate == "none" else gelu_tanh_of
     return map_elements(function, [self], [self.dtype], self.dtype)
 
 

@@ -38,13 +38,25 @@ def fill_where_kernel(
     LAYOUT_T: tl.constexpr,
     DENSE_L: tl.constexpr,
     RAGGED: tl.constexpr,
+    UNIT: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out = value where mask``, of ``operands_I = (mask, value)``; what the mask leaves out is not touched."""
     inside, whole, offsets_L = tile_offsets(
-        tl.program_id(0), shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, INDEX, BLOCK_R, BLOCK_C
+        tl.program_id(0),
+        shape_R,
+        shape_C,
+        row_strides_LD,
+        column_strides_LD,
+        R,
+        C,
+        DENSE_L,
+        UNIT,
+        INDEX,
+        BLOCK_R,
+        BLOCK_C,
     )
     mask, value = tile_values(operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, RAGGED, 1)
     named = inside & (mask != 0)

@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 
 from .indexing import converted
+from .lanes import load_first_in_lane, store_first_in_lane
 from .launch import (
     ELEMENT_TYPE,
     INTERPRETED,
@@ -46,7 +47,17 @@ from .matrix import (
 from .pointwise import FLOATS
 from .reductions import normalized_dims
 from .standardization import WHOLE_ROW, whole_rows
-from .stretches import Stretches, aligned, are_ragged, are_stretches, cut_row, part_of_row, stretches_of
+from .stretches import (
+    Stretches,
+    aligned,
+    are_ragged,
+    are_stretches,
+    cut_row,
+    part_of_row,
+    short_row_columns,
+    short_rows,
+    stretches_of,
+)
 
 #: Elements of a tile of a row that is read in pieces, by 32 warps: two such programs fill a multiprocessor, and their
 #: rows together stay far below the size of the cache.
@@ -268,6 +279,37 @@ def softmax_rows_kernel(
     y_MT = result_of(x_MT, max_M[:, None], sum_M[:, None], LOG, SAFE)
     at_MT = row_offsets(m, shape, out_strides)[:, None] + column_offsets(j, k, shape, out_strides)[None, :]
     tl.store(out_ptr + at_MT, converted(y_MT, out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def softmax_short_rows_kernel(
+    out_ptr: tl.tensor,
+    x_ptr: tl.tensor,
+    shape: tl.tuple,
+    x_strides: tl.tuple,
+    out_strides: tl.tuple,
+    rows: tl.tensor,
+    length: tl.tensor,
+    READ: tl.constexpr,
+    LOG: tl.constexpr,
+    SAFE: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_L: tl.constexpr,
+) -> None:
+    """Several whole rows at once, each one stretch of memory: see :func:`~.stretches.short_rows`."""
+    m = tile_rows(INDEX, BLOCK_M)
+    t_IL = short_row_columns(BLOCK_I, BLOCK_L)
+    inside = (m < rows)[None, :, None] & (t_IL < length)[:, None, :]
+    x_IML = (x_ptr + row_offsets(m, shape, x_strides))[None, :, None] + t_IL[:, None, :]
+    x_IML = converted(load_first_in_lane(x_IML, inside, float("-inf")), READ).to(COMPUTE)
+    max_M = tl.max(tl.max(x_IML, axis=0), axis=1)
+    sum_M = tl.sum(tl.sum(tl.exp(x_IML - finite(max_M[None, :, None])), axis=0), axis=1)
+    y_IML = result_of(x_IML, max_M[None, :, None], sum_M[None, :, None], LOG, SAFE)
+    at_IML = (out_ptr + row_offsets(m, shape, out_strides))[None, :, None] + t_IL[:, None, :]
+    store_first_in_lane(at_IML, converted(y_IML, out_ptr.dtype.element_ty), inside)
 
 
 @triton.jit
@@ -529,6 +571,11 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
         cut, grid = stretches_of(matrix, [x, out]), (matrix.sizes[0],)
         constants |= cut.whole(tiles.warps)
         launch(softmax_ragged_rows_kernel, grid, x.device, out, x, *arguments[:3], cut.length, **constants)
+        return
+    short = tiles and short_rows(matrix, tiles)
+    if tiles is not None and short is not None:
+        grid, sizes = (triton.cdiv(matrix.sizes[0], tiles.block_m),), (matrix.sizes[0], matrix.sizes[2])
+        launch(softmax_short_rows_kernel, grid, x.device, out, x, *arguments[:3], *sizes, **constants, **short)
         return
     if tiles is not None:
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)

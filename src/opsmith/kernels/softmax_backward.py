@@ -4,7 +4,7 @@ With y the output, ``dx = y * (dy - sum(dy * y))`` for softmax and ``dx = dy - e
 sums over a row. A row that fits a tile is read once, ``(2 reads + 1 write) * numel * itemsize`` bytes; a longer one
 is read for the sum, and again, from the cache, for dx. Rows are cut as in :mod:`.softmax`.
 
-Suffixes: ``_M`` rows, ``_T`` columns of a tile.
+Suffixes: ``_M`` rows, ``_T`` columns of a tile; ``_L`` and ``_I`` as in :mod:`.stretches`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,24 @@ import triton
 import triton.language as tl
 
 from .indexing import converted
+from .lanes import load_first_in_lane, store_first_in_lane
 from .launch import compute_dtype, compute_type, launch, loop_bound, require_served
 from .matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows
 from .pointwise import FLOATS
 from .reductions import normalized_dims
 from .softmax import pieces
 from .standardization import whole_rows
-from .stretches import Stretches, aligned, are_ragged, are_stretches, cut_row, part_of_row, stretches_of
+from .stretches import (
+    Stretches,
+    aligned,
+    are_ragged,
+    are_stretches,
+    cut_row,
+    part_of_row,
+    short_row_columns,
+    short_rows,
+    stretches_of,
+)
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -101,6 +112,36 @@ def gradient_rows_kernel(
     dx_MT = converted(gradient(dy_MT, y_MT, sum_M[:, None], LOG), dx_ptr.dtype.element_ty)
     at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
     tl.store(dx_ptr + at_MT, dx_MT, mask=inside)
+
+
+@triton.jit
+def gradient_short_rows_kernel(
+    dx_ptr: tl.tensor,
+    dy_ptr: tl.tensor,
+    y_ptr: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+    rows: tl.tensor,
+    length: tl.tensor,
+    LOG: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_L: tl.constexpr,
+) -> None:
+    """Several whole rows at once, each one stretch of memory: see :func:`~.stretches.short_rows`."""
+    m = tile_rows(INDEX, BLOCK_M)
+    t_IL = short_row_columns(BLOCK_I, BLOCK_L)
+    inside = (m < rows)[None, :, None] & (t_IL < length)[:, None, :]
+    dy_IML = (dy_ptr + row_offsets(m, shape, strides[0]))[None, :, None] + t_IL[:, None, :]
+    y_IML = (y_ptr + row_offsets(m, shape, strides[1]))[None, :, None] + t_IL[:, None, :]
+    dx_IML = (dx_ptr + row_offsets(m, shape, strides[2]))[None, :, None] + t_IL[:, None, :]
+    dy_IML = load_first_in_lane(dy_IML, inside).to(COMPUTE)
+    y_IML = load_first_in_lane(y_IML, inside).to(COMPUTE)
+    sum_M = tl.sum(tl.sum(summand(dy_IML, y_IML, LOG), axis=0), axis=1)
+    x_IML = gradient(dy_IML, y_IML, sum_M[None, :, None], LOG)
+    store_first_in_lane(dx_IML, converted(x_IML, dx_ptr.dtype.element_ty), inside)
 
 
 @triton.jit
@@ -368,6 +409,11 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
         cut, grid = stretches_of(matrix, (dx, dy, y)), (matrix.sizes[0],)
         constants |= cut.whole(tiles.warps)
         launch(gradient_ragged_rows_kernel, grid, dy.device, dx, dy, y, *arguments[:2], cut.length, **constants)
+        return dx
+    short = tiles and short_rows(matrix, tiles)
+    if tiles is not None and short is not None:
+        grid, sizes = (triton.cdiv(matrix.sizes[0], tiles.block_m),), (matrix.sizes[0], matrix.sizes[2])
+        launch(gradient_short_rows_kernel, grid, dy.device, dx, dy, y, *arguments[:2], *sizes, **constants, **short)
         return dx
     if tiles is not None:
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)

@@ -8,7 +8,8 @@ at constant distances, so that no address is computed for each; a mask ends the 
 Where rows are too few to fill a device, each is divided among several programs. A part is a stretch of memory as well,
 and is cut as a row is.
 
-Suffixes: ``_E`` lanes of the edges, ``_D`` one entry per dimension.
+Suffixes: ``_E`` lanes of the edges, ``_D`` one entry per dimension; ``_M`` short rows of a tile, ``_L`` lanes that
+share one, ``_I`` elements of a lane.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ BLOCK = 1 << 13
 PART_BLOCK, RESIDENT = 1 << 12, 4
 #: Elements that a row has at least for its edges to be a small part of it.
 SHORTEST = 1 << 10
+#: Elements of rows of which four fill a program of 4 warps: each warp has whole ones.
+LONGEST_SHORT = 1 << 9
+#: Elements of a short row that a lane has, where lanes of a warp are enough for that.
+SHARE = 8
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -61,6 +66,12 @@ def cut_row(start: tl.tensor, length: tl.tensor, VECTOR: tl.constexpr) -> tl.tup
     before = lane < VECTOR
     e = tl.where(before, lane, head + body + lane - VECTOR)
     return head, body, e, e < tl.where(before, head, length)
+
+
+@triton.jit
+def short_row_columns(BLOCK_I: tl.constexpr, BLOCK_L: tl.constexpr) -> tl.tensor:
+    """The columns that each lane of a short row has, see :func:`short_rows`."""
+    return tl.arange(0, BLOCK_I)[:, None] * BLOCK_L + tl.arange(0, BLOCK_L)[None, :]
 
 
 # ---------------------------------------------------------------- the host side
@@ -111,14 +122,31 @@ def are_stretches(matrix: Matrix) -> bool:
 
 
 def are_ragged(matrix: Matrix, tiles: Tiling) -> bool:
-    """Whether rows that are a tile each are stretches of memory which start or end within 16 bytes.
+    """Whether rows that are a tile each are stretches of memory which start or end within 16 bytes."""
+    return tiles.block_m == 1 and matrix.sizes[2] >= SHORTEST and _start_anywhere(matrix)
+
+
+def short_rows(matrix: Matrix, tiles: Tiling) -> dict[str, Any] | None:
+    """The options of a kernel over tiles of short rows, stretches of memory that start or end within 16 bytes.
+
+    None for other rows. In a tile of two dimensions all lanes of a warp would share such a row, and every element would
+    take part in a reduction over them. Here BLOCK_L lanes do, and each has BLOCK_I elements of it, which lie BLOCK_L
+    apart.
+    """
+    if matrix.sizes[2] > LONGEST_SHORT or not _start_anywhere(matrix):
+        return None
+    lanes = min(max(tiles.block_k // SHARE, 2), tiles.block_k, 32)
+    blocks = {"BLOCK_I": tiles.block_k // lanes, "BLOCK_M": tiles.block_m, "BLOCK_L": lanes}
+    return blocks | {"num_warps": tiles.warps}
+
+
+def _start_anywhere(matrix: Matrix) -> bool:
+    """Whether rows are stretches whose length or distances 16 does not divide.
 
     That is as far as the compiler knows, which tells multiples of 16 from other numbers.
     """
-    length = matrix.sizes[2]
-    numbers = (length, *itertools.chain(*matrix.rows.strides_ID))
-    is_cut = are_stretches(matrix) and any(number % 16 for number in numbers)
-    return tiles.block_m == 1 and length >= SHORTEST and is_cut
+    numbers = (matrix.sizes[2], *itertools.chain(*matrix.rows.strides_ID))
+    return are_stretches(matrix) and any(number % 16 for number in numbers)
 
 
 def stretches_of(matrix: Matrix, tensors: Sequence[torch.Tensor]) -> Stretches:

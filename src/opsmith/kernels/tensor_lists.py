@@ -1,11 +1,12 @@
 """Elementwise ops over lists of tensors, and the steps of optimisers, in one launch for up to 32 tensors.
 
-The blocks of all tensors are numbered one after another; a program finds by comparisons which tensor its block belongs
-to, and takes that one's pointers. All tensors of a call have one floating type, and those that belong together
-one dense layout, so that every block is a stretch of memory. Traffic: as if each tensor had an op of its own.
+The stretches of all tensors, of some blocks each, are numbered one after another; a program finds by comparisons which
+tensor its stretch belongs to, and takes that one's pointers. All tensors of a call have one floating type, and those
+that belong together one dense layout, so that every block is contiguous in memory. Traffic: as if each tensor had an op
+of its own.
 
 Suffixes: ``_N`` one entry per tensor of a list, ``_LN`` per list and tensor, ``_ON`` per written list and tensor,
-``_PN`` per number and tensor.
+``_PN`` per number and tensor, ``_KN`` per any of these and tensor.
 """
 
 from __future__ import annotations
@@ -18,24 +19,45 @@ import triton
 import triton.language as tl
 
 from .indexing import converted, number
-from .launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, number_bits, require_served
+from .launch import (
+    INTERPRETED,
+    INTERPRETED_TILE,
+    compute_type,
+    launch,
+    loop_bound,
+    multiprocessors,
+    number_bits,
+    require_served,
+)
 from .pointwise import FLOATS
 from .rearrangements import is_dense
 
 #: Tensors of a launch: as many pointers and sizes as are compared in the time that a first load takes.
 TENSORS = 32
 BLOCK = INTERPRETED_TILE if INTERPRETED else 2048
+#: Finding the tensor takes some 400 instructions, ten times those of a block of a sum: where programs for each
+#: multiprocessor are left that cover the time of an access, each of them takes several blocks.
+PROGRAMS, MOST_STEPS = 8, 16
 
 # ---------------------------------------------------------------- the kernel
 
 
 @triton.jit
 def entry(values_N: tl.tuple, firsts_N: tl.tuple) -> tl.tensor:
-    """The entry of the tensor that this program's block belongs to."""
+    """The entry of the tensor that this program's stretch belongs to."""
     value = values_N[0]
     for n in tl.static_range(1, len(firsts_N)):
         value = tl.where(tl.program_id(0) >= firsts_N[n], values_N[n], value)
     return value
+
+
+@triton.jit
+def entries(values_KN: tl.tuple, firsts_N: tl.tuple) -> tl.tuple:
+    """:func:`entry` of each list; behind the lists there is one entry more, see :func:`~.launch.settled`."""
+    chosen = ()
+    for k in tl.static_range(len(values_KN) - 1):
+        chosen += (entry(values_KN[k], firsts_N),)  # type: ignore[assignment]
+    return chosen
 
 
 @triton.jit
@@ -47,55 +69,55 @@ def list_kernel(
     shared: tl.tuple,
     firsts_N: tl.tuple,
     numels_N: tl.tuple,
+    steps: tl.tensor,
     function: tl.constexpr,
     COMPUTE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """``outs[n][i] = function(lists[n][i], .., singles[n], .., numbers[n], .., shared)`` for a block of one tensor."""
-    first = (tl.program_id(0) - entry(firsts_N, firsts_N)).to(tl.int64) * BLOCK
+    """``outs[n][i] = function(lists[n][i], .., singles[n], .., numbers[n], .., shared)`` for blocks of one tensor."""
+    first = (tl.program_id(0) - entry(firsts_N, firsts_N)).to(tl.int64) * steps * BLOCK
     numel = entry(numels_N, firsts_N)
-    # Without a mask, accesses are of 16 bytes whatever the number of elements.
-    if first + BLOCK <= numel:
-        map_block(outs_ON, lists_LN, singles_LN, numbers_PN, shared, firsts_N, first, None, function, COMPUTE, BLOCK)
-    else:
-        map_block(outs_ON, lists_LN, singles_LN, numbers_PN, shared, firsts_N, first, numel, function, COMPUTE, BLOCK)
+    outs, lists, singles = entries(outs_ON, firsts_N), entries(lists_LN, firsts_N), entries(singles_LN, firsts_N)
+    numbers = entries(numbers_PN, firsts_N)
+    for step in range(steps):
+        start = first + step * BLOCK
+        # Without a mask, accesses are of 16 bytes whatever the number of elements.
+        if start + BLOCK <= numel:
+            map_block(outs, lists, singles, numbers, shared, start, None, function, COMPUTE, BLOCK)
+        elif start < numel:
+            map_block(outs, lists, singles, numbers, shared, start, numel, function, COMPUTE, BLOCK)
 
 
 @triton.jit
 def map_block(
-    outs_ON: tl.tuple,
-    lists_LN: tl.tuple,
-    singles_LN: tl.tuple,
-    numbers_PN: tl.tuple,
+    outs: tl.tuple,
+    lists: tl.tuple,
+    singles: tl.tuple,
+    numbers: tl.tuple,
     shared: tl.tuple,
-    firsts_N: tl.tuple,
-    first: tl.tensor,
+    start: tl.tensor,
     numel: tl.tensor,
     function: tl.constexpr,
     COMPUTE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """A block from element ``first`` on, up to ``numel`` if that is given.
-
-    Behind the entries of a tuple of tuples there is one more, see :func:`~.launch.settled`.
-    """
-    i = first + tl.arange(0, BLOCK)
+    """A block from element ``start`` on, up to ``numel`` if that is given."""
+    i = start + tl.arange(0, BLOCK)
     inside = None if numel is None else i < numel
     values = ()
-    for k in tl.static_range(len(lists_LN) - 1):
-        values += (tl.load(entry(lists_LN[k], firsts_N) + i, mask=inside).to(COMPUTE),)  # type: ignore[assignment]
-    for k in tl.static_range(len(singles_LN) - 1):
-        values += (tl.load(entry(singles_LN[k], firsts_N) + tl.arange(0, 1)).to(COMPUTE),)  # type: ignore[assignment]
-    for k in tl.static_range(len(numbers_PN) - 1):
-        values += (number(entry(numbers_PN[k], firsts_N), COMPUTE),)  # type: ignore[assignment]
+    for k in tl.static_range(len(lists)):
+        values += (tl.load(lists[k] + i, mask=inside).to(COMPUTE),)  # type: ignore[assignment]
+    for k in tl.static_range(len(singles)):
+        values += (tl.load(singles[k] + tl.arange(0, 1)).to(COMPUTE),)  # type: ignore[assignment]
+    for k in tl.static_range(len(numbers)):
+        values += (number(numbers[k], COMPUTE),)  # type: ignore[assignment]
     for k in tl.static_range(len(shared)):
         values += (number(shared[k], COMPUTE),)  # type: ignore[assignment]
     results = function(*values)
-    if len(outs_ON) == 2:
+    if len(outs) == 1:
         results = (results,)
-    for k in tl.static_range(len(outs_ON) - 1):
-        out = entry(outs_ON[k], firsts_N)
-        tl.store(out + i, converted(results[k], out.dtype.element_ty), mask=inside)
+    for k in tl.static_range(len(outs)):
+        tl.store(outs[k] + i, converted(results[k], outs[k].dtype.element_ty), mask=inside)
 
 
 # ---------------------------------------------------------------- the host side
@@ -125,10 +147,12 @@ def map_lists(
     compute = compute_type(of[0].dtype)
     for start in range(0, len(kept), TENSORS):
         chosen = kept[start : start + TENSORS]
+        blocks = sum(triton.cdiv(of[n].numel(), BLOCK) for n in chosen)
+        steps = min(max(blocks // (PROGRAMS * multiprocessors(of[0].device)), 1), MOST_STEPS)
         firsts, programs = [], 0
         for n in chosen:
             firsts.append(programs)
-            programs += triton.cdiv(of[n].numel(), BLOCK)
+            programs += triton.cdiv(of[n].numel(), steps * BLOCK)
         launch(
             list_kernel,
             (programs,),
@@ -138,6 +162,7 @@ def map_lists(
             tuple(number_bits(value, compute) for value in shared),
             tuple(firsts),
             tuple(of[n].numel() for n in chosen),
+            loop_bound(steps),
             function=function,
             COMPUTE=compute,
             BLOCK=BLOCK,

@@ -14,6 +14,7 @@ Suffixes: ``_D`` one entry per dimension, ``_L`` one per layout, ``_T`` one per 
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import triton
@@ -41,6 +42,7 @@ class Tiles(NamedTuple):
         layout_T: which layout each tensor has.
         dense_L: whether a layout's offsets are the column numbers themselves.
         ragged: whether a dense call's end is none that the compiler knows to be aligned, and tiles before it are whole.
+        unit: neighbours, 16 bytes of the widest element at most, of which every row consists in each layout.
         block_r: rows of a tile.
         block_c: columns of a tile.
         warps: of the program that owns a tile.
@@ -51,6 +53,7 @@ class Tiles(NamedTuple):
     layout_T: Ints
     dense_L: tuple[bool, ...]
     ragged: bool
+    unit: int
     block_r: int
     block_c: int
     warps: int
@@ -83,7 +86,18 @@ def tiles_of(geometry: Geometry, itemsize: int, multiprocessors: int) -> Tiles:
     block_r, block_c, warps = _sides(R, C, itemsize, elements, turns=turned is not None)
     # Triton tells multiples of 16 apart from other numbers.
     ragged = dense_L[0] and C % 16 != 0 and block_c < C
-    return Tiles(*parts, layout_T, dense_L, ragged, block_r, block_c, warps)
+    unit = 1 if dense_L[0] or turned is not None else _unit(*parts, itemsize)
+    return Tiles(*parts, layout_T, dense_L, ragged, unit, block_r, block_c, warps)
+
+
+def _unit(rows: Geometry, columns: Geometry, itemsize: int) -> int:
+    """See :class:`Tiles`; 1 where the compiler sees it by itself, which tells multiples of 16 from other numbers."""
+    if len(columns.shape_D) > 1 or any(strides_D[0] > 1 for strides_D in columns.strides_ID):
+        return 1
+    numbers = (columns.numel(), *(step for strides_D in rows.strides_ID for step in strides_D))
+    if not any(number % 16 for number in numbers):
+        return 1
+    return math.gcd(16 // itemsize, *numbers)
 
 
 def _turned_dim(shape_D: Ints, layouts_LD: tuple[Ints, ...]) -> int | None:

@@ -1,8 +1,21 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, tiles_of_a_device, values
+from tests.unit.kernels.against_eager import (
+    FLOATS,
+    HALF,
+    assert_as_eager,
+    kernel,
+    small_tiles,
+    tiles_of_a_device,
+    values,
+)
+
+from opsmith.kernels import class_losses
+from opsmith.kernels.launch import launch
 
 MODES = [0, 1, 2]
 IGNORED = -100
@@ -50,6 +63,32 @@ def test_gradients_are_written_everywhere(reduction: int) -> None:
     grad = values(2, 3, 4) if reduction == 0 else values()
     assert_as_eager("nll_loss2d_backward.default", grad, x, target, weight, reduction, 3, values().abs())
     assert_as_eager("nll_loss_backward.default", values(), x[0, :, 0, 0], target[0, 0, 0], None, 1, 3, torch.ones(()))
+
+
+@pytest.mark.parametrize("classes", [16, 17, 33, 50])
+@pytest.mark.parametrize("reduction", MODES)
+def test_gradients_of_long_rows_are_written_in_stretches(
+    monkeypatch: pytest.MonkeyPatch, reduction: int, classes: int
+) -> None:
+    """Rows as long as a stretch and longer ones; targets at the ends of rows and stretches, or ignored."""
+    small_tiles(monkeypatch, 16)
+    launched = []
+
+    def noted(kernel: Any, *args: Any, **meta: Any) -> None:
+        launched.append(kernel)
+        launch(kernel, *args, **meta)
+
+    monkeypatch.setattr(class_losses, "launch", noted)
+    target = torch.tensor([classes - 1, 0, IGNORED, 15, classes - 1, 7])
+    for dtype in HALF:
+        x, weight = values(6, classes, dtype=dtype), values(classes, dtype=dtype).abs()
+        grad = values(6, dtype=dtype) if reduction == 0 else values(dtype=dtype)
+        total = torch.tensor(2.0, dtype=dtype)
+        for given in (None, weight):
+            assert_as_eager("nll_loss_backward.default", grad, x, target, given, reduction, IGNORED, total)
+    x, target, total = values(classes), torch.tensor(3), torch.ones(())
+    assert_as_eager("nll_loss_backward.default", values(), x, target, None, 1, IGNORED, total)
+    assert set(launched) == {class_losses.long_rows_gradient_kernel}
 
 
 def test_many_targets_are_shared_among_programs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from tests.unit.kernels.against_eager import MANIFEST, eager, kernel, values
+
+from opsmith.kernels.launch import launch
 
 OPS = [op for op in MANIFEST if op.startswith("_foreach_")]
 
@@ -66,6 +70,25 @@ def test_tensors_longer_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opsmith.kernels.tensor_lists.BLOCK", 16)
     ours, eagers = both("_foreach_add.List", arguments("_foreach_add.List", torch.float32))
     torch.testing.assert_close(ours, eagers)
+
+
+@pytest.mark.parametrize("op", ["_foreach_add.List", "_foreach_div_.ScalarList"])
+def test_programs_take_several_blocks_of_long_lists(monkeypatch: pytest.MonkeyPatch, op: str) -> None:
+    """So that they look for their tensor once; tensors end anywhere in a program's blocks."""
+    grids = []
+
+    def noted(kernel: Any, grid: tuple[int, ...], *args: Any, **meta: Any) -> None:
+        grids.append(grid)
+        launch(kernel, grid, *args, **meta)
+
+    monkeypatch.setattr("opsmith.kernels.tensor_lists.launch", noted)
+    monkeypatch.setattr("opsmith.kernels.tensor_lists.BLOCK", 16)
+    sizes = (1, 16 * 3, 0, 16 * 3 + 1, 700, 31)  # 54 blocks, six a program.
+    x = [values(size, dtype=torch.float16) for size in sizes]
+    other = [values(size + 1, dtype=torch.float16)[1:] for size in sizes] if op == "_foreach_add.List" else [3.0] * 6
+    ours, eagers = both(op, [x, other])
+    torch.testing.assert_close(ours, eagers)
+    assert grids == [(12,)]
 
 
 def test_lists_that_do_not_fit() -> None:

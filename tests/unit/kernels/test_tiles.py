@@ -105,3 +105,34 @@ def test_whole_tiles_and_the_last_one_of_a_ragged_call_are_as_eager(
     kernel("zero_.default")(memory[:numel])
     assert [0] * numel + [7] * 40 == memory.tolist()
     tiles.tiles_of.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "itemsize", "unit"),
+    [(40, (0, 40), 4, 4), (40, (0, 40), 2, 8), (36, (36, 72), 2, 4), (35, (35, 70), 4, 1), (40, (0, 41), 4, 1)],
+)
+def test_rows_consist_of_units_that_all_layouts_share(
+    columns: int, rows: tuple[int, int], itemsize: int, unit: int
+) -> None:
+    """Of 16 bytes at most, where every row of every operand begins and ends at a multiple."""
+    strides = (dense_strides((columns, 4, 9), range(3)), (1, *rows))
+    assert unit == tiles.tiles_of(Geometry((columns, 4, 9), strides), itemsize, MULTIPROCESSORS).unit
+
+
+def test_rows_of_multiples_of_16_need_no_unit() -> None:
+    """The compiler sees them, and a dense call has one row."""
+    strides = (dense_strides((48, 4, 9), range(3)), (1, 0, 48))
+    assert tiles.tiles_of(Geometry((48, 4, 9), strides), 4, MULTIPROCESSORS).unit == 1
+    assert tiles.tiles_of(dense(40), 4, MULTIPROCESSORS).unit == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("columns", [36, 40, 34])
+def test_rows_of_units_are_as_eager(columns: int, dtype: torch.dtype) -> None:
+    """An expanded operand, one with gaps, a row and a column that are broadcast."""
+    expanded = values(9, 1, columns, dtype=dtype).expand(9, 4, columns)
+    assert_as_eager("div.Scalar", expanded, 4)
+    with_gaps = values(9, 4, 2 * columns, dtype=dtype)[..., :columns]
+    for other in (with_gaps, values(columns, dtype=dtype), values(4, 1, dtype=dtype), values(9, 1, 1, dtype=dtype)):
+        assert_as_eager("add.Tensor", expanded, other)
+    assert_as_eager("masked_fill.Scalar", with_gaps, values(9, 4, 1) > 0, 2.0)
