@@ -157,6 +157,10 @@ def _launch_fold(
     M, J, K = matrix.sizes
     # Triton tells multiples of 16 apart from other numbers.
     ragged = M == J == matrix.strides(0)[2] == 1 and K % 16 != 0 and tiles.block_k < K
+    # As many splits as 32 registers a thread find room for; with the 38 that are taken otherwise, a quarter would run
+    # when the others are done. Wider sums, and the two loads of a ragged row, would spill.
+    narrow = tiles.warps == 8 and accumulate.itemsize == 4 and matrix.index == tl.int32 and not ragged
+    limits = {"maxnreg": 32} if tiles.splits > 1 and narrow else {}
     launch(
         fold_kernel,
         (triton.cdiv(M, tiles.block_m), tiles.splits),
@@ -179,6 +183,7 @@ def _launch_fold(
         RAGGED=ragged,
         INDEX=matrix.index,
         **tiles.blocks(),
+        **limits,
     )
 
 

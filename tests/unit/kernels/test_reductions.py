@@ -102,6 +102,27 @@ def test_only_one_row_of_neighbours_is_read_without_a_mask(
     assert ragged == launches[0]["RAGGED"]
 
 
+@pytest.mark.parametrize(
+    ("x", "limited"),
+    [
+        (values(1 << 15, dtype=torch.float16), True),
+        (values(1 << 15), True),
+        (values(1 << 15).double(), False),
+        (values((1 << 15) + 1), False),
+        (values(1 << 9), False),
+    ],
+)
+def test_splits_that_fill_a_device_have_few_registers(
+    monkeypatch: pytest.MonkeyPatch, x: torch.Tensor, *, limited: bool
+) -> None:
+    """As many programs as a multiprocessor is given run side by side, where running results are of 4 bytes."""
+    tiles_of_a_device(monkeypatch)
+    launches: list[dict[str, Any]] = []
+    monkeypatch.setattr(reductions, "launch", lambda *_args, **constants: launches.append(constants))
+    kernel(SUM)(x, None)
+    assert limited == ("maxnreg" in launches[0])
+
+
 @pytest.mark.parametrize(("dim", "error"), [([3], IndexError), ([0, -2], (ValueError, RuntimeError))])
 def test_dimensions_out_of_range_or_repeated_are_refused(
     dim: list[int], error: type[Exception] | tuple[type[Exception], ...]
