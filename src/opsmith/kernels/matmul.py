@@ -54,9 +54,9 @@ USES_THAT_PAY = 128
 FEW_STEPS = 15
 #: Partial sums of more splits than this are read many at a time: one after the other, each waits for the one before.
 FEW_SPLITS = 8
-#: Sums of more terms than this are added up in parts of so many. Of 30,522 terms in one accumulator, each cut off at 24
-#: bits, 75 results of 6 million in float16 were off by twice the tolerance.
-MOST_TERMS, PART_TERMS = 16384, 2048
+#: Sums of more terms than this are added up in parts of so many. In one accumulator, which cuts off each term at 24
+#: bits, 75 results of 6 million in float16 were off by twice the tolerance of 30,522 terms, 7 of 524,288 of 12,544.
+MOST_TERMS, PART_TERMS = 8192, 2048
 #: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
 #: Factors are split beforehand if each number is used so often, and if there are so many products of two.
