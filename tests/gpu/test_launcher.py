@@ -141,7 +141,7 @@ def test_copies_indexing_convolutions_and_lists_are_repeated(
     monkeypatch.setenv(VARIABLE, Choice.OFF)
     opsmith.enable(device="cuda")
     expected = OTHERS[op]()
-    for one, other in zip(*(r if isinstance(r, list) else [r] for r in (expected, found)), strict=True):
+    for one, other in zip(*(r if isinstance(r, (list, tuple)) else [r] for r in (expected, found)), strict=True):
         assert torch.equal(one, other)
         assert (one.dtype, one.stride()) == (other.dtype, other.stride())
 

@@ -32,7 +32,7 @@ from .gathered_products import Tile, dimensions_of, dot_precision, feeds_tensor_
 from .indexing import converted, merge_dims, offset_of
 from .lanes import store_along_columns
 from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
-from .matmul import ALONE, GROUP, combine, multiply_type
+from .matmul import ALONE, GROUP, combine, fewest_splits, multiply_type
 from .product_tiles import tile_place, times
 from .sliding import Sliding, all_taps_of, walk_of
 from .windows import place_in_box
@@ -181,9 +181,10 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
     tile = _tile(sides.sites, f.channels * taps if mixed else f.channels, P, field.dtype, precision)
     tiles_J = triton.cdiv(taps * f.channels, tile.p) if mixed else taps * triton.cdiv(f.channels, tile.p)
     tiles, steps = triton.cdiv(sides.sites, tile.o) * tiles_J, triton.cdiv(P, tile.k)
-    splits = _splits(tiles * sides.groups, steps, field.device)
-    each = max(triton.cdiv(steps, splits), 1)
     target, size = grad_weight, grad_weight.numel()
+    fewest = fewest_splits(P, size, field.dtype, precision)
+    splits = max(_splits(tiles * sides.groups, steps, field.device), fewest)
+    each = max(triton.cdiv(steps, splits), 1)
     stride_O, stride_C, *strides = grad_weight.stride()
     if splits > 1:
         # A tile has neighbouring channels under one tap. So have partial sums, and the second launch turns them.

@@ -48,6 +48,7 @@ from .matmul import (
     Term,
     combine,
     divisor,
+    fewest_splits,
     float32_precision,
     multiply_type,
 )
@@ -475,7 +476,8 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
     mixed = _is_mixed(C)
     steps = steps_of(C, slid.taps, tile.k, mixed=mixed)
     tiles = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p)
-    splits = max(min(tile.splits, steps), 1)
+    fewest = fewest_splits(steps * tile.k, out.numel(), out.dtype, product.precision)
+    splits = max(min(tile.splits, steps), fewest)
     each = triton.cdiv(steps, splits)
     target = (
         out if splits == 1 else torch.empty((splits, out.numel()), dtype=compute_dtype(out.dtype), device=out.device)

@@ -57,6 +57,8 @@ FEW_SPLITS = 8
 #: Sums of more terms than this are added up in parts of so many. In one accumulator, which cuts off each term at 24
 #: bits, 75 results of 6 million in float16 were off by twice the tolerance of 30,522 terms, 7 of 524,288 of 12,544.
 MOST_TERMS, PART_TERMS = 8192, 2048
+#: Of partial sums in float32 that are kept for no other reason than that.
+MOST_PARTIAL_BYTES = 1 << 30
 #: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
 #: Factors are split beforehand if each number is used so often, and if there are so many products of two.
@@ -387,8 +389,22 @@ def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: T
 
 def steps_of_a_part(dtype: torch.dtype, precision: str | None, k: int, steps: int) -> int:
     """After how many of its steps of ``k`` terms a program begins a new part of its sum; 0 for never."""
-    on_tensor_cores = compute_dtype(dtype) != dtype or precision in ("tf32", "tf32x3")
-    return PART_TERMS // k if on_tensor_cores and steps * k > MOST_TERMS else 0
+    return PART_TERMS // k if _cuts_off_terms(dtype, precision) and steps * k > MOST_TERMS else 0
+
+
+def fewest_splits(terms: int, numel: int, dtype: torch.dtype, precision: str | None) -> int:
+    """How many programs have to share the sums of a result so that none adds up more than MOST_TERMS.
+
+    Fewer where partial sums of the result's ``numel`` numbers would not fit into MOST_PARTIAL_BYTES.
+    """
+    if not _cuts_off_terms(dtype, precision):
+        return 1
+    return max(min(-(-terms // MOST_TERMS), MOST_PARTIAL_BYTES // (4 * max(numel, 1))), 1)
+
+
+def _cuts_off_terms(dtype: torch.dtype, precision: str | None) -> bool:
+    """Whether tensor cores add up."""
+    return compute_dtype(dtype) != dtype or precision in ("tf32", "tf32x3")
 
 
 def takes_several_launches(plan: Plan, dtype: torch.dtype, precision: str | None, K: int) -> bool:

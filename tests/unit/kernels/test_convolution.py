@@ -270,6 +270,35 @@ def test_which_convolutions_read_rows_of_the_kernel() -> None:
     assert not reads_kernel_rows(torch.empty(1, 3, 8, dtype=torch.float16), lines)
 
 
+@pytest.mark.parametrize("name", ["planes", "groups that are joined", "transposed with many channels", "volumes"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_that_tensor_cores_would_cut_off_are_shared(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By programs of at most so many terms each, whose sums are added up in float32."""
+    monkeypatch.setattr(matmul, "MOST_TERMS", 32)
+    asked = []
+    fewest = matmul.fewest_splits
+
+    def counted(terms: int, *rest: Any) -> int:
+        asked.append((terms, fewest(terms, *rest)))
+        return asked[-1][1]
+
+    for module in (gathered_products, filter_gradients):
+        monkeypatch.setattr(module, "fewest_splits", counted)
+    x, weight, bias, *rest = operands(name, dtype)
+    assert_close(
+        kernel(FORWARD)(x, weight, bias, *rest), eager(FORWARD)(*(t.double() for t in (x, weight, bias)), *rest)
+    )
+    grad, x, weight, *rest = gradients(x, weight, bias, *rest)
+    mask = [True, True, False]
+    exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, mask)
+    for ours, expected in zip(kernel(BACKWARD)(grad, x, weight, *rest, mask)[:2], exact[:2], strict=True):
+        assert_close(ours, expected)
+    assert max(splits for _, splits in asked) > 1
+    assert all(terms <= 32 * splits for terms, splits in asked)
+
+
 def test_what_is_not_finite_stays_within_its_windows() -> None:
     """A row of three columns has no fourth tap: zero times infinity would not be zero."""
     x, weight = torch.ones(1, 3, 9, 9, dtype=torch.float16), torch.ones(2, 3, 3, 3, dtype=torch.float16)

@@ -113,9 +113,9 @@ def test_which_sums_take_several_launches() -> None:
     """Long ones of half types, by tiles of which a thread cannot hold two, whose terms are not shared already."""
     large, small = matmul.Plan(128, 256, 64, 8, 3, 1), matmul.Plan(64, 64, 64, 4, 4, 1)
     takes = matmul.takes_several_launches
-    assert takes(large, torch.float16, "ieee", 16385)
-    assert not takes(large, torch.float16, "ieee", 16384)
-    assert not takes(small, torch.float16, "ieee", 16385)
+    assert takes(large, torch.float16, "ieee", 8193)
+    assert not takes(large, torch.float16, "ieee", 8192)
+    assert not takes(small, torch.float16, "ieee", 8193)
     assert not takes(large._replace(splits=2), torch.float16, "ieee", 65536)
     assert not takes(large, torch.float32, "tf32x3", 65536)
     assert not takes(large, torch.int64, None, 65536)
@@ -162,11 +162,19 @@ def test_how_many_neighbours_are_written_at_a_time(
 
 
 def test_which_sums_are_added_up_in_parts() -> None:
-    """Those of which tensor cores would add more than 16,384 terms to one accumulator."""
+    """Those of which tensor cores would add more than 8,192 terms to one accumulator."""
     steps = matmul.steps_of_a_part
-    assert [0, 32] == [steps(torch.float16, "ieee", 64, 256), steps(torch.float16, "ieee", 64, 257)]
+    assert [0, 32] == [steps(torch.float16, "ieee", 64, 128), steps(torch.float16, "ieee", 64, 129)]
     assert [64, 64, 0] == [steps(torch.float32, precision, 32, 1000) for precision in ("tf32x3", "tf32", "ieee")]
     assert 0 == steps(torch.int64, None, 16, 10000)
+
+
+def test_which_sums_are_shared_by_several_programs() -> None:
+    """By as many as leave 8,192 terms for each, where there is room for what they add up."""
+    fewest = matmul.fewest_splits
+    assert [1, 2, 3] == [fewest(terms, 1000, torch.float16, "ieee") for terms in (8192, 8193, 20000)]
+    assert [2, 1, 1] == [fewest(9000, 0, torch.float32, precision) for precision in ("tf32x3", "ieee", None)]
+    assert [3, 1] == [fewest(1 << 20, numel, torch.bfloat16, "ieee") for numel in (80 << 20, 300 << 20)]
 
 
 def test_a_thread_has_room_for_two_accumulators() -> None:
