@@ -6,7 +6,8 @@ The rule, as BackendBench has it: of every OpInfo for that dtype whose name has 
 ``nn.functional.``, a sample counts if its function dispatches exactly one op, and if that overload, called with the
 function's own arguments, gives the same result. That decides which overloads are counted here; on which calls they
 are judged is opsmith's own suite, which asks every call that the samples dispatch, in-place, ``out=`` and gradients
-included. The table lists the overloads of the rule that a run did not find correct, and why.
+included. Of several runs in one dtype a later one counts for the ops that it asked, so that ops may be judged again.
+The table lists the overloads of the rule that were not found correct, and why.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import argparse
 import functools
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.environment import Environment
-from opsmith.core.run import RunDirectory
+from opsmith.core.run import OpSummary, RunDirectory
 from opsmith.suites.recording import op_name
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run found about the overloads of the rule, in one dtype.
+    """What the runs in one dtype found about the overloads of the rule.
 
     Attributes:
         dtype: short name.
@@ -112,12 +113,10 @@ def _single_op(info: OpInfo, sample: Any) -> Any:
     return overload
 
 
-def answers(run: RunDirectory, device: str) -> Answers:
-    """What a run of suite opinfo in one dtype found about the overloads of the rule."""
-    (dtype,) = run.manifest().options.dtypes
-    summary = run.summary()
+def answers(dtype: str, per_op: Mapping[str, OpSummary], device: str) -> Answers:
+    """What was found about the overloads of the rule in one dtype, among others."""
     named = sorted(overloads_of_rule(dtype, device))
-    asked = {op: summary.per_op[op] for op in named if op in summary.per_op}
+    asked = {op: per_op[op] for op in named if op in per_op}
     answered = {op: found for op, found in asked.items() if found.answered}
     missing = {op: {"no kernel": 0} for op in named if op not in asked}
     return Answers(
@@ -128,8 +127,21 @@ def answers(run: RunDirectory, device: str) -> Answers:
         not_correct=missing
         | {op: {"no kernel": found.cases} for op, found in asked.items() if not found.answered}
         | {op: found.statuses for op, found in answered.items() if not found.accepted},
-        wider=summary.ops,
+        wider={
+            "asked": len(per_op),
+            "answered": sum(found.answered for found in per_op.values()),
+            "correct": sum(found.accepted for found in per_op.values()),
+        },
     )
+
+
+def found_by_dtype(runs: Iterable[RunDirectory]) -> dict[str, dict[str, OpSummary]]:
+    """Dtype -> op -> what the last run that asked it found."""
+    found: dict[str, dict[str, OpSummary]] = {}
+    for run in runs:
+        (dtype,) = run.manifest().options.dtypes
+        found.setdefault(dtype, {}).update(run.summary().per_op)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -140,11 +152,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--out", type=Path, required=True)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")  # What OpInfo's own samples warn of.
+    by_dtype = found_by_dtype(map(RunDirectory.open, options.runs))
     record = Record(
         command=command_of("benchmarks.kernels.public_rule"),
         environment=environment_of(options.device),
         runs=tuple(run.name for run in options.runs),
-        answers=tuple(answers(RunDirectory(run), options.device) for run in options.runs),
+        answers=tuple(answers(dtype, found, options.device) for dtype, found in by_dtype.items()),
     )
     write(options.out, record)
     for found in record.answers:
