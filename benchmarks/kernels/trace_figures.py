@@ -6,7 +6,8 @@ Several runs count as one: parts of a set, or the public set and opsmith's own. 
 cuDNN or flash attention are the library class and counted apart. An op's figure is the median over its timed inputs,
 the geometric mean goes over ops. ``as installed`` counts a declined input as 1.0, since eager answers it then. Rows
 above 50 MB are those that are no matrix product and have that much to move; their percent of floor is against the
-device's own copy.
+device's own copy. Rows that wait for their launch are those of which eager's kernels take less than half of the time
+of its call.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         served_share: of the occurrences in models that the asked inputs stand for, the share whose input passed.
         k: kernel time, by class.
         e: the whole call, by class.
+        e_waiting: the same of the rows that wait for their launch.
         large_rows: inputs above 50 MB.
         large_percent_of_floor: median over them.
         large_slowest: ops with rows above 50 MB, lowest median of percent of floor first.
@@ -81,6 +83,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     served_share: float
     k: dict[str, Class]
     e: dict[str, Class]
+    e_waiting: dict[str, Class]
     large_rows: int
     large_percent_of_floor: float | None
     large_slowest: dict[str, float]
@@ -120,6 +123,7 @@ def figures(runs: Sequence[RunDirectory]) -> Record:
         served_share=sum(verdict.count for verdict in verdicts if verdict.status is Status.PASSED) / occurrences,
         k=_classes(verdicts, "K"),
         e=_classes(verdicts, "E"),
+        e_waiting=_classes(filter(_waits_for_launch, verdicts), "E"),
         large_rows=sum(map(len, floors.values())),
         large_percent_of_floor=statistics.median(itertools.chain(*floors.values())) if floors else None,
         large_slowest=_ascending({op: statistics.median(shares) for op, shares in floors.items()}),
@@ -162,6 +166,11 @@ def _large_floors(verdicts: Iterable[Verdict], traffic: Mapping[tuple[str, str],
     return floors
 
 
+def _waits_for_launch(verdict: Verdict) -> bool:
+    kernel, call = _timing(verdict, "K"), _timing(verdict, "E")
+    return kernel is not None and call is not None and kernel.reference_us < 0.5 * call.reference_us
+
+
 def _is_library(op: str) -> bool:
     return any(matches(op, pattern) for pattern in LIBRARY_CLASS)
 
@@ -188,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record = figures([RunDirectory.open(run) for run in options.runs])
     write_atomically(options.out, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     print(f"ops {record.ops}, inputs {record.statuses}, served {100 * record.served_share:.2f} % of the occurrences")
-    for quantity, classes in (("K", record.k), ("E", record.e)):
+    for quantity, classes in (("K", record.k), ("E", record.e), ("E where a call waits", record.e_waiting)):
         for name, of_class in classes.items():
             print(f"{quantity} {name}: {of_class.geomean}x, as installed {of_class.geomean_as_installed}x,", end=" ")
             print(f"{of_class.ops} ops, {of_class.inputs} inputs, below 0.95: {of_class.slowest or 'none'}")
