@@ -17,6 +17,7 @@ over an argument: see :class:`opsmith.core.kernel.Kernel`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -71,9 +72,20 @@ def read(directory: Path) -> Manifest:
         raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
     if manifest.format != FORMAT:
         raise BadInput(f"{path} has format {manifest.format}; this opsmith reads format {FORMAT}")
+    outside = _outside(directory, {entry.file for entry in manifest.kernels.values() if entry.file is not None})
     for op, entry in manifest.kernels.items():
-        _check_entry(path, op, entry)
+        _check_entry(path, op, entry, outside)
     return manifest
+
+
+def _outside(directory: Path, files: Iterable[str]) -> set[str]:
+    """The files that are not in the directory; resolved as well, for a link that leads out."""
+    root = directory.resolve()
+    return {
+        file
+        for file in files
+        if ".." in PurePosixPath(file).parts or not (directory / file).resolve().is_relative_to(root)
+    }
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -86,7 +98,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return seen
 
 
-def _check_entry(path: Path, op: str, entry: KernelEntry) -> None:
+def _check_entry(path: Path, op: str, entry: KernelEntry, outside: set[str]) -> None:
     if isinstance(entry.best, str) and PurePosixPath(entry.best).name != entry.best:
         raise BadInput(f"{path}: the best version {entry.best!r} of {op!r} is no file name")
     if entry.entry is None:
@@ -96,6 +108,5 @@ def _check_entry(path: Path, op: str, entry: KernelEntry) -> None:
     file, _, function = entry.entry.rpartition(":")
     if not file.endswith(".py") or not function.isidentifier():
         raise BadInput(f"{path}: the entry {entry.entry!r} of {op!r} is not of the form file.py:function")
-    # Resolved as well, for a link that leads out.
-    if ".." in PurePosixPath(file).parts or not (path.parent / file).resolve().is_relative_to(path.parent.resolve()):
+    if file in outside:
         raise BadInput(f"{path}: the entry {entry.entry!r} of {op!r} leads out of the kernel directory")
