@@ -51,6 +51,8 @@ from opsmith.runner.throttling import ThrottleWatch
 
 #: How often workers are forked while the referees still import the suite.
 STOCKING_INTERVAL_S = 0.02
+#: Workers that a slot has ready when the first kernel is judged: on an H200 as many contexts are made until then.
+MAX_WORKERS_AHEAD = 10
 #: Arguments of all cases that are judged at a time.
 BYTES_AT_A_TIME = 8 << 30
 
@@ -82,8 +84,7 @@ class DeviceLane:
         spares = 1
         if not options.device.startswith("cpu"):
             processes.worker_limit = max(slots, workers_that_fit(work.share[1]))
-            wanted = processes.worker_limit if work.kernels is None else min(work.kernels, processes.worker_limit)
-            spares = max(1, wanted // slots)
+            spares = workers_ahead(work, slots, processes.worker_limit)
         self._make_referee = partial(
             RefereeLink,
             processes,
@@ -234,6 +235,8 @@ class DeviceLane:
         for job in family:
             yield from slot.judge(job)
         slot.end_family()
+        if not to_come:
+            slot.close()  # The others may go on for long, and its processes hold memory of the device.
 
     def read(self, case: CaseRef) -> bytes:
         """The serialized call of a case."""
@@ -321,6 +324,20 @@ class DeviceLane:
                 )
         finally:
             control.close()
+
+
+def workers_ahead(work: LaneWork, slots: int, limit: int) -> int:
+    """How many workers each slot has ready when the first kernel is judged.
+
+    Args:
+        work: what the lane is opened for.
+        slots: of the lane.
+        limit: workers that may exist at a time.
+    """
+    if work.options.isolation == "backend":
+        return 1  # It goes on to the next kernel.
+    wanted = limit if work.kernels is None else min(work.kernels, limit)
+    return min(max(1, wanted // slots), MAX_WORKERS_AHEAD)
 
 
 @contextlib.contextmanager

@@ -47,6 +47,8 @@ START_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 INTERPRETED_CALL = 3
 #: How long a killed process may take to be reaped before its status is given up on.
 REAP_TIMEOUT_S = 2.0
+#: Workers of a slot that wait while its kernels are judged; those that were made before that are used up.
+MAX_WAITING_WORKERS = 2
 MAX_EVIDENCE_LINES = 12
 #: Notices of one request, and bytes of one of them.
 MAX_NOTICES = 100
@@ -204,16 +206,19 @@ class RefereeLink:
 class WorkerLink:
     """A worker, with the next ones already forked so that a death costs no waiting.
 
+    On a device each that waits takes some 420 MiB of what the cases need: once kernels are judged there are few of them,
+    and none where kernels share one worker.
+
     Args:
         processes: forks them.
         device: torch device string that kernels run on.
         builds: parent folder of the per-kernel build caches.
         threads: CPU threads of a worker.
-        spares: workers that are kept ready; ``wanted_spares`` changes it.
+        spares: workers that are kept ready until kernels are judged; ``wanted_spares`` changes it.
         limits: time limits.
         withheld: folders that no worker may read; what the processes share is among them in any case.
         started_in: where the command was started, if kernels are imported from there.
-        one_kernel: no worker loads a second kernel.
+        one_kernel: no worker loads a second kernel, so the next one needs another worker.
         seat: which rank it is, of several that run a kernel together; None where it runs one alone.
         nursery: of another rank, whose network and shared memory are this one's, too; None for one of its own.
 
@@ -252,6 +257,7 @@ class WorkerLink:
         if seat is not None:
             self._config["seat"] = msgspec.to_builtins(seat)
         self._limits = limits
+        self._one_kernel = one_kernel
         self.waits_awake = waits_awake(device)
         self.wall_us = 0.0
         self.nursery = nursery or Nursery(processes, reach)
@@ -417,6 +423,8 @@ class WorkerLink:
                 self._fork_spare()
                 child = self._child = self._spares.pop()
         child.is_at_work = True
+        most = max(MAX_WAITING_WORKERS, len(self._spares)) if self._one_kernel else 0
+        self.wanted_spares = min(self.wanted_spares, most)
         self.prepare()
 
     def _failed(self, child: Child, status: Status, detail: str) -> WorkerFailed:

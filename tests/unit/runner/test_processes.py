@@ -305,6 +305,26 @@ def test_no_more_workers_are_kept_ready_than_there_is_room_for(bench: Bench, pro
         processes.worker_limit = sys.maxsize
 
 
+@pytest.mark.parametrize(("one_kernel", "waiting"), [(True, [4, 3, 2, 2]), (False, [0, 0, 0, 0])])
+def test_workers_made_ahead_are_used_up(
+    processes: Processes, tmp_path: Path, *, one_kernel: bool, waiting: list[int]
+) -> None:
+    """Each holds a device's memory. Where kernels share a worker, nobody is waited for: a run had 140 of them."""
+    link = WorkerLink(
+        processes, device="cpu", builds=tmp_path, threads=1, spares=5, limits=LIMITS, one_kernel=one_kernel
+    )
+    assert 5 == spare_workers(link, 5)
+    (tmp_path / "kernels").mkdir()
+    bench = Bench(link, tmp_path / "kernels")
+    found = []
+    for _ in waiting:
+        assert bench.load("pass") is None
+        link.prepare()
+        found.append(len(link._spares))
+    assert waiting == found
+    link.close()
+
+
 def test_a_worker_that_cannot_start_is_our_failure(processes: Processes, tmp_path: Path) -> None:
     """It is no kernel's: a device without memory says nothing about who would have run there."""
     link = WorkerLink(processes, device="meta:x", builds=tmp_path, threads=1, spares=1, limits=LIMITS)
