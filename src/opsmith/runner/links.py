@@ -23,13 +23,17 @@ from opsmith.runner.nursery import Nursery
 from opsmith.runner.processes import Child, Processes
 from opsmith.runner.protocol import (
     MAX_REPLY_BYTES,
+    Compare,
     LentCall,
     Loaded,
     LoadKernel,
+    MakeVariants,
     Noticed,
+    Prepare,
     Raised,
     RefereeError,
     RefereeReply,
+    Shrink,
     Started,
     WorkerReply,
     answer_spin_s,
@@ -45,6 +49,8 @@ START_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 #: What an interpreted kernel takes follows from the number of its programs, not from how good it is: an honest softmax
 #: in small blocks took more than 20 s where others had the processor, too.
 INTERPRETED_CALL = 3
+#: Arguments of a request's cases that eager is asked about under its shorter limit.
+SMALL_CALLS_BYTES = 8 << 20
 #: How long a killed process may take to be reaped before its status is given up on.
 REAP_TIMEOUT_S = 2.0
 #: Workers of a slot that wait while its kernels are judged; those that were made before that are used up.
@@ -62,16 +68,27 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         load_s: for loading a kernel; compilers may run during it.
         call_s: for one request to a worker: one case, or one timed block. A kernel that Triton's interpreter runs
             gets INTERPRETED_CALL times as long.
-        referee_s: for one request to a referee.
+        eager_s: for one request to a referee to run eager on calls of up to SMALL_CALLS_BYTES together, in float64 too;
+            three times what a kernel gets.
+        referee_s: for any other request to a referee, those about larger calls among them.
     """
 
     load_s: float = 120.0
     call_s: float = 20.0
+    eager_s: float = 60.0
     referee_s: float = 180.0
 
 
 class RefereeDied(InternalError):
-    """The referee died or hung on a request; a new one takes its place."""
+    """The referee died on a request; a new one takes its place."""
+
+
+class RefereeHung(RefereeDied):
+    """The referee gave no answer in time and was killed; a new one takes its place.
+
+    Eager has calls that never return: a polynomial of degree 1e20 is a loop of so many steps. What such a loop runs on
+    a device cannot be interrupted, and a process that has it may take long to die; nobody waits for that.
+    """
 
 
 class WorkerFailed(Exception):
@@ -130,6 +147,7 @@ class RefereeLink:
             "ops": tuple(ops),
         }
         self._limits = limits
+        self._limit_s = self._prepared_limit_s = limits.referee_s
         self.waits_awake = waits_awake(device)
         self.wall_us = 0.0
         self._child: Child | None = None
@@ -164,7 +182,8 @@ class RefereeLink:
         assert self._child is not None
         self._child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         with self._watching(self._child):
-            self._child.channel.send(request, self._limits.referee_s)
+            self._limit_s = self._limit_of(request)
+            self._child.channel.send(request, self._limit_s)
 
     def has_answered(self, timeout_s: float) -> bool:
         """Wait a while for the reply to the last request, or for the end of the process."""
@@ -180,18 +199,31 @@ class RefereeLink:
         """
         assert self._child is not None
         with self._watching(self._child):
-            reply = self._child.channel.receive(RefereeReply, self._limits.referee_s)
+            reply = self._child.channel.receive(RefereeReply, self._limit_s)
             self.wall_us = self._child.channel.wall_us
         if isinstance(reply, RefereeError):
             raise RefereeFailed(f"{reply.message}\n{reply.traceback}")
         assert isinstance(reply, reply_type), reply
         return reply
 
+    def _limit_of(self, request: msgspec.Struct) -> float:
+        """Seconds that a request may take. What is compared was prepared before, with the same limit."""
+        if isinstance(request, Prepare):
+            size_bytes = sum(item.case.size_bytes for item in request.cases)
+            self._prepared_limit_s = self._limits.eager_s if size_bytes <= SMALL_CALLS_BYTES else self._limits.referee_s
+        if isinstance(request, Prepare | Compare):
+            return self._prepared_limit_s
+        # Variants are made from small calls alone.
+        return self._limits.eager_s if isinstance(request, MakeVariants | Shrink) else self._limits.referee_s
+
     @contextlib.contextmanager
     def _watching(self, child: Child) -> Iterator[None]:
         try:
             yield
-        except (OSError, EOFError, ProtocolError) as exc:  # TimeoutError is an OSError
+        except TimeoutError as exc:
+            self.close()
+            raise RefereeHung(f"no answer within {self._limit_s:g} s") from exc
+        except (OSError, EOFError, ProtocolError) as exc:
             lines = child.last_output().strip().splitlines()
             detail = f"{_describe_end(child, exc)}{f' ({lines[-1]})' if lines else ''}"
             self.close()
@@ -206,8 +238,8 @@ class RefereeLink:
 class WorkerLink:
     """A worker, with the next ones already forked so that a death costs no waiting.
 
-    On a device each that waits takes some 420 MiB of what the cases need: once kernels are judged there are few of them,
-    and none where kernels share one worker.
+    On a device each that waits takes some 420 MiB of what the cases need: once kernels are judged there are few, and
+    none where kernels share one worker.
 
     Args:
         processes: forks them.
@@ -470,8 +502,6 @@ _LIMIT_DETAILS = {
 
 
 def _describe_end(child: Child, error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer within the time limit"
     status = child.wait(REAP_TIMEOUT_S)
     if status is None and child.zygote.gone:
         return "the process ended the one that had started it"

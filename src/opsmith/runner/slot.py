@@ -18,7 +18,7 @@ from opsmith.runner.case_timing import CaseTimer
 from opsmith.runner.conduct import JobConduct
 from opsmith.runner.device_limits import DeviceLimits
 from opsmith.runner.job import Job
-from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
+from opsmith.runner.links import RefereeDied, RefereeHung, RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import (
     OUT_OF_PROTOCOL,
     Answered,
@@ -255,7 +255,8 @@ class Slot:
         except WorkerFailed as failure:
             return _alone(chunk, failed(job, chunk[0], failure))
         except RefereeDied as death:
-            return _alone(chunk, make_verdict(job, chunk[0], Status.REFERENCE_FAILED, f"eager: {death}"))
+            detail = f"eager gave {death}" if isinstance(death, RefereeHung) else f"eager: {death}"
+            return _alone(chunk, make_verdict(job, chunk[0], Status.REFERENCE_FAILED, detail))
         except RefereeFailed as failure:
             message, _, trace = str(failure).partition("\n")
             verdict = make_verdict(
