@@ -195,13 +195,15 @@ class RefereeLink:
 
         Raises:
             RefereeDied: the process died or hung; the next request goes to a new one.
-            RefereeFailed: the referee's own code raised.
+            RefereeFailed: the referee's own code raised; it lives on, unless it has lost its device.
         """
         assert self._child is not None
         with self._watching(self._child):
             reply = self._child.channel.receive(RefereeReply, self._limit_s)
             self.wall_us = self._child.channel.wall_us
         if isinstance(reply, RefereeError):
+            if reply.ends:
+                self.close()
             raise RefereeFailed(f"{reply.message}\n{reply.traceback}")
         assert isinstance(reply, reply_type), reply
         return reply

@@ -614,10 +614,14 @@ class Proposal(msgspec.Struct, frozen=True, tag=True):
 
 
 class RefereeError(msgspec.Struct, frozen=True, tag=True):
-    """The referee's own code raised: a bug of opsmith's, with its traceback."""
+    """The referee's own code raised: a bug of opsmith's, with its traceback.
+
+    ``ends``: it has lost its device, and answers nothing more.
+    """
 
     message: str
     traceback: str
+    ends: bool = False
 
 
 RefereeReply = (

@@ -194,7 +194,9 @@ class Referee:
             return self._handlers[type(request)](request)
         except Exception as exc:  # noqa: BLE001 - eager and OpInfo raise anything
             self.device_lost = isinstance(exc, torch.AcceleratorError)
-            return RefereeError(f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc)))
+            return RefereeError(
+                f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc)), ends=self.device_lost
+            )
 
     @cached_property
     def _handlers(self) -> dict[type[RefereeRequest], Callable[[Any], RefereeReply]]:

@@ -11,7 +11,7 @@ import pytest
 
 from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.errors import InternalError
+from opsmith.errors import InternalError, RefereeFailed
 from opsmith.runner.links import (
     INTERPRETED_CALL,
     SMALL_CALLS_BYTES,
@@ -22,7 +22,18 @@ from opsmith.runner.links import (
     WorkerLink,
 )
 from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import Answered, CaseToPrepare, Channel, Compare, Discover, ListOps, Prepare, Started
+from opsmith.runner.protocol import (
+    Answered,
+    CaseToPrepare,
+    Channel,
+    Compare,
+    Discover,
+    ListOps,
+    OpsListed,
+    Prepare,
+    RefereeError,
+    Started,
+)
 
 NO_MEMORY = """Traceback (most recent call last):
 torch.AcceleratorError: CUDA error: out of memory
@@ -127,6 +138,31 @@ def test_an_interpreted_kernel_gets_more_time_for_a_call(dsl: str, *, interprete
     link._loaded = Kernel(task="relu.default", backend="mine", loader=Loader.FILE, entry="k.py:relu", dsl=dsl)
     with pytest.raises(WorkerFailed, match=f"no answer within {0.01 * times:g} s$"):
         link.ask(Discover("m:a", ()), (Answered,))
+    link.close()
+    processes.close()
+
+
+class AnsweringProcesses(StandInProcesses):
+    """Forks referees that have answered before they are asked: the first that its device is lost."""
+
+    def fork(self, _role: str, _config: object, _nursery: object = None) -> Any:
+        ours, theirs = socket.socketpair()
+        answer = OpsListed((), ()) if self.forked else RefereeError("AcceleratorError: no", "Traceback", ends=True)
+        self.forked += 1
+        Channel(theirs).send(answer)
+        self._theirs.append(theirs)
+        return SimpleNamespace(channel=Channel(ours))
+
+
+def test_a_referee_that_has_lost_its_device_is_asked_nothing_more() -> None:
+    """It ends, and the next request, which has nothing to do with that, would be taken for what it died on."""
+    processes = AnsweringProcesses()
+    link = RefereeLink(
+        cast("Processes", processes), Path(), device="cuda", builds=Path(), threads=1, limits=Limits(referee_s=5.0)
+    )
+    with pytest.raises(RefereeFailed, match="AcceleratorError: no"):
+        link.ask(ListOps("smoke", ()), OpsListed)
+    assert OpsListed((), ()) == link.ask(ListOps("smoke", ()), OpsListed)
     link.close()
     processes.close()
 
