@@ -51,6 +51,7 @@ from opsmith.evaluation.small_values import describe_with_values
 from opsmith.runner.build_cache import EAGER, use_build_cache
 from opsmith.runner.candidate_outcomes import UNREADABLE, compared, read_told, result_bytes
 from opsmith.runner.devices import open_device
+from opsmith.runner.lack_of_memory import shortened
 from opsmith.runner.protocol import (
     BlockTimed,
     CaseToPrepare,
@@ -194,9 +195,8 @@ class Referee:
             return self._handlers[type(request)](request)
         except Exception as exc:  # noqa: BLE001 - eager and OpInfo raise anything
             self.device_lost = isinstance(exc, torch.AcceleratorError)
-            return RefereeError(
-                f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc)), ends=self.device_lost
-            )
+            message, trace = f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc))
+            return RefereeError(shortened(message), shortened(trace), ends=self.device_lost)
 
     @cached_property
     def _handlers(self) -> dict[type[RefereeRequest], Callable[[Any], RefereeReply]]:
@@ -394,7 +394,7 @@ class Referee:
             except torch.AcceleratorError:
                 raise  # The device context is lost, and with it every other case of the request.
             except Exception as exc:  # noqa: BLE001 - eager refuses in any way it likes
-                reference.error = f"{type(exc).__name__}: {exc}"[:MAX_ERROR_CHARS]
+                reference.error = shortened(f"{type(exc).__name__}: {exc}")[:MAX_ERROR_CHARS]
         answered = [reference for reference in found if reference.error is None]
         for reference, told in zip(answered, answers_of(observer), strict=True):
             reference.answer = told
