@@ -175,9 +175,19 @@ class DeviceLane:
         )
 
     @contextlib.contextmanager
-    def _at_device(self, size_bytes: int) -> Iterator[None]:
-        """Judge with arguments of so many bytes, while nobody times."""
-        with self._room.taken(size_bytes), self._lock.shared():
+    def _at_device(self, size_bytes: int | None, give_back: Callable[[], None]) -> Iterator[None]:
+        """Judge with arguments of so many bytes, while nobody times; None: while nobody else judges or keeps memory."""
+        if size_bytes is not None:
+            with self._room.taken(size_bytes, give_back), self._lock.shared():
+                yield
+            return
+        with self._room.alone(), self._lock.shared():
+            for slot in self._slots:
+                if slot.in_use.acquire(blocking=False):  # Those that judge have been told at the door.
+                    try:
+                        slot.give_memory_back()
+                    finally:
+                        slot.in_use.release()
             yield
 
     def _stock_up(self) -> None:
@@ -218,7 +228,7 @@ class DeviceLane:
             afresh=asked.afresh,
         )
         try:
-            with self._at_device(0):
+            with self._at_device(0, slot.give_memory_back):
                 enumerated = slot.referee.ask(request, Enumerated)
         except (RefereeDied, RefereeFailed) as death:
             reason = str(death).partition("\n")[0]
@@ -231,12 +241,13 @@ class DeviceLane:
         slot = self._slots[seat]
         # Near the end fewer workers are needed than are kept ready.
         slot.worker.wanted_spares = min(slot.worker.wanted_spares, to_come)
-        slot.worker.prepare()
-        for job in family:
-            yield from slot.judge(job)
-        slot.end_family()
-        if not to_come:
-            slot.close()  # The others may go on for long, and its processes hold memory of the device.
+        with slot.in_use:
+            slot.worker.prepare()
+            for job in family:
+                yield from slot.judge(job)
+            slot.end_family()
+            if not to_come:
+                slot.close()  # The others may go on for long, and its processes hold memory of the device.
 
     def read(self, case: CaseRef) -> bytes:
         """The serialized call of a case."""
@@ -245,11 +256,13 @@ class DeviceLane:
     def judge_alone(self, job: Job) -> Generator[Verdict]:
         """Judge one job on the next slot that is free; may be called from several threads."""
         slot = self._idle.get()
+        slot.in_use.acquire()
         try:
             slot.worker.prepare()
             yield from slot.judge(job)
         finally:
             slot.end_family()
+            slot.in_use.release()
             self._idle.put(slot)
 
     def time_alone(self, job: Job) -> list[TimedCase]:

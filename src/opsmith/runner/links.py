@@ -24,10 +24,12 @@ from opsmith.runner.processes import Child, Processes
 from opsmith.runner.protocol import (
     MAX_REPLY_BYTES,
     Compare,
+    GiveMemoryBack,
     LentCall,
     Loaded,
     LoadKernel,
     MakeVariants,
+    MemoryGivenBack,
     Noticed,
     Prepare,
     Raised,
@@ -53,6 +55,8 @@ INTERPRETED_CALL = 3
 SMALL_CALLS_BYTES = 8 << 20
 #: How long a killed process may take to be reaped before its status is given up on.
 REAP_TIMEOUT_S = 2.0
+#: What a worker gets to give memory back, which takes a driver milliseconds.
+GIVE_BACK_TIMEOUT_S = 5.0
 #: Workers of a slot that wait while its kernels are judged; those that were made before that are used up.
 MAX_WAITING_WORKERS = 2
 MAX_EVIDENCE_LINES = 12
@@ -208,6 +212,12 @@ class RefereeLink:
         assert isinstance(reply, reply_type), reply
         return reply
 
+    def give_memory_back(self) -> None:
+        """Give the device what is kept for the next case; what was prepared is gone."""
+        if self._child is not None:
+            with contextlib.suppress(RefereeDied, RefereeFailed):
+                self.ask(GiveMemoryBack(), MemoryGivenBack)
+
     def _limit_of(self, request: msgspec.Struct) -> float:
         """Seconds that a request may take. What is compared was prepared before, with the same limit."""
         if isinstance(request, Prepare):
@@ -216,7 +226,8 @@ class RefereeLink:
         if isinstance(request, Prepare | Compare):
             return self._prepared_limit_s
         # Variants are made from small calls alone.
-        return self._limits.eager_s if isinstance(request, MakeVariants | Shrink) else self._limits.referee_s
+        has_less = isinstance(request, MakeVariants | Shrink | GiveMemoryBack)
+        return self._limits.eager_s if has_less else self._limits.referee_s
 
     @contextlib.contextmanager
     def _watching(self, child: Child) -> Iterator[None]:
@@ -468,6 +479,14 @@ class WorkerLink:
         evidence = tuple(child.last_output().strip().splitlines()[-MAX_EVIDENCE_LINES:])
         self.retire()
         return WorkerFailed(status, detail, evidence, tuple([notice.line for notice in self.notices]))
+
+    def give_memory_back(self) -> None:
+        """Give the device what is kept for the next call, and end the workers that wait."""
+        while self._spares:
+            self._processes.discard(self._spares.popleft())
+        if self._child is not None:
+            with contextlib.suppress(WorkerFailed):  # It is gone, and holds nothing.
+                self.ask(GiveMemoryBack(), (MemoryGivenBack, Raised), timeout_s=GIVE_BACK_TIMEOUT_S)
 
     def retire(self) -> None:
         """End the current worker; the next request goes to a fresh one, which this one cannot harm."""

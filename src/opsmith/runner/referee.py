@@ -64,11 +64,13 @@ from opsmith.runner.protocol import (
     Enumerate,
     Enumerated,
     Feedback,
+    GiveMemoryBack,
     ListOps,
     MakeReady,
     MakeVariants,
     Measure,
     Measured,
+    MemoryGivenBack,
     OpenDevice,
     OpsListed,
     Prepare,
@@ -216,6 +218,7 @@ class Referee:
             Measure: self._measure,
             Shrink: self._shrink,
             Feedback: self._search_on,
+            GiveMemoryBack: self._give_memory_back,
         }
 
     @cached_property
@@ -369,6 +372,12 @@ class Referee:
                     _next_execution(request.cases[number]), again[number], other, 1
                 )
         return Prepared(tuple([self._hold(n, item, records[n], references[n]) for n, item in enumerate(request.cases)]))
+
+    def _give_memory_back(self, _request: GiveMemoryBack) -> MemoryGivenBack:
+        self._held.clear()
+        self._held_again.clear()
+        give_memory_back(self._device, 0)
+        return MemoryGivenBack()
 
     def _read(self, cases: Sequence[CaseRef]) -> tuple[list[CallRecord], dict[int, CallRecord]]:
         """The calls of cases, and by their places the same calls with other values, of those that have them."""

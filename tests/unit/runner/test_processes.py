@@ -325,6 +325,30 @@ def test_workers_made_ahead_are_used_up(
     link.close()
 
 
+def test_a_worker_that_gives_memory_back_lives_on(bench: Bench) -> None:
+    """Its kernel stays loaded; those that wait end, for each has a context."""
+    assert "returned" == bench.run("pass")
+    assert 2 == spare_workers(bench.link, 2)
+    before = bench.link.pid
+    bench.link.give_memory_back()
+    assert (before, 0) == (bench.link.pid, len(bench.link._spares))
+    assert "returned" == bench.call()
+    bench.link.wanted_spares = 1
+
+
+def test_a_referee_that_gives_memory_back_lives_on(processes: Processes, tmp_path: Path) -> None:
+    """Nobody has to wait for another one to start; one that has not been started is not for that."""
+    link = RefereeLink(processes, tmp_path, device="cpu", builds=tmp_path, threads=1, limits=LIMITS)
+    link.give_memory_back()
+    assert not link.is_running
+    link.ask(ListOps("smoke", ("f32",)), OpsListed)
+    before = link.pid
+    link.give_memory_back()
+    assert link.ask(ListOps("smoke", ("f32",)), OpsListed).entries
+    assert before == link.pid
+    link.close()
+
+
 def test_a_worker_that_cannot_start_is_our_failure(processes: Processes, tmp_path: Path) -> None:
     """It is no kernel's: a device without memory says nothing about who would have run there."""
     link = WorkerLink(processes, device="meta:x", builds=tmp_path, threads=1, spares=1, limits=LIMITS)
