@@ -1,4 +1,4 @@
-"""What runs over ``tests/hostile`` need: a suite that is installed, and a look at the processes of the machine."""
+"""What runs over ``tests/hostile`` and others need: a suite that is installed, and a look at all processes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,23 @@ import pytest
 DIRECTORY = Path(__file__).parent / "hostile"
 
 
-def install_suite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install the suite as a package would, into ``folder``, for this process and those that it starts."""
-    info = folder / "hostile_suite-1.dist-info"
+def install_suite(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    name: str = "hostile",
+    of: str = "tests.hostile_suite:HostileSuite",
+) -> None:
+    """Install a suite as a package would, into ``folder``, for this process and those that it starts.
+
+    Args:
+        name: the suite's.
+        of: its class, as entry points name it.
+    """
+    info = folder / f"{name}_suite-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile-suite\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[opsmith.suites]\nhostile = tests.hostile_suite:HostileSuite\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-suite\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[opsmith.suites]\n{name} = {of}\n")
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("PYTHONPATH", f"{folder}:{Path(__file__).parents[1]}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

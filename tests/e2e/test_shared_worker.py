@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from tests.hostile_runs import processes_with_environment
+
+from opsmith import pipeline
 from opsmith.core.run import Options
 from opsmith.core.verdict import Status
 from opsmith.session import Judged, Session
@@ -42,3 +46,45 @@ def test_a_right_kernel_is_accepted_whoever_was_in_the_worker_before(tmp_path: P
         assert all(one.accepted for one in found)
         # Each further kernel of a worker once took twice as long as the one before.
         assert max(one.device_s for one in found) < 5
+
+
+class Counting(pipeline.Silent):
+    """Counts the processes of a run, those with a text in their environment, at every verdict."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self.found: list[tuple[str, int]] = []
+
+    def advance(self, done: int, note: str = "") -> None:
+        del done
+        self.found.append((note, len(processes_with_environment(self._text))))
+
+
+def test_processes_that_have_nothing_to_do_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs have a referee, a nursery and a worker each, and nobody waits; near the end one of them has."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    for name, wait in (("relu", "import time; time.sleep(1)"), ("gelu", ""), ("exp", "")):
+        folder = tmp_path / "kernels" / f"{name}__default"
+        folder.mkdir(parents=True)
+        lines = ("import torch", f"def {folder.name}_kernel_impl(*args, **kwargs):", f"    {wait}")
+        source = "\n".join((*lines, f"    return torch.ops.aten.{name}.default(*args, **kwargs)\n"))
+        (folder / f"{folder.name}_implementation_v1.py").write_text(source)
+    options = Options(
+        suite="smoke",
+        backend=str(tmp_path / "kernels"),
+        device="cpu",
+        dtypes=("f32",),
+        ops=("relu.default", "gelu.default", "exp.default"),
+        timing="off",
+        isolation="backend",
+        integrity="off",
+    )
+    counting = Counting(str(tmp_path / "tmp").encode())
+    summary = pipeline.evaluate(options, tmp_path / "run", jobs=2, progress=counting)
+    assert summary.accepted
+    zygote, of_a_job = 1, 3
+    judging = [(op, count) for op, count in counting.found if op]
+    assert zygote + 2 * of_a_job >= max(count for _, count in judging)
+    assert ("relu.default", zygote + of_a_job) == judging[-1]

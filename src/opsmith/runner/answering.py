@@ -26,6 +26,7 @@ from opsmith.evaluation.integrity.watch import plain_results
 from opsmith.evaluation.outcome import Observer, before_call
 from opsmith.evaluation.reference import seed_generators
 from opsmith.runner.exchange import read_call
+from opsmith.runner.lack_of_memory import shortened
 from opsmith.runner.protocol import CallToRun, Raised, Returned
 from opsmith.suites.modules.call import ModuleCall
 from opsmith.suites.transfer import copy_to_device
@@ -240,7 +241,7 @@ def raised(exc: BaseException) -> Raised:
         trace = "".join(traceback.format_exception(exc))
     except BaseException:  # noqa: BLE001 - a candidate's exception may raise where it should describe itself
         message, trace = "an exception that cannot be turned into text", ""
-    line = f"{type(exc).__name__}: {message}"
+    line, trace = shortened(f"{type(exc).__name__}: {message}"), shortened(trace)
     return Raised(_kind(exc, message), _clean(line[:MAX_MESSAGE_CHARS]), _clean(trace[-MAX_TRACEBACK_CHARS:]))
 
 

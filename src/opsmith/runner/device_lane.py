@@ -51,6 +51,8 @@ from opsmith.runner.throttling import ThrottleWatch
 
 #: How often workers are forked while the referees still import the suite.
 STOCKING_INTERVAL_S = 0.02
+#: Workers that a slot has ready when the first kernel is judged: on an H200 as many contexts are made until then.
+MAX_WORKERS_AHEAD = 10
 #: Arguments of all cases that are judged at a time.
 BYTES_AT_A_TIME = 8 << 30
 
@@ -82,8 +84,7 @@ class DeviceLane:
         spares = 1
         if not options.device.startswith("cpu"):
             processes.worker_limit = max(slots, workers_that_fit(work.share[1]))
-            wanted = processes.worker_limit if work.kernels is None else min(work.kernels, processes.worker_limit)
-            spares = max(1, wanted // slots)
+            spares = workers_ahead(work, slots, processes.worker_limit)
         self._make_referee = partial(
             RefereeLink,
             processes,
@@ -174,9 +175,19 @@ class DeviceLane:
         )
 
     @contextlib.contextmanager
-    def _at_device(self, size_bytes: int) -> Iterator[None]:
-        """Judge with arguments of so many bytes, while nobody times."""
-        with self._room.taken(size_bytes), self._lock.shared():
+    def _at_device(self, size_bytes: int | None, give_back: Callable[[], None]) -> Iterator[None]:
+        """Judge with arguments of so many bytes, while nobody times; None: while nobody else judges or keeps memory."""
+        if size_bytes is not None:
+            with self._room.taken(size_bytes, give_back), self._lock.shared():
+                yield
+            return
+        with self._room.alone(), self._lock.shared():
+            for slot in self._slots:
+                if slot.in_use.acquire(blocking=False):  # Those that judge have been told at the door.
+                    try:
+                        slot.give_memory_back()
+                    finally:
+                        slot.in_use.release()
             yield
 
     def _stock_up(self) -> None:
@@ -217,7 +228,7 @@ class DeviceLane:
             afresh=asked.afresh,
         )
         try:
-            with self._at_device(0):
+            with self._at_device(0, slot.give_memory_back):
                 enumerated = slot.referee.ask(request, Enumerated)
         except (RefereeDied, RefereeFailed) as death:
             reason = str(death).partition("\n")[0]
@@ -230,10 +241,13 @@ class DeviceLane:
         slot = self._slots[seat]
         # Near the end fewer workers are needed than are kept ready.
         slot.worker.wanted_spares = min(slot.worker.wanted_spares, to_come)
-        slot.worker.prepare()
-        for job in family:
-            yield from slot.judge(job)
-        slot.end_family()
+        with slot.in_use:
+            slot.worker.prepare()
+            for job in family:
+                yield from slot.judge(job)
+            slot.end_family()
+            if not to_come:
+                slot.close()  # The others may go on for long, and its processes hold memory of the device.
 
     def read(self, case: CaseRef) -> bytes:
         """The serialized call of a case."""
@@ -242,11 +256,13 @@ class DeviceLane:
     def judge_alone(self, job: Job) -> Generator[Verdict]:
         """Judge one job on the next slot that is free; may be called from several threads."""
         slot = self._idle.get()
+        slot.in_use.acquire()
         try:
             slot.worker.prepare()
             yield from slot.judge(job)
         finally:
             slot.end_family()
+            slot.in_use.release()
             self._idle.put(slot)
 
     def time_alone(self, job: Job) -> list[TimedCase]:
@@ -321,6 +337,20 @@ class DeviceLane:
                 )
         finally:
             control.close()
+
+
+def workers_ahead(work: LaneWork, slots: int, limit: int) -> int:
+    """How many workers each slot has ready when the first kernel is judged.
+
+    Args:
+        work: what the lane is opened for.
+        slots: of the lane.
+        limit: workers that may exist at a time.
+    """
+    if work.options.isolation == "backend":
+        return 1  # It goes on to the next kernel.
+    wanted = limit if work.kernels is None else min(work.kernels, limit)
+    return min(max(1, wanted // slots), MAX_WORKERS_AHEAD)
 
 
 @contextlib.contextmanager

@@ -43,8 +43,8 @@ def describe_environment(facts: dict[str, Any], *, device: str, device_name: str
 #: 120 MiB on its host.
 WORKER_DEVICE_GIB = 0.45
 WORKER_HOST_GIB = 0.15
-#: Of the memory that is free when a run starts; the rest is for the cases.
-WORKER_SHARE = 0.85
+#: Of the memory that is free when a run starts; the rest is for the cases, and for the referees.
+WORKER_SHARE = 0.4
 
 
 def workers_that_fit(sharers: int = 1) -> int:

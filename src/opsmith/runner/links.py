@@ -23,13 +23,19 @@ from opsmith.runner.nursery import Nursery
 from opsmith.runner.processes import Child, Processes
 from opsmith.runner.protocol import (
     MAX_REPLY_BYTES,
+    Compare,
+    GiveMemoryBack,
     LentCall,
     Loaded,
     LoadKernel,
+    MakeVariants,
+    MemoryGivenBack,
     Noticed,
+    Prepare,
     Raised,
     RefereeError,
     RefereeReply,
+    Shrink,
     Started,
     WorkerReply,
     answer_spin_s,
@@ -45,8 +51,14 @@ START_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 #: What an interpreted kernel takes follows from the number of its programs, not from how good it is: an honest softmax
 #: in small blocks took more than 20 s where others had the processor, too.
 INTERPRETED_CALL = 3
+#: Arguments of a request's cases that eager is asked about under its shorter limit.
+SMALL_CALLS_BYTES = 8 << 20
 #: How long a killed process may take to be reaped before its status is given up on.
 REAP_TIMEOUT_S = 2.0
+#: What a worker gets to give memory back, which takes a driver milliseconds.
+GIVE_BACK_TIMEOUT_S = 5.0
+#: Workers of a slot that wait while its kernels are judged; those that were made before that are used up.
+MAX_WAITING_WORKERS = 2
 MAX_EVIDENCE_LINES = 12
 #: Notices of one request, and bytes of one of them.
 MAX_NOTICES = 100
@@ -60,16 +72,27 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         load_s: for loading a kernel; compilers may run during it.
         call_s: for one request to a worker: one case, or one timed block. A kernel that Triton's interpreter runs
             gets INTERPRETED_CALL times as long.
-        referee_s: for one request to a referee.
+        eager_s: for one request to a referee to run eager on calls of up to SMALL_CALLS_BYTES together, in float64 too;
+            three times what a kernel gets.
+        referee_s: for any other request to a referee, those about larger calls among them.
     """
 
     load_s: float = 120.0
     call_s: float = 20.0
+    eager_s: float = 60.0
     referee_s: float = 180.0
 
 
 class RefereeDied(InternalError):
-    """The referee died or hung on a request; a new one takes its place."""
+    """The referee died on a request; a new one takes its place."""
+
+
+class RefereeHung(RefereeDied):
+    """The referee gave no answer in time and was killed; a new one takes its place.
+
+    Eager has calls that never return: a polynomial of degree 1e20 is a loop of so many steps. What such a loop runs on
+    a device cannot be interrupted, and a process that has it may take long to die; nobody waits for that.
+    """
 
 
 class WorkerFailed(Exception):
@@ -128,6 +151,7 @@ class RefereeLink:
             "ops": tuple(ops),
         }
         self._limits = limits
+        self._limit_s = self._prepared_limit_s = limits.referee_s
         self.waits_awake = waits_awake(device)
         self.wall_us = 0.0
         self._child: Child | None = None
@@ -162,7 +186,8 @@ class RefereeLink:
         assert self._child is not None
         self._child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         with self._watching(self._child):
-            self._child.channel.send(request, self._limits.referee_s)
+            self._limit_s = self._limit_of(request)
+            self._child.channel.send(request, self._limit_s)
 
     def has_answered(self, timeout_s: float) -> bool:
         """Wait a while for the reply to the last request, or for the end of the process."""
@@ -174,22 +199,44 @@ class RefereeLink:
 
         Raises:
             RefereeDied: the process died or hung; the next request goes to a new one.
-            RefereeFailed: the referee's own code raised.
+            RefereeFailed: the referee's own code raised; it lives on, unless it has lost its device.
         """
         assert self._child is not None
         with self._watching(self._child):
-            reply = self._child.channel.receive(RefereeReply, self._limits.referee_s)
+            reply = self._child.channel.receive(RefereeReply, self._limit_s)
             self.wall_us = self._child.channel.wall_us
         if isinstance(reply, RefereeError):
+            if reply.ends:
+                self.close()
             raise RefereeFailed(f"{reply.message}\n{reply.traceback}")
         assert isinstance(reply, reply_type), reply
         return reply
+
+    def give_memory_back(self) -> None:
+        """Give the device what is kept for the next case; what was prepared is gone."""
+        if self._child is not None:
+            with contextlib.suppress(RefereeDied, RefereeFailed):
+                self.ask(GiveMemoryBack(), MemoryGivenBack)
+
+    def _limit_of(self, request: msgspec.Struct) -> float:
+        """Seconds that a request may take. What is compared was prepared before, with the same limit."""
+        if isinstance(request, Prepare):
+            size_bytes = sum(item.case.size_bytes for item in request.cases)
+            self._prepared_limit_s = self._limits.eager_s if size_bytes <= SMALL_CALLS_BYTES else self._limits.referee_s
+        if isinstance(request, Prepare | Compare):
+            return self._prepared_limit_s
+        # Variants are made from small calls alone.
+        has_less = isinstance(request, MakeVariants | Shrink | GiveMemoryBack)
+        return self._limits.eager_s if has_less else self._limits.referee_s
 
     @contextlib.contextmanager
     def _watching(self, child: Child) -> Iterator[None]:
         try:
             yield
-        except (OSError, EOFError, ProtocolError) as exc:  # TimeoutError is an OSError
+        except TimeoutError as exc:
+            self.close()
+            raise RefereeHung(f"no answer within {self._limit_s:g} s") from exc
+        except (OSError, EOFError, ProtocolError) as exc:
             lines = child.last_output().strip().splitlines()
             detail = f"{_describe_end(child, exc)}{f' ({lines[-1]})' if lines else ''}"
             self.close()
@@ -204,16 +251,19 @@ class RefereeLink:
 class WorkerLink:
     """A worker, with the next ones already forked so that a death costs no waiting.
 
+    On a device each that waits takes some 420 MiB of what the cases need: once kernels are judged there are few, and
+    none where kernels share one worker.
+
     Args:
         processes: forks them.
         device: torch device string that kernels run on.
         builds: parent folder of the per-kernel build caches.
         threads: CPU threads of a worker.
-        spares: workers that are kept ready; ``wanted_spares`` changes it.
+        spares: workers that are kept ready until kernels are judged; ``wanted_spares`` changes it.
         limits: time limits.
         withheld: folders that no worker may read; what the processes share is among them in any case.
         started_in: where the command was started, if kernels are imported from there.
-        one_kernel: no worker loads a second kernel.
+        one_kernel: no worker loads a second kernel, so the next one needs another worker.
         seat: which rank it is, of several that run a kernel together; None where it runs one alone.
         nursery: of another rank, whose network and shared memory are this one's, too; None for one of its own.
 
@@ -252,6 +302,7 @@ class WorkerLink:
         if seat is not None:
             self._config["seat"] = msgspec.to_builtins(seat)
         self._limits = limits
+        self._one_kernel = one_kernel
         self.waits_awake = waits_awake(device)
         self.wall_us = 0.0
         self.nursery = nursery or Nursery(processes, reach)
@@ -417,6 +468,8 @@ class WorkerLink:
                 self._fork_spare()
                 child = self._child = self._spares.pop()
         child.is_at_work = True
+        most = max(MAX_WAITING_WORKERS, len(self._spares)) if self._one_kernel else 0
+        self.wanted_spares = min(self.wanted_spares, most)
         self.prepare()
 
     def _failed(self, child: Child, status: Status, detail: str) -> WorkerFailed:
@@ -426,6 +479,14 @@ class WorkerLink:
         evidence = tuple(child.last_output().strip().splitlines()[-MAX_EVIDENCE_LINES:])
         self.retire()
         return WorkerFailed(status, detail, evidence, tuple([notice.line for notice in self.notices]))
+
+    def give_memory_back(self) -> None:
+        """Give the device what is kept for the next call, and end the workers that wait."""
+        while self._spares:
+            self._processes.discard(self._spares.popleft())
+        if self._child is not None:
+            with contextlib.suppress(WorkerFailed):  # It is gone, and holds nothing.
+                self.ask(GiveMemoryBack(), (MemoryGivenBack, Raised), timeout_s=GIVE_BACK_TIMEOUT_S)
 
     def retire(self) -> None:
         """End the current worker; the next request goes to a fresh one, which this one cannot harm."""
@@ -462,8 +523,6 @@ _LIMIT_DETAILS = {
 
 
 def _describe_end(child: Child, error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer within the time limit"
     status = child.wait(REAP_TIMEOUT_S)
     if status is None and child.zygote.gone:
         return "the process ended the one that had started it"

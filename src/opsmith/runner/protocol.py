@@ -69,6 +69,17 @@ def answer_spin_s(request: msgspec.Struct) -> float:
     return SPIN_S if isinstance(request, RenewInputs | TimeBlock) else 0.0
 
 
+# ---------------------------------------------------------------- judge <-> worker, judge <-> referee
+
+
+class GiveMemoryBack(msgspec.Struct, frozen=True, tag=True):
+    """Give the device what is kept for the next case: a case by itself needs it. Nothing is held after that."""
+
+
+class MemoryGivenBack(msgspec.Struct, frozen=True, tag=True):
+    """It is done."""
+
+
 # ---------------------------------------------------------------- judge <-> worker
 
 
@@ -238,6 +249,7 @@ WorkerRequest = (
     | ShowTimed
     | Inspect
     | Discover
+    | GiveMemoryBack
 )
 
 
@@ -345,6 +357,7 @@ WorkerReply = (
     | BlockTimed
     | Inspected
     | Discovered
+    | MemoryGivenBack
 )
 
 
@@ -494,6 +507,7 @@ RefereeRequest = (
     | Measure
     | Shrink
     | Feedback
+    | GiveMemoryBack
 )
 
 
@@ -614,10 +628,14 @@ class Proposal(msgspec.Struct, frozen=True, tag=True):
 
 
 class RefereeError(msgspec.Struct, frozen=True, tag=True):
-    """The referee's own code raised: a bug of opsmith's, with its traceback."""
+    """The referee's own code raised: a bug of opsmith's, with its traceback.
+
+    ``ends``: it has lost its device, and answers nothing more.
+    """
 
     message: str
     traceback: str
+    ends: bool = False
 
 
 RefereeReply = (
@@ -632,6 +650,7 @@ RefereeReply = (
     | ClockSetUp
     | Measured
     | Proposal
+    | MemoryGivenBack
     | RefereeError
 )
 

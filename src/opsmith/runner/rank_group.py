@@ -153,6 +153,11 @@ class RankGroup:
                 return raised[0]  # What it answered to the calls after that may be about other calls of the others'.
         return joined
 
+    def give_memory_back(self) -> None:
+        """Give the devices what the ranks keep for the next call."""
+        for link in self._links:
+            link.give_memory_back()
+
     def retire(self) -> None:
         """End all ranks; the next request goes to fresh ones."""
         for link in self._links:

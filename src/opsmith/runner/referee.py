@@ -51,6 +51,7 @@ from opsmith.evaluation.small_values import describe_with_values
 from opsmith.runner.build_cache import EAGER, use_build_cache
 from opsmith.runner.candidate_outcomes import UNREADABLE, compared, read_told, result_bytes
 from opsmith.runner.devices import open_device
+from opsmith.runner.lack_of_memory import shortened
 from opsmith.runner.protocol import (
     BlockTimed,
     CaseToPrepare,
@@ -63,11 +64,13 @@ from opsmith.runner.protocol import (
     Enumerate,
     Enumerated,
     Feedback,
+    GiveMemoryBack,
     ListOps,
     MakeReady,
     MakeVariants,
     Measure,
     Measured,
+    MemoryGivenBack,
     OpenDevice,
     OpsListed,
     Prepare,
@@ -194,7 +197,8 @@ class Referee:
             return self._handlers[type(request)](request)
         except Exception as exc:  # noqa: BLE001 - eager and OpInfo raise anything
             self.device_lost = isinstance(exc, torch.AcceleratorError)
-            return RefereeError(f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc)))
+            message, trace = f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc))
+            return RefereeError(shortened(message), shortened(trace), ends=self.device_lost)
 
     @cached_property
     def _handlers(self) -> dict[type[RefereeRequest], Callable[[Any], RefereeReply]]:
@@ -214,6 +218,7 @@ class Referee:
             Measure: self._measure,
             Shrink: self._shrink,
             Feedback: self._search_on,
+            GiveMemoryBack: self._give_memory_back,
         }
 
     @cached_property
@@ -368,6 +373,12 @@ class Referee:
                 )
         return Prepared(tuple([self._hold(n, item, records[n], references[n]) for n, item in enumerate(request.cases)]))
 
+    def _give_memory_back(self, _request: GiveMemoryBack) -> MemoryGivenBack:
+        self._held.clear()
+        self._held_again.clear()
+        give_memory_back(self._device, 0)
+        return MemoryGivenBack()
+
     def _read(self, cases: Sequence[CaseRef]) -> tuple[list[CallRecord], dict[int, CallRecord]]:
         """The calls of cases, and by their places the same calls with other values, of those that have them."""
         # Opened each time: a file that was sent from elsewhere may be removed when its cases are judged.
@@ -392,7 +403,7 @@ class Referee:
             except torch.AcceleratorError:
                 raise  # The device context is lost, and with it every other case of the request.
             except Exception as exc:  # noqa: BLE001 - eager refuses in any way it likes
-                reference.error = f"{type(exc).__name__}: {exc}"[:MAX_ERROR_CHARS]
+                reference.error = shortened(f"{type(exc).__name__}: {exc}")[:MAX_ERROR_CHARS]
         answered = [reference for reference in found if reference.error is None]
         for reference, told in zip(answered, answers_of(observer), strict=True):
             reference.answer = told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,7 +19,7 @@ from opsmith.runner.case_timing import CaseTimer
 from opsmith.runner.conduct import JobConduct
 from opsmith.runner.device_limits import DeviceLimits
 from opsmith.runner.job import Job
-from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
+from opsmith.runner.links import RefereeDied, RefereeHung, RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import (
     OUT_OF_PROTOCOL,
     Answered,
@@ -49,6 +50,7 @@ from opsmith.runner.verdicts import (
     end_of,
     failed,
     identity,
+    lacked_memory,
     make_verdict,
     not_run,
     raised_verdict,
@@ -65,6 +67,11 @@ _DEADLY = {Status.CRASHED, Status.OUT_OF_MEMORY, Status.OUTPUT_LIMIT}
 
 #: Begins the detail of a verdict that fell while the kernel was being loaded.
 _LOADING = "loading: "
+
+#: Evidence of a verdict on a case that lacked memory twice.
+ASKED_BY_ITSELF = (
+    "asked again with nothing else on the device and all memory given back, and there was too little again"
+)
 
 #: A chunk's size grows by this factor as long as nothing dies, up to the limits below.
 FIRST_CHUNK_CASES = 8
@@ -83,6 +90,10 @@ MAX_VARIED_CASES = 24
 MAX_VARIED_BYTES = 1 << 20
 
 
+#: Enters the device; see :class:`Slot`.
+AtDevice = Callable[[int | None, Callable[[], None]], AbstractContextManager[None]]
+
+
 class Slot:
     """Judges ops; see the module's docstring.
 
@@ -92,7 +103,11 @@ class Slot:
         spool: of all referees.
         options: of the run.
         seed: of the run.
-        at_device: entered while cases are judged, given the bytes of their arguments.
+        at_device: entered while cases are judged, given the bytes of their arguments, or None for a case that needs
+            the device to itself, and what has the slot give memory back to another one that does.
+
+    Attributes:
+        in_use: held while it judges.
     """
 
     def __init__(
@@ -102,7 +117,7 @@ class Slot:
         spool: Spool,
         options: Options,
         seed: int,
-        at_device: Callable[[int], AbstractContextManager[None]],
+        at_device: AtDevice,
     ) -> None:
         self.referee = referee
         self.worker = worker
@@ -111,11 +126,17 @@ class Slot:
         self._seed = seed
         self._at_device = at_device
         self._failed = False
+        self.in_use = threading.Lock()
 
     def close(self) -> None:
         """End both processes."""
         self.referee.close()
         self.worker.close()
+
+    def give_memory_back(self) -> None:
+        """Give the device what both processes keep for the next case, and end those that wait."""
+        self.referee.give_memory_back()
+        self.worker.give_memory_back()
 
     def end_family(self) -> None:
         """Called between families of jobs: the next kernel gets a worker of its own.
@@ -171,7 +192,7 @@ class Slot:
         limit = VARIANTS if job.schema.variant is Variant.FUNCTIONAL else VARIANTS_OF_VARIANTS
         request = MakeVariants(tuple(chosen), derive_seed(self._seed, "variants", job.schema.name), limit)
         try:
-            with self._at_device(0):
+            with self._at_device(0, self.give_memory_back):
                 made = self.referee.ask(request, VariantsMade)
         except (RefereeDied, RefereeFailed):
             return ()  # Eager itself fails on such values.
@@ -196,15 +217,16 @@ class Slot:
             if verdicts is None:
                 size = 0
                 continue
-            for verdict in verdicts:
+            for case, found in zip(chunk, verdicts, strict=False):  # One for all where nothing was loaded.
                 if tally.enough() is not None:
                     break  # As if the chunk had been judged case by case: a resumed run finds the same.
+                verdict = self._judge_by_itself(job, case, conduct) if lacked_memory(found) else found
                 tally.add(verdict)
                 del todo[0]
                 yield verdict
             size = min(size * CHUNK_GROWTH, MAX_CHUNK_CASES) if tally.clean else 0
-            if verdicts[-1].status is Status.LOAD_FAILED:
-                yield from (msgspec.structs.replace(verdicts[-1], **identity(job, case)) for case in todo)
+            if verdict.status is Status.LOAD_FAILED:
+                yield from (msgspec.structs.replace(verdict, **identity(job, case)) for case in todo)
                 return
 
     def time(self, job: Job, settings: ClockSettings, limits: DeviceLimits) -> Iterator[TimedCase]:
@@ -233,8 +255,20 @@ class Slot:
 
         A kernel that does not load gets one verdict, which holds for all of its cases.
         """
-        with self._at_device(sum(case.size_bytes for case in chunk)):
+        with self._at_device(sum(case.size_bytes for case in chunk), self.give_memory_back):
             return self._judge_at_device(job, chunk, conduct)
+
+    def _judge_by_itself(self, job: Job, case: CaseRef, conduct: JobConduct) -> Verdict:
+        """Judge a case again for which there was no memory, while nobody else has any that can be given back."""
+        self.worker.retire()
+        self.give_memory_back()
+        with self._at_device(None, self.give_memory_back):
+            verdicts = self._judge_at_device(job, [case], conduct)
+        assert verdicts is not None, "only a chunk of several has to be judged again"
+        [verdict] = verdicts
+        if not lacked_memory(verdict):
+            return verdict
+        return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, ASKED_BY_ITSELF))
 
     def _judge_at_device(self, job: Job, chunk: Sequence[CaseRef], conduct: JobConduct) -> list[Verdict] | None:
         try:
@@ -255,7 +289,8 @@ class Slot:
         except WorkerFailed as failure:
             return _alone(chunk, failed(job, chunk[0], failure))
         except RefereeDied as death:
-            return _alone(chunk, make_verdict(job, chunk[0], Status.REFERENCE_FAILED, f"eager: {death}"))
+            detail = f"eager gave {death}" if isinstance(death, RefereeHung) else f"eager: {death}"
+            return _alone(chunk, make_verdict(job, chunk[0], Status.REFERENCE_FAILED, detail))
         except RefereeFailed as failure:
             message, _, trace = str(failure).partition("\n")
             verdict = make_verdict(

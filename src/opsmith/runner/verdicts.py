@@ -9,10 +9,14 @@ import msgspec
 from opsmith.core.case import CaseRef
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.runner.job import Job
+from opsmith.runner.lack_of_memory import is_lack
 from opsmith.runner.links import WorkerFailed
 from opsmith.runner.protocol import ComparedCase, PreparedCase, Raised, Returned
 
 MAX_DETAIL_CHARS = 500
+
+#: What a lack of memory ends in.
+_WITHOUT_MEMORY = {Status.OUT_OF_MEMORY, Status.REFERENCE_FAILED, Status.CRASHED, Status.ERROR, Status.LOAD_FAILED}
 
 
 def identity(job: Job, case: CaseRef) -> dict[str, object]:
@@ -65,6 +69,8 @@ _STATUS_OF_RAISED = {
 def raised_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Raised) -> Verdict:
     """The kernel raised."""
     status = _STATUS_OF_RAISED.get(reply.kind, Status.ERROR)
+    if status is Status.CRASHED and is_lack(reply.message):
+        status = Status.OUT_OF_MEMORY
     return make_verdict(job, case, status, reply.message, inputs=prepared.inputs, evidence=end_of(reply.traceback))
 
 
@@ -80,6 +86,15 @@ def compared_verdict(job: Job, case: CaseRef, prepared: PreparedCase, found: Com
         comparison=prepared.comparison,
         inputs=prepared.inputs,
     )
+
+
+def lacked_memory(verdict: Verdict) -> bool:
+    """Whether there was no memory, be it the kernel's or eager's lack; who took it, nobody knows.
+
+    What a worker takes beyond its own limit is another thing.
+    """
+    said = (verdict.detail, *verdict.evidence)
+    return verdict.status in _WITHOUT_MEMORY and any(map(is_lack, said))
 
 
 def not_run(job: Job, cases: Sequence[CaseRef], reason: str) -> Iterator[Verdict]:

@@ -22,6 +22,7 @@ import torch
 
 from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Loader
+from opsmith.evaluation.cuda_graphs import give_memory_back
 from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
 from opsmith.evaluation.integrity.garbage import garbage_from_malloc
 from opsmith.evaluation.integrity.supervision import Supervision
@@ -41,11 +42,13 @@ from opsmith.runner.protocol import (
     Channel,
     Discover,
     Discovered,
+    GiveMemoryBack,
     Inspect,
     Inspected,
     Loaded,
     LoadKernel,
     MakeReady,
+    MemoryGivenBack,
     Noticed,
     OutcomesShown,
     PrepareTiming,
@@ -174,6 +177,7 @@ class Worker:
             ShowTimed: self._show,
             Inspect: self._inspect,
             Discover: self._discover,
+            GiveMemoryBack: self._give_memory_back,
         }
 
     def _load(self, request: LoadKernel) -> Loaded:
@@ -288,6 +292,12 @@ class Worker:
 
     def _inspect(self, _request: Inspect) -> Inspected:
         return Inspected(self._supervision.changes())
+
+    def _give_memory_back(self, _request: GiveMemoryBack) -> MemoryGivenBack:
+        self._outcomes.forget()
+        self._observer = None
+        give_memory_back(self._device, 0)
+        return MemoryGivenBack()
 
     def _discover(self, request: Discover) -> Discovered:
         self._sandbox.narrow(None)

@@ -9,11 +9,31 @@ from typing import Any, cast
 
 import pytest
 
+from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.errors import InternalError
-from opsmith.runner.links import INTERPRETED_CALL, START_PAUSES_S, Limits, WorkerFailed, WorkerLink
+from opsmith.errors import InternalError, RefereeFailed
+from opsmith.runner.links import (
+    INTERPRETED_CALL,
+    SMALL_CALLS_BYTES,
+    START_PAUSES_S,
+    Limits,
+    RefereeLink,
+    WorkerFailed,
+    WorkerLink,
+)
 from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import Answered, Channel, Discover, Started
+from opsmith.runner.protocol import (
+    Answered,
+    CaseToPrepare,
+    Channel,
+    Compare,
+    Discover,
+    ListOps,
+    OpsListed,
+    Prepare,
+    RefereeError,
+    Started,
+)
 
 NO_MEMORY = """Traceback (most recent call last):
 torch.AcceleratorError: CUDA error: out of memory
@@ -120,3 +140,48 @@ def test_an_interpreted_kernel_gets_more_time_for_a_call(dsl: str, *, interprete
         link.ask(Discover("m:a", ()), (Answered,))
     link.close()
     processes.close()
+
+
+class AnsweringProcesses(StandInProcesses):
+    """Forks referees that have answered before they are asked: the first that its device is lost."""
+
+    def fork(self, _role: str, _config: object, _nursery: object = None) -> Any:
+        ours, theirs = socket.socketpair()
+        answer = OpsListed((), ()) if self.forked else RefereeError("AcceleratorError: no", "Traceback", ends=True)
+        self.forked += 1
+        Channel(theirs).send(answer)
+        self._theirs.append(theirs)
+        return SimpleNamespace(channel=Channel(ours))
+
+
+def test_a_referee_that_has_lost_its_device_is_asked_nothing_more() -> None:
+    """It ends, and the next request, which has nothing to do with that, would be taken for what it died on."""
+    processes = AnsweringProcesses()
+    link = RefereeLink(
+        cast("Processes", processes), Path(), device="cuda", builds=Path(), threads=1, limits=Limits(referee_s=5.0)
+    )
+    with pytest.raises(RefereeFailed, match="AcceleratorError: no"):
+        link.ask(ListOps("smoke", ()), OpsListed)
+    assert OpsListed((), ()) == link.ask(ListOps("smoke", ()), OpsListed)
+    link.close()
+    processes.close()
+
+
+def about(size_bytes: int) -> Prepare:
+    """Prepare two cases with so many bytes of arguments together."""
+    address = CaseAddress("traces", "mm", "f32", "call", 0, 0)
+    each = size_bytes // 2
+    case = CaseRef(
+        address=address, op="mm.default", signature="", content_hash="", size_bytes=each, spool=0, offset=0, length=1
+    )
+    return Prepare((CaseToPrepare(case, 0), CaseToPrepare(case, 0)))
+
+
+def test_eager_gets_less_time_for_small_calls() -> None:
+    """One of them that takes minutes never comes back; the inputs of real models may take minutes on a processor."""
+    limits = Limits(eager_s=6.0, referee_s=18.0)
+    processes = cast("Processes", StandInProcesses())
+    link = RefereeLink(processes, Path(), device="cpu", builds=Path(), threads=1, limits=limits)
+    compare = Compare({}, {}, "strict", "dense", "")
+    asked = (about(SMALL_CALLS_BYTES), compare, ListOps("traces", ()), about(SMALL_CALLS_BYTES + 2), compare)
+    assert [6.0, 6.0, 18.0, 18.0, 18.0] == [link._limit_of(request) for request in asked]

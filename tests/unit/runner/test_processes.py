@@ -305,6 +305,50 @@ def test_no_more_workers_are_kept_ready_than_there_is_room_for(bench: Bench, pro
         processes.worker_limit = sys.maxsize
 
 
+@pytest.mark.parametrize(("one_kernel", "waiting"), [(True, [4, 3, 2, 2]), (False, [0, 0, 0, 0])])
+def test_workers_made_ahead_are_used_up(
+    processes: Processes, tmp_path: Path, *, one_kernel: bool, waiting: list[int]
+) -> None:
+    """Each holds a device's memory. Where kernels share a worker, nobody is waited for: a run had 140 of them."""
+    link = WorkerLink(
+        processes, device="cpu", builds=tmp_path, threads=1, spares=5, limits=LIMITS, one_kernel=one_kernel
+    )
+    assert 5 == spare_workers(link, 5)
+    (tmp_path / "kernels").mkdir()
+    bench = Bench(link, tmp_path / "kernels")
+    found = []
+    for _ in waiting:
+        assert bench.load("pass") is None
+        link.prepare()
+        found.append(len(link._spares))
+    assert waiting == found
+    link.close()
+
+
+def test_a_worker_that_gives_memory_back_lives_on(bench: Bench) -> None:
+    """Its kernel stays loaded; those that wait end, for each has a context."""
+    assert "returned" == bench.run("pass")
+    assert 2 == spare_workers(bench.link, 2)
+    before = bench.link.pid
+    bench.link.give_memory_back()
+    assert (before, 0) == (bench.link.pid, len(bench.link._spares))
+    assert "returned" == bench.call()
+    bench.link.wanted_spares = 1
+
+
+def test_a_referee_that_gives_memory_back_lives_on(processes: Processes, tmp_path: Path) -> None:
+    """Nobody has to wait for another one to start; one that has not been started is not for that."""
+    link = RefereeLink(processes, tmp_path, device="cpu", builds=tmp_path, threads=1, limits=LIMITS)
+    link.give_memory_back()
+    assert not link.is_running
+    link.ask(ListOps("smoke", ("f32",)), OpsListed)
+    before = link.pid
+    link.give_memory_back()
+    assert link.ask(ListOps("smoke", ("f32",)), OpsListed).entries
+    assert before == link.pid
+    link.close()
+
+
 def test_a_worker_that_cannot_start_is_our_failure(processes: Processes, tmp_path: Path) -> None:
     """It is no kernel's: a device without memory says nothing about who would have run there."""
     link = WorkerLink(processes, device="meta:x", builds=tmp_path, threads=1, spares=1, limits=LIMITS)

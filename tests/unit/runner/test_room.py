@@ -15,20 +15,28 @@ WAITING_S = 0.05
 
 
 class Guest:
-    """A thread that is inside until it is told to leave."""
+    """A thread that is inside until it is told to leave; without a size it is inside alone.
 
-    def __init__(self, room: Room, size_bytes: int) -> None:
+    Attributes:
+        gave_back: how often it was asked to.
+    """
+
+    def __init__(self, room: Room, size_bytes: int | None) -> None:
         self._room = room
         self._size_bytes = size_bytes
+        self.gave_back = 0
         self._is_inside = threading.Event()
         self._may_leave = threading.Event()
         self._thread = threading.Thread(target=self._visit, daemon=True)  # It may wait for ever.
         self._thread.start()
 
     def _visit(self) -> None:
-        with self._room.taken(self._size_bytes):
+        with self._room.alone() if self._size_bytes is None else self._room.taken(self._size_bytes, self._give_back):
             self._is_inside.set()
             self._may_leave.wait(10)
+
+    def _give_back(self) -> None:
+        self.gave_back += 1
 
     def gets_in(self) -> bool:
         return self._is_inside.wait(10)
@@ -42,7 +50,7 @@ class Guest:
 
 
 @contextmanager
-def guests(room: Room, *sizes: int) -> Iterator[list[Guest]]:
+def guests(room: Room, *sizes: int | None) -> Iterator[list[Guest]]:
     """Guests that come one after another; all leave at the end, in the order in which they came."""
     found: list[Guest] = []
     try:
@@ -117,3 +125,51 @@ def test_a_guest_without_size_goes_in_beside_a_full_room() -> None:
     """It needs none."""
     with guests(Room(100), 100, 0) as (_, other):
         assert other.gets_in()
+
+
+def test_one_that_wants_to_be_alone_waits_for_all_others() -> None:
+    """Those without size, too."""
+    with guests(Room(100), 1, 0, None) as (first, second, alone):
+        assert alone.has_to_wait()
+        first.leave()
+        assert alone.has_to_wait()
+        second.leave()
+        assert alone.gets_in()
+
+
+def test_nobody_goes_in_before_one_that_wants_to_be_alone() -> None:
+    """Else there would always be somebody inside, where a dozen come and go."""
+    with guests(Room(100), 1, None, 1, 0) as (first, alone, *others):
+        assert all(other.has_to_wait() for other in others)
+        first.leave()
+        assert alone.gets_in()
+        assert all(other.has_to_wait() for other in others)
+        alone.leave()
+        assert all(other.gets_in() for other in others)
+
+
+def test_two_that_want_to_be_alone_are_alone_one_after_the_other() -> None:
+    """Whoever else waits."""
+    with guests(Room(100), None, None, 1) as (first, second, other):
+        assert first.gets_in()
+        assert second.has_to_wait()
+        first.leave()
+        assert second.gets_in()
+        assert other.has_to_wait()
+
+
+def test_what_others_keep_is_given_back_to_one_that_wants_to_be_alone() -> None:
+    """By those that leave for it and by those that wait behind it, once."""
+    room = Room(100)
+    with guests(room, 1) as [before]:
+        before.leave()
+        assert 0 == before.gave_back
+    with guests(room, 1, None, 1) as (first, alone, waits):
+        assert (0, 1) == (first.gave_back, waits.gave_back)
+        first.leave()
+        assert alone.gets_in()
+        assert 1 == first.gave_back
+        alone.leave()
+        assert waits.gets_in()
+        waits.leave()
+        assert 1 == waits.gave_back

@@ -36,7 +36,7 @@ from opsmith.runner.protocol import (
     RunCalls,
     ShowOutcomes,
 )
-from opsmith.runner.slot import MAX_CRASHES, MAX_TIMEOUTS, Slot
+from opsmith.runner.slot import ASKED_BY_ITSELF, MAX_CRASHES, MAX_TIMEOUTS, Slot
 from opsmith.runner.spool import Spool
 
 S = Status
@@ -72,6 +72,10 @@ class StandInWorker:
         self.notices: tuple[Noticed, ...] = ()
         self.loads = 0
         self.ran: list[int] = []
+        self.gave_back = 0
+
+    def give_memory_back(self) -> None:
+        self.gave_back += 1
 
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None) -> Raised | None:
         if self._is_loaded:
@@ -106,6 +110,10 @@ class StandInReferee:
         self._refuses = refuses
         self.statuses: dict[int, Status] = {}
         self._numbers: list[int] = []
+        self.gave_back = 0
+
+    def give_memory_back(self) -> None:
+        self.gave_back += 1
 
     def ask(self, request: Prepare | Compare, reply_type: type[Any]) -> Prepared | Compared:
         self.send(request)
@@ -189,7 +197,7 @@ def slot(worker: StandInWorker, referee: StandInReferee | None = None) -> Slot:
         cast("Spool", StandInSpool()),
         Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",)),
         1,
-        lambda _: contextlib.nullcontext(),
+        lambda *_: contextlib.nullcontext(),
     )
 
 
@@ -422,7 +430,7 @@ def judge_summaries(
         cast("Spool", StandInSpool()),
         Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",)),
         1,
-        lambda _: contextlib.nullcontext(),
+        lambda *_: contextlib.nullcontext(),
     )
     cases = tuple(case(number, expects_error=number in bad_calls) for number in range(8))
     return statuses(list(slot.judge(msgspec.structs.replace(job(8), cases=cases))))
@@ -487,3 +495,84 @@ def test_a_kernel_that_did_not_load_is_not_asked_variants_when_it_is_taken_up_ag
     assert Status.LOAD_FAILED is failed.status
     rest = msgspec.structs.replace(job(1, (failed,)), integrity=True, all_cases=(case(0),))
     assert [] == list(slot(StandInWorker(lambda number: None, load=raised("error"))).judge(rest))
+
+
+NO_MEMORY = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+class Device:
+    """Counts who is at it alone, which is what makes room: ``lacks`` says so until then, or for ever.
+
+    Attributes:
+        alone: how often somebody was.
+    """
+
+    def __init__(self, *, for_ever: bool = False) -> None:
+        self.alone = 0
+        self._for_ever = for_ever
+
+    def lacks(self, number: int) -> bool:
+        return number == 3 and (self._for_ever or not self.alone)
+
+    def enter(self, size_bytes: int | None, _give_back: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+        self.alone += size_bytes is None
+        return contextlib.nullcontext()
+
+
+def judge_at(device: Device, worker: StandInWorker, referee: StandInReferee | None = None) -> list[Verdict]:
+    """The verdicts on twelve cases of a slot at a device."""
+    found = Slot(
+        cast("RefereeLink", referee or StandInReferee()),
+        cast("WorkerLink", worker),
+        cast("Spool", StandInSpool()),
+        Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",)),
+        1,
+        device.enter,
+    )
+    return list(found.judge(job(12)))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Raised("memory", NO_MEMORY, "Traceback"),
+        Raised("device", "AcceleratorError: CUDA error: out of memory", "Traceback"),
+        Raised(
+            "error", "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`", "Traceback"
+        ),
+    ],
+    ids=["allocator", "driver", "library"],
+)
+def test_a_kernel_that_lacks_memory_is_asked_again_by_itself(problem: Raised) -> None:
+    """Others had it, which says nothing about the kernel; what is written is what it does then."""
+    device = Device()
+    worker = StandInWorker(lambda number: problem if device.lacks(number) else None)
+    assert [S.PASSED] * 12 == statuses(judge_at(device, worker))
+    assert (1, 2, 1) == (device.alone, worker.loads, worker.gave_back)
+
+
+@pytest.mark.parametrize("problem", [NO_MEMORY, RefereeFailed(NO_MEMORY + "\nTraceback"), RefereeDied(NO_MEMORY)])
+def test_a_case_for_which_eager_lacks_memory_is_asked_again_by_itself(problem: Exception | str) -> None:
+    """In whichever way it is told."""
+    device = Device()
+    referee = StandInReferee(lambda number: problem if device.lacks(number) else None)
+    assert [S.PASSED] * 12 == statuses(judge_at(device, StandInWorker(lambda number: None), referee))
+    assert (1, 1) == (device.alone, referee.gave_back)
+
+
+def test_a_case_that_lacks_memory_by_itself_is_asked_no_third_time() -> None:
+    """Then it is the case's own affair, and the verdict says that it was tried."""
+    device = Device(for_ever=True)
+    worker = StandInWorker(lambda number: Raised("memory", NO_MEMORY, "Traceback") if device.lacks(number) else None)
+    found = judge_at(device, worker)
+    assert [S.OUT_OF_MEMORY if number == 3 else S.PASSED for number in range(12)] == statuses(found)
+    assert ("Traceback", ASKED_BY_ITSELF) == found[3].evidence
+    assert 1 == device.alone
+
+
+def test_a_kernel_that_needs_more_than_a_worker_may_have_is_not_asked_again() -> None:
+    """Its limit is its own, whatever others take."""
+    device = Device()
+    worker = StandInWorker(lambda number: died(S.OUT_OF_MEMORY) if device.lacks(number) else None)
+    assert S.OUT_OF_MEMORY == judge_at(device, worker)[3].status
+    assert 0 == device.alone
