@@ -32,7 +32,7 @@ def allocated(
         raise NotImplementedError("sparse and pinned tensors are not served")
     handle = torch.empty(0, dtype=dtype, device=device)
     memory = torch.UntypedStorage(view.end * handle.itemsize, device=handle.device)
-    return handle.set_(memory, *view)  # type: ignore[arg-type]
+    return handle.set_(memory, *view)
 
 
 def in_format(sizes: Sequence[int], memory_format: torch.memory_format | None) -> View:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 
-from .views import View, seen, viewed
+from .strided_views import View
+from .views import seen, viewed
 
 
 def local_scalar_dense(self: torch.Tensor) -> bool | float | complex:
@@ -17,5 +20,4 @@ def local_scalar_dense(self: torch.Tensor) -> bool | float | complex:
         raise RuntimeError("a tensor without elements is no number")
     on_host = torch.empty((), dtype=self.dtype)
     on_host.copy_(viewed(self, View(seen(self).offset, (), ())))
-    number: bool | float | complex = on_host.tolist()
-    return number
+    return cast("bool | float | complex", on_host.tolist())

@@ -30,13 +30,13 @@ def seen(tensor: torch.Tensor) -> View:
     """
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise NotImplementedError(f"views of {tensor.dtype} tensors of layout {tensor.layout} are not served")
-    return View(tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+    return View(int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride())
 
 
 def tensor_over(storage: torch.UntypedStorage, view: View, dtype: torch.dtype) -> torch.Tensor:
     """A tensor that looks at a storage."""
     handle = torch.empty(0, dtype=dtype, device=storage.device)
-    return handle.set_(storage, *view)  # type: ignore[arg-type]
+    return handle.set_(storage, *view)
 
 
 def viewed(tensor: torch.Tensor, view: View) -> torch.Tensor:
@@ -51,7 +51,7 @@ def viewed(tensor: torch.Tensor, view: View) -> torch.Tensor:
 
 def become(tensor: torch.Tensor, view: View) -> torch.Tensor:
     """Let a tensor itself look at its storage in another way."""
-    return tensor.set_(tensor.untyped_storage(), *view)  # type: ignore[arg-type]
+    return tensor.set_(tensor.untyped_storage(), *view)
 
 
 # ---------------------------------------------------------------- the same elements
