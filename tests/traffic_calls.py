@@ -94,6 +94,9 @@ CALLS: dict[str, Sample] = {
     "reflection_pad2d_backward.default": Sample((image(2, 3, 32, 42), image(), [1, 1, 1, 1])),
     "slice_backward.default": Sample((t(6, 32), [64, 32], 0, 3, 9, 1)),
     "slice_scatter.default": Sample((t(64, 32), t(6, 32), 0, 3, 9)),
+    # Views and new memory.
+    "view.default": Sample((t(64, 32), [32, 64])),
+    "empty_like.default": Sample((t(64, 32),)),
     # Indexing and scatter.
     "gather.default": Sample((t(64, 32), 1, index(64, 8))),
     "index_select.default": Sample((t(64, 32), 0, index(5))),

@@ -31,6 +31,7 @@ from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant
 from opsmith.dispatch.choice import runs_on
+from opsmith.dispatch.exclusions import why_excluded
 from opsmith.dispatch.selection import offered, split_patterns
 from opsmith.errors import UnknownName
 from opsmith.suites.aten_schemas import overload
@@ -120,7 +121,8 @@ def _wanted_records(wanted: str) -> Iterator[tuple[OpSchema, Kernel, Covers]]:
         return
     if wanted != "measured":
         for schema, record in offered(Shipped(), split_patterns(wanted), ()):
-            plain = schema.variant is Variant.FUNCTIONAL and "(a" not in schema.schema
+            computes = why_excluded(schema) not in ("metadata", "memory")
+            plain = schema.variant is Variant.FUNCTIONAL and "(a" not in schema.schema and computes
             if plain and any(runs_on(record, device) for device in _device_types()):
                 yield schema, record, functools.partial(_on_device, record)
         return

@@ -7,12 +7,23 @@ from opsmith.core.op import OpSchema, Variant
 #: The argument of attention by which it drops weights at random; 0 at inference and in most training.
 DROPOUT = "dropout_p"
 
+#: Packets that get memory, or that of an argument, and compute nothing.
+_MEMORY = frozenset(
+    {
+        *("empty", "empty_strided", "empty_permuted", "empty_like", "new_empty", "new_empty_strided"),
+        *("resize", "resize_as"),
+        *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes"),
+    }
+)
+
 #: Why an overload is left to PyTorch, in the order in which the rules are tried.
 REASONS = {
-    "view": "its result shares memory with an argument, which a kernel cannot make",
+    "view": "its result shares memory with an argument, of which autograd has to know",
     "random": "it draws from torch's generator, whose numbers a model's seed has to fix",
     "creation": "it takes no tensor: no dispatch key tells whose it is",
     "metadata": "it computes no tensor",
+    "memory": "it asks for memory, or for that of an argument, and has nothing written to it",
+    "forwarded": "PyTorch makes a call of another overload of it, which is overridden",
 }
 
 
@@ -29,4 +40,8 @@ def why_excluded(schema: OpSchema) -> str | None:
         return "creation"
     if "Tensor" not in returns and schema.variant is Variant.FUNCTIONAL:
         return "metadata"
+    if schema.packet in _MEMORY:
+        return "memory"
+    if schema.packet == "lift_fresh_copy" or schema.name.endswith(".vec"):
+        return "forwarded"
     return None

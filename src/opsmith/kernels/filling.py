@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .launch import require_served
+from .launch import delivered, require_served, workplace
 from .pointwise import map_into, require_holds, same
 
 Number = bool | int | float | complex
@@ -134,7 +134,8 @@ def full_like(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     """A tensor of ``fill_value`` with the shape and, where it is dense, the strides of ``self``."""
-    return filled(empty_after(self, dtype, layout, device, pin_memory, memory_format), fill_value)
+    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+    return delivered(filled(out, fill_value), device)
 
 
 def empty_after(
@@ -145,7 +146,7 @@ def empty_after(
     pin_memory: bool | None,
     memory_format: torch.memory_format | None,
 ) -> torch.Tensor:
-    """An unwritten tensor laid out as ``model``, or as ``memory_format`` says.
+    """An unwritten tensor laid out as ``model``, or as ``memory_format`` says; on the :func:`.workplace`.
 
     Raises:
         NotImplementedError: a layout or a kind of memory that no kernel here writes.
@@ -153,7 +154,7 @@ def empty_after(
     if model.layout is not torch.strided or layout not in (None, torch.strided) or pin_memory:
         raise NotImplementedError("sparse and pinned tensors are not served")
     strides = memory_format or torch.preserve_format
-    return torch.empty_like(model, dtype=dtype, device=device, memory_format=strides)
+    return torch.empty_like(model, dtype=dtype, device=workplace(device, model), memory_format=strides)
 
 
 def zeros_like(
@@ -166,7 +167,8 @@ def zeros_like(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     """Zeros, laid out as ``self``."""
-    return filled(empty_after(self, dtype, layout, device, pin_memory, memory_format), 0)
+    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+    return delivered(filled(out, 0), device)
 
 
 def ones_like(
@@ -179,7 +181,8 @@ def ones_like(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     """Ones, laid out as ``self``."""
-    return filled(empty_after(self, dtype, layout, device, pin_memory, memory_format), 1)
+    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+    return delivered(filled(out, 1), device)
 
 
 def new_full(
@@ -193,7 +196,8 @@ def new_full(
     pin_memory: bool | None = None,
 ) -> torch.Tensor:
     """A tensor of ``fill_value`` with the dtype and on the device of ``self``."""
-    return filled(empty(size, dtype or self.dtype, layout, device or self.device, pin_memory), fill_value)
+    out = empty(size, dtype or self.dtype, layout, workplace(device, self), pin_memory)
+    return delivered(filled(out, fill_value), device)
 
 
 def new_zeros(

@@ -95,6 +95,26 @@ def loop_bound(value: int) -> Any:
     return tl.constexpr(value) if INTERPRETED else value
 
 
+def workplace(device: torch.device | None, model: torch.Tensor) -> torch.device:
+    """Where kernels write a new tensor for ``device``: beside ``model`` what is to lie on a host where none run.
+
+    Raises:
+        NotImplementedError: that, while a CUDA graph is captured: it cannot hold the wait for a copy to the host.
+    """
+    if INTERPRETED or device is None or device.type != "cpu" or model.device.type == "cpu":
+        return device or model.device
+    if torch.cuda.is_current_stream_capturing():
+        raise NotImplementedError("nothing is copied to the host while a CUDA graph is captured")
+    return model.device
+
+
+def delivered(out: torch.Tensor, device: torch.device | None) -> torch.Tensor:
+    """``out``, or a copy on ``device`` where that is no device of the :func:`workplace`'s type."""
+    if device is None or device.type == out.device.type:
+        return out
+    return torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=device).copy_(out)
+
+
 @functools.cache
 def multiprocessors(device: torch.device) -> int:
     """How many programs run side by side at least; 1 under the interpreter."""

@@ -11,6 +11,7 @@ import torch
 
 from .distributions import fill_integers, fill_normal, fill_uniform
 from .filling import empty, empty_after
+from .launch import delivered
 
 
 def rand(
@@ -118,7 +119,8 @@ def rand_like(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     """Uniform numbers of [0, 1), laid out as ``self``."""
-    return fill_uniform(empty_after(self, dtype, layout, device, pin_memory, memory_format), 0, 1, None)
+    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+    return delivered(fill_uniform(out, 0, 1, None), device)
 
 
 def randn_like(
@@ -131,7 +133,8 @@ def randn_like(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     """Standard normal numbers, laid out as ``self``."""
-    return fill_normal(empty_after(self, dtype, layout, device, pin_memory, memory_format), 0, 1, None)
+    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+    return delivered(fill_normal(out, 0, 1, None), device)
 
 
 def randint_like(
@@ -145,7 +148,8 @@ def randint_like(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     """Integers of [0, high), laid out as ``self``."""
-    return fill_integers(empty_after(self, dtype, layout, device, pin_memory, memory_format), 0, high, None)
+    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+    return delivered(fill_integers(out, 0, high, None), device)
 
 
 def randint_like_low(
@@ -160,4 +164,5 @@ def randint_like_low(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     """Integers of [low, high), laid out as ``self``."""
-    return fill_integers(empty_after(self, dtype, layout, device, pin_memory, memory_format), low, high, None)
+    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+    return delivered(fill_integers(out, low, high, None), device)

@@ -172,6 +172,11 @@ def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = Non
     return out
 
 
+def lift_fresh_copy(self: torch.Tensor) -> torch.Tensor:
+    """A copy in the source's layout, if that is dense."""
+    return clone(self)
+
+
 def to_copy(
     self: torch.Tensor,
     *,

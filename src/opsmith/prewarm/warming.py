@@ -52,9 +52,9 @@ class Task(NamedTuple):
 
 
 def shipped_entries() -> dict[str, str]:
-    """Overload -> the entry of its kernel, ``file.py:function``."""
+    """Overload -> the entry of its kernel, ``file.py:function``, of those that launch something."""
     kernels = manifest.read(_KERNELS).kernels
-    return {op: kernel.entry for op, kernel in kernels.items() if kernel.entry is not None}
+    return {op: kernel.entry for op, kernel in kernels.items() if kernel.entry is not None and kernel.dsl == "triton"}
 
 
 def warm(tasks: Sequence[Task], *, inputs: int, jobs: int, architecture: int | None) -> Iterator[Warmed]:

@@ -97,6 +97,14 @@ def test_without_a_measurement_no_kernel_is_called() -> None:
     assert (shipped.kernel_decompositions("measured") is None) == (not shipped.measured())
 
 
+def test_graphs_call_no_kernel_for_memory() -> None:
+    """An overload of ours that returned an argument's memory, or unwritten memory, would be a wrong or a lost step."""
+    wanted = "relu,_unsafe_view,empty_like,new_empty,unsafe_split,view,_local_scalar_dense"
+    table = shipped.kernel_decompositions(wanted)
+    plain = {str(op) for op in shipped.kernel_decompositions("relu") or {}}
+    assert plain == {str(op) for op in table or {}}
+
+
 def test_a_row_counts_on_its_gpu_in_its_dtype_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product that beat Inductor's in float32 says nothing of TF32's."""
     row = shipped.Row(op="mm.default", dtype="f32", hardware="GPU 0", speedup=1.4, inputs=9, record="run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,6 +131,31 @@ def test_a_whole_argument_may_be_the_answer(supervision: Supervision) -> None:
     """`index_add` with alpha=0 changes nothing in its copy of `self`; for `clone` itself a copy is all there is."""
     assert not watched(supervision, torch.clone, torch.randn(3), op="index_add.default").copied_results
     assert 1 == len(watched(supervision, torch.clone, torch.randn(3), op="clone.default").copied_results)
+
+
+class FromAfar:
+    """A ``copy_`` from a GPU, as a dispatch mode sees it; there is none here."""
+
+    def __call__(self, to: torch.Tensor, _source: Any) -> torch.Tensor:
+        return to
+
+    def __str__(self) -> str:
+        return "aten.copy_.default"
+
+
+@pytest.mark.parametrize(("op", "copies"), [("rand_like.default", 0), ("full_like.default", 0), ("relu.default", 1)])
+def test_values_made_out_of_nothing_may_be_copied_to_where_they_are_asked_for(
+    supervision: Supervision, op: str, copies: int
+) -> None:
+    """A kernel on a GPU cannot write on the host; but of an argument's values a copy is no work of its own."""
+    supervision.begin(aten_schemas()[op], "native")
+    source, result = SimpleNamespace(device=torch.device("cuda")), torch.ones(3)
+    with supervision.watching(()) as watch:
+        watch.__torch_dispatch__(FromAfar(), (), (result, source))
+    assert copies == len(supervision.conduct(result).copied_results)
+    with supervision.watching(()):
+        beside = torch.empty(3).copy_(result)
+    assert 1 == len(supervision.conduct(beside).copied_results)
 
 
 def test_a_workspace_may_be_copied(supervision: Supervision) -> None:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from opsmith.kernels.launch import settled
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from tests.unit.kernels.against_eager import kernel
+
+from opsmith.kernels import filling, launch
+from opsmith.kernels.launch import settled, workplace
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
 
 def test_tuples_of_tuples_end_with_a_constant() -> None:
@@ -10,3 +20,58 @@ def test_tuples_of_tuples_end_with_a_constant() -> None:
     assert (1, 2) == settled((1, 2))
     assert ((1, 2), (3,), 1) == settled(((1, 2), (3,)))
     assert (((1,), 2, 1), ((3,), 4, 1), 1) == settled((((1,), 2), ((3,), 4)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "interpreted", "place"),
+    [
+        (CPU, False, GPU),
+        (CPU, True, CPU),
+        (None, False, GPU),
+        (torch.device("cuda", 1), False, torch.device("cuda", 1)),
+    ],
+)
+def test_what_is_asked_for_on_the_host_is_written_beside_the_argument(
+    monkeypatch: pytest.MonkeyPatch, asked: torch.device | None, *, interpreted: bool, place: torch.device
+) -> None:
+    """Kernels run on the host under the interpreter alone."""
+    monkeypatch.setattr(launch, "INTERPRETED", interpreted)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    model: Any = SimpleNamespace(device=GPU)
+    assert place == workplace(asked, model)
+    assert CPU == workplace(asked if asked == CPU else None, torch.ones(1))
+
+
+def test_nothing_goes_to_the_host_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for it would end the capture with an error; eager's own fill on the host does not."""
+    monkeypatch.setattr(launch, "INTERPRETED", False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    model: Any = SimpleNamespace(device=GPU)
+    with pytest.raises(NotImplementedError, match="captured"):
+        workplace(CPU, model)
+    assert GPU == workplace(None, model)
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        ("ones_like.default", ()),
+        ("zeros_like.default", ()),
+        ("full_like.default", (2.5,)),
+        ("new_zeros.default", ([3, 2],)),
+        ("new_ones.default", ([3, 2],)),
+        ("new_full.default", ([3, 2], 2.5)),
+        ("rand_like.default", ()),
+        ("randn_like.default", ()),
+        ("randint_like.default", (9,)),
+        ("randint_like.low_dtype", (2, 9)),
+    ],
+)
+def test_a_factory_hands_over_what_was_written_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, op: str, args: tuple[Any, ...]
+) -> None:
+    """In the layout, type and place asked for; the meta device stands for the host here, and the host for a GPU."""
+    monkeypatch.setattr(filling, "workplace", lambda _device, model: model.device)
+    out = kernel(op)(torch.ones(2, 3).t(), *args, dtype=torch.float64, device=torch.device("meta"), pin_memory=False)
+    assert ("meta", torch.float64, (3, 2)) == (out.device.type, out.dtype, tuple(out.shape))
+    assert ((1, 3) if op.partition(".")[0].endswith("_like") else (2, 1)) == out.stride()

@@ -24,6 +24,8 @@ from opsmith.suites.aten_schemas import aten_schemas
 COPIES = frozenset({"copy", "clone", "contiguous", "_to_copy", "_copy_from", "_copy_from_and_resize", "_to_dense"})
 #: Packets that write one value everywhere.
 FILLS = frozenset({"fill", "zero", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+#: Packets that make values after the model of a tensor of which they read no element.
+_MAKERS = FILLS - {"fill", "zero"} | {"rand_like", "randn_like", "randint_like"}
 #: Packets that look at a tensor, or make room for one.
 _BOOKKEEPING = frozenset(
     {
@@ -69,6 +71,11 @@ def has_policy(schema: OpSchema) -> bool:
 def is_copying_task(schema: OpSchema) -> bool:
     """Whether the task itself is a copy or a fill, so that these are its computation."""
     return schema.kind is TaskKind.OP and stem(schema.packet) in COPIES | FILLS
+
+
+def is_making_task(schema: OpSchema) -> bool:
+    """Whether the caller says where values are to lie that come from no element of an argument's: on the host, too."""
+    return schema.kind is TaskKind.OP and schema.packet in _MAKERS
 
 
 @functools.cache

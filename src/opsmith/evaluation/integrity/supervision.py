@@ -21,7 +21,7 @@ from opsmith.evaluation.integrity.curiosity import listen
 from opsmith.evaluation.integrity.fetches import Fetches
 from opsmith.evaluation.integrity.launches import Launches
 from opsmith.evaluation.integrity.poison import Poison, registered_for
-from opsmith.evaluation.integrity.policy import forbidden, forbidden_by_native, is_copying_task
+from opsmith.evaluation.integrity.policy import forbidden, forbidden_by_native, is_copying_task, is_making_task
 from opsmith.evaluation.integrity.tampering import Snapshot
 from opsmith.evaluation.integrity.watch import CodeOf, DispatchWatch
 
@@ -75,6 +75,7 @@ class Supervision:
         self._snapshot = snapshot.retaken()
         self._launched_before = 0
         self._copies_are_work = False
+        self._delivers = False
         self._poison = Poison((), (), self._is_trusted)
         self._forbidden: frozenset[str] = frozenset()
         self._watch = DispatchWatch(self._forbidden, self._trusted)
@@ -82,6 +83,7 @@ class Supervision:
     def begin(self, schema: OpSchema, policy: str) -> None:
         """From now on the kernel in hand answers ``schema`` under ``policy``."""
         self._copies_are_work = is_copying_task(schema)
+        self._delivers = is_making_task(schema)
         ops = forbidden(schema, policy)
         if ops != self._forbidden:
             self._poison.remove()
@@ -102,7 +104,7 @@ class Supervision:
             arguments: of the call.
         """
         inputs = () if self._copies_are_work else (a for a in tree_leaves(arguments) if isinstance(a, torch.Tensor))
-        self._watch = DispatchWatch(self._forbidden, self._trusted, inputs)
+        self._watch = DispatchWatch(self._forbidden, self._trusted, inputs, delivers=self._delivers)
         self._poison.install()
         self._launched_before = self._launches.count
         with self._watch:

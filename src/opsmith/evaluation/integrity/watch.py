@@ -71,13 +71,22 @@ class DispatchWatch(TorchDispatchMode):
         trusted: code whose calls are the system's and not the kernel's.
         inputs: arguments of which a whole copy may be the result: where that is the right answer, no more than
             a copy was needed, and elsewhere it is wrong.
+        delivers: a result may be copied to the device that the caller asked for.
     """
 
-    def __init__(self, forbidden: frozenset[str], trusted: CodeOf, inputs: Iterable[torch.Tensor] = ()) -> None:
+    def __init__(
+        self,
+        forbidden: frozenset[str],
+        trusted: CodeOf,
+        inputs: Iterable[torch.Tensor] = (),
+        *,
+        delivers: bool = False,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._forbidden = forbidden
         self._trusted = trusted
         self._inputs = frozenset(map(_window, inputs)) - {None}
+        self._delivers = delivers
         self._calls: list[AtenCall] = []
         self._breaches: list[AtenCall] = []
         #: Start of a storage -> the copy that wrote it and a checksum of what it held then.
@@ -101,7 +110,8 @@ class DispatchWatch(TorchDispatchMode):
         if packet in COPIES and isinstance(result, torch.Tensor) and result.layout is torch.strided:
             storage = result.untyped_storage()
             source = args[1] if packet == "copy" else args[0]
-            if _window(source) in self._inputs and result.shape == source.shape:
+            is_delivery = self._delivers and source.device != result.device
+            if is_delivery or (_window(source) in self._inputs and result.shape == source.shape):
                 self._copied.pop(storage.data_ptr(), None)
             else:
                 self._copied[storage.data_ptr()] = call, _checksum(storage)
