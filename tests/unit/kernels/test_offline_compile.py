@@ -67,3 +67,27 @@ def test_rows_of_a_tile_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_pat
     codes = _compiled(tmp_path, "_softmax.default", "f16", 5)["softmax_ragged_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
+
+
+#: Compiles kernels of special functions for Hopper; no traced model calls them.
+COMPILING = """
+import torch
+from torch._subclasses import FakeTensorMode
+from opsmith.prewarm.compiling import Compiler
+compiler = Compiler(90)
+from opsmith.kernels import incomplete_gamma, special_functions
+with FakeTensorMode(allow_non_fake_inputs=True):
+    x = torch.empty(1029, 917, dtype=torch.bfloat16, device="cuda")
+    special_functions.polygamma(2, x)
+    special_functions.special_zeta(x, x)
+    incomplete_gamma.igammac(x, x)
+"""
+
+
+def test_special_functions_are_short_enough_to_compile_in_seconds(tmp_path: Path) -> None:
+    """83,000 lines of PTX, as the sums of zeta were when their terms lay one after another, take half a minute."""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    subprocess.run([sys.executable, "-c", COMPILING], cwd=ROOT, env=environment, capture_output=True, check=True)
+    lengths = [len(path.read_text().splitlines()) for path in tmp_path.glob("*/map_kernel.ptx")]
+    assert 3 == len(lengths)
+    assert max(lengths) < 25_000
