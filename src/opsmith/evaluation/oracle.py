@@ -27,8 +27,10 @@ before it adds the bias, each product of a batch before it adds the next, the me
 the elements, each product of a batch norm's gradient before it adds it to a sum in float32. What such roundings
 explain is the size of the terms times the precision of the dtype, the result's or an input's, where the op is linear,
 else found by trial, as above. A coordinate that is rounded may lie in another cell, and a pixel's number (bfloat16
-has no odd ones from 257) may be another pixel's: that explains any error. It makes the oracle believed and widens
-nothing: the candidate still has to lie within units of float64.
+has no odd ones from 257) may be another pixel's: that explains any error. One over a number of elements, and its
+product with a difference, are next to nothing in float16, whose numbers lie 6e-8 apart there: a loss's gradient that
+eager multiplies up from them may be off by any share. All of this makes the oracle believed and widens nothing: the
+candidate still has to lie within units of float64.
 
 Special values bind only where eager agrees with its own float64 run; where it doesn't, a
 candidate may give either.
@@ -61,7 +63,7 @@ from opsmith.core.op import TaskKind
 from opsmith.evaluation.arguments import bind, overload_of
 from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, attention, gradients
 from opsmith.evaluation.observation import LARGE_ELEMENTS, JudgedCall
-from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion
+from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion, half_a_step
 from opsmith.suites import callables
 
 #: How many units eager may be off before the oracle is not believed, and how many a candidate may
@@ -159,6 +161,10 @@ _IN_STEPS = (
     *_NORM_GRADIENTS,
     *_SOFTMAX_GRADIENTS,
 )
+#: Gradients of losses that eager multiplies in the type of the elements, beginning at one over their number.
+_LOSS_GRADIENTS = frozenset(
+    {"mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward"}
+)
 #: Unitary transforms: an element's error has the scale of the whole signal.
 ISOTROPIC = frozenset({"_fft_c2c", "_fft_r2c", "_fft_c2r"})
 
@@ -219,8 +225,21 @@ class Oracle:
             return torch.full_like(value, torch.inf)
         tensors = [leaf for leaf in tree_leaves((self._call.args, self._call.kwargs)) if isinstance(leaf, torch.Tensor)]
         eps = max(torch.finfo(each).eps for each in (dtype, *(t.dtype for t in tensors if t.dtype in _WIDER)))
+        if self._stem in _LOSS_GRADIENTS:
+            return LINEAR_SLACK * (eps * value.abs() + self._of_small_products(value, dtype))
         magnitude = self._magnitude(index, value)
         return MODULE_SLACK * self._movement(index, eps) if magnitude is None else LINEAR_SLACK * eps * magnitude
+
+    def _of_small_products(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """By how much half a step of ``dtype`` next to 0 moves a loss's gradient.
+
+        It is taken by one over the number of elements, by that times a difference, and by that times the gradient.
+        """
+        given = bind(self._call)
+        gradient, x, target = (given[name].double().to(value.device) for name in ("grad_output", "self", "target"))
+        factor = (target if self._stem == "soft_margin_loss_backward" else x - target).abs()
+        steps = (gradient.abs() * (factor + 1) + 1) / given.get("beta", 1.0)
+        return (half_a_step(dtype) * steps).nan_to_num(0.0, 0.0, 0.0).expand(value.shape)
 
     def _magnitude(self, index: int, value: torch.Tensor) -> torch.Tensor | None:
         """What the terms of a linear result add up to in magnitude."""

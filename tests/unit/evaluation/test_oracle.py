@@ -853,3 +853,51 @@ def test_a_gradient_of_bags_may_lose_what_cancels() -> None:
     for rounded, passes in ((torch.clone, True), (_tf32, False)):
         answer = torch.stack([_chained(rounded(each).T, 1) for each in chosen])
         assert passes == compare(call, [[exact]], [[answer]], tolerance="strict").passed
+
+
+def _loss_gradients_on_a_gpu(gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of a mean in float16 as eager has them there: one over the number of elements, and every product, is rounded."""
+    norm, beta, d = torch.tensor(1 / x.numel(), dtype=x.dtype), torch.tensor(1 / 9, dtype=x.dtype), x - target
+    z = (-target * x).exp()
+    outer = d.sign() * norm * gradient
+    return {
+        "mse_loss_backward": torch.tensor(2 / x.numel(), dtype=x.dtype) * d * gradient,
+        "smooth_l1_loss_backward": torch.where(d.abs() > beta, outer, norm * d * gradient / beta),
+        "huber_loss_backward": torch.where(d.abs() > beta, outer * beta, norm * d * gradient),
+        "soft_margin_loss_backward": target * z * -norm / (z + 1) * gradient,
+    }
+
+
+@pytest.mark.parametrize(
+    ("op", "rest"),
+    [
+        (aten.mse_loss_backward.default, (1,)),
+        (aten.smooth_l1_loss_backward.default, (1, 1 / 9)),
+        (aten.huber_loss_backward.default, (1, 1 / 9)),
+        (aten.soft_margin_loss_backward.default, (1,)),
+    ],
+)
+def test_a_gradient_of_a_loss_may_be_more_accurate_than_products_next_to_nothing(
+    op: torch._ops.OpOverload, rest: tuple[Any, ...]
+) -> None:
+    """Eager's is off by a factor of two; who forgets a part of the formula, or is 5 % off, is wrong all the same."""
+    x = (torch.rand(4, 76_725, 4) * 2 - 1).half()
+    target = (x + torch.randn(x.shape) * 0.1).half()
+    gradient = torch.tensor(6e4).half()
+    name = op._schema.name.removeprefix("aten::")
+    call = call_of(op, gradient, x, target, *rest)
+    truth = op(*(tensor.double() for tensor in (gradient, x, target)), *rest)
+    eager, exact = _loss_gradients_on_a_gpu(gradient, x, target)[name], truth.half()
+    error = (eager.double() - truth).abs()
+    opinion = Oracle(call, name, 1).opinion(0)
+    assert opinion is not None
+    assert opinion.rounding is not None
+    explained = opinion.rounding(torch.float16)
+    assert (error <= explained).all()
+    assert explained.max() < 20 * error.max()
+    if "smooth" in name:
+        assert (error / (1e-5 + 1e-3 * truth.abs())).max() > TRUST[torch.float16]
+    assert compare(call, [[eager]], [[exact]], tolerance="strict").passed
+    other = truth * 9.0 if len(rest) == 2 else truth / x.numel()
+    for wrong in (exact * 1.05, -exact, other.half(), (truth * x.numel()).half(), torch.zeros_like(exact)):
+        assert not compare(call, [[eager]], [[wrong]], tolerance="strict").passed
