@@ -144,16 +144,18 @@ _SOLUTIONS = (
     *("triangular_solve", "linalg_solve_triangular", "linalg_lu_solve", "cholesky_solve", "_linalg_solve_ex"),
     *("linalg_inv_ex", "cholesky_inverse", "_linalg_det", "_linalg_slogdet", "cholesky", "linalg_cholesky_ex"),
 )
-#: Ops next to whose poles and kinks the last digits of an input decide, and of which a difference of nearly the same is
-#: a factor; what these explain is seen as for a module.
-SENSITIVE = (
-    frozenset({"digamma", "polygamma", "_weight_norm_interface_backward", *_SOFTMAX_GRADIENTS, *_SOLUTIONS}) | _SAMPLERS
-)
-#: Ops whose results from the second on, gradients of parameters, are sums over a batch, which may cancel: likewise.
+#: Gradients of norms: those of parameters are sums over a batch, which may cancel, and that of an input is less its own
+#: part along the input, all of it in a group of one element and nearly all in one of two.
 _NORM_GRADIENTS = (
     *("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward"),
-    *("native_layer_norm_backward", "native_group_norm_backward"),
+    *("native_layer_norm_backward", "native_group_norm_backward", "_fused_rms_norm_backward"),
 )
+#: Ops next to whose poles and kinks the last digits of an input decide, and of which a difference of nearly the same is
+#: a factor; what these explain is seen as for a module.
+SENSITIVE = _SAMPLERS | {
+    *("digamma", "polygamma", "_weight_norm_interface_backward"),
+    *(*_SOFTMAX_GRADIENTS, *_NORM_GRADIENTS, *_SOLUTIONS),
+}
 #: Ops that subtract means, whose rounding is the same for all elements that it is taken from.
 _IN_STEPS = (
     *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),
@@ -210,8 +212,7 @@ class Oracle:
             return LINEAR_SLACK * eps * rms.expand(value.shape)
         if self._stem == "native_layer_norm" and index != _MEAN:
             return self._of_variance(value)
-        of_parameters = self._stem in _NORM_GRADIENTS and index > 0
-        if self._call.schema.kind is TaskKind.MODULE or self._stem in SENSITIVE or of_parameters:
+        if self._call.schema.kind is TaskKind.MODULE or self._stem in SENSITIVE:
             moved = MODULE_SLACK * self._movement(index, eps)
             if self._stem in _SAMPLERS and index == _OF_GRID:
                 moved = torch.maximum(moved, LINEAR_SLACK * eps * self._slopes().to(moved.device))
