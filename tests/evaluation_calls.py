@@ -52,6 +52,9 @@ class WithoutUnsigned(TorchDispatchMode):
     )
     _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

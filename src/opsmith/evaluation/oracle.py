@@ -240,7 +240,8 @@ class Oracle:
         gradient, x, target = (given[name].double().to(value.device) for name in ("grad_output", "self", "target"))
         factor = (target if self._stem == "soft_margin_loss_backward" else x - target).abs()
         steps = (gradient.abs() * (factor + 1) + 1) / given.get("beta", 1.0)
-        return (half_a_step(dtype) * steps).nan_to_num(0.0, 0.0, 0.0).expand(value.shape)
+        moved: torch.Tensor = (half_a_step(dtype) * steps).nan_to_num(0.0, 0.0, 0.0)
+        return moved.expand(value.shape)
 
     def _magnitude(self, index: int, value: torch.Tensor) -> torch.Tensor | None:
         """What the terms of a linear result add up to in magnitude."""

@@ -946,8 +946,7 @@ def test_the_gradient_of_a_short_rows_norm_is_what_its_own_part_leaves(
             arguments = (dy, x, [length], *statistics, weight, weight, [True, False, False])
             call = call_of(aten.native_layer_norm_backward.default, *arguments)
         call = replace(call, small_results=True)
-        wide = [dy.float(), x.float(), mean, rstd, weight.float()]
-        answer = _gradient_of_rows(*wide)
+        answer = _gradient_of_rows(dy.float(), x.float(), mean, rstd, weight.float())
         op = aten.native_layer_norm_backward if has_mean else aten._fused_rms_norm_backward
         eager = op.default(*call.args)[0]
         finding = compare(call, [[eager]], [[answer.to(dtype)]], tolerance="strict")
