@@ -11,6 +11,12 @@ import torch
 LINEAR_SLACK = 4.0
 
 
+def half_a_step(dtype: torch.dtype) -> float:
+    """By how much rounding moves a number next to 0, where a type's numbers are evenly spaced: no result is nearer."""
+    info = torch.finfo(dtype)
+    return float(info.tiny * info.eps / 2)
+
+
 class Opinion(NamedTuple):
     """What float64 says about one result; both tensors lie on the CPU.
 

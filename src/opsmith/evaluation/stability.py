@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from opsmith.evaluation.comparisons.leaves import near_the_work
+from opsmith.evaluation.comparisons.leaves import bits_of, near_the_work
 
 #: How often eager is repeated when a candidate differs from it.
 REPETITIONS = 16
@@ -27,9 +27,11 @@ def stabilised(expected: torch.Tensor, got: torch.Tensor, repeated: Sequence[tor
     expected, got = near_the_work(expected), near_the_work(got)
     # Differences of half precision are exact in single, and half as large to hold.
     wide = torch.float32 if expected.dtype in (torch.float16, torch.bfloat16) else torch.float64
-    stacked = torch.stack([near_the_work(each) for each in repeated]).to(wide)
+    stacked = torch.stack([near_the_work(each).to(wide) for each in repeated])
     excused = _excused(expected.to(wide), got.to(wide), stacked)
-    return torch.where(excused, expected, got) if bool(excused.any()) else None
+    if not bool(excused.any()):
+        return None
+    return torch.where(excused, bits_of(expected), bits_of(got)).view(expected.dtype)
 
 
 def _excused(expected: torch.Tensor, got: torch.Tensor, repeated: torch.Tensor) -> torch.Tensor:

@@ -75,6 +75,8 @@ def group_gradient_kernel(
         g_MT = scaled_and_shifted(
             dy_MT, weight_ptr, None, 0, m, shape, strides[3], strides[3], sizes, ALONG, BLOCK_M, BLOCK_J, BLOCK_K
         )
+        # Behind a choice no compiler takes products unrounded to their sum: one less its own mean is 0.
+        g_MT = tl.where(inside, g_MT, 0.0)
         count = tl.full([1], sizes[1] * sizes[2], COMPUTE)
         share_M = tl.sum(g_MT * xhat_MT, axis=1) / count
         dx_MT = (g_MT - (tl.sum(g_MT, axis=1) / count)[:, None] - xhat_MT * share_M[:, None]) * rstd_M[:, None]

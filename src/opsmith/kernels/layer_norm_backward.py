@@ -104,7 +104,8 @@ def gradient_rows_kernel(
         rstd_M = load_rows(rstd_ptr, m, sizes[0], shape, strides[4], COMPUTE)
         xhat_MT = (x_MT - mean_M[:, None]) * rstd_M[:, None]
         if dx_ptr is not None:
-            g_MT = dy_MT * weight_T[None, :]
+            # Behind a choice no compiler takes products unrounded to their sum: one less its own mean is 0.
+            g_MT = tl.where(inside, dy_MT * weight_T[None, :], 0.0)
             share_M = tl.sum(g_MT * xhat_MT, axis=1) / count
             dx_MT = g_MT - xhat_MT * share_M[:, None]
             if mean_ptr is not None:

@@ -15,7 +15,9 @@ import torch
 import triton
 import triton.language as tl
 
+from .launch import INTERPRETED
 from .pointwise import Operand, map_elements, served_promotion
+from .special_functions import i0e_of, i1e_of, j0_of, j1_of
 from .trigonometry import acos_of
 from .type_rules import float_result
 
@@ -26,13 +28,19 @@ CHEBYSHEV, HERMITE, HERMITE_E, LAGUERRE, LEGENDRE = (tl.constexpr(kind) for kind
 _LOW = tl.constexpr(8.0)
 #: Hermite polynomials of higher order are NaN, as eager has it.
 _HIGHEST_HERMITE = tl.constexpr(512.0)
+#: What eager takes for an order is an int64. What exceeds it is negative on a CPU, and on a GPU the greatest one, which
+#: is odd; its float64 is not.
+_GREATEST = tl.constexpr(2.0**63)
+#: Above these orders the expansions are nearer to the truth than a recurrence in float64, whose coefficients round x;
+#: a GPU takes a second to walk up to them.
+_HIGH = tl.constexpr(2.0**24)
 
 
 @triton.jit
-def whole_order(order: tl.tensor, x: tl.tensor) -> tl.tensor:
-    """An order cut to an integer, for each element; what is none counts as negative."""
+def whole_order(order: tl.tensor, x: tl.tensor, beyond: tl.tensor) -> tl.tensor:
+    """An order cut to an integer, for each element: ``beyond`` if it exceeds an int64, negative if it is no number."""
     n = tl.where(order < 0.0, tl.ceil(order), tl.floor(order))
-    return tl.where(tl.abs(order) < 9e18, n, -1.0) + tl.zeros_like(x)
+    return tl.where(n >= _GREATEST, beyond, tl.where(n > -1.0, n, -1.0)) + tl.zeros_like(x)
 
 
 @triton.jit
@@ -70,10 +78,21 @@ def recurrence(
 
 
 @triton.jit
+def sign_of_order(n: tl.tensor) -> tl.tensor:
+    """``(-1)^n``."""
+    return tl.where((tl.floor(n * 0.5) * 2.0 == n) & (n < _GREATEST), 1.0, -1.0)
+
+
+@triton.jit
 def closed(x: tl.tensor, n: tl.tensor, at_1: tl.tensor, at_minus_1: tl.tensor, between: tl.tensor) -> tl.tensor:
     """What is known without a recurrence: at both ends, the lower one's sign changing with n, and between them."""
-    sign = tl.where(tl.floor(n * 0.5) * 2.0 == n, 1.0, -1.0)
-    return tl.where(x == 1.0, at_1, tl.where(x == -1.0, sign * at_minus_1, between))
+    return tl.where(x == 1.0, at_1, tl.where(x == -1.0, sign_of_order(n) * at_minus_1, between))
+
+
+@triton.jit
+def twice_and_1(n: tl.tensor) -> tl.tensor:
+    """``2 n + 1``, which overflows eager's int64 for the greatest order."""
+    return tl.where(n < _GREATEST, 2.0 * n + 1.0, -1.0)
 
 
 @triton.jit
@@ -89,9 +108,9 @@ def angle_of(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def chebyshev_t_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def chebyshev_t_of(x: tl.tensor, order: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """``cos(n arccos x)``."""
-    n = whole_order(order, x)
+    n = whole_order(order, x, beyond)
     one = tl.full(n.shape, 1.0, tl.float64)
     known = has_closed_form(x, n)
     form = closed(x, n, one, one, tl.cos(n * angle_of(x)))
@@ -99,92 +118,120 @@ def chebyshev_t_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.ten
 
 
 @triton.jit
-def chebyshev_u_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def chebyshev_u_of(x: tl.tensor, order: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """``sin((n + 1) a) / sin(a)`` with ``a = arccos x``."""
-    n = whole_order(order, x)
+    n = whole_order(order, x, beyond)
     a = angle_of(x)
     known = has_closed_form(x, n)
-    form = closed(x, n, n + 1.0, n + 1.0, tl.sin((n + 1.0) * a) / tl.sin(a))
+    # Also n + 1 overflows, and its opposite is itself.
+    at_1 = tl.where(n < _GREATEST, n + 1.0, -_GREATEST)
+    form = closed(x, n, at_1, n + 1.0, tl.sin((n + 1.0) * a) / tl.sin(a))
     return tl.where(known, form, recurrence(x, n, 2.0 * x, known, largest, CHEBYSHEV))
 
 
 @triton.jit
-def chebyshev_v_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def chebyshev_v_of(x: tl.tensor, order: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """``cos((n + 1/2) a) / cos(a/2)`` with ``a = arccos x``."""
-    n = whole_order(order, x)
+    n = whole_order(order, x, beyond)
     one = tl.full(n.shape, 1.0, tl.float64)
     a = angle_of(x)
     known = has_closed_form(x, n)
-    form = closed(x, n, one, 2.0 * n + 1.0, tl.cos((n + 0.5) * a) / tl.cos(0.5 * a))
+    form = closed(x, n, one, twice_and_1(n), tl.cos((n + 0.5) * a) / tl.cos(0.5 * a))
     return tl.where(known, form, recurrence(x, n, 2.0 * x - 1.0, known, largest, CHEBYSHEV))
 
 
 @triton.jit
-def chebyshev_w_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def chebyshev_w_of(x: tl.tensor, order: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """``sin((n + 1/2) a) / sin(a/2)`` with ``a = arccos x``."""
-    n = whole_order(order, x)
+    n = whole_order(order, x, beyond)
     one = tl.full(n.shape, 1.0, tl.float64)
     a = angle_of(x)
     known = has_closed_form(x, n)
-    form = closed(x, n, 2.0 * n + 1.0, one, tl.sin((n + 0.5) * a) / tl.sin(0.5 * a))
+    form = closed(x, n, twice_and_1(n), one, tl.sin((n + 0.5) * a) / tl.sin(0.5 * a))
     return tl.where(known, form, recurrence(x, n, 2.0 * x + 1.0, known, largest, CHEBYSHEV))
 
 
 @triton.jit
-def shifted_chebyshev_t_of(x: tl.tensor, n: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def shifted_chebyshev_t_of(x: tl.tensor, n: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """The first kind at ``2 x - 1``."""
-    return chebyshev_t_of(2.0 * x - 1.0, n, largest)
+    return chebyshev_t_of(2.0 * x - 1.0, n, beyond, largest)
 
 
 @triton.jit
-def shifted_chebyshev_u_of(x: tl.tensor, n: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def shifted_chebyshev_u_of(x: tl.tensor, n: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """The second kind at ``2 x - 1``."""
-    return chebyshev_u_of(2.0 * x - 1.0, n, largest)
+    return chebyshev_u_of(2.0 * x - 1.0, n, beyond, largest)
 
 
 @triton.jit
-def shifted_chebyshev_v_of(x: tl.tensor, n: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def shifted_chebyshev_v_of(x: tl.tensor, n: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """The third kind at ``2 x - 1``."""
-    return chebyshev_v_of(2.0 * x - 1.0, n, largest)
+    return chebyshev_v_of(2.0 * x - 1.0, n, beyond, largest)
 
 
 @triton.jit
-def shifted_chebyshev_w_of(x: tl.tensor, n: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def shifted_chebyshev_w_of(x: tl.tensor, n: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """The fourth kind at ``2 x - 1``."""
-    return chebyshev_w_of(2.0 * x - 1.0, n, largest)
+    return chebyshev_w_of(2.0 * x - 1.0, n, beyond, largest)
 
 
 @triton.jit
-def hermite_h_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def hermite_h_of(x: tl.tensor, order: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """The physicists'."""
-    n = whole_order(order, x)
+    n = whole_order(order, x, beyond)
     known = n > _HIGHEST_HERMITE
     return tl.where(known, float("nan"), recurrence(x, n, 2.0 * x, known, largest, HERMITE))
 
 
 @triton.jit
-def hermite_he_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def hermite_he_of(x: tl.tensor, order: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """The probabilists'."""
-    n = whole_order(order, x)
+    n = whole_order(order, x, beyond)
     known = n > _HIGHEST_HERMITE
     return tl.where(known, float("nan"), recurrence(x, n, x, known, largest, HERMITE_E))
 
 
 @triton.jit
-def laguerre_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.tensor:
-    """Laguerre's."""
-    n = whole_order(order, x)
-    known = x == 0.0
-    return tl.where(known & (n >= 0.0), 1.0, recurrence(x, n, 1.0 - x, known, largest, LAGUERRE))
+def high_laguerre(x: tl.tensor, n: tl.tensor) -> tl.tensor:
+    """``e^(x/2) (J0(u) - c J3(u))`` with ``u = sqrt((4 n + 2) x)`` and ``c = x^2 / (6 u)``; below zero I of ``|x|``.
+
+    The first two terms of F. Tricomi's expansion, of which the third is some ``x^3 / (288 n)``.
+    """
+    u = tl.sqrt((4.0 * n + 2.0) * tl.abs(x))
+    v = tl.where(u < 1.0, 1.0, u)  # For smaller ones the second term is none.
+    c = x * x / (6.0 * v)
+    i0, j0 = i0e_of(u), j0_of(u)
+    i3 = (1.0 + 8.0 / (v * v)) * i1e_of(u) - 4.0 / v * i0
+    j3 = (8.0 / (v * v) - 1.0) * j1_of(u) - 4.0 / v * j0
+    return tl.where(x < 0.0, tl.exp(0.5 * x + u) * (i0 + c * i3), tl.exp(0.5 * x) * (j0 - c * j3))
 
 
 @triton.jit
-def legendre_of(x: tl.tensor, order: tl.tensor, largest: tl.tensor) -> tl.tensor:
+def laguerre_of(x: tl.tensor, order: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
+    """Laguerre's."""
+    n = whole_order(order, x, beyond)
+    at_0 = (x == 0.0) & (n >= 0.0)
+    # Farther to the right a polynomial of any high order has left the type's range at an order of some x / 4.
+    high = (n > _HIGH) & (x < 2.0 * tl.log(largest) + 20.0) & (x > float("-inf"))
+    values = recurrence(x, n, 1.0 - x, at_0 | high, largest, LAGUERRE)
+    return tl.where(at_0, 1.0, tl.where(high, high_laguerre(x, n), values))
+
+
+@triton.jit
+def high_legendre(x: tl.tensor, n: tl.tensor) -> tl.tensor:
+    """``sqrt(a / sin a) J0((n + 1/2) a)`` with ``a = arccos |x|``: Legendre's of high order between -1 and 1."""
+    a = angle_of(tl.abs(x))
+    return tl.where(x < 0.0, sign_of_order(n), 1.0) * tl.sqrt(a / tl.sin(a)) * j0_of((n + 0.5) * a)
+
+
+@triton.jit
+def legendre_of(x: tl.tensor, order: tl.tensor, beyond: tl.tensor, largest: tl.tensor) -> tl.tensor:
     """Legendre's."""
-    n = whole_order(order, x)
-    known = (tl.abs(x) == 1.0) & (n >= 0.0)
+    n = whole_order(order, x, beyond)
+    known = (tl.abs(x) == 1.0) & (n >= 0.0) | (tl.abs(x) < 1.0) & (n > _HIGH)
     one = tl.full(n.shape, 1.0, tl.float64)
-    return tl.where(known, closed(x, n, one, one, one), recurrence(x, n, x, known, largest, LEGENDRE))
+    form = closed(x, n, one, one, high_legendre(x, n))
+    return tl.where(known, form, recurrence(x, n, x, known, largest, LEGENDRE))
 
 
 def _polynomial(function: Any) -> Callable[[Operand, Operand], torch.Tensor]:
@@ -192,7 +239,8 @@ def _polynomial(function: Any) -> Callable[[Operand, Operand], torch.Tensor]:
 
     def op(x: Operand, n: Operand) -> torch.Tensor:
         result = float_result(served_promotion([x, n]))
-        return map_elements(function, [x, n, torch.finfo(result).max], [torch.float64] * 3, result)
+        beyond = -1.0 if INTERPRETED else 2.0**63
+        return map_elements(function, [x, n, beyond, torch.finfo(result).max], [torch.float64] * 4, result)
 
     return op
 

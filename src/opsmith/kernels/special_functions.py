@@ -238,8 +238,10 @@ def zeta_above_0(s: tl.tensor, q: tl.tensor) -> tl.tensor:
     """The sum of ``(q + k)^-s`` over ``k >= 0`` for q > 0: ten terms for q < 10, then the Euler-Maclaurin formula."""
     small = q < 10.0
     total = tl.zeros_like(s + q)
-    for i in tl.static_range(10):
-        total += tl.where(small, tl.exp(-s * tl.log(q + i)), 0.0)
+    k = 0.0
+    for _ in range(10):  # Code for one of them: all ten would take a compiler half a minute.
+        total += tl.where(small, tl.exp(-s * tl.log(q + k)), 0.0)
+        k += 1.0
     a = tl.where(small, q + 10.0, q)
     power = tl.exp(-s * tl.log(a))
     r = 1.0 / (a * a)
@@ -269,10 +271,17 @@ def zeta_of(s: tl.tensor, q: tl.tensor) -> tl.tensor:
     their sum is ``(-1)^s (zeta(s, g) - zeta(s, 1 - q))``.
     """
     whole = (tl.floor(s) == s) & (tl.floor(q) != q)
-    sign = tl.where(tl.floor(s * 0.5) * 2.0 == s, 1.0, -1.0)
-    g = tl.where(q < 0.0, -q - tl.floor(-q), 0.5)
-    below = sign * (zeta_above_0(s, g) - zeta_above_0(s, 1.0 - tl.where(q < 0.0, q, 0.0)))
-    total = zeta_above_0(s, tl.where(q < 0.0, 1.0 - g, q)) + tl.where(q < 0.0, below, 0.0)
+    weight = tl.zeros_like(s + q) + 1.0
+    sign = tl.where(tl.floor(s * 0.5) * 2.0 == s, weight, -weight)
+    below = q < 0.0
+    g = tl.where(below, -q - tl.floor(-q), 0.5)
+    base = tl.where(below, 1.0 - g, q)
+    total = weight * 0.0
+    # Again code for one, and no rounds for what a tile does not have.
+    for part in range(1 + 2 * tl.max(tl.max(below.to(tl.int32), axis=1), axis=0)):
+        total += tl.where(weight == 0.0, 0.0, weight * zeta_above_0(s, base))
+        base = tl.where(part == 0, g, 1.0 - tl.where(below, q, 0.0))
+        weight = tl.where(below, tl.where(part == 0, sign, -sign), 0.0)
     # Eager's formula overflows for an exponent like this, and has the first term alone, if that is not zero.
     limit = tl.where(q < 1.0, float("inf"), tl.where(q == 1.0, 1.0, float("nan")))
     total = tl.where(s > 1e13, limit, total)

@@ -122,7 +122,8 @@ def scaled_and_shifted(
     ``ALONG`` names what they depend on: "M", "T", "MT", or "MJ" for rows and outer columns.
     """
     if ALONG == "MJ":
-        first_j = (step // tl.cdiv(sizes[2], BLOCK_K)).to(m.dtype) * BLOCK_J
+        # A tensor also where the step is 0 and a row has one column, which the compiler takes for numbers.
+        first_j = (tl.full([], 0, m.dtype) + step // tl.cdiv(sizes[2], BLOCK_K)) * BLOCK_J
         y_MJK = tl.reshape(y_MT, [BLOCK_M, BLOCK_J, BLOCK_K])
         if weight_ptr is not None:
             weight_MJ = spread_outer(weight_ptr, m, first_j, shape, weight_strides, sizes, y_MT.dtype, BLOCK_J)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-from tests.evaluation_calls import judge
+from tests.evaluation_calls import call_of, judge
+
+from opsmith.evaluation.comparisons import compare
 
 aten = torch.ops.aten
 
@@ -74,3 +78,29 @@ def test_an_lu_may_choose_other_pivots_and_has_to_give_the_matrix_back() -> None
     assert judge(aten._linalg_solve_ex.default, args, (x, other, exchanged, info)).passed
     assert not judge(aten._linalg_solve_ex.default, args, (x, other, kept, info)).passed
     assert not judge(aten._linalg_solve_ex.default, args, (x + 1e-3, lu, kept, info)).passed
+
+
+def _eliminated(a: torch.Tensor, between: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> torch.Tensor:
+    """L and U of an LU without pivoting, in one matrix, each product changed before it is taken away."""
+    a = a.clone()
+    for k in range(a.shape[-1] - 1):
+        a[..., k + 1 :, k] /= a[..., k, k, None]
+        a[..., k + 1 :, k + 1 :] -= between(a[..., k + 1 :, k, None] * a[..., k, None, k + 1 :])
+    return a
+
+
+def test_factors_that_grow_without_pivoting_may_lose_what_their_products_round() -> None:
+    """As eager's do; products of half the digits fail, and so does a factor that is off by more than those."""
+    a = _matrix(5, 5)
+    a[..., 0, 0] = 1e-4
+    pivots, info = torch.arange(1, 6, dtype=torch.int32).expand(2, 5), torch.zeros(2, dtype=torch.int32)
+    call = call_of(aten.linalg_lu_factor_ex.default, a, pivot=False)
+    eager, exact = _eliminated(a), _eliminated(a.double()).float()
+    lower, upper = (eager.double().tril(-1) + torch.eye(5), eager.double().triu())
+    assert (lower @ upper - a).abs().max() > 1e-4
+    rounded = _eliminated(a, lambda product: product.half().float())
+    grown = exact.clone()
+    grown[..., 4, 3] *= 1.1
+    for answer, passes in ((exact, True), (rounded, False), (exact * 1.001, False), (grown, False)):
+        finding = compare(call, [[eager, pivots, info]], [[answer, pivots, info]], tolerance="strict")
+        assert passes == finding.passed, finding.detail

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
-from tests.evaluation_calls import judge
+from tests.evaluation_calls import WithoutUnsigned, call_of, judge
+
+from opsmith.evaluation.comparisons import compare
 
 aten = torch.ops.aten
 TIES = torch.tensor([[3.0, 1.0, 3.0, 1.0]])
@@ -78,3 +81,26 @@ def test_pooling_may_point_at_any_maximum_of_the_plane() -> None:
     out = torch.tensor([[[[1.0]]]])
     assert judge(aten.max_pool2d_with_indices.default, (x, [2, 2]), (out, torch.tensor([[[[3]]]]))).passed
     assert not judge(aten.max_pool2d_with_indices.default, (x, [2, 2]), (out, torch.tensor([[[[2]]]]))).passed
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_ties_of_unsigned_numbers_may_come_in_any_order(dtype: torch.dtype) -> None:
+    """Torch 2.11 gathers none of more than 8 bits."""
+    data, values = TIES.to(dtype), torch.tensor([[1, 1, 3, 3]], dtype=dtype)
+    call = call_of(aten.sort.default, data)
+    expected = [values, torch.tensor([[1, 3, 0, 2]])]
+    for order, passes in (([[3, 1, 2, 0]], True), ([[3, 0, 1, 2]], False)):
+        with WithoutUnsigned():
+            finding = compare(call, [expected], [[values, torch.tensor(order)]], tolerance="strict")
+        assert passes == finding.passed
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_draws_of_unsigned_numbers_are_ranked(dtype: torch.dtype) -> None:
+    """One after another, and not all of them one number."""
+    overload, data = aten.random.to, torch.zeros(512, dtype=dtype)
+    call = call_of(overload, data, 1000)
+    draws = [[torch.randint(0, 1000, (512,)).to(dtype)] for _ in range(64)]
+    for got, passes in ((draws[:32], True), ([[data]] * 32, False)):
+        with WithoutUnsigned():
+            assert passes == compare(call, draws[32:], got, tolerance="strict").passed

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.evaluation_calls import call_of, judge
+from torch._decomp import get_decompositions
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -853,3 +854,102 @@ def test_a_gradient_of_bags_may_lose_what_cancels() -> None:
     for rounded, passes in ((torch.clone, True), (_tf32, False)):
         answer = torch.stack([_chained(rounded(each).T, 1) for each in chosen])
         assert passes == compare(call, [[exact]], [[answer]], tolerance="strict").passed
+
+
+def _loss_gradients_on_a_gpu(gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of a mean in float16 as eager has them there: one over the number of elements, and every product, is rounded."""
+    norm, beta, d = torch.tensor(1 / x.numel(), dtype=x.dtype), torch.tensor(1 / 9, dtype=x.dtype), x - target
+    z = (-target * x).exp()
+    outer = d.sign() * norm * gradient
+    return {
+        "mse_loss_backward": torch.tensor(2 / x.numel(), dtype=x.dtype) * d * gradient,
+        "smooth_l1_loss_backward": torch.where(d.abs() > beta, outer, norm * d * gradient / beta),
+        "huber_loss_backward": torch.where(d.abs() > beta, outer * beta, norm * d * gradient),
+        "soft_margin_loss_backward": target * z * -norm / (z + 1) * gradient,
+    }
+
+
+@pytest.mark.parametrize(
+    ("op", "rest"),
+    [
+        (aten.mse_loss_backward.default, (1,)),
+        (aten.smooth_l1_loss_backward.default, (1, 1 / 9)),
+        (aten.huber_loss_backward.default, (1, 1 / 9)),
+        (aten.soft_margin_loss_backward.default, (1,)),
+    ],
+)
+def test_a_gradient_of_a_loss_may_be_more_accurate_than_products_next_to_nothing(
+    op: torch._ops.OpOverload, rest: tuple[Any, ...]
+) -> None:
+    """Eager's is off by a factor of two; who forgets a part of the formula, or is 5 % off, is wrong all the same."""
+    x = (torch.rand(4, 76_725, 4) * 2 - 1).half()
+    target = (x + torch.randn(x.shape) * 0.1).half()
+    gradient = torch.tensor(6e4).half()
+    name = op._schema.name.removeprefix("aten::")
+    call = call_of(op, gradient, x, target, *rest)
+    truth = op(*(tensor.double() for tensor in (gradient, x, target)), *rest)
+    eager, exact = _loss_gradients_on_a_gpu(gradient, x, target)[name], truth.half()
+    error = (eager.double() - truth).abs()
+    opinion = Oracle(call, name, 1).opinion(0)
+    assert opinion is not None
+    assert opinion.rounding is not None
+    explained = opinion.rounding(torch.float16)
+    assert (error <= explained).all()
+    assert explained.max() < 20 * error.max()
+    if "smooth" in name:
+        assert (error / (1e-5 + 1e-3 * truth.abs())).max() > TRUST[torch.float16]
+    assert compare(call, [[eager]], [[exact]], tolerance="strict").passed
+    other = truth * 9.0 if len(rest) == 2 else truth / x.numel()
+    for wrong in (exact * 1.05, -exact, other.half(), (truth * x.numel()).half(), torch.zeros_like(exact)):
+        assert not compare(call, [[eager]], [[wrong]], tolerance="strict").passed
+
+
+@pytest.fixture
+def rms_norm_gradients() -> Iterator[None]:
+    """A CPU has none in torch: those that torch takes apart."""
+    library = torch.library.Library("aten", "IMPL")
+    decomposed = get_decompositions([aten._fused_rms_norm_backward])[aten._fused_rms_norm_backward.default]
+    library.impl("_fused_rms_norm_backward", decomposed, "CPU")
+    yield
+    library._destroy()
+
+
+def _gradient_of_rows(
+    dy: torch.Tensor, x: torch.Tensor, mean: torch.Tensor | None, rstd: torch.Tensor, weight: torch.Tensor
+) -> torch.Tensor:
+    """That of the input of a norm, in one of several orders: first multiplied by the length of a row."""
+    length, g = x.shape[-1], dy * weight
+    centred = x if mean is None else x - mean
+    sums = length * g - centred * rstd * (g * centred * rstd).sum(-1, keepdim=True)
+    return (sums if mean is None else sums - g.sum(-1, keepdim=True)) * (rstd / length)
+
+
+@pytest.mark.usefixtures("rms_norm_gradients")
+@pytest.mark.parametrize("has_mean", [False, True])
+@pytest.mark.parametrize("length", [1, 2, 16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_a_short_rows_norm_is_what_its_own_part_leaves(
+    length: int, dtype: torch.dtype, *, has_mean: bool
+) -> None:
+    """Roundings alone of a row of one element, and nearly of one of two; of 16 elements far more."""
+    for seed in range(16):
+        torch.manual_seed(seed)
+        x, weight = (torch.rand(6, length) * 18 - 9).to(dtype), (torch.rand(length) * 18 - 9).to(dtype)
+        dy = ((torch.rand(6, length) * 18 - 9) * 1e-33).to(dtype)
+        mean = x.float().mean(-1, keepdim=True) if has_mean else None
+        rstd = ((x.float() - (0.0 if mean is None else mean)).square().mean(-1, keepdim=True) + 1.2e-7).rsqrt()
+        if mean is None:
+            call = call_of(aten._fused_rms_norm_backward.default, dy, x, [length], rstd, weight, [True, False])
+        else:
+            statistics = mean.to(dtype), rstd.to(dtype)
+            mean, rstd = (each.float() for each in statistics)
+            arguments = (dy, x, [length], *statistics, weight, weight, [True, False, False])
+            call = call_of(aten.native_layer_norm_backward.default, *arguments)
+        call = replace(call, small_results=True)
+        answer = _gradient_of_rows(dy.float(), x.float(), mean, rstd, weight.float())
+        op = aten.native_layer_norm_backward if has_mean else aten._fused_rms_norm_backward
+        eager = op.default(*call.args)[0]
+        finding = compare(call, [[eager]], [[answer.to(dtype)]], tolerance="strict")
+        assert finding.passed, finding.detail
+        if length == 16:
+            assert not compare(call, [[eager]], [[(answer * 1.05).to(dtype)]], tolerance="strict").passed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+from tests.evaluation_calls import WithoutUnsigned
 
 from opsmith.evaluation.stability import REPETITIONS, stabilised
 
@@ -39,3 +41,17 @@ def test_nothing_is_explained_where_eager_repeats_itself() -> None:
     expected = torch.linspace(0, 1, N)
     got = expected + 1e-6
     assert torch.equal(explained(got, expected, [expected] * REPETITIONS), got == expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_seeds_that_eager_draws_anew_are_excused_in_every_width(dtype: torch.dtype) -> None:
+    """Attention returns uint64 seeds on a GPU; torch 2.11 selects no unsigned numbers of more than 8 bits."""
+    expected, got = torch.tensor([7, 3], dtype=dtype), torch.tensor([9, 3], dtype=dtype)
+    repeated = [torch.tensor([100 * (turn + 1), 3], dtype=dtype) for turn in range(REPETITIONS)]
+    with WithoutUnsigned():
+        stable = stabilised(expected, got, repeated)
+        wrong = stabilised(expected, torch.tensor([9, 4], dtype=dtype), repeated)
+    assert stable is not None
+    assert wrong is not None
+    assert (dtype, [7, 3]) == (stable.dtype, stable.tolist())
+    assert [7, 4] == wrong.tolist()

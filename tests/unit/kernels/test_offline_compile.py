@@ -67,3 +67,54 @@ def test_rows_of_a_tile_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_pat
     codes = _compiled(tmp_path, "_softmax.default", "f16", 5)["softmax_ragged_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
+
+
+#: Compiles kernels of special functions for Hopper; no traced model calls them.
+COMPILING = """
+import torch
+from torch._subclasses import FakeTensorMode
+from opsmith.prewarm.compiling import Compiler
+compiler = Compiler(90)
+from opsmith.kernels import incomplete_gamma, special_functions
+with FakeTensorMode(allow_non_fake_inputs=True):
+    x = torch.empty(1029, 917, dtype=torch.bfloat16, device="cuda")
+    special_functions.polygamma(2, x)
+    special_functions.special_zeta(x, x)
+    incomplete_gamma.igammac(x, x)
+"""
+
+
+def test_special_functions_are_short_enough_to_compile_in_seconds(tmp_path: Path) -> None:
+    """83,000 lines of PTX, as the sums of zeta were when their terms lay one after another, take half a minute."""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    subprocess.run([sys.executable, "-c", COMPILING], cwd=ROOT, env=environment, capture_output=True, check=True)
+    lengths = [len(path.read_text().splitlines()) for path in tmp_path.glob("*/map_kernel.ptx")]
+    assert 3 == len(lengths)
+    assert max(lengths) < 25_000
+
+
+#: Compiles gradients of norms over a single element, which has one weight.
+COMPILING_NORMS = """
+import torch
+from torch._subclasses import FakeTensorMode
+from opsmith.prewarm.compiling import Compiler
+compiler = Compiler(90)
+from opsmith.kernels import group_norm_backward, layer_norm_backward
+def empty(*sizes):
+    return torch.empty(sizes, device="cuda")
+with FakeTensorMode(allow_non_fake_inputs=True):
+    rows, parameter = empty(200, 1), empty(1)
+    statistics = rows, rows
+    layer_norm_backward.layer_norm_backward(rows, rows, [1], *statistics, parameter, parameter, [True, False, False])
+    x, statistics = empty(50, 4, 1), (empty(50, 4), empty(50, 4))
+    group_norm_backward.group_norm_backward(x, x, *statistics, empty(4), 50, 4, 1, 4, [True, False, False])
+"""
+
+
+def test_an_element_that_is_its_own_mean_has_no_gradient(tmp_path: Path) -> None:
+    """``g - g`` of a product: a compiler that multiplies and subtracts at once would leave what its rounding took."""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    subprocess.run([sys.executable, "-c", COMPILING_NORMS], cwd=ROOT, env=environment, capture_output=True, check=True)
+    codes = [path.read_text() for path in tmp_path.glob("*/g*_kernel.ptx")]
+    # The one that is left takes the products with x away.
+    assert [1, 1] == [code.count("fma.rn.f32") for code in codes]

@@ -5,6 +5,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import MANIFEST, eager, kernel
 
+from opsmith.kernels import orthogonal_polynomials
+
 INFINITE, NAN = float("inf"), float("nan")
 ENDS = torch.tensor([0.0, -0.0, INFINITE, -INFINITE, NAN, 1e-40, 1e30], dtype=torch.float64)
 GRID = torch.cat([torch.linspace(-12, 12, 97).double() + 0.013, torch.logspace(-8, 3, 40).double(), ENDS])
@@ -95,6 +97,57 @@ def test_polynomials_of_every_order(op: str) -> None:
     x = torch.tensor([-3.5, -1.0, -0.9, 0.0, 0.3, 1.0, 1.2, 7.0], dtype=torch.float64)
     n = torch.tensor([-2.0, -0.5, 0.0, 1.0, 2.9, 5.0, 9.0, 20.0, INFINITE], dtype=torch.float64)
     assert_close_to_eager(op, x, n.unsqueeze(1), rtol=1e-9)
+
+
+#: What eager gave on an H100 (torch 2.11) for an infinite order, at -1, 1 and what is beyond them.
+AT_INFINITE_ORDER = {
+    "chebyshev_polynomial_t": [-1.0, 1.0, NAN],
+    "chebyshev_polynomial_u": [-(2.0**63), -(2.0**63), NAN],
+    "chebyshev_polynomial_v": [1.0, 1.0, NAN],
+    "chebyshev_polynomial_w": [-1.0, -1.0, NAN],
+    "hermite_polynomial_h": [NAN, NAN, NAN],
+    "hermite_polynomial_he": [NAN, NAN, NAN],
+    "legendre_polynomial_p": [-1.0, 1.0, NAN],
+}
+
+
+@pytest.mark.parametrize("op", POLYNOMIALS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_order_beyond_64_bits_is_the_greatest_one_on_a_gpu(
+    op: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a CPU makes a negative one of it, for which a polynomial is 0; and no recurrence goes on to it."""
+    monkeypatch.setattr(orthogonal_polynomials, "INTERPRETED", False)
+    name = op.removeprefix("special_").removesuffix(".default")
+    ends = [NAN, NAN, NAN] if "laguerre" in name else AT_INFINITE_ORDER[name.removeprefix("shifted_")]
+    beyond = [-7.0, 7.0, INFINITE, -INFINITE, NAN] if "laguerre" not in name else [INFINITE, -INFINITE, NAN]
+    x = torch.tensor([*([] if "laguerre" in name else [-1.0, 1.0]), *beyond], dtype=dtype)
+    x = (x + 1.0) / 2.0 if "shifted" in name else x
+    expected = torch.tensor([*ends[: len(x) - len(beyond)], *ends[2:] * len(beyond)], dtype=dtype)
+    for order in (INFINITE, 1e19, torch.finfo(torch.float32).max):
+        with np.errstate(all="ignore"):
+            actual = kernel(op)(x, torch.full_like(x, order))
+            for negative in (NAN, -INFINITE):
+                assert not kernel(op)(x, torch.full_like(x, negative)).any()
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "expected"),
+    [
+        ("special_laguerre_polynomial_l.default", -1e-4, 1.6682675236046419e34),
+        ("special_laguerre_polynomial_l.default", 1e-5, 0.15672554136992474),
+        ("special_laguerre_polynomial_l.default", 0.3, 0.013829994261726898),
+        ("special_laguerre_polynomial_l.default", 0.99, 0.0094517367558979416),
+        ("special_legendre_polynomial_p.default", -0.7, 1.7395372194499789e-4),
+        ("special_legendre_polynomial_p.default", 0.99, -2.6377093452928976e-4),
+    ],
+)
+def test_a_high_order_is_not_walked_up_to(op: str, x: float, expected: float) -> None:
+    """Of 2^24 + 1: Laguerre's by mpmath, where eager is off by up to 2e-4, and Legendre's by eager."""
+    with np.errstate(all="ignore"):
+        actual = kernel(op)(torch.tensor([x], dtype=torch.float64), torch.tensor(2.0**24 + 1, dtype=torch.float64))
+    torch.testing.assert_close(actual, torch.tensor([expected], dtype=torch.float64), rtol=1e-8, atol=0)
 
 
 @pytest.mark.parametrize("op", ["igamma.default", "igammac.default"])

@@ -56,12 +56,18 @@ def compare(call: JudgedCall, rule: Rule, reference: Sequence[Results], candidat
     return _check_relation(rule, arguments, candidate) if finding.passed else finding
 
 
+#: What torch hardly computes with, in a type that it does; of 64 bits the last ones make no difference to ranks.
+_WIDER = {torch.uint16: torch.int64, torch.uint32: torch.int64, torch.uint64: torch.float64}
+
+
 def _draws(executions: Sequence[Results], index: int) -> torch.Tensor:
     """The draws of result ``index``, one execution a row: ``[K, *shape]``."""
     leaves = [as_tensor(results[index]) for results in executions]
     stacked = torch.stack([leaf for leaf in leaves if leaf is not None])
     if stacked.dtype is torch.bool:
         return stacked.to(torch.uint8)
+    if stacked.dtype in _WIDER:
+        return stacked.to(_WIDER[stacked.dtype])
     return stacked.float() if stacked.element_size() < 4 and stacked.is_floating_point() else stacked
 
 

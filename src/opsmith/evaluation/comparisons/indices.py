@@ -14,7 +14,7 @@ import torch
 
 from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.comparisons import exact
-from opsmith.evaluation.comparisons.leaves import PASSED, position, wrong
+from opsmith.evaluation.comparisons.leaves import PASSED, bits_of, position, wrong
 from opsmith.evaluation.comparisons.table import Rule
 from opsmith.evaluation.observation import Finding, JudgedCall, Results
 
@@ -144,7 +144,7 @@ def _lines(data: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
 
 
 def _gather(lines: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    return lines.gather(-1, indices)
+    return bits_of(lines).gather(-1, indices).view(lines.dtype)
 
 
 def _out_of_range(indices: torch.Tensor, size: int) -> Finding | None:

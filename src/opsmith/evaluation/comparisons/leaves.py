@@ -27,6 +27,17 @@ def as_tensor(result: Result) -> torch.Tensor | None:
     return None if result is None or isinstance(result, str) else torch.tensor(result)
 
 
+_SIGNED = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements, none of them complex, as signed integers of their size.
+
+    For what moves elements: torch selects and gathers no unsigned ones of more than 8 bits.
+    """
+    return tensor.view(_SIGNED[tensor.element_size()])
+
+
 def near_the_work(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor where comparing it is fast: a large one on the GPU, in a process that uses one."""
     return tensor.cuda() if tensor.numel() >= LARGE_ELEMENTS and torch.cuda.is_initialized() else tensor

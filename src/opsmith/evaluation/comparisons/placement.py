@@ -10,6 +10,7 @@ import torch
 
 from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.comparisons import exact
+from opsmith.evaluation.comparisons.leaves import bits_of
 from opsmith.evaluation.observation import Finding, JudgedCall, Results
 
 
@@ -22,9 +23,11 @@ def compare(call: JudgedCall, reference: Results, candidate: Results) -> Finding
     dims = len(arguments["output_size"])
     values, indices = (_planes(arguments[name].detach().cpu(), dims) for name in ("self", "indices"))
     planes = _planes(got.cpu(), dims)
-    is_there = ~exact.different(values, planes.gather(1, indices))
+    is_there = ~exact.different(values, bits_of(planes).gather(1, indices).view(planes.dtype))
     is_right = torch.zeros_like(planes, dtype=torch.uint8).scatter_reduce_(1, indices, is_there.byte(), "amax")
-    return exact.compare(torch.where(is_right.bool().view(got.shape), got.cpu(), expected.cpu()), got.cpu())
+    got, expected = got.cpu(), expected.cpu()
+    wanted = torch.where(is_right.bool().view(got.shape), bits_of(got), bits_of(expected))
+    return exact.compare(wanted.view(got.dtype), got)
 
 
 def _planes(tensor: torch.Tensor, dims: int) -> torch.Tensor:

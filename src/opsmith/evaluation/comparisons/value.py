@@ -15,7 +15,7 @@ from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.evaluation.comparisons import exact
 from opsmith.evaluation.comparisons.leaves import as_tensor, near_the_work, position, wrong
 from opsmith.evaluation.observation import Finding, Result
-from opsmith.evaluation.opinion import Opinion
+from opsmith.evaluation.opinion import Opinion, half_a_step
 from opsmith.evaluation.oracle import CEILING, CEILING_WIDE, SLACK, SLACK_WIDE, TRUST, TRUST_WIDE
 from opsmith.evaluation.tolerance import Tolerance
 
@@ -154,7 +154,7 @@ def _accept(
     """Which of the ``failed`` elements the oracle accepts, and the error that it grants them."""
     truth = _double(opinion.value).to(expected.device).flatten()
     unit = truth.abs() * tolerance.rtol + tolerance.atol
-    unit = unit.clamp(min=_half_a_step(dtype))
+    unit = unit.clamp(min=half_a_step(dtype))
     if opinion.slack is not None:
         unit = unit + opinion.slack.to(expected.device).flatten()
     truth, expected, got = _at_the_edge(truth, expected, got, dtype, tolerance)
@@ -178,12 +178,6 @@ def _accept(
     near &= believed
     same_special = ~torch.isfinite(truth) & _close(truth, got, unit[failed])
     return near | same_special, granted.nan_to_num(0.0, 0.0)
-
-
-def _half_a_step(dtype: torch.dtype) -> float:
-    """By how much rounding moves a number next to 0, where a type's numbers are evenly spaced: no result is nearer."""
-    info = torch.finfo(dtype)
-    return float(info.tiny * info.eps / 2)
 
 
 def _at_the_edge(
