@@ -54,11 +54,30 @@ def attention(arguments: Mapping[str, Any]) -> Opinion | None:
 
 def _attention_of_rows(arguments: Mapping[str, Any]) -> Opinion | None:
     """As :func:`attention`, of the overload whose tensors (B, M, H, D) have rows before heads."""
-    unknown = ("cu_seqlens_q", "cu_seqlens_k", "seqlen_k", "window_size")
-    if arguments["dropout_p"] or any(arguments.get(name) is not None for name in unknown):
+    if arguments["dropout_p"] or not _is_plain(arguments):
         return None
     value, slack = _averages(_heads_first(arguments, ("query", "key", "value")), of_scores=True)
     return Opinion(value.transpose(1, 2), slack.transpose(1, 2))
+
+
+def explained_with_dropout(stem: str, arguments: Mapping[str, Any]) -> torch.Tensor | None:
+    """The error that the condition of a forward call explains, whatever its dropout leaves.
+
+    None of ragged batches, of other ops, and where everything is dropped.
+    """
+    probability = float(arguments.get("dropout_p", 0.0))
+    if stem not in FORWARDS or probability >= 1 or not _is_plain(arguments):
+        return None
+    rows_first = "custom_mask_type" in arguments
+    heads = _heads_first(arguments, ("query", "key", "value")) if rows_first else arguments
+    explained = _averages(heads, of_scores=True)[1] / (1 - probability)
+    return explained.transpose(1, 2) if rows_first else explained
+
+
+def _is_plain(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call has no ragged batches and no windows."""
+    unknown = ("cu_seqlens_q", "cu_seqlens_k", "seqlen_k", "window_size")
+    return all(arguments.get(name) is None for name in unknown)
 
 
 def _averages(arguments: Mapping[str, Any], *, of_scores: bool) -> tuple[torch.Tensor, torch.Tensor]:
