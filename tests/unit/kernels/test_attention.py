@@ -195,6 +195,40 @@ def test_flash_attention_scales_as_asked() -> None:
     assert_flash(heads((1, 2, 2, 20, 30, 16), torch.float16), causal=False, scale=-0.3)
 
 
+def test_flash_attention_scales_up_as_asked() -> None:
+    """By more than 1, which gradients are multiplied by as they are written."""
+    given = heads((1, 2, 2, 20, 30, 16), torch.float16)
+    assert_flash(given._replace(q=given.q / 8, k=given.k / 2), causal=False, scale=1.5)
+
+
+@pytest.mark.parametrize("op", [FLASH, EFFICIENT, CUDNN])
+def test_gradients_of_float16_are_finite_where_those_of_scores_are_not(op: str) -> None:
+    """Those exceed 65504 until they are scaled, and keys and queries are small."""
+    sizes, scale = (1, 1, 1, 16, 20, 64), 0.125
+    q, k = (values(1, 1, rows, 64, dtype=torch.float16, scale=0.05) for rows in (16, 20))
+    v, grad = (values(1, 1, rows, 64, dtype=torch.float16, scale=350) for rows in (20, 16))
+    given = Heads(q, k, v, grad)
+    expected = textbook(given)
+    p = (q.double() @ k.double().mT * scale).softmax(-1)
+    ds = p * (grad.double() @ v.double().mT - (grad.double() * expected.out).sum(-1, keepdim=True))
+    assert ds.abs().max() > 65504 > 2 * scale * ds.abs().max()
+    more = () if op == FLASH else (None, True)
+    out, lse, *rest = kernel(op)(q, k, v, *more)
+    state = rest[4:6] if op == FLASH else rest[:2] if op == EFFICIENT else rest[4:6]
+    lengths = None, None, *sizes[3:5], 0.0, False
+    calls = {
+        FLASH: (*lengths, *state),
+        EFFICIENT: (*state, 0.0, [True, True, True, False]),
+        CUDNN: (*state, None, *lengths),
+    }
+    bias = (None,) if op == EFFICIENT else ()
+    gradients = kernel(backward_of(op))(grad, q, k, v, *bias, out, lse, *calls[op])
+    for actual, due in zip(gradients, expected[2:5], strict=False):
+        assert actual is not None
+        limit = 4e-3 * due.abs().max().item()
+        torch.testing.assert_close(actual.double(), due, rtol=4e-3, atol=limit)
+
+
 def test_flash_attention_of_every_layout() -> None:
     """Slices of one projection, expanded keys, strides that no vector access fits, an expanded gradient."""
     packed = values(2, 20, 3, 4, 24, dtype=torch.float16, scale=1)
