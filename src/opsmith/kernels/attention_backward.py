@@ -6,6 +6,9 @@ With ``p[m, n] = exp(scale * q[m] . k[n] + bias[m, n] - lse[m])`` and ``delta[m]
 - ``dq[m] = scale * sum over n of ds[m, n] k[n]``;
 - ``dk[n] = scale * sum over m of ds[m, n] q[m]`` and ``dv[n] = sum over m of p[m, n] grad[m]``.
 
+The scale goes into ds before that becomes float16, whose largest number is 65504, where it makes it smaller: in
+``p * (scale * dp - scale * delta)`` it costs no instruction. The gradient of the bias has none.
+
 A dropout makes ``p z`` of the p in dv and ``z * (grad . v)`` of the product in ds, with z what it left of 1.
 
 The sums run along two dimensions, so there are two launches: a program that owns queries walks along keys, and one that
@@ -28,6 +31,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .attention_dropout import kept, left
 from .attention_forward import (
     PRECISION,
     Rule,
@@ -35,7 +39,6 @@ from .attention_forward import (
     bias_offsets,
     block_of,
     chosen,
-    dropped,
     head_of,
     in_base,
     in_base_of,
@@ -52,6 +55,7 @@ from .attention_forward import (
     strides_in,
     turned_in_parts,
     unit_of,
+    whole,
 )
 from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
@@ -80,6 +84,7 @@ def query_gradients(
     dropout: tl.tuple,
     head: tl.tensor,
     m: tl.tensor,
+    first_m: tl.tensor,
     end: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
@@ -89,6 +94,7 @@ def query_gradients(
     bias_strides: tl.tuple,
     dbias_strides: tl.tuple,
     scale: tl.tensor,
+    factor: tl.tensor,
     shift: tl.tensor,
     UNIT: tl.constexpr,
     BIAS_UNIT: tl.constexpr,
@@ -100,14 +106,16 @@ def query_gradients(
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> tl.tensor:
-    """Add the terms of the keys up to ``end``. MASKED leaves out what a query does not see.
+    """Add the terms of the keys up to ``end``, times ``factor``. MASKED leaves out what a query does not see.
 
     ``parts`` says how many elements low parts lie behind high ones, of keys, values and turned keys, if they are split.
     """
+    scaled_delta_M = delta_M * factor
     for start in range(0, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
         if parts is not None:
@@ -125,11 +133,13 @@ def query_gradients(
         )
         p_MN = power(s_MN - lse_M[:, None], BASE_2)
         if dropout is not None:
-            dp_MN = dropped(dp_MN, head, m[:, None], n[None, :], M, N, dropout)
-        ds_MN = p_MN * (dp_MN - delta_M[:, None])
+            kept_MN = kept(head, m, n, first_m, start, M, N, dropout, False, BLOCK_M, BLOCK_N)
+            dp_MN = left(dp_MN, kept_MN, dropout)
+        ds_MN = p_MN * (dp_MN * factor - scaled_delta_M[:, None])
         if dbias_ptr is not None:
             at_MN = dbias_ptr + bias_offsets(m, n, M, dbias_strides, 1, INDEX)
-            tl.store(at_MN, converted(ds_MN, dbias_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
+            dbias_MN = p_MN * (dp_MN - delta_M[:, None])
+            tl.store(at_MN, converted(dbias_MN, dbias_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
         if parts is not None:
             d = tl.arange(0, BLOCK_D)
             k_DN, k_low_DN = load_parts(turned_k_ptr + start, parts[2], d, turned_k_strides, UNIT, BLOCK_N, INDEX)
@@ -170,8 +180,9 @@ def query_gradients_kernel(
     v_strides: tl.tuple,
     turned_k_strides: tl.tuple,
     bias_strides: tl.tuple,
-    scale: tl.tensor,
     score_scale: tl.tensor,
+    factor: tl.tensor,
+    last_factor: tl.tensor,
     shift: tl.tensor,
     UNIT: tl.constexpr,
     GRAD_UNIT: tl.constexpr,
@@ -231,11 +242,11 @@ def query_gradients_kernel(
     # One loop, masked as a whole: of two, ptxas makes the first wait for each of its products.
     dq_MD = query_gradients(
         dq_MD, q_MD, grad_ME, lse_M, delta_M, q_low_MD, grad_low_ME, k_ptr, v_ptr, turned_k_ptr, bias_ptr, dbias_ptr,
-        parts, dropout, head, m, end, M, N, k_strides, v_strides, turned_k_strides, bias_strides, dbias_strides,
-        score_scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, CAUSAL or not EVEN_N, BASE_2, INDEX, MULTIPLY, PRECISION,
-        BLOCK_N, BLOCK_D, BLOCK_E,
+        parts, dropout, head, m, first_M, end, M, N, k_strides, v_strides, turned_k_strides, bias_strides,
+        dbias_strides, score_scale, factor, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, CAUSAL or not EVEN_N, BASE_2, INDEX,
+        MULTIPLY, PRECISION, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
-    store_rows(head_of(dq_ptr, b, h, dq_strides, UNIT), m, M, dq_MD * scale, dq_strides, UNIT, D, BLOCK_D, INDEX)
+    store_rows(head_of(dq_ptr, b, h, dq_strides, UNIT), m, M, dq_MD * last_factor, dq_strides, UNIT, D, BLOCK_D, INDEX)
 
 
 @triton.jit
@@ -257,6 +268,7 @@ def key_gradients(
     dropout: tl.tuple,
     head: tl.tensor,
     n: tl.tensor,
+    first_n: tl.tensor,
     first: tl.tensor,
     end: tl.tensor,
     M: tl.tensor,
@@ -268,6 +280,7 @@ def key_gradients(
     lse_stride_M: tl.tensor,
     bias_strides: tl.tuple,
     scale: tl.tensor,
+    factor: tl.tensor,
     shift: tl.tensor,
     UNIT: tl.constexpr,
     GRAD_UNIT: tl.constexpr,
@@ -281,13 +294,15 @@ def key_gradients(
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
-    """Add the terms of the queries from ``first`` to ``end``. MASKED leaves out those that do not see a key.
+    """Add the terms of the queries from ``first`` to ``end``, those of dk times ``factor``.
 
-    Keys beyond the last one get sums of their own, which are not written. ``parts`` says how many elements low parts
-    lie behind high ones, of queries, gradients, and both of them turned, if they are split.
+    MASKED leaves out those that do not see a key. Keys beyond the last one get sums of their own, which are not
+    written. ``parts`` says how many elements low parts lie behind high ones, of queries, gradients, and both of them
+    turned, if they are split.
     """
     for start in range(first, end, BLOCK_M):
         m = start + tl.arange(0, BLOCK_M)
@@ -313,9 +328,9 @@ def key_gradients(
         p_NM = power(s_NM - lse_M[None, :], BASE_2)
         left_NM = p_NM
         if dropout is not None:
-            left_NM = dropped(p_NM, head, m[None, :], n[:, None], M, N, dropout)
-            dp_NM = dropped(dp_NM, head, m[None, :], n[:, None], M, N, dropout)
-        ds_NM = p_NM * (dp_NM - delta_M[None, :])
+            kept_NM = kept(head, m, n, start, first_n, M, N, dropout, True, BLOCK_M, BLOCK_N)
+            left_NM, dp_NM = left(p_NM, kept_NM, dropout), left(dp_NM, kept_NM, dropout)
+        ds_NM = p_NM * (dp_NM * factor - (delta_M * factor)[None, :])
         if parts is not None:
             d, e = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_E)
             grad_ptr_M, q_ptr_M = turned_grad_ptr + start, turned_q_ptr + start
@@ -361,8 +376,9 @@ def key_gradients_kernel(
     turned_q_strides: tl.tuple,
     turned_grad_strides: tl.tuple,
     bias_strides: tl.tuple,
-    scale: tl.tensor,
     score_scale: tl.tensor,
+    factor: tl.tensor,
+    last_factor: tl.tensor,
     shift: tl.tensor,
     UNIT: tl.constexpr,
     GRAD_UNIT: tl.constexpr,
@@ -409,7 +425,8 @@ def key_gradients_kernel(
         q_head_ptr = head_of(q_ptr, b, q_head, q_strides, UNIT)
         grad_head_ptr = head_of(grad_ptr, b, q_head, grad_strides, GRAD_UNIT)
         lse_head_ptr = head_of(lse_ptr, b, q_head, lse_strides, 1)
-        delta_head_ptr = delta_ptr + (b * H * group + q_head).to(tl.int64) * M
+        number = b * H * group + q_head
+        delta_head_ptr = delta_ptr + number.to(tl.int64) * M
         if bias_ptr is not None:
             bias_head_ptr = head_of(bias_ptr, b, q_head, bias_strides, BIAS_UNIT)
         else:
@@ -422,19 +439,19 @@ def key_gradients_kernel(
         if CAUSAL:
             dk_ND, dv_NE = key_gradients(
                 dk_ND, dv_NE, k_ND, v_NE, k_low_ND, v_low_NE, q_head_ptr, grad_head_ptr, turned_q_head_ptr,
-                turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, head, n, first, full,
-                M, N, q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides,
-                score_scale, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY, PRECISION,
-                BLOCK_M, BLOCK_D, BLOCK_E,
+                turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, number, n, first_N,
+                first, full, M, N, q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2],
+                bias_strides, score_scale, factor, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX,
+                MULTIPLY, PRECISION, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_E,
             )  # fmt: skip
         dk_ND, dv_NE = key_gradients(
             dk_ND, dv_NE, k_ND, v_NE, k_low_ND, v_low_NE, q_head_ptr, grad_head_ptr, turned_q_head_ptr,
-            turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, head, n, full, M, M, N,
-            q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides, score_scale,
-            shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M,
-            BLOCK_D, BLOCK_E,
+            turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, number, n, first_N, full,
+            M, M, N, q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides,
+            score_scale, factor, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY,
+            PRECISION, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_E,
         )  # fmt: skip
-    store_rows(head_of(dk_ptr, b, h, dk_strides, UNIT), n, N, dk_ND * scale, dk_strides, UNIT, D, BLOCK_D, INDEX)
+    store_rows(head_of(dk_ptr, b, h, dk_strides, UNIT), n, N, dk_ND * last_factor, dk_strides, UNIT, D, BLOCK_D, INDEX)
     store_rows(head_of(dv_ptr, b, h, dv_strides, UNIT), n, N, dv_NE, dv_strides, UNIT, E, BLOCK_E, INDEX)
 
 
@@ -477,7 +494,7 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
     """And ``delta``, which the gradients of keys need."""
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
     by_rule = _beforehand(QUERIES_BEFOREHAND, call) or _query_tile(M, N, _columns(call), call.q.dtype)
-    tile = chosen(QUERY_TILES, by_rule, call.q, call.v, rule)
+    tile = whole(chosen(QUERY_TILES, by_rule, call.q, call.v, rule), rule)
     k, v, turned_k, split = call.k, call.v, None, None
     if tile.beforehand and N:
         parts = rows_in_parts(k, tile.n), rows_in_parts(v, tile.n), turned_in_parts(k, tile.n)
@@ -529,7 +546,7 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
 def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
     by_rule = _beforehand(KEYS_BEFOREHAND, call) or _key_tile(M, N, _columns(call), call.q.dtype)
-    tile = chosen(KEY_TILES, by_rule, call.q, call.v, rule)
+    tile = whole(chosen(KEY_TILES, by_rule, call.q, call.v, rule), rule)
     q, grad, turned_q, turned_grad, split = call.q, call.grad, None, None, None
     if tile.beforehand and M:
         rows, turned = ([split_by(x, tile.m) for x in (q, grad)] for split_by in (rows_in_parts, turned_in_parts))
@@ -583,8 +600,11 @@ def _units(into: Gradients, call: Call, rule: Rule) -> tuple[int, int, int]:
     return unit_of(*into[:3], *call[1:5]), unit_of(call.grad), 1 if rule.bias is None else unit_of(rule.bias)
 
 
-def _numbers(call: Call, rule: Rule) -> tuple[float, float, int]:
-    return rule.scale, in_base_of(call.q, rule.scale), rule.shift or 0
+def _numbers(call: Call, rule: Rule) -> tuple[float, float, float, int]:
+    """What makes scores of products, what is a factor of ds, what of the sums over it, and which keys are seen."""
+    early = call.q.dtype == torch.float16 and abs(rule.scale) < 1
+    factors = (rule.scale, 1.0) if early else (1.0, rule.scale)
+    return in_base_of(call.q, rule.scale), *factors, rule.shift or 0
 
 
 def _meta(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -155,3 +156,66 @@ def test_no_global_random_state_is_touched() -> None:
     state = torch.get_rng_state()
     compare(call, draws, draws[::-1], tolerance="strict")
     assert torch.equal(state, torch.get_rng_state())
+
+
+Heads = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _attention_draws(
+    heads: Heads, count: int, *, dtype: torch.dtype, drops: float = 0.5, scale: float = 2.0
+) -> list[list[Any]]:
+    """What a causal memory-efficient attention that computes in ``dtype`` returns in each of ``count`` executions."""
+    q, k, v = (x.to(dtype) for x in heads)
+    seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
+    weights = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~seen, -torch.inf).softmax(-1)
+    left = [weights * (torch.rand(weights.shape) >= drops) * scale for _ in range(count)]
+    return [[(each @ v).to(heads[0].dtype), *(torch.empty(0) for _ in range(3))] for each in left]
+
+
+def _judge_attention(heads: Heads, candidate: Heads, **how: Any) -> Finding:
+    """Hold draws of attention of half the weights, twice as large, against others."""
+    call = call_of(aten._scaled_dot_product_efficient_attention.default, *heads, None, False, 0.5, True)
+    repeats = rule_for(call.schema, call).repeats(heads[0].numel())
+    reference = _attention_draws(heads, repeats, dtype=torch.float32)
+    got = _attention_draws(candidate, repeats, **{"dtype": torch.float64, **how})
+    return compare(call, reference, got, tolerance="strict")
+
+
+def _heads() -> Heads:
+    """As OpInfo has them: scores in the tens, so that most queries look at one key alone."""
+    return tuple(torch.empty(4, 4, rows, 8).uniform_(-9, 9) for rows in (3, 6, 6))  # type: ignore[return-value]
+
+
+def test_the_few_results_of_a_query_that_looks_at_one_key_may_round_otherwise_than_eagers() -> None:
+    """Nothing and twice its value: all of eager's may be larger in the last digit, and none is drawn more often."""
+    heads = _heads()
+    for _ in range(3):
+        assert _judge_attention(heads, heads).passed
+
+
+def test_attention_that_drops_or_scales_otherwise_fails() -> None:
+    """By a tenth more, or by one in a thousand."""
+    heads = _heads()
+    assert not _judge_attention(heads, heads, drops=0.6, scale=2.5).passed
+    assert not _judge_attention(heads, heads, scale=2.002).passed
+    assert not _judge_attention(heads, heads, scale=1.0).passed
+
+
+def test_attention_of_rounded_operands_fails_under_a_dropout() -> None:
+    """As a kernel computes that leaves float32 to TF32, with 10 bits behind the point."""
+    heads = _heads()
+    q, k, v = (torch.round(torch.frexp(x)[0] * 2048) / 2048 * 2.0 ** torch.frexp(x)[1] for x in heads)
+    assert not _judge_attention(heads, (q, k, v)).passed
+
+
+def test_an_alpha_dropout_may_round_otherwise_than_eager() -> None:
+    """It has two results for each element, and no mask that tells them apart."""
+    x = torch.randn(5, 7)
+    alpha = -1.7580993408473766
+    a = math.sqrt(1 / (0.7 + 0.3 * 0.7 * alpha**2))
+
+    def draw() -> torch.Tensor:
+        wide = torch.where(torch.rand(x.shape) >= 0.3, x.double(), alpha)
+        return (wide * a - 0.3 * alpha * a).float()
+
+    assert _judge(aten.alpha_dropout.default, (x, 0.3, True), draw).passed

@@ -186,9 +186,9 @@ def rule_for(schema: OpSchema, call: JudgedCall | None = None) -> Rule:
 
 #: Arguments that make a random op deterministic.
 _NOT_RANDOM = (("dropout_p", (0.0,)), ("train", (False,)), ("training", (False,)))
-_ATTENTION = frozenset(name for name in DEPENDENT if "attention" in name)
+ATTENTION = frozenset(name for name in DEPENDENT if "attention" in name)
 _BY_ARGUMENT = (
-    _ATTENTION
+    ATTENTION
     | PLACING.keys()
     | _names("native_dropout dropout alpha_dropout feature_dropout rrelu")
     | (_names("feature_alpha_dropout rrelu_with_noise rrelu_with_noise_functional"))
@@ -205,7 +205,7 @@ def _static_rule(schema: OpSchema) -> Rule:
     stem = stem_of(schema)
     if stem in METADATA:
         return Rule(kind="metadata", stem=stem, rest="metadata")
-    if stem in DISTRIBUTION or stem in _ATTENTION:
+    if stem in DISTRIBUTION or stem in ATTENTION:
         return _random_rule(stem)
     if stem in INDICES and _returns_indices(schema, stem):
         return Rule(kind="indices", stem=stem, roles=INDICES[stem])
