@@ -124,7 +124,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "relu.default": (pointwise.relu, (X,)),
     "gelu.default": (pointwise.gelu, (X.half(),)),
     "exp.default": (pointwise.exp, (X.long().t(),)),
-    "add.Tensor": (pointwise.add, (X, Y)),
+    "add.Tensor": (arithmetic.add, (X, Y)),
     "mul.Tensor": (arithmetic.mul, (2.5, Y.half().t())),
     "where.self": (pointwise.where, (X.bool(), X, Y)),
     "clamp.default": (pointwise.clamp, (X, 0.0, 1.0)),
