@@ -43,7 +43,7 @@ def right_factor(b: torch.Tensor) -> torch.Tensor:
     part = PART[b.dtype]
     B, K, N = b.shape
     out = torch.empty((B, K, 2, N, 2), dtype=part, device=b.device)
-    entries = tuple(out[:, :, row, :, column] for row in range(2) for column in range(2))
+    entries = tuple(out.select(4, column).select(2, row) for row in range(2) for column in range(2))
     sign, b = (-1, b.conj()) if b.is_conj() else (1, b)
     map_into_several(entries, matrix_of, torch.view_as_real(b).unbind(-1), [part] * 2, [sign])
     return out.view(B, 2 * K, 2 * N)
