@@ -128,6 +128,23 @@ def sub_of(
 
 
 @triton.jit
+def combination_of(
+    x: tl.tensor,
+    xi: tl.tensor,
+    y: tl.tensor,
+    yi: tl.tensor,
+    alpha: tl.tensor,
+    alphai: tl.tensor,
+    beta: tl.tensor,
+    betai: tl.tensor,
+) -> tuple[tl.tensor, tl.tensor]:
+    """``alpha x + beta y``; each is followed by its imaginary part."""
+    real, imaginary = product_of(alpha, alphai, x, xi)
+    other, other_imaginary = product_of(beta, betai, y, yi)
+    return real + other, imaginary + other_imaginary
+
+
+@triton.jit
 def addcmul_of(
     x: tl.tensor, xi: tl.tensor, y: tl.tensor, yi: tl.tensor, z: tl.tensor, zi: tl.tensor, v: tl.tensor, vi: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor]:

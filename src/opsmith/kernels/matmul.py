@@ -22,8 +22,9 @@ import torch
 import triton
 import triton.language as tl
 
+from . import complex_arithmetic
 from .complex_factors import pairs_of, right_factor
-from .complex_parts import PART
+from .complex_parts import PART, has_complex, map_parts
 from .filling import filled
 from .indexing import Geometry, converted, index_type
 from .launch import (
@@ -277,6 +278,11 @@ def product(a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, out_dtype: tor
     out = torch.empty((B, M, N), dtype=out_dtype or a.dtype, device=a.device)
     if not out.numel():
         return out
+    if has_complex(term.alpha, term.beta):
+        products = product(a, b)
+        if term.tensor is None or term.beta == 0:
+            return map_parts(complex_arithmetic.product_of, [products, term.alpha])
+        return map_parts(complex_arithmetic.combination_of, [products, term.tensor], [term.alpha, term.beta])
     if out.is_complex():
         added = term.tensor if term.tensor is None or term.beta == 0 else pairs_of(term.tensor.expand(out.shape))
         write_product(pairs_of(out), pairs_of(a), right_factor(b), term._replace(tensor=added))
@@ -651,12 +657,12 @@ def _require_term(
 
     Raises:
         ValueError: it does not expand to the product's shape.
-        TypeError: another type.
-        NotImplementedError: factors of integers that are not integers, or complex ones.
+        TypeError: another type, or complex factors of real numbers.
+        NotImplementedError: factors of integers that are not integers.
     """
     require_served(self, dtypes=_SERVED)
-    if any(isinstance(factor, complex) for factor in factors):
-        raise NotImplementedError(f"{name} with the factors {list(factors)} is not served")
+    if has_complex(*factors) and not dtype.is_complex:
+        raise TypeError(f"{name} of {dtype} has real factors, not {list(factors)}")
     missing = len(shape) - self.ndim
     if missing < 0 or any(own not in (1, size) for own, size in zip(self.shape, shape[missing:], strict=True)):
         raise ValueError(f"{name}: {list(self.shape)} does not expand to {list(shape)}")

@@ -44,13 +44,15 @@ def test_factors_that_are_conjugated_lazily(*, left: bool, right: bool) -> None:
 
 
 def test_products_are_added_to_a_complex_term() -> None:
-    """Which broadcasts, or is not read; real factors only."""
+    """Which broadcasts, or is not read; with factors of either kind."""
     a, b = torch.randn(2, 5, 4, dtype=torch.complex64), torch.randn(2, 4, 6, dtype=torch.complex64)
     for term in (torch.randn(6, dtype=torch.complex64), torch.randn(5, 1, dtype=torch.complex64).conj_physical()):
         assert_as_eager("addmm.default", term, a[0], b[0], beta=0.5, alpha=-2)
+        assert_as_eager("addmm.default", term, a[0], b[0], beta=1 - 2j, alpha=3j)
         assert_as_eager("baddbmm.default", term, a, b, beta=0)
-    with pytest.raises(NotImplementedError, match="factors"):
-        kernel("addmm.default")(term, a[0], b[0], alpha=2j)
+        assert_as_eager("baddbmm.default", term * torch.nan, a, b, beta=0, alpha=1j)
+    with pytest.raises(TypeError, match="factors"):
+        kernel("addmm.default")(term.real, a[0].real, b[0].real, alpha=2j)
     with pytest.raises(NotImplementedError, match="complex64"):
         kernel("addbmm.default")(term, a, b)
 
