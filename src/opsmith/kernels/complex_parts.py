@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .launch import require_served
+from .launch import ELEMENT_TYPE, require_served
 from .pointwise import Operand, empty_result, map_into_several
 from .promotion import promoted
 
@@ -63,13 +63,12 @@ def _parts(operands: Sequence[torch.Tensor | complex], result: torch.dtype) -> l
     """The real and the imaginary part of each operand of a function whose result is complex or made of one."""
     if result not in PART:
         raise NotImplementedError(f"{result} is not served")
+    tensors = [x for x in operands if isinstance(x, torch.Tensor)]
+    require_served(*tensors, dtypes=(*ELEMENT_TYPE, *PART), joins_numbers=True)
     parts: list[Operand] = []
     for x in operands:
         if not isinstance(x, torch.Tensor):
             parts += [complex(x).real, complex(x).imag]
-        elif x.is_conj():
-            raise NotImplementedError("lazily conjugated tensors are not served")
         else:
             parts += torch.view_as_real(x).unbind(-1) if x.is_complex() else [x, 0.0]
-    require_served(*(part for part in parts if isinstance(part, torch.Tensor)), joins_numbers=True)
     return parts

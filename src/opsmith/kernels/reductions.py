@@ -302,8 +302,9 @@ def _of_parts(
     Raises:
         NotImplementedError: another type than that of ``x``, or a tensor that is conjugated lazily.
     """
-    if dtype not in (None, x.dtype) or x.is_conj():
-        raise NotImplementedError("complex numbers that are to be converted or conjugated are not served")
+    require_served(x, dtypes=[x.dtype])
+    if dtype not in (None, x.dtype):
+        raise NotImplementedError(f"{x.dtype} as {dtype} is not served")
     dims = sorted(normalized_dims(dim, x.ndim))
     pairs = torch.view_as_real(x)
     # A tensor without dimensions is its own sum; an empty list of dimensions would stand for all, the pairs' too.
