@@ -45,6 +45,7 @@ from opsmith.kernels import (
     rearrangements,
     reductions,
     scattering,
+    signs,
     softmax,
 )
 from opsmith.suites.aten_schemas import overload
@@ -118,13 +119,14 @@ def described(compiled: Any, grid: tuple[int, ...], args: tuple[Any, ...], meta:
 
 
 X, Y = torch.ones(64, 48), torch.ones(64, 48)
+Z = torch.complex(X, Y)
 INDEX = torch.arange(16)
 #: A call of one shipped kernel of each family.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "relu.default": (pointwise.relu, (X,)),
     "gelu.default": (pointwise.gelu, (X.half(),)),
     "exp.default": (pointwise.exp, (X.long().t(),)),
-    "add.Tensor": (pointwise.add, (X, Y)),
+    "add.Tensor": (arithmetic.add, (X, Y)),
     "mul.Tensor": (arithmetic.mul, (2.5, Y.half().t())),
     "where.self": (pointwise.where, (X.bool(), X, Y)),
     "clamp.default": (pointwise.clamp, (X, 0.0, 1.0)),
@@ -152,6 +154,11 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "native_dropout.default": (dropout.native_dropout, (X, 0.5, True)),
     "multinomial.default": (multinomial.multinomial, (X, 9, True)),
     "masked_scatter.default": (masking.masked_scatter, (X, X.bool(), Y)),
+    # Complex tensors: the parts are views, of temporary tensors too.
+    "sub.Tensor": (arithmetic.sub, (Z, X)),
+    "abs.default": (signs.absolute, (Z.t(),)),
+    "mean.dim": (reductions.mean_dim, (Z, [0])),
+    "bmm.default": (matmul.bmm, (Z.mT[None], Z[None])),
 }
 
 

@@ -7,9 +7,10 @@ import triton
 import triton.language as tl
 
 from . import complex_arithmetic
+from .complex_parts import has_complex, map_parts
 from .exponentials import exp2_of, log2_of
 from .launch import require_served
-from .pointwise import Operand, add, map_elements, mul_of, same, served_promotion
+from .pointwise import Operand, add_of, map_elements, mul_of, same, served_promotion
 from .signs import sign_bit_of
 from .type_rules import floating, form_for, promoting_to_float, refuse_bool
 
@@ -162,10 +163,40 @@ def one_of(x: tl.tensor) -> tl.tensor:
 
 # ---------------------------------------------------------------- the ops
 
-reciprocal = floating(reciprocal_of)
 sqrt = floating(root_of)
 rsqrt = floating(reciprocal_root_of)
-div = promoting_to_float(quotient_of, quotient_roughly)
+_real_reciprocal = floating(reciprocal_of)
+_real_quotient = promoting_to_float(quotient_of, quotient_roughly)
+
+
+def reciprocal(self: torch.Tensor) -> torch.Tensor:
+    """``1 / self``; integers and bools are taken as the default float type."""
+    if self.is_complex():
+        return map_parts(complex_arithmetic.reciprocal_of, [self])
+    return _real_reciprocal(self)
+
+
+def div(self: Operand, other: Operand) -> torch.Tensor:
+    """``self / other`` in the promoted type, or the default float type where that is an integer's or bool."""
+    if has_complex(self, other):
+        return map_parts(complex_arithmetic.quotient_by_ratio, [self, other])
+    return _real_quotient(self, other)
+
+
+def add(self: Operand, other: Operand, *, alpha: float = 1) -> torch.Tensor:
+    """``self + alpha * other`` in the promoted type; "or" for bools.
+
+    Raises:
+        TypeError: an ``alpha`` of a kind that the result type does not have.
+    """
+    if has_complex(self, other):
+        return map_parts(complex_arithmetic.add_of, [self, other], [alpha])
+    result = served_promotion([self, other])
+    if isinstance(alpha, bool) and result != torch.bool:
+        raise TypeError("a bool alpha needs bool operands")
+    _require_factor(result, alpha)
+    scale = bool(alpha) if result == torch.bool else alpha
+    return map_elements(add_of, [self, other], [result] * 2, result, parameters=[scale])
 
 
 def sub(self: Operand, other: Operand, *, alpha: float = 1) -> torch.Tensor:
@@ -189,6 +220,8 @@ def rsub_scalar(self: torch.Tensor, other: float, alpha: float = 1) -> torch.Ten
 
 
 def _scaled_difference(self: Operand, other: Operand, alpha: float) -> torch.Tensor:
+    if has_complex(self, other):
+        return map_parts(complex_arithmetic.sub_of, [self, other], [alpha])
     result = served_promotion([self, other])
     refuse_bool("a difference", result, *(x.dtype for x in (self, other) if isinstance(x, torch.Tensor)))
     _require_factor(result, alpha)
@@ -201,9 +234,9 @@ def add_scalar(self: torch.Tensor, other: float, alpha: float = 1) -> torch.Tens
 
 
 def mul(self: Operand, other: Operand) -> torch.Tensor:
-    """``self * other`` in the promoted type, which may be complex; "and" for bools."""
-    if any(isinstance(x, torch.Tensor) and x.is_complex() for x in (self, other)):
-        return complex_arithmetic.product(self, other)
+    """``self * other`` in the promoted type; "and" for bools."""
+    if has_complex(self, other):
+        return map_parts(complex_arithmetic.product_of, [self, other])
     result = served_promotion([self, other])
     return map_elements(mul_of, [self, other], [result] * 2, result)
 
@@ -211,8 +244,8 @@ def mul(self: Operand, other: Operand) -> torch.Tensor:
 def addcmul(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, *, value: float = 1) -> torch.Tensor:
     """``self + value * tensor1 * tensor2`` in the promoted type."""
     operands = [self, tensor1, tensor2]
-    if any(x.is_complex() for x in operands):
-        return complex_arithmetic.map_pairs(complex_arithmetic.addcmul_of, operands, value)
+    if has_complex(*operands):
+        return map_parts(complex_arithmetic.addcmul_of, operands, [value])
     result = served_promotion(operands)
     refuse_bool("addcmul", result)
     _require_factor(result, value)
@@ -224,8 +257,8 @@ def addcdiv(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, *,
     operands = [self, tensor1, tensor2]
     if not any(x.dtype.is_floating_point or x.is_complex() for x in operands[1:]):
         raise TypeError("addcdiv of integers is not defined: use div and add")
-    if any(x.is_complex() for x in operands):
-        return complex_arithmetic.map_pairs(complex_arithmetic.addcdiv_of, operands, value)
+    if has_complex(*operands):
+        return map_parts(complex_arithmetic.addcdiv_of, operands, [value])
     result = served_promotion(operands)
     return map_elements(addcdiv_of, operands, [result] * 3, result, parameters=[value])
 

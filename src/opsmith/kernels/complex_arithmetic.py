@@ -1,28 +1,18 @@
-"""Products and quotients of complex numbers: mul, addcmul and addcdiv, on pairs of numbers.
+"""Sums, products and quotients of complex numbers, on pairs of numbers; see :mod:`.complex_parts`.
 
-On a GPU eager computes the latter two as LLVM's library does: infinities survive, as C's Annex G wants it, and a
-divisor is scaled by a power of two. On a CPU, and in mul on either, it does neither. See :mod:`.pointwise` for the
-traffic.
+On a GPU eager computes addcmul and addcdiv as LLVM's library does: infinities survive, as C's Annex G wants it, and a
+divisor is scaled by a power of two. On a CPU, and in mul and div on either, it does neither: a quotient comes from the
+smaller part of the divisor divided by the larger one (Smith, 1962), so that no square overflows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
 
 from .comparisons import is_infinite, is_nan
 from .indexing import IS_INTERPRETED
-from .launch import require_served
-from .pointwise import Operand, empty_result, map_into_several
-from .promotion import promoted
 from .signs import with_sign_of
-
-#: The type of both numbers of a complex type.
-_PART = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
 @triton.jit
@@ -113,6 +103,48 @@ def quotient_by_ratio(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) ->
 
 
 @triton.jit
+def reciprocal_of(c: tl.tensor, d: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
+    """``1 / (c + d i)``."""
+    real, imaginary = quotient_by_ratio(tl.full(c.shape, 1.0, c.dtype), tl.zeros_like(c), c, d)
+    return real, imaginary
+
+
+@triton.jit
+def add_of(
+    x: tl.tensor, xi: tl.tensor, y: tl.tensor, yi: tl.tensor, alpha: tl.tensor, alphai: tl.tensor
+) -> tuple[tl.tensor, tl.tensor]:
+    """``x + alpha y``; each is followed by its imaginary part."""
+    real, imaginary = product_of(alpha, alphai, y, yi)
+    return x + real, xi + imaginary
+
+
+@triton.jit
+def sub_of(
+    x: tl.tensor, xi: tl.tensor, y: tl.tensor, yi: tl.tensor, alpha: tl.tensor, alphai: tl.tensor
+) -> tuple[tl.tensor, tl.tensor]:
+    """``x - alpha y``; each is followed by its imaginary part."""
+    real, imaginary = product_of(alpha, alphai, y, yi)
+    return x - real, xi - imaginary
+
+
+@triton.jit
+def combination_of(
+    x: tl.tensor,
+    xi: tl.tensor,
+    y: tl.tensor,
+    yi: tl.tensor,
+    alpha: tl.tensor,
+    alphai: tl.tensor,
+    beta: tl.tensor,
+    betai: tl.tensor,
+) -> tuple[tl.tensor, tl.tensor]:
+    """``alpha x + beta y``; each is followed by its imaginary part."""
+    real, imaginary = product_of(alpha, alphai, x, xi)
+    other, other_imaginary = product_of(beta, betai, y, yi)
+    return real + other, imaginary + other_imaginary
+
+
+@triton.jit
 def addcmul_of(
     x: tl.tensor, xi: tl.tensor, y: tl.tensor, yi: tl.tensor, z: tl.tensor, zi: tl.tensor, v: tl.tensor, vi: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor]:
@@ -134,46 +166,3 @@ def addcdiv_of(
         real, imaginary = scaled_quotient(y, yi, z, zi)
         real, imaginary = times(v, vi, real, imaginary)
     return x + real, xi + imaginary
-
-
-def product(x: Operand, y: Operand) -> torch.Tensor:
-    """``x * y`` in the promoted type of tensors of which one is complex, whose type no number raises.
-
-    Raises:
-        NotImplementedError: a tensor that is conjugated lazily, or complex numbers of half types.
-        RuntimeError: the shapes do not broadcast.
-    """
-    tensors = [operand for operand in (x, y) if isinstance(operand, torch.Tensor)]
-    return _map_parts(product_of, (x, y), promoted(tensors, complex_too=True), [])
-
-
-def map_pairs(function: Any, operands: Sequence[torch.Tensor], value: complex) -> torch.Tensor:
-    """A function of the parts of tensors, of which one is complex, and of a number, in the promoted type.
-
-    Raises:
-        NotImplementedError: a tensor that is conjugated lazily, or complex numbers of half types.
-        RuntimeError: the shapes do not broadcast.
-    """
-    number = complex(value)
-    return _map_parts(function, operands, promoted(operands, complex_too=True), [number.real, number.imag])
-
-
-def _map_parts(
-    function: Any, operands: Sequence[torch.Tensor | complex], result: torch.dtype, parameters: list[float]
-) -> torch.Tensor:
-    """A function of the parts of tensors and numbers, and of ``parameters``."""
-    if result not in _PART:
-        raise NotImplementedError(f"{result} is not served")
-    parts: list[Operand] = []
-    for x in operands:
-        if not isinstance(x, torch.Tensor):
-            parts += [complex(x).real, complex(x).imag]
-        elif x.is_conj():
-            raise NotImplementedError("lazily conjugated tensors are not served")
-        else:
-            parts += torch.view_as_real(x).unbind(-1) if x.is_complex() else [x, 0.0]
-    require_served(*(part for part in parts if isinstance(part, torch.Tensor)))
-    out = empty_result([x for x in operands if isinstance(x, torch.Tensor)], result)
-    ends = torch.view_as_real(out).unbind(-1)
-    map_into_several(ends, function, parts, [_PART[result]] * len(parts), parameters)
-    return out

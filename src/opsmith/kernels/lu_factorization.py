@@ -4,7 +4,8 @@ Column by column: the row whose entry is the greatest is exchanged with the k-th
 it, and what they times its row comes to is subtracted from the rest. A program holds a matrix in registers:
 ``n^2 itemsize`` bytes read and written, n steps over n^2 elements.
 
-Eager factors the transpose of a row-major matrix for its determinant, and the gradient counts on it; so do these.
+Eager factors the transpose of a row-major matrix for its determinant, before torch 2.13 also for a solution if it is
+real, and the gradients count on it; so do these. Complex matrices are in complex_lu.py.
 
 Suffixes: ``_I`` rows, ``_J`` columns.
 """
@@ -15,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
+from . import complex_lu
 from .comparisons import eq_of
 from .indexing import offset_of
 from .launch import launch, loop_bound, require_served
@@ -27,7 +29,7 @@ from .triangles import tril, triu
 from .triangular_solves import FROM, TO, substitute
 
 _SINGULAR = "a matrix is singular"
-#: Since this version the gradient of a solution takes LU for that of the matrix, row-major or not.
+#: Since this version eager solves with the matrix itself, row-major or not, and the gradient takes LU for that.
 _SOLVES_WITH_THE_MATRIX = "2.13"
 #: Pivots that a program holds.
 _MOST_PIVOTS = 8192
@@ -151,6 +153,9 @@ def _factor(a: torch.Tensor, *, pivot: bool = True) -> tuple[torch.Tensor, torch
     lu = empty_columns(a.shape, a)
     pivots = torch.empty((*lead, steps), dtype=torch.int32, device=a.device)
     info = torch.empty(lead, dtype=torch.int32, device=a.device)
+    if a.is_complex():
+        complex_lu.factor(lu, pivots, info, a, pivot=pivot)
+        return lu, pivots, info
     batch = Batch.of(lead, (lu, 2), (a, 2))
     if batch.matrices:
         block_i, block_j = block_of(rows), block_of(columns)
@@ -210,7 +215,7 @@ def lu_factor_ex(
         NotImplementedError: matrices of more than 128 rows or columns.
         torch.linalg.LinAlgError: ``check_errors``, and a pivot that is 0.
     """
-    require_matrices(A)
+    require_matrices(A, complex_too=True)
     results = _factor(A, pivot=pivot)
     if check_errors:
         check_info(results[2], _SINGULAR)
@@ -257,11 +262,19 @@ def linalg_lu(A: torch.Tensor, *, pivot: bool = True) -> tuple[torch.Tensor, tor
 
 
 def _substitute(
-    out: torch.Tensor, b: torch.Tensor | None, lu: torch.Tensor, pivots: torch.Tensor, *, transposed: bool
+    out: torch.Tensor,
+    b: torch.Tensor | None,
+    lu: torch.Tensor,
+    pivots: torch.Tensor,
+    *,
+    transposed: bool,
+    conjugated: bool = False,
 ) -> None:
-    """Write X of ``A X = B``, or of ``A^T X = B``; B of None is the identity."""
+    """Write X of ``A X = B``, or of the same with A's transpose, conjugate or adjoint; B of None is the identity."""
     places = _permutation(pivots, lu.shape[-1])
-    if transposed:
+    if lu.is_complex():
+        complex_lu.substitute(out, b, lu, places, transposed=transposed, conjugated=conjugated)
+    elif transposed:
         substitute(out, b, lu.mT, lu.mT, places, SECOND_UNIT=True, ROWS=TO.value)
     else:
         substitute(out, b, lu, lu, places, UNIT=True, ROWS=FROM.value)
@@ -270,31 +283,31 @@ def _substitute(
 def lu_solve(
     LU: torch.Tensor, pivots: torch.Tensor, B: torch.Tensor, *, left: bool = True, adjoint: bool = False
 ) -> torch.Tensor:
-    """X of ``A X = B``, or unless ``left`` of ``X A = B``, given A factored; ``adjoint``: of its transpose.
+    """X of ``A X = B``, or unless ``left`` of ``X A = B``, given A factored; ``adjoint``: of its conjugate transpose.
 
     Raises:
         ValueError: shapes that do not fit each other.
         TypeError: two types.
         NotImplementedError: more than 1024 equations.
     """
-    require_matrices(LU, B)
+    require_matrices(LU, B, complex_too=True)
     n = LU.shape[-1]
     if LU.shape[-2] != n or B.shape[-2 if left else -1] != n:
         raise ValueError(f"a matrix of shape {list(LU.shape)} and sides of {list(B.shape)} do not fit")
     shape = (*torch.broadcast_shapes(LU.shape[:-2], B.shape[:-2]), *B.shape[-2:])
     if left:
         out = empty_columns(shape, B)
-        _substitute(out, B, LU, pivots, transposed=adjoint)
+        _substitute(out, B, LU, pivots, transposed=adjoint, conjugated=adjoint)
     else:
         out = torch.empty(shape, dtype=B.dtype, device=B.device)
-        _substitute(out.mT, B.mT, LU, pivots, transposed=not adjoint)
+        _substitute(out.mT, B.mT, LU, pivots, transposed=not adjoint, conjugated=adjoint)
     return out
 
 
 def solve_ex(
     A: torch.Tensor, B: torch.Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """X of ``A X = B``, or unless ``left`` of ``X A = B``; LU, pivots and info of A.
+    """X of ``A X = B``, or unless ``left`` of ``X A = B``; LU, pivots and info of A, or of its transpose, see above.
 
     B holds vectors if it has one dimension, or the shape of A without the last one.
 
@@ -304,24 +317,23 @@ def solve_ex(
         NotImplementedError: matrices of more than 128 rows.
         torch.linalg.LinAlgError: ``check_errors``, and a singular matrix.
     """
-    require_matrices(A, square=True)
+    require_matrices(A, square=True, complex_too=True)
     is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
     if is_vector and not left:
         raise ValueError("vectors are solved for on the right of a matrix only")
     sides = B.unsqueeze(-1) if is_vector else B
-    require_matrices(A, sides)
+    require_matrices(A, sides, complex_too=True)
     if sides.shape[-2 if left else -1] != A.shape[-1]:
         raise ValueError(f"matrices of shape {list(A.shape)} and sides of {list(B.shape)} do not fit")
-    if A.is_contiguous() and torch.__version__ < _SOLVES_WITH_THE_MATRIX:
-        raise NotImplementedError("row-major matrices are solved with from torch 2.13 on")
-    lu, pivots, info = _factor(A)
+    turned = A.is_contiguous() and not A.is_complex() and torch.__version__ < _SOLVES_WITH_THE_MATRIX
+    lu, pivots, info = _factor(A.mT if turned else A)
     if check_errors:
         check_info(info, _SINGULAR)
     if not is_vector:
-        return lu_solve(lu, pivots, sides, left=left), lu, pivots, info
+        return lu_solve(lu, pivots, sides, left=left, adjoint=turned), lu, pivots, info
     # Eager takes the last two dimensions for a matrix here, too.
     X = empty_columns(B.shape, B) if B.ndim > 1 else torch.empty_like(B)
-    _substitute(X.unsqueeze(-1), sides, lu, pivots, transposed=False)
+    _substitute(X.unsqueeze(-1), sides, lu, pivots, transposed=turned)
     return X, lu, pivots, info
 
 
@@ -333,7 +345,7 @@ def inv_ex(A: torch.Tensor, *, check_errors: bool = False) -> tuple[torch.Tensor
         NotImplementedError: matrices of more than 128 rows.
         torch.linalg.LinAlgError: ``check_errors``, and a singular matrix.
     """
-    require_matrices(A, square=True)
+    require_matrices(A, square=True, complex_too=True)
     lu, pivots, info = _factor(A)
     if check_errors:
         check_info(info, _SINGULAR)

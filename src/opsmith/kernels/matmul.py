@@ -6,7 +6,7 @@ to shared memory. Where a result has too few tiles to fill the device, K is spli
 type of the accumulator, and a second launch adds them up. Tensor cores cut off what their accumulators cannot hold, so
 that very long sums are made of parts: by a launch each, which adds the part before as its term, or by programs that add
 them up in registers of their own, where they have room. Large products of float32 may have their factors split
-beforehand (split_factors.py).
+beforehand (split_factors.py). Complex factors are multiplied as real ones (complex_factors.py).
 
 Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`` the summed dimension.
 """
@@ -22,6 +22,9 @@ import torch
 import triton
 import triton.language as tl
 
+from . import complex_arithmetic
+from .complex_factors import pairs_of, right_factor
+from .complex_parts import PART, has_complex, map_parts
 from .filling import filled
 from .indexing import Geometry, converted, index_type
 from .launch import (
@@ -61,6 +64,8 @@ MOST_TERMS, PART_TERMS = 8192, 2048
 MOST_PARTIAL_BYTES = 1 << 30
 #: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
+#: The types of factors.
+_SERVED = (*ELEMENT_TYPE, *PART)
 #: Factors are split beforehand if each number is used so often, and if there are so many products of two.
 USES_TO_SPLIT, PRODUCTS_TO_SPLIT = 450, 2**31
 
@@ -264,14 +269,24 @@ def product(a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, out_dtype: tor
     """``term.alpha * a @ b + term.beta * term.tensor`` of batches of matrices, which is row-major.
 
     Args:
-        a: of shape (B, M, K).
+        a: of shape (B, M, K), real or complex as ``b``.
         b: of shape (B, K, N).
         term: with a tensor that expands to (B, M, N).
         out_dtype: of the result, where that is not the operands' own.
     """
     (B, M, _), N = a.shape, b.shape[2]
     out = torch.empty((B, M, N), dtype=out_dtype or a.dtype, device=a.device)
-    if out.numel():
+    if not out.numel():
+        return out
+    if has_complex(term.alpha, term.beta):
+        products = product(a, b)
+        if term.tensor is None or term.beta == 0:
+            return map_parts(complex_arithmetic.product_of, [products, term.alpha])
+        return map_parts(complex_arithmetic.combination_of, [products, term.tensor], [term.alpha, term.beta])
+    if out.is_complex():
+        added = term.tensor if term.tensor is None or term.beta == 0 else pairs_of(term.tensor.expand(out.shape))
+        write_product(pairs_of(out), pairs_of(a), right_factor(b), term._replace(tensor=added))
+    else:
         write_product(out, a, b, term)
     return out
 
@@ -626,12 +641,13 @@ def _require_factors(name: str, a: torch.Tensor, b: torch.Tensor, ndim: int) -> 
     Raises:
         ValueError: dimensions or sizes that do not fit.
         TypeError: two types, or bool.
+        NotImplementedError: a type that is not served.
     """
     if a.ndim != ndim or b.ndim != ndim or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise ValueError(f"{name} needs {ndim}-d factors that fit, not {list(a.shape)} and {list(b.shape)}")
     if a.dtype != b.dtype or a.dtype == torch.bool:
         raise TypeError(f"{name} is not defined for {a.dtype} and {b.dtype}")
-    require_served(a, b)
+    require_served(*(x.conj() if x.is_conj() else x for x in (a, b)), dtypes=_SERVED)
 
 
 def _require_term(
@@ -641,16 +657,18 @@ def _require_term(
 
     Raises:
         ValueError: it does not expand to the product's shape.
-        TypeError: another type.
+        TypeError: another type, or complex factors of real numbers.
         NotImplementedError: factors of integers that are not integers.
     """
-    require_served(self)
+    require_served(self, dtypes=_SERVED)
+    if has_complex(*factors) and not dtype.is_complex:
+        raise TypeError(f"{name} of {dtype} has real factors, not {list(factors)}")
     missing = len(shape) - self.ndim
     if missing < 0 or any(own not in (1, size) for own, size in zip(self.shape, shape[missing:], strict=True)):
         raise ValueError(f"{name}: {list(self.shape)} does not expand to {list(shape)}")
     if self.dtype != dtype:
         raise TypeError(f"{name} is not defined for {self.dtype} and {dtype}")
-    if not dtype.is_floating_point and any(isinstance(factor, float) for factor in factors):
+    if not (dtype.is_floating_point or dtype.is_complex) and any(isinstance(factor, float) for factor in factors):
         raise NotImplementedError(f"{name} of integers with the factors {list(factors)} is not served")
 
 
@@ -689,6 +707,7 @@ def addbmm(
 ) -> torch.Tensor:
     """``beta * self + alpha * sum of batch1[b] @ batch2[b] over b``: products side by side, added up as splits are."""
     _require_factors("addbmm", batch1, batch2, 3)
+    require_served(batch1)
     shape = (batch1.shape[1], batch2.shape[2])
     _require_term("addbmm", self, batch1.dtype, shape, (beta, alpha))
     out = torch.empty((1, *shape), dtype=batch1.dtype, device=batch1.device)

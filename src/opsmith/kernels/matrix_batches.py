@@ -14,12 +14,14 @@ import torch
 import triton
 
 from .comparisons import eq
+from .complex_parts import PART
 from .indexing import Geometry, Ints, expanded_strides, merge_dims
 from .launch import require_served
 from .masking import read_count
 from .reductions import all_default
 
 SERVED = (torch.float32, torch.float64)
+COMPLEX = tuple(PART)
 #: Rows and columns of a matrix that a program holds whole.
 MOST = 128
 #: Elements of such a tile.
@@ -63,15 +65,15 @@ class Batch(NamedTuple):
         return tuple(entry for operand in self.operands for entry in operand)
 
 
-def require_matrices(*tensors: torch.Tensor, square: bool = False) -> None:
-    """Check the arguments of a function of batches of matrices.
+def require_matrices(*tensors: torch.Tensor, square: bool = False, complex_too: bool = False) -> None:
+    """Check the arguments of a function of batches of matrices, which are real unless ``complex_too``.
 
     Raises:
         NotImplementedError: a type that is not served.
         ValueError: no matrices, or none that are square.
         TypeError: several types.
     """
-    require_served(*tensors, dtypes=SERVED)
+    require_served(*tensors, dtypes=SERVED + COMPLEX if complex_too else SERVED)
     for tensor in tensors:
         if tensor.ndim < 2 or (square and tensor.shape[-1] != tensor.shape[-2]):
             raise ValueError(f"a tensor of shape {list(tensor.shape)} holds no {'square ' if square else ''}matrices")

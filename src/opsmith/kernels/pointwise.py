@@ -1,4 +1,4 @@
-"""Elementwise ops: relu, gelu, exp, add, where, clamp.
+"""Elementwise ops: relu, gelu, exp, where, clamp.
 
 One kernel, :func:`map_kernel`, reads the operands, applies a function of a few lines and writes the
 result; each op below, and in the files that import it, is such a function and the rule for its types. All of them are
@@ -508,17 +508,6 @@ def exp(self: torch.Tensor) -> torch.Tensor:
     result = self.dtype if self.dtype.is_floating_point else torch.get_default_dtype()
     function = exp_roughly if result in (torch.float16, torch.bfloat16) else exp_of
     return map_elements(function, [self], [result], result)
-
-
-def add(self: Operand, other: Operand, *, alpha: float = 1) -> torch.Tensor:
-    """``self + alpha * other`` in the promoted type; "or" for bools."""
-    result = served_promotion([self, other])
-    if isinstance(alpha, bool) and result != torch.bool:
-        raise TypeError("a bool alpha needs bool operands")
-    if isinstance(alpha, complex) or (isinstance(alpha, float) and not result.is_floating_point):
-        raise TypeError(f"alpha={alpha!r} does not fit a {result} result")
-    scale = bool(alpha) if result == torch.bool else alpha
-    return map_elements(add_of, [self, other], [result] * 2, result, parameters=[scale])
 
 
 def where(condition: torch.Tensor, self: Operand, other: Operand) -> torch.Tensor:

@@ -10,11 +10,11 @@ import torch
 _NUMBER_TYPE = {bool: torch.bool, int: torch.int64}
 
 
-def promoted(operands: Sequence[torch.Tensor | float], *, complex_too: bool = False) -> torch.dtype:
+def promoted(operands: Sequence[torch.Tensor | complex], *, complex_too: bool = False) -> torch.dtype:
     """The common type of tensors and Python numbers.
 
     Tensors with dimensions decide; 0-dim tensors, and after them numbers, take part only where they
-    are of a higher kind (bool, then integer, then floating point). :func:`torch.result_type` states the
+    are of a higher kind (bool, then integer, then floating point, then complex). :func:`torch.result_type` states the
     rule for two operands; over three it is not a sequence of pairs.
 
     Raises:
@@ -34,9 +34,8 @@ def promoted(operands: Sequence[torch.Tensor | float], *, complex_too: bool = Fa
 
 
 def _number_type(value: complex) -> torch.dtype:
-    if isinstance(value, complex):
-        raise NotImplementedError("complex numbers are not served")
-    return _NUMBER_TYPE.get(type(value), torch.get_default_dtype())
+    default = torch.get_default_dtype()
+    return default.to_complex() if isinstance(value, complex) else _NUMBER_TYPE.get(type(value), default)
 
 
 def _join(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
@@ -46,7 +45,9 @@ def _join(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
 
 
 def _raise_kind(result: torch.dtype, lower: torch.dtype) -> torch.dtype:
-    """``result``, or its promotion where the lower tier is of a higher kind."""
+    """``result``, or its promotion where the lower tier is of a higher kind; a float keeps its precision."""
+    if lower.is_complex and result.is_floating_point:
+        return result.to_complex()
     return torch.promote_types(result, lower) if _kind(lower) > _kind(result) else result
 
 

@@ -362,6 +362,8 @@ def repeat(self: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
     if missing < 0 or any(count < 0 for count in repeats):
         raise ValueError(f"{list(repeats)} must hold a number of repeats for each of {self.ndim} dimensions")
     require_served(self, dtypes=[self.dtype])
+    if self.dtype == torch.complex128:
+        return torch.view_as_complex(repeat(torch.view_as_real(self), [*repeats, 1]))
     shape = (1,) * missing + tuple(self.shape)
     strides = (0,) * missing + self.stride()
     out = torch.empty([n * size for n, size in zip(repeats, shape, strict=True)], dtype=self.dtype, device=self.device)

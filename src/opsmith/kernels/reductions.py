@@ -4,6 +4,8 @@ The input is seen as a matrix, see :mod:`matrix`: its rows are the kept position
 Traffic: ``numel * itemsize`` bytes read, ``M * itemsize`` written; where M alone gives a device too few
 programs, the columns are split and ``2 * M * splits * itemsize`` bytes of partial results are written and read again.
 
+Sums and means of complex numbers are those of both parts, seen as one more dimension that is kept.
+
 Suffixes: ``_M`` kept, ``_T`` columns of a tile, ``_S`` splits.
 """
 
@@ -286,8 +288,28 @@ def sum_dim(
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """The sum over ``dim`` (None or empty: all); integers and bools add up as int64 unless ``dtype`` says else."""
+    if self.is_complex():
+        return _of_parts(sum_dim, self, dim, keepdim, dtype)
     require_served(self)
     return fold(self, normalized_dims(dim, self.ndim), keepdim, SUM, result=sum_dtype(self, dtype))
+
+
+def _of_parts(
+    reduce: Any, x: torch.Tensor, dim: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None
+) -> torch.Tensor:
+    """A sum or mean of complex numbers: that of the real parts beside that of the imaginary ones.
+
+    Raises:
+        NotImplementedError: another type than that of ``x``, or a tensor that is conjugated lazily.
+    """
+    require_served(x, dtypes=[x.dtype])
+    if dtype not in (None, x.dtype):
+        raise NotImplementedError(f"{x.dtype} as {dtype} is not served")
+    dims = sorted(normalized_dims(dim, x.ndim))
+    pairs = torch.view_as_real(x)
+    # A tensor without dimensions is its own sum; an empty list of dimensions would stand for all, the pairs' too.
+    parts = reduce(pairs, dims, keepdim) if x.ndim else reduce(pairs.unsqueeze(0), [0])
+    return torch.view_as_complex(parts)
 
 
 def nansum(
@@ -319,6 +341,8 @@ def mean_dim(
     Raises:
         TypeError: neither the input nor ``dtype`` is of a floating type.
     """
+    if self.is_complex():
+        return _of_parts(mean_dim, self, dim, keepdim, dtype)
     result = dtype or self.dtype
     require_served(self)
     if result not in FLOATS:

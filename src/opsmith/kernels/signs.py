@@ -1,6 +1,6 @@
-"""Signs: abs, neg, sign, signbit, copysign, heaviside, and the neighbours of a number.
+"""Signs and lengths: abs, neg, sign, sgn, signbit, copysign, heaviside, and the neighbours of a number.
 
-See :mod:`.pointwise` for the traffic.
+A complex number's sign is the point of the unit circle in its direction. See :mod:`.pointwise` for the traffic.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .complex_parts import map_parts, map_to_real
 from .launch import require_served
 from .pointwise import as_bits, map_elements, same
 from .type_rules import predicate, promoting_to_float, refuse_bool
@@ -52,6 +53,30 @@ def sign_of(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def hypot_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """``sqrt(x^2 + y^2)`` scaled by the larger coordinate, so that no square overflows; infinity wins over NaN."""
+    u, v = tl.abs(x), tl.abs(y)
+    larger = tl.maximum(u, v, propagate_nan=tl.PropagateNan.ALL)
+    ratio = tl.minimum(u, v, propagate_nan=tl.PropagateNan.ALL) / larger
+    length = tl.where(larger == 0.0, 0.0, larger * tl.sqrt(1.0 + ratio * ratio))
+    return tl.where((u == float("inf")) | (v == float("inf")), float("inf"), length)
+
+
+@triton.jit
+def negative_pair_of(x: tl.tensor, y: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
+    """``-(x + y i)``."""
+    return -x, -y
+
+
+@triton.jit
+def direction_of(x: tl.tensor, y: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
+    """``(x + y i) / |x + y i|``; 0 for 0."""
+    length = hypot_of(x, y)
+    is_zero = length == 0.0
+    return tl.where(is_zero, 0.0, x / length), tl.where(is_zero, 0.0, y / length)
+
+
+@triton.jit
 def is_negative(x: tl.tensor) -> tl.tensor:
     """Whether an integer is negative."""
     return x < 0
@@ -86,7 +111,9 @@ signbit = predicate(sign_bit_of, of_integers=is_negative)
 
 
 def absolute(self: torch.Tensor) -> torch.Tensor:
-    """``|self|``; bools and unsigned integers as they are."""
+    """``|self|``, of complex numbers in the type of their parts; bools and unsigned integers as they are."""
+    if self.is_complex():
+        return map_to_real(hypot_of, self)
     require_served(self)
     chosen = absolute_of if self.dtype.is_signed else same
     return map_elements(chosen, [self], [self.dtype], self.dtype)
@@ -94,6 +121,8 @@ def absolute(self: torch.Tensor) -> torch.Tensor:
 
 def neg(self: torch.Tensor) -> torch.Tensor:
     """``-self``; unsigned types wrap."""
+    if self.is_complex():
+        return map_parts(negative_pair_of, [self])
     require_served(self)
     refuse_bool("neg", self.dtype)
     return map_elements(negative_of, [self], [self.dtype], self.dtype)
@@ -104,6 +133,11 @@ def sign(self: torch.Tensor) -> torch.Tensor:
     require_served(self)
     chosen = same if self.dtype == torch.bool else sign_of
     return map_elements(chosen, [self], [self.dtype], self.dtype)
+
+
+def sgn(self: torch.Tensor) -> torch.Tensor:
+    """As :func:`sign`; of complex numbers ``self / |self|``, and 0 of 0."""
+    return map_parts(direction_of, [self]) if self.is_complex() else sign(self)
 
 
 def heaviside(self: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -11,10 +11,11 @@ import torch
 import triton
 import triton.language as tl
 
+from .complex_parts import map_to_real
 from .exponentials import expm1_of, log1p_of, log_of
 from .launch import require_served
 from .pointwise import empty_result, exp_of, map_into_several
-from .signs import sign_bit_of, with_sign_of
+from .signs import hypot_of, sign_bit_of, with_sign_of
 from .type_rules import floating, promoting, promoting_to_float, require_type
 
 _PI = tl.constexpr(3.141592653589793)
@@ -151,13 +152,9 @@ def angle_of(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def hypot_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
-    """``sqrt(x^2 + y^2)`` scaled by the larger coordinate, so that no square overflows; infinity wins over NaN."""
-    u, v = tl.abs(x), tl.abs(y)
-    larger = tl.maximum(u, v, propagate_nan=tl.PropagateNan.ALL)
-    ratio = tl.minimum(u, v, propagate_nan=tl.PropagateNan.ALL) / larger
-    length = tl.where(larger == 0.0, 0.0, larger * tl.sqrt(1.0 + ratio * ratio))
-    return tl.where((u == float("inf")) | (v == float("inf")), float("inf"), length)
+def angle_of_pair(x: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """The angle of ``x + y i`` in (-pi, pi]."""
+    return atan2_of(y, x)
 
 
 # ---------------------------------------------------------------- hyperbolic functions
@@ -243,9 +240,14 @@ atanh = floating(atanh_of)
 sinc = floating(sinc_of)
 deg2rad = floating(deg2rad_of)
 rad2deg = floating(rad2deg_of)
-angle = floating(angle_of)
+_real_angle = floating(angle_of)
 atan2 = promoting_to_float(atan2_of)
 hypot = promoting(hypot_of, bools=False, name="hypot")
+
+
+def angle(self: torch.Tensor) -> torch.Tensor:
+    """The angle of each number, a real one's too; of complex ones row-major, in the type of their parts."""
+    return map_to_real(angle_of_pair, self, is_row_major=True) if self.is_complex() else _real_angle(self)
 
 
 def polar(abs: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:  # noqa: A002

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from opsmith.core.case import CallRecord, NamedValue, SequenceValue, TensorValue, Value
+from opsmith.core.case import CallRecord, ComplexValue, NamedValue, SequenceValue, TensorValue, Value
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.run import Selection
 from opsmith.suites import Suite
@@ -65,6 +65,8 @@ def _fake(value: Value, *, has_device: bool) -> Any:
     if isinstance(value, SequenceValue):
         items = [_fake(item, has_device=has_device) for item in value.items]
         return tuple(items) if value.is_tuple else items
+    if isinstance(value, ComplexValue):
+        return complex(value.real, value.imag)
     if isinstance(value, NamedValue):
         return torch.device("cuda") if value.kind == "device" else getattr(torch, value.name)
     return value

@@ -8,6 +8,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, values
 
+from opsmith.kernels import lu_factorization
+
 BATCH = (2, 1)
 WIDE = torch.float64
 SQUARE = values(*BATCH, 5, 5, dtype=WIDE) + 4 * torch.eye(5)
@@ -145,3 +147,65 @@ def test_large_matrices_and_other_types_are_declined() -> None:
         kernel("_linalg_det.default")(torch.eye(2, dtype=torch.complex64))
     with pytest.raises(ValueError, match="square"):
         kernel("_linalg_det.default")(values(2, 3))
+
+
+COMPLEX_SQUARE = torch.complex(SQUARE, values(2, 1, 5, 5, dtype=WIDE).mT)
+COMPLEX_SIDES = torch.complex(SIDES, SIDES.flip(-1) + 1)
+COMPLEX_MATRICES = {
+    "square": COMPLEX_SQUARE,
+    "transposed": COMPLEX_SQUARE.mT,
+    "tall": torch.complex(TALL, TALL.flip(-2)),
+    "wide": torch.complex(TALL, TALL.flip(-2)).mT,
+    "single": COMPLEX_SQUARE.to(torch.complex64),
+    "none": COMPLEX_SQUARE[:0],
+    "empty": COMPLEX_SQUARE[..., :0, :0],
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX_MATRICES)
+def test_factorizations_of_complex_matrices(name: str) -> None:
+    """Rows are chosen by the sum of the parts' magnitudes, as LAPACK does."""
+    matrix = COMPLEX_MATRICES[name]
+    assert_as_eager("linalg_lu_factor_ex.default", matrix)
+    if matrix.shape[-1] == matrix.shape[-2]:
+        assert_as_eager("linalg_inv_ex.default", matrix)
+        assert_as_eager("_linalg_solve_ex.default", matrix, matrix.mT)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_systems_of_complex_equations(*, left: bool) -> None:
+    """With a matrix in either layout, its factorization and adjoint; batches broadcast, and sides may be vectors."""
+    sides = COMPLEX_SIDES if left else COMPLEX_SIDES.mT
+    lu, pivots, _ = eager("linalg_lu_factor_ex.default")(COMPLEX_SQUARE)
+    for adjoint in (False, True):
+        assert_as_eager("linalg_lu_solve.default", lu, pivots, sides, left=left, adjoint=adjoint)
+    for matrix in (COMPLEX_SQUARE, COMPLEX_SQUARE.mT):
+        assert_as_eager("_linalg_solve_ex.default", matrix, sides, left=left)
+        assert_as_eager("_linalg_solve_ex.default", matrix[0, 0], sides, left=left)
+    if left:
+        assert_as_eager("_linalg_solve_ex.default", COMPLEX_SQUARE[0, 0], COMPLEX_SIDES[0, 0, :, 0])
+
+
+def test_a_singular_complex_matrix() -> None:
+    """Its first pivot that is 0 is told."""
+    matrix = torch.tensor([[1.0, 2j], [2.0, 4j]])
+    assert 2 == kernel("linalg_lu_factor_ex.default")(matrix)[2].item()
+    with pytest.raises(RuntimeError, match="singular"):
+        kernel("_linalg_solve_ex.default")(matrix, matrix, check_errors=True)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_earlier_torch_solves_with_the_transpose_of_a_row_major_matrix(
+    monkeypatch: pytest.MonkeyPatch, *, left: bool
+) -> None:
+    """LU and pivots are the transpose's then, for which the gradient takes them; complex matrices are as ever."""
+    monkeypatch.setattr(lu_factorization, "_SOLVES_WITH_THE_MATRIX", f"{torch.__version__}.1")
+    solve = kernel("_linalg_solve_ex.default")
+    sides = SIDES if left else SIDES.mT
+    for matrix, factored in ((SQUARE, SQUARE.mT), (SQUARE.mT, SQUARE.mT), (COMPLEX_SQUARE, COMPLEX_SQUARE)):
+        got = solve(matrix, sides.to(matrix.dtype), left=left)
+        expected = eager("linalg_lu_factor_ex.default")(factored)
+        torch.testing.assert_close(got[0], torch.linalg.solve(matrix, sides.to(matrix.dtype), left=left))
+        torch.testing.assert_close(got[1:], expected)
+    vector = solve(SQUARE[0, 0], SIDES[0, 0, :, 0])[0]
+    torch.testing.assert_close(vector, torch.linalg.solve(SQUARE[0, 0], SIDES[0, 0, :, 0]))

@@ -118,3 +118,37 @@ def test_an_element_that_is_its_own_mean_has_no_gradient(tmp_path: Path) -> None
     codes = [path.read_text() for path in tmp_path.glob("*/g*_kernel.ptx")]
     # The one that is left takes the products with x away.
     assert [1, 1] == [code.count("fma.rn.f32") for code in codes]
+
+
+#: Of ops whose kernels hold two tiles or read both parts of a number; the traces have no complex calls of them.
+COMPLEX_CALLS = """
+from opsmith.core.case import CallRecord, ComplexValue, TensorValue
+from opsmith.prewarm.compiling import Compiler, kernel_function
+from opsmith.prewarm.warming import shipped_entries
+
+compiler, entries = Compiler(90), shipped_entries()
+matrix, turned = (TensorValue(0, "c64", (3, 20, 20), strides, 0, "cuda:0") for strides in ((400, 20, 1), (400, 1, 20)))
+for op, args in {
+    "add.Tensor": (matrix, turned),
+    "div.Scalar": (matrix, ComplexValue(1, 2)),
+    "sgn.default": (matrix,),
+    "angle.default": (matrix,),
+    "mean.default": (matrix,),
+    "bmm.default": (turned, matrix),
+    "_linalg_solve_ex.default": (turned, matrix),
+    "linalg_inv_ex.default": (matrix,),
+}.items():
+    before = compiler.launches
+    compiler.call(kernel_function(entries[op]), CallRecord(op=op, args=args, kwargs={}, storages=()))
+    print(op, compiler.launches - before)
+"""
+
+
+def test_kernels_of_complex_numbers_compile_for_hopper(tmp_path: Path) -> None:
+    """A product copies the turned factor and writes out the other one; a solution has three steps."""
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", COMPLEX_CALLS]
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert 0 == shown.returncode, shown.stdout + shown.stderr
+    launches = dict(line.split() for line in shown.stdout.splitlines())
+    assert {"bmm.default": "3", "_linalg_solve_ex.default": "3", "angle.default": "1"}.items() <= launches.items()

@@ -202,11 +202,12 @@ def test_where_moves_types_that_it_cannot_compute_with(dtype: torch.dtype) -> No
 def test_what_is_not_served_is_declined() -> None:
     """With the one exception that a worker reads as "unsupported"."""
     x = torch.ones(3)
-    for unserved in (x.to(torch.complex64), x.to_sparse()):
+    z = x.to(torch.complex64)
+    for unserved in (x.to(torch.float8_e5m2), x.to_sparse(), z.conj(), z.to_sparse()):
         with pytest.raises(NotImplementedError, match="not served"):
             kernel("add.Tensor")(unserved, unserved)
     with pytest.raises(NotImplementedError, match="not served"):
-        kernel("exp.default")(x.to(torch.complex64).conj())
+        kernel("exp.default")(z)
 
 
 @pytest.mark.parametrize(

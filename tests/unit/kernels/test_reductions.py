@@ -45,6 +45,19 @@ def test_the_type_asked_for_is_the_type_summed_in(asked: torch.dtype) -> None:
         assert_as_eager(SUM, values(8, 16, dtype=given), [1], dtype=asked)
 
 
+@pytest.mark.parametrize("dim", [None, [], [0], [-1], [0, 2]])
+@pytest.mark.parametrize("op", ["sum.dim_IntList", "mean.dim"])
+def test_complex_numbers_are_added_part_by_part(op: str, dim: list[int] | None) -> None:
+    """In every layout, over any dimensions, of which the two numbers of an element are none."""
+    for dtype in (torch.complex64, torch.complex128):
+        z = torch.randn(4, 5, 6, dtype=dtype)
+        for x in (z, z.permute(2, 0, 1), z[:, ::2]):
+            assert_as_eager(op, x, dim)
+            assert_as_eager(op, x, dim, True)
+    assert_as_eager(op, torch.tensor(1 + 2j), None)
+    assert_as_eager(op, torch.zeros(2, 0, 2, dtype=torch.complex64), [1])
+
+
 @pytest.mark.parametrize(("shape", "dim"), [((), [0]), ((), None), ((0, 4), [0]), ((0, 4), [1]), ((3, 0), None)])
 def test_empty_and_0_dim_sums(shape: tuple[int, ...], dim: list[int] | None) -> None:
     """A sum over nothing is zero."""
