@@ -4,8 +4,8 @@ Column by column: the row whose entry is the greatest is exchanged with the k-th
 it, and what they times its row comes to is subtracted from the rest. A program holds a matrix in registers:
 ``n^2 itemsize`` bytes read and written, n steps over n^2 elements.
 
-Eager factors the transpose of a row-major matrix for its determinant, before torch 2.13 also for a solution if it is
-real, and the gradients count on it; so do these. Complex matrices are in complex_lu.py.
+Eager factors the transpose of a row-major matrix for its determinant, and the gradient counts on it; so do these.
+Complex matrices are in complex_lu.py.
 
 Suffixes: ``_I`` rows, ``_J`` columns.
 """
@@ -307,7 +307,7 @@ def lu_solve(
 def solve_ex(
     A: torch.Tensor, B: torch.Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """X of ``A X = B``, or unless ``left`` of ``X A = B``; LU, pivots and info of A, or of its transpose, see above.
+    """X of ``A X = B``, or unless ``left`` of ``X A = B``; LU, pivots and info of A.
 
     B holds vectors if it has one dimension, or the shape of A without the last one.
 
@@ -325,15 +325,17 @@ def solve_ex(
     require_matrices(A, sides, complex_too=True)
     if sides.shape[-2 if left else -1] != A.shape[-1]:
         raise ValueError(f"matrices of shape {list(A.shape)} and sides of {list(B.shape)} do not fit")
-    turned = A.is_contiguous() and not A.is_complex() and torch.__version__ < _SOLVES_WITH_THE_MATRIX
-    lu, pivots, info = _factor(A.mT if turned else A)
+    # Earlier releases factor the transpose of some of these, on a GPU not of all.
+    if A.is_contiguous() and not A.is_complex() and torch.__version__ < _SOLVES_WITH_THE_MATRIX:
+        raise NotImplementedError("row-major matrices are solved with from torch 2.13 on")
+    lu, pivots, info = _factor(A)
     if check_errors:
         check_info(info, _SINGULAR)
     if not is_vector:
-        return lu_solve(lu, pivots, sides, left=left, adjoint=turned), lu, pivots, info
+        return lu_solve(lu, pivots, sides, left=left), lu, pivots, info
     # Eager takes the last two dimensions for a matrix here, too.
     X = empty_columns(B.shape, B) if B.ndim > 1 else torch.empty_like(B)
-    _substitute(X.unsqueeze(-1), sides, lu, pivots, transposed=turned)
+    _substitute(X.unsqueeze(-1), sides, lu, pivots, transposed=False)
     return X, lu, pivots, info
 
 
