@@ -208,6 +208,28 @@ def test_attention_of_rounded_operands_fails_under_a_dropout() -> None:
     assert not _judge_attention(heads, (q, k, v)).passed
 
 
+def _wide_heads() -> Heads:
+    """The columns of a query, 64, share what is dropped of its weights: few are seen, and combinations come back."""
+    return tuple(torch.randn(2, 2, rows, 64) for rows in (12, 20, 20))  # type: ignore[return-value]
+
+
+def test_columns_that_share_a_dropout_may_come_back_together() -> None:
+    """More often in the candidate's executions than in eager's, or less, by chance."""
+    for _ in range(4):
+        heads = _wide_heads()
+        assert _judge_attention(heads, heads).passed
+
+
+def test_a_dropout_that_comes_back_fails_where_columns_share_it() -> None:
+    """In the next execution, and in the next but one."""
+    heads = _wide_heads()
+    call = call_of(aten._scaled_dot_product_efficient_attention.default, *heads, None, False, 0.5, True)
+    repeats = rule_for(call.schema, call).repeats(heads[0].numel())
+    reference, other = (_attention_draws(heads, repeats, dtype=torch.float32) for _ in range(2))
+    for order in ([n // 2 for n in range(repeats)], [n % 2 for n in range(repeats)]):
+        assert not compare(call, reference, [other[n] for n in order], tolerance="strict").passed
+
+
 def test_an_alpha_dropout_may_round_otherwise_than_eager() -> None:
     """It has two results for each element, and no mask that tells them apart."""
     x = torch.randn(5, 7)

@@ -118,7 +118,7 @@ def _check_draws(
         return None
     complaint = _support(rule, arguments, expected, got) if index == 0 else None
     expected, got = _with_nan_tied(expected), _with_nan_tied(got)
-    complaint = complaint or _repetition(expected, got)
+    complaint = complaint or _repetition(expected, got, dependent=rule.dependent)
     if complaint is not None:
         return complaint
     generator = torch.Generator().manual_seed(hash(tuple(expected.flatten()[:16].tolist())) % (1 << 63))
@@ -232,16 +232,25 @@ def _choices(arguments: dict[str, Any], got: torch.Tensor) -> str | None:
     return None
 
 
-def _repetition(expected: torch.Tensor, got: torch.Tensor) -> str | None:
+def _equal_pairs(draws: torch.Tensor, lag: int) -> torch.Tensor:
+    """How many elements are what they were ``lag`` executions before, for each such pair ``[K - lag]``."""
+    return (draws[lag:] == draws[:-lag]).reshape(len(draws) - lag, -1).sum(1).double()
+
+
+def _repetition(expected: torch.Tensor, got: torch.Tensor, *, dependent: bool) -> str | None:
     """Draws that stand still or come back: elements equal one or two executions apart.
 
     Eager has such pairs too where the distribution is discrete; more of them than eager has is a
     repetition. Pairs of one element share draws and so go together: the variance of their count
-    is taken twice.
+    is taken twice. Where elements depend on each other, as the columns of attention do that share
+    a dropout, it is larger: as large as it is from one pair of eager's executions to another.
     """
     for lag, which in ((1, "next"), (2, "next but one")):
-        eager, own = (int((draws[lag:] == draws[:-lag]).sum()) for draws in (expected, got))
-        if own - eager > LIMIT * math.sqrt(2.0 * (own + eager) + 1.0):
+        eager, own = (_equal_pairs(draws, lag) for draws in (expected, got))
+        variance = float(own.sum() + eager.sum())
+        if dependent:
+            variance = max(variance, 2.0 * len(eager) * float(eager.var()))
+        if float(own.sum() - eager.sum()) > LIMIT * math.sqrt(2.0 * variance + 1.0):
             return f"draws repeat from one execution to the {which}"
     return None
 
