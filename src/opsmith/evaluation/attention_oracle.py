@@ -8,8 +8,8 @@ Eager rounds p and ds to the inputs' dtype, where that is a half type: half a un
 score may err by the size of its terms, |q| |k|, and so may p by as much of itself, and ds besides by its own terms,
 |g| |v| and |g| |o|: a difference of two that are nearly the same has few digits left.
 
-A dropout leaves z of the weights, 0 or 1 / (1 - its probability): dv = (p z)^T g and ds = p (z (g v^T) - g . o). Those
-of memory-efficient and of flash attention are known, by the seed and the offset that their forward call returned.
+A dropout leaves z of the weights, 0 or 1 / (1 - its probability): dv = (p z)^T g and ds = p (z (g v^T) - g . o). That
+of memory-efficient attention is known, by the seed and the offset that its forward call returned.
 
 Queries come in blocks: the weights of some 50,000 queries and keys in 32 heads would take 750 GiB.
 """
@@ -104,7 +104,7 @@ def gradients(arguments: Mapping[str, Any]) -> list[Opinion] | None:
     """
     if "custom_mask_type" in arguments:
         return _gradients_of_rows(arguments)
-    if arguments["dropout_p"] and not ("grad_out_" in arguments or _is_of_flash(arguments)):
+    if arguments["dropout_p"] and "grad_out_" not in arguments:
         return None
     query, mask = arguments["query"], _mask(arguments)
     key, value, _ = _keys(arguments)
@@ -229,25 +229,13 @@ def _scale(arguments: Mapping[str, Any]) -> float:
     return float(arguments.get("scale") or 1 / math.sqrt(arguments["query"].shape[-1]))
 
 
-def _is_of_flash(arguments: Mapping[str, Any]) -> bool:
-    """Whether these are the arguments of flash attention's gradients, with seed and offset in one tensor."""
-    return "attn_bias" not in arguments and "philox_seed" in arguments and arguments["philox_seed"].shape == (2,)
-
-
 def _left(arguments: Mapping[str, Any], rows: slice) -> torch.Tensor | float:
-    """What a dropout left of a block's weights, each of which has a word of Philox, in order, or a byte."""
-    probability = float(arguments["dropout_p"])
+    """What a dropout left of a block's weights, each of which has a word of Philox, in order."""
+    probability = arguments["dropout_p"]
     if not probability:
         return 1.0
     batch, heads, queries, _ = arguments["query"].shape
     keys, count = arguments["key"].shape[-2], rows.stop - rows.start
-    if _is_of_flash(arguments):
-        seed, offset = map(int, arguments["philox_seed"].tolist())
-        numbers = range(rows.start, rows.stop)
-        found = philox.flash_bytes(seed, offset, batch * heads, numbers, keys, arguments["query"].device)
-        # Torch's code has this number in float32.
-        most = math.floor((1 - torch.tensor(probability, dtype=torch.float32)).item() * 255.0)
-        return (found <= most).double().view(batch, heads, count, keys) / (1 - probability)
     seed, first = (int(arguments[name].item()) for name in ("philox_seed", "philox_offset"))
     words = [
         philox.uniform(seed, first + (head * queries + rows.start) * keys, count * keys, arguments["query"].device)

@@ -3,9 +3,8 @@
 ``scaled_dot_product_attention`` itself picks one of them: flash attention, memory-efficient attention or cuDNN's on
 CUDA, one of its own on a CPU. They compute the same numbers. What an overload is called with, how its results are laid
 out, what ``is_causal`` means where there are other keys than queries, and what is returned of the dropout, is its own.
-Flash and memory-efficient attention drop what eager's do, so that either may take the gradients of the other's result.
-Memory-efficient attention serves ragged batches, too. What cuDNN drops is not known: its dropout is declined, and so is
-most of what else the inner overloads take.
+Memory-efficient attention drops what eager's does, so that either may take the gradients of the other's result, and
+serves ragged batches. The dropouts of the others are declined, and so is most of what else the inner overloads take.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from collections.abc import Sequence
 import torch
 
 from .attention_backward import Call, Gradients, attention_gradients
-from .attention_dropout import Dropout, TileDropout, drawn_tiles
-from .attention_forward import LARGEST_HEAD, LSE_ROWS, Rule, Sequences, attend_heads, scale_of
+from .attention_forward import LARGEST_HEAD, LSE_ROWS, Dropout, Rule, Sequences, attend_heads, scale_of
 from .launch import require_served
 from .philox import next_words
 
@@ -148,34 +146,18 @@ def _flash(
     return_debug_mask: bool,
     scale: float | None,
 ) -> tuple[torch.Tensor, ...]:
-    _require(q, k, v, HALVES)
+    _require(q, k, v, HALVES, dropout_p)
     if return_debug_mask:
         raise NotImplementedError("the mask of a dropout is not served")
-    dropout = drawn_tiles(dropout_p, q.shape[0] * q.shape[1], q.device) if dropout_p else None
     out = _empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    attend_heads(out, lse, q, k, v, _flash_rule(q, k, scale, dropout, is_causal=is_causal))
-    state = _state(q, (2,), torch.uint64) if dropout is None else dropout.state
-    return out, lse, state, _state(q, (), torch.uint64), torch.empty(0, dtype=q.dtype, device=q.device)
+    attend_heads(out, lse, q, k, v, _flash_rule(q, k, scale, is_causal=is_causal))
+    state = _state(q, (2,), torch.uint64), _state(q, (), torch.uint64)
+    return out, lse, *state, torch.empty(0, dtype=q.dtype, device=q.device)
 
 
-def _flash_rule(
-    q: torch.Tensor, k: torch.Tensor, scale: float | None, dropout: TileDropout | None, *, is_causal: bool
-) -> Rule:
-    return Rule(scale_of(q, scale), None, _from_bottom_right(q, k, is_causal=is_causal), math.inf, dropout)
-
-
-def _tiles_before(probability: float, state: torch.Tensor, q: torch.Tensor) -> TileDropout | None:
-    """The dropout of the forward call that returned this state.
-
-    Raises:
-        NotImplementedError: the state has another form than torch has had since 2.7.
-    """
-    if not probability:
-        return None
-    if state.shape != (2,) or state.dtype not in (torch.uint64, torch.int64) or state.device != q.device:
-        raise NotImplementedError(f"a dropout's state of shape {list(state.shape)}, {state.dtype} is not served")
-    return TileDropout(probability, state.contiguous())
+def _flash_rule(q: torch.Tensor, k: torch.Tensor, scale: float | None, *, is_causal: bool) -> Rule:
+    return Rule(scale_of(q, scale), None, _from_bottom_right(q, k, is_causal=is_causal), math.inf)
 
 
 def scaled_dot_product_flash_attention_backward(
@@ -191,17 +173,16 @@ def scaled_dot_product_flash_attention_backward(
     max_k: int,  # noqa: ARG001 - The shapes say.
     dropout_p: float,
     is_causal: bool,
-    philox_seed: torch.Tensor,
-    philox_offset: torch.Tensor,  # noqa: ARG001 - Of older versions of torch.
+    philox_seed: torch.Tensor,  # noqa: ARG001 - Of dropout.
+    philox_offset: torch.Tensor,  # noqa: ARG001 - Of dropout.
     *,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """Gradients of query, key and value, laid out as these are; ``philox_seed`` has the seed and the offset."""
-    _require(query, key, value, HALVES)
+    """Gradients of query, key and value, laid out as these are."""
+    _require(query, key, value, HALVES, dropout_p)
     _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k)
     into = Gradients(*map(_empty_like, (query, key, value)))
-    dropout = _tiles_before(dropout_p, philox_seed, query)
-    rule = _flash_rule(query, key, scale, dropout, is_causal=is_causal)
+    rule = _flash_rule(query, key, scale, is_causal=is_causal)
     attention_gradients(into, Call(grad_out, query, key, value, out, logsumexp), rule)
     return into[:3]
 

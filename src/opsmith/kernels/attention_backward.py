@@ -31,7 +31,6 @@ import torch
 import triton
 import triton.language as tl
 
-from .attention_dropout import kept, left
 from .attention_forward import (
     PRECISION,
     Rule,
@@ -39,6 +38,7 @@ from .attention_forward import (
     bias_offsets,
     block_of,
     chosen,
+    dropped,
     head_of,
     in_base,
     in_base_of,
@@ -55,7 +55,6 @@ from .attention_forward import (
     strides_in,
     turned_in_parts,
     unit_of,
-    whole,
 )
 from .indexing import converted
 from .launch import INTERPRETED, launch, loop_bound
@@ -84,7 +83,6 @@ def query_gradients(
     dropout: tl.tuple,
     head: tl.tensor,
     m: tl.tensor,
-    first_m: tl.tensor,
     end: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
@@ -106,7 +104,6 @@ def query_gradients(
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
-    BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
@@ -133,8 +130,7 @@ def query_gradients(
         )
         p_MN = power(s_MN - lse_M[:, None], BASE_2)
         if dropout is not None:
-            kept_MN = kept(head, m, n, first_m, start, M, N, dropout, False, BLOCK_M, BLOCK_N)
-            dp_MN = left(dp_MN, kept_MN, dropout)
+            dp_MN = dropped(dp_MN, head, m[:, None], n[None, :], M, N, dropout)
         ds_MN = p_MN * (dp_MN * factor - scaled_delta_M[:, None])
         if dbias_ptr is not None:
             at_MN = dbias_ptr + bias_offsets(m, n, M, dbias_strides, 1, INDEX)
@@ -242,9 +238,9 @@ def query_gradients_kernel(
     # One loop, masked as a whole: of two, ptxas makes the first wait for each of its products.
     dq_MD = query_gradients(
         dq_MD, q_MD, grad_ME, lse_M, delta_M, q_low_MD, grad_low_ME, k_ptr, v_ptr, turned_k_ptr, bias_ptr, dbias_ptr,
-        parts, dropout, head, m, first_M, end, M, N, k_strides, v_strides, turned_k_strides, bias_strides,
-        dbias_strides, score_scale, factor, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, CAUSAL or not EVEN_N, BASE_2, INDEX,
-        MULTIPLY, PRECISION, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_E,
+        parts, dropout, head, m, end, M, N, k_strides, v_strides, turned_k_strides, bias_strides, dbias_strides,
+        score_scale, factor, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, CAUSAL or not EVEN_N, BASE_2, INDEX, MULTIPLY,
+        PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     store_rows(head_of(dq_ptr, b, h, dq_strides, UNIT), m, M, dq_MD * last_factor, dq_strides, UNIT, D, BLOCK_D, INDEX)
 
@@ -268,7 +264,6 @@ def key_gradients(
     dropout: tl.tuple,
     head: tl.tensor,
     n: tl.tensor,
-    first_n: tl.tensor,
     first: tl.tensor,
     end: tl.tensor,
     M: tl.tensor,
@@ -294,7 +289,6 @@ def key_gradients(
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
@@ -328,8 +322,8 @@ def key_gradients(
         p_NM = power(s_NM - lse_M[None, :], BASE_2)
         left_NM = p_NM
         if dropout is not None:
-            kept_NM = kept(head, m, n, start, first_n, M, N, dropout, True, BLOCK_M, BLOCK_N)
-            left_NM, dp_NM = left(p_NM, kept_NM, dropout), left(dp_NM, kept_NM, dropout)
+            left_NM = dropped(p_NM, head, m[None, :], n[:, None], M, N, dropout)
+            dp_NM = dropped(dp_NM, head, m[None, :], n[:, None], M, N, dropout)
         ds_NM = p_NM * (dp_NM * factor - (delta_M * factor)[None, :])
         if parts is not None:
             d, e = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_E)
@@ -425,8 +419,7 @@ def key_gradients_kernel(
         q_head_ptr = head_of(q_ptr, b, q_head, q_strides, UNIT)
         grad_head_ptr = head_of(grad_ptr, b, q_head, grad_strides, GRAD_UNIT)
         lse_head_ptr = head_of(lse_ptr, b, q_head, lse_strides, 1)
-        number = b * H * group + q_head
-        delta_head_ptr = delta_ptr + number.to(tl.int64) * M
+        delta_head_ptr = delta_ptr + (b * H * group + q_head).to(tl.int64) * M
         if bias_ptr is not None:
             bias_head_ptr = head_of(bias_ptr, b, q_head, bias_strides, BIAS_UNIT)
         else:
@@ -439,17 +432,17 @@ def key_gradients_kernel(
         if CAUSAL:
             dk_ND, dv_NE = key_gradients(
                 dk_ND, dv_NE, k_ND, v_NE, k_low_ND, v_low_NE, q_head_ptr, grad_head_ptr, turned_q_head_ptr,
-                turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, number, n, first_N,
-                first, full, M, N, q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2],
-                bias_strides, score_scale, factor, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX,
-                MULTIPLY, PRECISION, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_E,
+                turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, head, n, first, full,
+                M, N, q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides,
+                score_scale, factor, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY,
+                PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
             )  # fmt: skip
         dk_ND, dv_NE = key_gradients(
             dk_ND, dv_NE, k_ND, v_NE, k_low_ND, v_low_NE, q_head_ptr, grad_head_ptr, turned_q_head_ptr,
-            turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, number, n, first_N, full,
-            M, M, N, q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides,
-            score_scale, factor, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY,
-            PRECISION, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_E,
+            turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, head, n, full, M, M, N,
+            q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides, score_scale,
+            factor, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M,
+            BLOCK_D, BLOCK_E,
         )  # fmt: skip
     store_rows(head_of(dk_ptr, b, h, dk_strides, UNIT), n, N, dk_ND * last_factor, dk_strides, UNIT, D, BLOCK_D, INDEX)
     store_rows(head_of(dv_ptr, b, h, dv_strides, UNIT), n, N, dv_NE, dv_strides, UNIT, E, BLOCK_E, INDEX)
@@ -494,7 +487,7 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
     """And ``delta``, which the gradients of keys need."""
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
     by_rule = _beforehand(QUERIES_BEFOREHAND, call) or _query_tile(M, N, _columns(call), call.q.dtype)
-    tile = whole(chosen(QUERY_TILES, by_rule, call.q, call.v, rule), rule)
+    tile = chosen(QUERY_TILES, by_rule, call.q, call.v, rule)
     k, v, turned_k, split = call.k, call.v, None, None
     if tile.beforehand and N:
         parts = rows_in_parts(k, tile.n), rows_in_parts(v, tile.n), turned_in_parts(k, tile.n)
@@ -546,7 +539,7 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
 def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
     by_rule = _beforehand(KEYS_BEFOREHAND, call) or _key_tile(M, N, _columns(call), call.q.dtype)
-    tile = whole(chosen(KEY_TILES, by_rule, call.q, call.v, rule), rule)
+    tile = chosen(KEY_TILES, by_rule, call.q, call.v, rule)
     q, grad, turned_q, turned_grad, split = call.q, call.grad, None, None, None
     if tile.beforehand and M:
         rows, turned = ([split_by(x, tile.m) for x in (q, grad)] for split_by in (rows_in_parts, turned_in_parts))

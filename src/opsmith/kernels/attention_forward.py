@@ -28,10 +28,10 @@ import torch
 import triton
 import triton.language as tl
 
-from .attention_dropout import TILE_N, Dropout, TileDropout, kept, left
 from .indexing import Geometry, converted, index_type
 from .launch import INTERPRETED, launch, multiprocessors
 from .matmul import SHARED_BYTES, multiply_type
+from .philox import halves, word_at
 from .product_tiles import parts_of_one_sign, product_of_parts
 from .split_factors import MOST_MATRICES, ROWS, Parts, parts_fit, parts_of
 from .tuning import Family, Work, size_class
@@ -189,6 +189,22 @@ def scores(
 
 
 @triton.jit
+def dropped(
+    x: tl.tensor, head: tl.tensor, m: tl.tensor, n: tl.tensor, M: tl.tensor, N: tl.tensor, dropout: tl.tuple
+) -> tl.tensor:
+    """What a dropout leaves of an element for each query and key; there is a word for each of all heads.
+
+    Those of eager's memory-efficient attention, which keeps an element whose word, as a number of (0, 1], is larger
+    than the probability.
+    """
+    probability, seed_low, seed_high, first_low, first_high = dropout
+    place = (head.to(tl.int64) * M + m) * N + n
+    word = word_at(seed_low, seed_high, first_low, first_high, place)
+    unit = word.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
+    return tl.where(unit > probability, x * (1.0 / (1.0 - probability)), 0.0)
+
+
+@triton.jit
 def attend(
     sums_ME: tl.tensor,
     largest_M: tl.tensor,
@@ -202,7 +218,6 @@ def attend(
     dropout: tl.tuple,
     head: tl.tensor,
     m: tl.tensor,
-    first_m: tl.tensor,
     first: tl.tensor,
     end: tl.tensor,
     M: tl.tensor,
@@ -223,7 +238,6 @@ def attend(
     INDEX: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
-    BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
@@ -261,8 +275,7 @@ def attend(
             shrink_M = power(largest_M - base_M, BASE_2)
         weight_M = weight_M * shrink_M + tl.sum(p_MN, axis=1)
         if dropout is not None:
-            kept_MN = kept(head, m, n, first_m, start, M, N, dropout, False, BLOCK_M, BLOCK_N)
-            p_MN = left(p_MN, kept_MN, dropout)
+            p_MN = dropped(p_MN, head, m[:, None], n[None, :], M, N, dropout)
         sums_ME = sums_ME * shrink_M[:, None]
         if parts is not None:
             e = tl.arange(0, BLOCK_E)
@@ -362,14 +375,14 @@ def attention_kernel(
     largest_M = tl.full([BLOCK_M], float("-inf"), tl.float32)
     weight_M = tl.zeros([BLOCK_M], tl.float32)
     sums_ME, largest_M, weight_M = attend(
-        sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, first_M, first,
-        full, M, N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2,
-        SCALED_LAST, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_E,
+        sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, first, full, M,
+        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2,
+        SCALED_LAST, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     sums_ME, largest_M, weight_M = attend(
-        sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, first_M, full,
-        end, M, N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2,
-        SCALED_LAST, INDEX, MULTIPLY, PRECISION, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_E,
+        sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, full, end, M,
+        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2,
+        SCALED_LAST, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
     )  # fmt: skip
     total_M = tl.where(weight_M == 0, 1.0, weight_M)
     out_ME = sums_ME / total_M[:, None]
@@ -425,6 +438,21 @@ def join_splits_kernel(
 # ---------------------------------------------------------------- the host side
 
 
+class Dropout(NamedTuple):
+    """Which weights are dropped: the probability, and whose words tell, from which one on (:func:`philox.next_words`).
+
+    Only heads of queries with keys of their own have one.
+    """
+
+    probability: float
+    seed: int
+    first: int
+
+    def arguments(self) -> tuple[float, int, int, int, int]:
+        """As :func:`dropped` takes it, in numbers of 32 bits, which Triton takes for one type whatever they are."""
+        return self.probability, *halves(self.seed), *halves(self.first)
+
+
 class Rule(NamedTuple):
     """How scores are made of dot products, and which weights count.
 
@@ -440,7 +468,7 @@ class Rule(NamedTuple):
     bias: torch.Tensor | None
     shift: int | None
     unseen: float
-    dropout: Dropout | TileDropout | None = None
+    dropout: Dropout | None = None
 
 
 class Tile(NamedTuple):
@@ -537,7 +565,6 @@ def attend_heads(
         and group > 1
         and rule.bias is None
         and rule.shift is None
-        and rule.dropout is None
         and lse_rows <= 1
         and sequences is None
     ):
@@ -555,7 +582,7 @@ def attend_heads(
     if sequences is None:
         in_parts = BEFOREHAND.get(columns, ())
         by_rule = in_parts[0] if in_parts and splitting_pays(q, v, B * H * N * (block_of(D) + block_of(E))) else tile
-        tile = whole(chosen(HEADS, by_rule, q, v, rule), rule)
+        tile = chosen(HEADS, by_rule, q, v, rule)
     programs = B * H * triton.cdiv(M, tile.m)
     splits = 1 if lse_rows > M or sequences is not None else _splits(programs, triton.cdiv(N, tile.n), q.device)
     # A split has whole blocks of keys.
@@ -680,11 +707,6 @@ def chosen(family: Family[Tile], by_rule: Tile, q: torch.Tensor, v: torch.Tensor
     kind = str(q.dtype).removeprefix("torch."), int(rule.shift is not None), int(rule.bias is not None)
     work: Work = (*kind, block_of(D), block_of(E), *map(size_class, (B * H, M, N)))
     return family.choice(work, by_rule, q.device)
-
-
-def whole(tile: Tile, rule: Rule) -> Tile:
-    """The tile, or one of as many keys as a dropout has words for at a time."""
-    return tile._replace(n=max(tile.n, TILE_N)) if isinstance(rule.dropout, TileDropout) else tile
 
 
 def _candidates(work: Work) -> list[Tile]:

@@ -351,29 +351,6 @@ def test_gradients_of_rows_know_what_was_dropped(kind: int, probability: float) 
         assert opinion.slack.shape == expected.shape
 
 
-def test_gradients_of_flash_attention_know_what_was_dropped() -> None:
-    """A byte for each weight, by tiles of 16 queries and 32 keys; two heads share one of keys."""
-    queries, keys = 37, 70
-    q, gradient = (torch.randn(2, 4, queries, 8, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    k, v = (torch.randn(2, 2, keys, 8, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    scores = q @ k.repeat_interleave(2, 1).mT / 8**0.5
-    found = philox.flash_bytes((1 << 63) + 7, 22, 8, range(queries), keys, q.device)
-    # A share of 0.7 is 178 255ths and a half.
-    left = (found <= 178).double().view(2, 4, queries, keys) / 0.7
-    out = scores.softmax(-1) * left @ v.repeat_interleave(2, 1)
-    state = torch.tensor([7 - (1 << 63), 22]).view(torch.uint64), torch.empty(())
-    call = (gradient, q, k, v, out, scores.logsumexp(-1), None, None, queries, keys, 0.3, False, *state)
-    op = aten._scaled_dot_product_flash_attention_backward.default
-    with torch.no_grad():
-        oracle = Oracle(call_of(op, *call), "_scaled_dot_product_flash_attention_backward", 3)
-        opinions = [oracle.opinion(index) for index in range(3)]
-    for opinion, expected in zip(opinions, torch.autograd.grad(out, [q, k, v], gradient), strict=True):
-        assert opinion is not None
-        torch.testing.assert_close(opinion.value, expected)
-    later = philox.flash_bytes((1 << 63) + 7, 22, 8, range(19, queries), keys, q.device)
-    assert torch.equal(later, found[:, 19:])
-
-
 def call_of_rows(kind: int, bias: torch.Tensor, probability: float) -> tuple[JudgedCall, JudgedCall]:
     """Memory-efficient attention of 5 queries and 9 keys, and its gradients."""
     q, k, v, out, gradient = (torch.randn(2, rows, 3, 8) for rows in (5, 9, 9, 5, 5))
