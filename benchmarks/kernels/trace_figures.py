@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from benchmarks.models.records import write
 
 from opsmith.core.op import matches
-from opsmith.core.run import RunDirectory, write_atomically
+from opsmith.core.run import RunDirectory
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import Part, Status, Verdict
 
@@ -179,9 +179,8 @@ def _timing(verdict: Verdict, quantity: str) -> Timing | None:
     return next((timing for timing in verdict.timings if timing.quantity == quantity), None)
 
 
-def _geomean(values: Iterable[float]) -> float | None:
-    logs = [math.log(value) for value in values]
-    return round(math.exp(statistics.fmean(logs)), 4) if logs else None
+def _geomean(values: Collection[float]) -> float | None:
+    return round(statistics.geometric_mean(values), 4) if values else None
 
 
 def _ascending(values: Mapping[str, float]) -> dict[str, float]:
@@ -195,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--out", type=Path, required=True)
     options = parser.parse_args(arguments)
     record = figures([RunDirectory.open(run) for run in options.runs])
-    write_atomically(options.out, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    write(options.out, record)
     print(f"ops {record.ops}, inputs {record.statuses}, served {100 * record.served_share:.2f} % of the occurrences")
     for quantity, classes in (("K", record.k), ("E", record.e), ("E where a call waits", record.e_waiting)):
         for name, of_class in classes.items():

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
+from .launch import require_plain_memory
 from .strided_views import View, anywhere, row_major, without_gaps
 from .views import become, seen
 
@@ -28,8 +29,7 @@ def allocated(
     Raises:
         NotImplementedError: a layout or a kind of memory that is not served.
     """
-    if layout not in (None, torch.strided) or pin_memory:
-        raise NotImplementedError("sparse and pinned tensors are not served")
+    require_plain_memory(layout, pin_memory)
     handle = torch.empty(0, dtype=dtype, device=device)
     memory = torch.UntypedStorage(view.end * handle.itemsize, device=handle.device)
     return handle.set_(memory, *view)

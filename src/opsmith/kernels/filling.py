@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .launch import delivered, require_served, workplace
+from .launch import delivered, require_plain_memory, require_served, workplace
 from .pointwise import map_into, require_holds, same
 
 Number = bool | int | float | complex
@@ -52,8 +52,7 @@ def empty(
     Raises:
         NotImplementedError: a layout or a kind of memory that no kernel here writes.
     """
-    if layout not in (None, torch.strided) or pin_memory:
-        raise NotImplementedError("sparse and pinned tensors are not served")
+    require_plain_memory(layout, pin_memory)
     return torch.empty(size, dtype=dtype, device=device)
 
 
@@ -151,8 +150,8 @@ def empty_after(
     Raises:
         NotImplementedError: a layout or a kind of memory that no kernel here writes.
     """
-    if model.layout is not torch.strided or layout not in (None, torch.strided) or pin_memory:
-        raise NotImplementedError("sparse and pinned tensors are not served")
+    require_plain_memory(model.layout, pin_memory)
+    require_plain_memory(layout, pin_memory)
     strides = memory_format or torch.preserve_format
     return torch.empty_like(model, dtype=dtype, device=workplace(device, model), memory_format=strides)
 

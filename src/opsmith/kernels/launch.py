@@ -95,6 +95,16 @@ def loop_bound(value: int) -> Any:
     return tl.constexpr(value) if INTERPRETED else value
 
 
+def require_plain_memory(layout: torch.layout | None, pin_memory: bool | None) -> None:
+    """Decline what a creation op may ask of new memory that nothing here makes.
+
+    Raises:
+        NotImplementedError: a sparse layout, or pinned memory.
+    """
+    if layout not in (None, torch.strided) or pin_memory:
+        raise NotImplementedError("sparse and pinned tensors are not served")
+
+
 def workplace(device: torch.device | None, model: torch.Tensor) -> torch.device:
     """Where kernels write a new tensor for ``device``: beside ``model`` what is to lie on a host where none run.
 

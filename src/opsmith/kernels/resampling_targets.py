@@ -5,7 +5,7 @@ Traffic: that of :mod:`.resampling` and :mod:`.antialiasing`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -40,127 +40,44 @@ def target_of(
     )
 
 
-def upsample_nearest1d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_nearest1d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 1)
-    return resampling.upsample_nearest1d(input, sizes, *factors)
+def nearest(resample: Callable[..., torch.Tensor], dimensions: int) -> Callable[..., torch.Tensor]:
+    """The overload ``vec`` of an op that takes nothing but sizes and factors."""
+
+    def op(
+        input: torch.Tensor,  # noqa: A002 - The schema's name.
+        output_size: Sequence[int] | None,
+        scale_factors: Sequence[float] | None,
+    ) -> torch.Tensor:
+        sizes, factors = target_of(input, output_size, scale_factors, dimensions)
+        return resample(input, sizes, *factors)
+
+    return op
 
 
-def upsample_nearest2d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_nearest2d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 2)
-    return resampling.upsample_nearest2d(input, sizes, *factors)
+def between_corners(resample: Callable[..., torch.Tensor], dimensions: int) -> Callable[..., torch.Tensor]:
+    """The overload ``vec`` of an op that is also told whether corners lie on corners."""
+
+    def op(
+        input: torch.Tensor,  # noqa: A002 - The schema's name.
+        output_size: Sequence[int] | None,
+        align_corners: bool,
+        scale_factors: Sequence[float] | None,
+    ) -> torch.Tensor:
+        sizes, factors = target_of(input, output_size, scale_factors, dimensions)
+        return resample(input, sizes, align_corners, *factors)
+
+    return op
 
 
-def upsample_nearest3d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_nearest3d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 3)
-    return resampling.upsample_nearest3d(input, sizes, *factors)
-
-
-def upsample_nearest_exact1d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_nearest_exact1d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 1)
-    return resampling.upsample_nearest_exact1d(input, sizes, *factors)
-
-
-def upsample_nearest_exact2d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_nearest_exact2d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 2)
-    return resampling.upsample_nearest_exact2d(input, sizes, *factors)
-
-
-def upsample_nearest_exact3d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_nearest_exact3d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 3)
-    return resampling.upsample_nearest_exact3d(input, sizes, *factors)
-
-
-def upsample_linear1d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_linear1d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 1)
-    return resampling.upsample_linear1d(input, sizes, align_corners, *factors)
-
-
-def upsample_bilinear2d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_bilinear2d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 2)
-    return resampling.upsample_bilinear2d(input, sizes, align_corners, *factors)
-
-
-def upsample_trilinear3d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_trilinear3d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 3)
-    return resampling.upsample_trilinear3d(input, sizes, align_corners, *factors)
-
-
-def upsample_bicubic2d_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.resampling.upsample_bicubic2d`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 2)
-    return resampling.upsample_bicubic2d(input, sizes, align_corners, *factors)
-
-
-def upsample_bilinear2d_aa_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.antialiasing.upsample_bilinear2d_aa`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 2)
-    return antialiasing.upsample_bilinear2d_aa(input, sizes, align_corners, *factors)
-
-
-def upsample_bicubic2d_aa_vec(
-    input: torch.Tensor,  # noqa: A002 - The schema's name.
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> torch.Tensor:
-    """As :func:`.antialiasing.upsample_bicubic2d_aa`."""
-    sizes, factors = target_of(input, output_size, scale_factors, 2)
-    return antialiasing.upsample_bicubic2d_aa(input, sizes, align_corners, *factors)
+upsample_nearest1d_vec = nearest(resampling.upsample_nearest1d, 1)
+upsample_nearest2d_vec = nearest(resampling.upsample_nearest2d, 2)
+upsample_nearest3d_vec = nearest(resampling.upsample_nearest3d, 3)
+upsample_nearest_exact1d_vec = nearest(resampling.upsample_nearest_exact1d, 1)
+upsample_nearest_exact2d_vec = nearest(resampling.upsample_nearest_exact2d, 2)
+upsample_nearest_exact3d_vec = nearest(resampling.upsample_nearest_exact3d, 3)
+upsample_linear1d_vec = between_corners(resampling.upsample_linear1d, 1)
+upsample_bilinear2d_vec = between_corners(resampling.upsample_bilinear2d, 2)
+upsample_trilinear3d_vec = between_corners(resampling.upsample_trilinear3d, 3)
+upsample_bicubic2d_vec = between_corners(resampling.upsample_bicubic2d, 2)
+upsample_bilinear2d_aa_vec = between_corners(antialiasing.upsample_bilinear2d_aa, 2)
+upsample_bicubic2d_aa_vec = between_corners(antialiasing.upsample_bicubic2d_aa, 2)
