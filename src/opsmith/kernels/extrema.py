@@ -17,7 +17,18 @@ import triton.language as tl
 
 from .indexing import converted
 from .launch import compute_dtype, compute_type, launch, loop_bound, require_served
-from .matrix import Matrix, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tile_rows, tiling
+from .matrix import (
+    TILE,
+    Matrix,
+    Tiling,
+    column_offsets,
+    matrix_of,
+    row_offsets,
+    row_strides,
+    tile_columns,
+    tile_rows,
+    tiling,
+)
 from .pointwise import maximum_of, minimum_of
 from .reductions import Fold, fold, keep, normalized_dims, require_few_dims, split_matrix
 
@@ -217,12 +228,11 @@ def _launch_ends(
 
 
 @triton.jit
-def beats(x: tl.tensor, best: tl.tensor, index: tl.tensor, at: tl.tensor, GREATEST: tl.constexpr) -> tl.tensor:
-    """Whether ``x`` at ``index`` takes the place of ``best`` at ``at``."""
-    better = (x > best) if GREATEST else (x < best)
-    better |= is_nan(x) & (best == best)  # noqa: PLR0124 - as is_nan.
-    same = (x == best) | (is_nan(x) & is_nan(best))
-    return better | (same & (index < at)) | (at < 0)
+def beats(x: tl.tensor, best: tl.tensor, at: tl.tensor, GREATEST: tl.constexpr) -> tl.tensor:
+    """Whether ``x`` takes the place of ``best``, which was met before it, at ``at``: of equals the first one stays."""
+    not_worse = (x <= best) if GREATEST else (x >= best)
+    # No comparison with NaN holds, so that the first NaN beats every number, and nothing beats it.
+    return (~not_worse & ~is_nan(best)) | (at < 0)
 
 
 @triton.jit
@@ -239,6 +249,7 @@ def place_kernel(
     GREATEST: tl.constexpr,
     WORST: tl.constexpr,
     COMPUTE: tl.constexpr,
+    UNROLL: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_J: tl.constexpr,
@@ -246,32 +257,49 @@ def place_kernel(
 ) -> None:
     """The extreme of every row and its index: that of its column, or the one that ``x_index`` holds for it.
 
-    Of equal elements the one of the lowest index stays. A lane that has met nothing yet holds an index of -1.
+    Of equal elements the one of the lowest index stays: each lane meets its elements in the order of their indices. One
+    that has met nothing yet holds an index of -1.
     """
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     row_M = row_offsets(m, shape, x_strides)
     best_MT = tl.full([BLOCK_M, BLOCK_J * BLOCK_K], WORST, COMPUTE)
-    at_MT = tl.full([BLOCK_M, BLOCK_J * BLOCK_K], -1, tl.int64)
-    for step in range(steps):
+    if x_index_ptr is None:
+        at_MT = tl.full([BLOCK_M, BLOCK_J * BLOCK_K], -1, INDEX)
+    else:
+        at_MT = tl.full([BLOCK_M, BLOCK_J * BLOCK_K], -1, tl.int64)
+    for step in tl.range(steps, loop_unroll_factor=UNROLL):
         j, k = tile_columns(split * steps + step, sizes, INDEX, BLOCK_J, BLOCK_K)
         inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
         offset_MT = row_M[:, None] + column_offsets(j, k, shape, x_strides)[None, :]
         x_MT = tl.load(x_ptr + offset_MT, mask=inside, other=0).to(COMPUTE)
         if x_index_ptr is None:
-            index_MT = (j.to(tl.int64) * sizes[2] + k)[None, :]
+            index_MT = (j * sizes[2] + k)[None, :]
         else:
             index_MT = tl.load(x_index_ptr + offset_MT, mask=inside, other=0)
-        wins = inside & beats(x_MT, best_MT, index_MT, at_MT, GREATEST)
+        wins = inside & beats(x_MT, best_MT, at_MT, GREATEST)
         best_MT = tl.where(wins, x_MT, best_MT)
         at_MT = tl.where(wins, index_MT, at_MT)
     best_M = greatest_or_nan(best_MT) if GREATEST else smallest_or_nan(best_MT)
     is_best = (best_MT == best_M[:, None]) | (is_nan(best_MT) & is_nan(best_M)[:, None])
-    at_M = tl.min(tl.where(is_best & (at_MT >= 0), at_MT, 0x7FFFFFFFFFFFFFFF), axis=1)
+    # Seen without a sign, an index of -1 is the greatest of all.
+    UNSIGNED: tl.constexpr = tl.uint32 if at_MT.dtype == tl.int32 else tl.uint64
+    at_M = tl.min(tl.where(is_best, at_MT, -1).to(UNSIGNED), axis=1).to(tl.int64)
     out_M = split.to(INDEX) * sizes[0] + row_offsets(m, shape, out_strides)
     if value_ptr is not None:
         tl.store(value_ptr + out_M, converted(best_M, value_ptr.dtype.element_ty), mask=m < sizes[0])
     tl.store(index_ptr + out_M, at_M, mask=m < sizes[0])
+
+
+#: Where neighbours belong to several rows: elements of a tile, and steps whose loads are on their way together. A tile
+#: has few columns, since three reductions across its threads follow the last step.
+PLACE_TILE = 1024
+PLACE_UNROLL = 4
+
+
+def place_tiling(matrix: Matrix, device: torch.device, *, split: bool = True) -> Tiling:
+    """The tiles of :func:`place_kernel`."""
+    return tiling(matrix, device, tile=PLACE_TILE if matrix.rows_are_faster else TILE, split=split)
 
 
 def max_dim(self: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
@@ -316,7 +344,7 @@ def _extreme_place(
     index = torch.empty(value.shape, dtype=torch.int64, device=x.device)
     if not value.numel():
         return value, index
-    splits = tiling(matrix, x.device).splits
+    splits = place_tiling(matrix, x.device).splits
     if splits == 1:
         _launch_place((value, index), (x, None), matrix, greatest=greatest)
     else:
@@ -338,7 +366,7 @@ def _launch_place(
     split: bool = True,
 ) -> None:
     x = inputs[0]
-    tiles = tiling(matrix, x.device, split=split)
+    tiles = place_tiling(matrix, x.device, split=split)
     launch(
         place_kernel,
         (triton.cdiv(matrix.sizes[0], tiles.block_m), tiles.splits),
@@ -353,6 +381,7 @@ def _launch_place(
         GREATEST=greatest,
         WORST=worst(x.dtype, greatest=greatest),
         COMPUTE=compute_type(x.dtype),
+        UNROLL=PLACE_UNROLL if matrix.rows_are_faster else 1,
         INDEX=matrix.index,
         **tiles.blocks(),
     )

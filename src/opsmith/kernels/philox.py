@@ -24,7 +24,7 @@ import triton.language as tl
 
 from .exponentials import log_of
 from .indexing import converted
-from .launch import launch, layout_of
+from .launch import launch, layout_of, multiprocessors
 from .pointwise import Operand, prepare_call, store_dense, tile_offsets, tile_values
 
 #: Torch counts an offset in words; a counter of Philox gives four.
@@ -258,7 +258,8 @@ def draw_kernel(
 ) -> None:
     """``out[r, c] = function(sample, operands[0][r, c], ...)`` for SAMPLES tiles, which share their Philox words.
 
-    The samples that one place has words for go to one place in several tiles: the accesses stay contiguous.
+    The samples that one place has words for go to one place in several tiles: the accesses stay contiguous. With fewer
+    tiles than that, the other samples are left.
     """
     within = tl.arange(0, BLOCK_R)[:, None] * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]
     place = tl.program_id(0).to(tl.int64) * (BLOCK_R * BLOCK_C) + within
@@ -307,9 +308,11 @@ def draw_into(
         return
     reads = [operand.dtype if isinstance(operand, torch.Tensor) else computed for operand in operands]
     call = prepare_call(layout_of(out), outs, operands, reads, parameters, computed)
+    # A call that does not fill the device takes as long as one program: each has one tile then.
+    samples = source.samples if call.programs() > multiprocessors(out.device) else 1
     launch(
         draw_kernel,
-        (triton.cdiv(call.programs(), source.samples),),
+        (triton.cdiv(call.programs(), samples),),
         out.device,
         outs,
         call.arguments_I,
@@ -317,7 +320,7 @@ def draw_into(
         *call.geometry(),
         source=source.function,
         function=function,
-        SAMPLES=source.samples,
+        SAMPLES=samples,
         LAYOUT_T=call.tiles.layout_T,
         num_warps=call.tiles.warps,
         **call.constants(),

@@ -148,7 +148,7 @@ class PrepareTiming(msgspec.Struct, frozen=True, tag=True):
 
 
 class MakeReady(msgspec.Struct, frozen=True, tag=True):
-    """Do what blocks need and should not wait for; answered with a :class:`BlockTimed`.
+    """Do what blocks need and should not wait for; answered with a :class:`BlockTimed`, which says what was captured.
 
     Attributes:
         pair: which call.

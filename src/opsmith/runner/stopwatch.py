@@ -54,7 +54,7 @@ MOST_SLOTS = 1_024
 #: A replayed graph is held against the wall clock by so many replays more than one, in the median of so many times;
 #: so often before anything is held against a kernel.
 MORE_REPLAYS = 8
-SLOPES = 5
+SLOPES = 6
 CROSS_CHECKS = 3
 #: A worker's own clock may lie this much below the judge's; it is read beside other work.
 CLOCK_SLACK = 0.85
@@ -250,7 +250,10 @@ class PairedClock:
             if number == 1:
                 self.asked = pair.number
             if pair.calls:
-                self._sides[number].ask(MakeReady(pair.number, max(pair.calls.values()), pair.calls.get("K")))
+                request = MakeReady(pair.number, max(pair.calls.values()), pair.calls.get("K"))
+                reply = self._sides[number].ask(request)
+                assert isinstance(reply, BlockTimed)
+                pair.nodes[number] = reply.nodes
 
     def time(self, quantity: str, *, cross_checked: Collection[int] = ()) -> list[Found]:
         """Measure one quantity.
@@ -401,6 +404,7 @@ class PairedClock:
         if number == 1:
             self.asked = pair.number
         if quantity == "K":
+            captured = captured and pair.is_captured()
             reply = side.ask(TimeBlock(calls, "K", pair=pair.number, round=round_number, captured=captured, more=more))
             assert isinstance(reply, BlockTimed)
             if reply.own_us is None:
@@ -439,11 +443,14 @@ class PairedClock:
         """Microseconds a call of the candidate's graph by the wall clock: (t(1 + n) - t(1)) / n replays.
 
         Both are on fresh values: what a call in place makes of its own results, over and over, may take another time.
+        Writing them is part of both, and takes longer where they begin at an odd place of what they are cut from, as
+        those of every second round may. So the two take turns in being first.
         """
         slopes = []
-        for _ in range(SLOPES):
-            once, often = (self._replayed_us(pair, calls, replays) for replays in (1, 1 + MORE_REPLAYS))
-            slopes.append((often - once) / MORE_REPLAYS)
+        for number in range(SLOPES):
+            order = (1, 1 + MORE_REPLAYS)[:: -1 if number % 2 else 1]
+            taken_us = {replays: self._replayed_us(pair, calls, replays) for replays in order}
+            slopes.append((taken_us[1 + MORE_REPLAYS] - taken_us[1]) / MORE_REPLAYS)
         return statistics.median(slopes) / calls
 
     def _replayed_us(self, pair: Pair, calls: int, replays: int) -> float:

@@ -32,6 +32,12 @@ def renewed(timed: Mapping[int, TimedCall], request: RenewInputs) -> BlockTimed:
     return BlockTimed(None)
 
 
+def ready(timed: TimedCall, captured: int) -> BlockTimed:
+    """Capture so many calls, if they can be, and say what nodes that gave."""
+    graph = timed.captured(captured)
+    return BlockTimed(None, None if graph is None else graph.nodes / captured)
+
+
 def timed_block(timed: TimedCall, request: TimeBlock) -> BlockTimed:
     """Run the block that is asked for."""
     if request.quantity == "E":

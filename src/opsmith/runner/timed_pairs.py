@@ -40,6 +40,13 @@ class Pair:
         self.nodes: list[float | None] = [None, None]
         self.round = 0
 
+    def is_captured(self) -> bool:
+        """Whether K is that of graphs: of both sides or of none.
+
+        Launches of a stream lie further apart than nodes. A reference that launches nothing is told from its graph.
+        """
+        return self.nodes[0] == 0 or None not in self.nodes
+
     def new_rounds(self, count: int) -> range:
         """Numbers of rounds of values that no call has met."""
         first = self.round + 1

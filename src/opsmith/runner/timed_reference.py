@@ -36,7 +36,7 @@ from opsmith.runner.protocol import (
     TimingPrepared,
 )
 from opsmith.runner.stopwatch import BLOCK_US, BLOCK_US_CPU
-from opsmith.runner.timed_blocks import timed_block
+from opsmith.runner.timed_blocks import ready, timed_block
 from opsmith.suites import callables
 
 #: What no kernel undercuts: as a node of a graph, and for what it moves, bytes a microsecond.
@@ -138,9 +138,7 @@ class TimedReference:
     def make_ready(self, request: MakeReady) -> BlockTimed:
         """Make sets of inputs and capture a graph."""
         self.call.inputs.make(request.calls)
-        if request.captured is not None:
-            self.call.captured(request.captured)
-        return BlockTimed(None)
+        return BlockTimed(None) if request.captured is None else ready(self.call, request.captured)
 
     def block(self, request: TimeBlock) -> BlockTimed:
         """Run a block."""

@@ -67,7 +67,7 @@ from opsmith.runner.protocol import (
 )
 from opsmith.runner.sandbox.layers import Sandbox
 from opsmith.runner.seat import Seat
-from opsmith.runner.timed_blocks import forget, renewed, timed_block
+from opsmith.runner.timed_blocks import forget, ready, renewed, timed_block
 
 MAX_FILE_BYTES = 4 << 30
 
@@ -268,10 +268,10 @@ class Worker:
         timed = self._timed[request.pair]
         with self._supervision.paused():
             timed.inputs.make(request.calls)
-        if request.captured is not None:
-            self._supervision.arm()
-            timed.captured(request.captured)
-        return BlockTimed(None)
+        if request.captured is None:
+            return BlockTimed(None)
+        self._supervision.arm()
+        return ready(timed, request.captured)
 
     def _renew(self, request: RenewInputs) -> BlockTimed:
         return renewed(self._timed, request)

@@ -158,3 +158,17 @@ def test_incomplete_gamma_functions(op: str) -> None:
     with np.errstate(all="ignore"):
         actual = kernel(op)(a, x)
     torch.testing.assert_close(actual, eager(op)(a, x), rtol=1e-9, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_error_function_of_every_half_number(dtype: torch.dtype) -> None:
+    """Within half of the last digit and 1e-4 of the value, what is left of it included near 0."""
+    x = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int16).view(dtype)
+    with np.errstate(all="ignore"):
+        actual = kernel("erf.default")(x).double()
+    expected = torch.erf(x.double())
+    limits = torch.finfo(dtype)
+    allowed = expected.abs() * (limits.eps / 2 + 1e-4) + limits.smallest_normal * limits.eps / 2
+    assert torch.equal(actual.isnan(), x.isnan())
+    assert bool(((actual - expected).abs() <= allowed)[~x.isnan()].all())
+    assert bool((actual.abs() <= 1)[~x.isnan()].all())
