@@ -61,7 +61,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.arguments import bind, overload_of
-from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, attention, gradients
+from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, LOGSUMEXP, attention, gradients, logsumexp
 from opsmith.evaluation.observation import LARGE_ELEMENTS, JudgedCall
 from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion, half_a_step
 from opsmith.suites import callables
@@ -197,6 +197,8 @@ class Oracle:
 
     def opinion(self, index: int) -> Opinion | None:
         """What the oracle says about result ``index``, or None where it has nothing to say."""
+        if self._stem in FORWARDS and index == LOGSUMEXP:
+            return logsumexp(self._stem, bind(self._call))
         if self._stem in FORWARDS | BACKWARDS:
             return self._attention[index] if index < len(self._attention) else None
         value = self._values[index] if self._values else None
@@ -317,7 +319,7 @@ class Oracle:
 
     @cached_property
     def _attention(self) -> Sequence[Opinion]:
-        """What is known of a fused attention's results: of the first one, or of all its gradients."""
+        """What is known of a fused attention's first result, or of all its gradients."""
         arguments = bind(self._call)
         if self._stem in BACKWARDS:
             return gradients(arguments) or ()

@@ -232,13 +232,21 @@ class CaseTimer:
         """Keep what was returned for later, when the clock no longer runs; or judge it now, if it does not last.
 
         Of a large result only a summary is shown at first, and the next block writes over the rest. All are shown
-        before one is judged: a device takes a millisecond to change from one process to another.
+        before one is judged: a device takes a millisecond to change from one process to another. What lies in a file
+        is judged at once, as the worker removes it when it shows the next one: a large result of which a part lies on
+        the host has no summary.
         """
-        looks = [_Look(place, self._shown(place, in_full=False)) for place in places]
-        for look in looks:
-            if _is_whole(look.outcome):
+        summarised = []
+        for place in places:
+            look = _Look(place, self._shown(place, in_full=False))
+            stand_in = _stand_in(look.outcome)
+            if stand_in is None:
                 self._looks.append(look)
-                continue
+            elif isinstance(stand_in, StoredOutcome):
+                self._hold_against(look, self._compared(look))
+            else:
+                summarised.append(look)
+        for look in summarised:
             found = self._compared(look)
             if found.unclear:
                 found = self._compared(look._replace(outcome=self._shown(look.place, in_full=True)))
@@ -302,10 +310,10 @@ def _groups(cases: Sequence[CaseRef], most: int) -> Iterator[list[CaseRef]]:
         yield group
 
 
-def _is_whole(message: msgspec.Raw) -> bool:
-    """Whether a message is, as far as it goes, the outcome itself and nothing that stands for it."""
+def _stand_in(message: msgspec.Raw) -> StoredOutcome | SummarisedOutcome | None:
+    """What stands for an outcome in a message; None if it is, as far as it goes, the outcome itself."""
     try:
-        _STAND_IN_DECODER.decode(message)
+        found: StoredOutcome | SummarisedOutcome = _STAND_IN_DECODER.decode(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return True
-    return False
+        return None
+    return found

@@ -437,6 +437,33 @@ class _LargestResult(TorchDispatchMode):
         return returned
 
 
+def test_logarithms_nearer_to_float64_than_eager_pass() -> None:
+    """Of scores in the thousands eager's are off in float32; operands rounded to TF32 fail, and so does a wrong sum."""
+    q, k, v = (torch.randn(1, 2, 64, 64) * 12 for _ in range(3))
+    out, _ = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)
+
+    def logarithms(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return (query.double() @ key.double().mT / 8).logsumexp(-1).float()
+
+    right = logarithms(q, k)
+    eager = out, right + right.abs() * 4e-6
+    for other, passes in ((right, True), (logarithms(_tf32(q), _tf32(k)), False), (right + 0.5, False)):
+        call = call_of(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v)
+        finding = compare(call, [list(eager)], [[out, other]], tolerance="strict")
+        assert finding.passed == passes, finding.detail
+
+
+@pytest.mark.parametrize("op", ["_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_cudnn_attention"])
+def test_logarithms_have_the_shape_of_eagers(op: str) -> None:
+    """Of cuDNN in a column."""
+    q = torch.randn(2, 3, 5, 8)
+    options = (None, True) if "cudnn" in op else ()
+    opinion = Oracle(call_of(getattr(aten, op).default, q, q, q, *options), op, 2).opinion(1)
+    assert opinion is not None
+    expected = (q.double() @ q.double().mT / 8**0.5).logsumexp(-1)
+    torch.testing.assert_close(opinion.value, expected[..., None] if "cudnn" in op else expected)
+
+
 @pytest.mark.parametrize("kind", [0, 1, 2])
 @pytest.mark.parametrize("masked", [False, True])
 def test_attention_of_rows_is_known(kind: int, *, masked: bool) -> None:
@@ -453,6 +480,10 @@ def test_attention_of_rows_is_known(kind: int, *, masked: bool) -> None:
     assert opinion is not None
     assert opinion.slack is not None
     torch.testing.assert_close(opinion.value, expected)
+    logarithms = Oracle(call, "_efficient_attention_forward", 6).opinion(1)
+    assert logarithms is not None
+    padded = torch.nn.functional.pad(scores.logsumexp(-1), (0, 27), value=torch.inf)
+    torch.testing.assert_close(logarithms.value, padded)
     nudged = torch.einsum("bhmn,bnhd->bmhd", (scores * (1 + 1.2e-7)).softmax(-1), v.double())
     assert bool(((nudged - expected).abs() <= opinion.slack).all())
     assert bool(opinion.slack.max() < 1e-2 * expected.abs().max())
@@ -465,6 +496,7 @@ def test_a_dropout_of_attention_and_ragged_batches_are_not_known() -> None:
     for options in ((None, None, None, None, 0.5, 0), (lengths, lengths, 2, 2, 0.0, 0)):
         call = call_of(aten._efficient_attention_forward.default, q, q, q, None, *options)
         assert Oracle(call, "_efficient_attention_forward", 6).opinion(0) is None
+    assert Oracle(call, "_efficient_attention_forward", 6).opinion(1) is None
 
 
 def test_philox_gives_its_authors_answer() -> None:

@@ -10,18 +10,20 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+import torch
 
-from opsmith.core.case import CaseAddress, CaseRef, Outcome
+from opsmith.core.case import CaseAddress, CaseRef, Outcome, OutputTensor
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.timing import Ceilings, GraphCosts, Label
 from opsmith.core.verdict import Status
+from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.pairing import precisions_of
 from opsmith.runner import case_timing, stopwatch
 from opsmith.runner.case_timing import CaseTimer
 from opsmith.runner.device_limits import DeviceLimits
-from opsmith.runner.exchange import summarised
+from opsmith.runner.exchange import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
 from opsmith.runner.job import Job
 from opsmith.runner.links import RefereeLink, WorkerFailed, WorkerLink
 from opsmith.runner.protocol import (
@@ -106,10 +108,17 @@ class StandInReferee(StandIn):
         self.asked.append(request)
         number = self.number(request)
         self.compared.append(number)
-        if request.outcome != WHOLE:
+        if request.outcome == summarised(b"summary"):
             return Compared({}, {}, unclear=(0,))
-        status = Status.WRONG_VALUE if number in self.wrong else Status.PASSED
+        is_right = number not in self.wrong and (request.outcome == WHOLE or _is_in_file(request, number))
+        status = Status.PASSED if is_right else Status.WRONG_VALUE
         return Compared({0: ComparedCase(status, "as it was told", None, layout_differs=False)}, {})
+
+
+def _is_in_file(request: CompareTimed, number: int) -> bool:
+    """Whether the file that stands for an outcome is there and holds the right result."""
+    read = read_outcome(request.outcome, Path(request.folder), torch.device("cpu"))
+    return isinstance(read, HeldOutcome) and read.equals(large_outcome(number))
 
 
 class StandInWorker(StandIn):
@@ -147,6 +156,30 @@ class StandInWorker(StandIn):
             self.asked.append(request)
             return Inspected(self.changes)
         return super().ask(request, reply_type)
+
+
+class WorkerWithFiles(StandInWorker):
+    """Writes the number of a case into a file, as often as a large result has bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self._writer = OutcomeWriter(folder)
+
+    def ask(self, request: Any, reply_type: Any) -> Any:
+        reply = super().ask(request, reply_type)
+        if not isinstance(request, ShowTimed):
+            return reply
+        self._writer.forget()
+        return Answered((Returned((self._writer.encode(large_outcome(self.number(request))),)),))
+
+
+def large_outcome(number: int) -> HeldOutcome:
+    """The right result of the case of that number."""
+    size = INLINE_BYTES + 1
+    form = OutputTensor("u8", (size,), (1,), 0, "cpu", "strided", None, None, b"")
+    outcome = Outcome(structure="*", outputs=(form,), changed={})
+    return HeldOutcome(form=outcome, elements=(bytes([number]) * size,), changed={})
 
 
 @pytest.fixture(autouse=True)
@@ -274,6 +307,14 @@ def test_of_the_last_blocks_all_is_shown_before_anything_is_judged() -> None:
     last_block = len(order) - 1 - order[::-1].index("TimeBlock")
     judged = ["CompareTimed", "ShowTimed", "CompareTimed"] * 3
     assert [*["ShowTimed"] * 3, *judged, "Inspect"] == order[last_block + 1 :]
+
+
+def test_large_results_that_have_no_summary_are_all_judged(tmp_path: Path) -> None:
+    """Where a part of one lies on the host it goes in a file, which is gone when the worker shows the next one."""
+    referee = StandInReferee()
+    found = timed(4, referee, WorkerWithFiles(tmp_path))
+    assert [None] * 4 == [one.offence for one in found]
+    assert {0, 1, 2, 3} == set(referee.compared)
 
 
 def test_what_was_replaced_is_asked_once_when_all_blocks_are_over() -> None:
