@@ -12,8 +12,8 @@ import triton.language as tl
 
 # fmt: off
 
-#: ``erf(x) / x`` over ``x^2``, ``|x| <= 3``, for half types: least squares whose weights were changed until the greatest
-#: relative errors were equal, 2.3e-5; 2.9e-5 if it is computed in float32.
+#: ``erf(x) / x`` over ``x^2``, ``|x| <= 3``, for half types: least squares, weights changed until the greatest relative
+#: errors were equal, 2.3e-5; 2.9e-5 if it is computed in float32.
 ERF_ROUGH = tl.constexpr((
     1.1283533148494718, -0.37570403671816827, 0.11162503911942122, -0.025455997991643654, 0.0043587677288823125,
     -0.0005357710858933096, 4.390998793234096e-05, -2.1201290272700047e-06, 4.520498289069895e-08,
