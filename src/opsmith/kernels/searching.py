@@ -1,12 +1,18 @@
 """Places in sorted sequences, and counts of values in bins: searchsorted, bucketize, histc.
 
-A search is a bisection: each element reads ``log2 n`` boundaries, which the caches hold. A histogram counts with
-atomic operations, in integers, so that its result does not depend on their order.
+A search is a bisection: each element reads ``log2 n`` boundaries, which the caches hold.
+
+A histogram reads each element once and writes each bin, ``(numel + bins) * itemsize`` bytes. One program counts a small
+tensor and stores the counts: one launch. Otherwise each program adds its counts to zeroed ones, which takes two:
+atomic operations on whole numbers, so that the result does not depend on their order. Types without them (of 8 and 16
+bits; float32 of more than 2^24 elements) are counted in int32 and converted.
 
 Suffixes: ``_D`` one entry per dimension, ``_R`` per dimension of the rows of boundaries.
 """
 
 from __future__ import annotations
+
+import builtins
 
 import torch
 import triton
@@ -21,6 +27,7 @@ from .launch import (
     compute_type,
     launch,
     loop_bound,
+    multiprocessors,
     number_bits,
     require_served,
 )
@@ -176,9 +183,19 @@ def bucketize(self: Operand, boundaries: torch.Tensor, *, out_int32: bool = Fals
 _COUNTED = (torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
+#: Up to so many bins a program counts by itself: ``tl.histogram`` takes time in proportion to them.
+_MOST_COUNTED_BINS = 512
+#: What one program counts sooner than two launches take.
+_MOST_ALONE, _MOST_ALONE_TIMES_BINS = 1 << 12, 1 << 18
+#: How many programs that count by themselves share a multiprocessor: a large tensor has no more of them.
+_PROGRAMS = 16
+#: Every whole number up to this is a float32.
+_EXACT_IN_FLOAT32 = 1 << 24
+
+
 @triton.jit
 def histogram_kernel(
-    counts_ptr: tl.tensor,
+    out_ptr: tl.tensor,
     x_ptr: tl.tensor,
     low_ptr: tl.tensor,
     high_ptr: tl.tensor,
@@ -188,29 +205,49 @@ def histogram_kernel(
     high_bits: tl.tensor,
     numel: tl.tensor,
     bins: tl.tensor,
+    steps: tl.tensor,
+    COUNTED: tl.constexpr,
+    ALONE: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Add one to the bin of each element between low and high, of which the last bin holds high itself.
+    """Count ``steps`` tiles of elements between low and high in bins, of which the last holds high itself.
 
-    Integers are counted in whole numbers, so that none is rounded into a neighbouring bin.
+    The program that is ALONE stores its counts, others add them to ``out``; without COUNTED, a power of two that is no
+    less than the bins, each element is added by itself. Integers are counted in whole numbers, so that none is rounded
+    into a neighbouring bin.
     """
-    i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offset_of(i, shape_D, strides_D), mask=i < numel, other=0).to(COMPUTE)
     if low_ptr is None:
         low = number(low_bits, COMPUTE)
         high = number(high_bits, COMPUTE)
     else:
         low = tl.load(low_ptr + tl.arange(0, 1)).to(COMPUTE)
         high = tl.load(high_ptr + tl.arange(0, 1)).to(COMPUTE)
-    flat = low == high
-    low = tl.where(flat, low - 1, low)
-    high = tl.where(flat, high + 1, high)
-    counts = (i < numel) & (x >= low) & (x <= high)
-    share = tl.where(counts, x - low, 0) * bins
-    bin_ = (share / (high - low) if COMPUTE.is_floating() else share // (high - low)).to(tl.int32)
-    tl.atomic_add(counts_ptr + tl.minimum(bin_, bins - 1), tl.full([BLOCK], 1, tl.int32), mask=counts, sem="relaxed")
+        flat = low == high
+        low = tl.where(flat, low - 1, low)
+        high = tl.where(flat, high + 1, high)
+    if COUNTED is not None:
+        total = tl.zeros([COUNTED], tl.int32)
+    for step in range(steps):
+        i = (tl.program_id(0).to(INDEX) * steps + step) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offset_of(i, shape_D, strides_D), mask=i < numel, other=0).to(COMPUTE)
+        counts = (i < numel) & (x >= low) & (x <= high)
+        share = tl.where(counts, x - low, 0) * bins
+        bin_ = (share / (high - low) if COMPUTE.is_floating() else share // (high - low)).to(tl.int32)
+        bin_ = tl.minimum(bin_, bins - 1)
+        if COUNTED is not None:
+            total += tl.histogram(bin_, COUNTED, mask=counts)
+        else:
+            one = tl.full([BLOCK], 1, out_ptr.dtype.element_ty)
+            tl.atomic_add(out_ptr + bin_, one, mask=counts, sem="relaxed")
+    if COUNTED is not None:
+        bin_B = tl.arange(0, COUNTED)
+        total_B = total.to(out_ptr.dtype.element_ty)
+        if ALONE:
+            tl.store(out_ptr + bin_B, total_B, mask=bin_B < bins)
+        else:
+            tl.atomic_add(out_ptr + bin_B, total_B, mask=total > 0, sem="relaxed")
 
 
 def histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:  # noqa: A002
@@ -227,16 +264,24 @@ def histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -
         min, max = int(min), int(max)  # noqa: A001
     if bins <= 0 or max < min:
         raise ValueError(f"there are no {bins} bins from {min} to {max}")
-    counts = torch.empty(bins, dtype=torch.int32, device=self.device)
-    fill(counts, 0)
-    if self.numel():
+    out = torch.empty(bins, dtype=self.dtype, device=self.device)
+    numel = self.numel()
+    counted = triton.next_power_of_2(bins) if bins <= _MOST_COUNTED_BINS else None
+    alone = counted is not None and 0 < numel <= _MOST_ALONE and numel * counted <= _MOST_ALONE_TIMES_BINS
+    counts = out if alone or _adds_exactly(out.dtype, numel) else torch.empty_like(out, dtype=torch.int32)
+    if not alone:
+        fill(counts, 0)
+    if numel:
         low, high = aminmax(self) if min == max else (None, None)
         geometry = merge_dims(tuple(self.shape), [self.stride()], sorted(range(self.ndim), key=self.stride))
-        compute = compute_type(self.dtype) if self.is_floating_point() else tl.int64
-        block = BLOCK if INTERPRETED else 1024
+        compute = _histogram_type(self.dtype, bins, min, max)
+        # At least one element for each thread: ``tl.histogram`` would count copies of it.
+        block = builtins.max(triton.next_power_of_2(numel), 128) if alone else BLOCK
+        tiles = triton.cdiv(numel, block)
+        steps = 1 if counted is None else triton.cdiv(tiles, _PROGRAMS * multiprocessors(self.device))
         launch(
             histogram_kernel,
-            (triton.cdiv(self.numel(), block),),
+            (triton.cdiv(tiles, steps),),
             self.device,
             counts,
             self,
@@ -246,12 +291,31 @@ def histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -
             *geometry.strides_ID,
             number_bits(min, compute),
             number_bits(max, compute),
-            self.numel(),
+            numel,
             bins,
+            loop_bound(steps),
+            COUNTED=counted,
+            ALONE=alone,
             COMPUTE=compute,
-            INDEX=index_type(geometry),
+            # The last program's tiles reach that far beyond the elements.
+            INDEX=index_type(geometry, Geometry((steps * block,), ())),
             BLOCK=block,
+            num_warps=builtins.max(4, block // 256),
         )
-    out = torch.empty(bins, dtype=self.dtype, device=self.device)
-    copy_into(out, counts)
+    if counts is not out:
+        copy_into(out, counts)
     return out
+
+
+def _adds_exactly(dtype: torch.dtype, most: int) -> bool:
+    """Whether atomic operations count up to ``most`` in this type."""
+    return dtype.itemsize >= 4 and (dtype != torch.float32 or most <= _EXACT_IN_FLOAT32)
+
+
+def _histogram_type(dtype: torch.dtype, bins: int, low: float, high: float) -> tl.dtype:
+    """What bins are computed in: of integers int32 where ``(x - low) * bins`` fits, whose division is far shorter."""
+    if dtype.is_floating_point:
+        return compute_type(dtype)
+    known = low < high and dtype.itemsize <= 4
+    fits = low >= -(1 << 31) and high < 1 << 31 and (high - low) * bins < 1 << 31
+    return tl.int32 if known and fits else tl.int64

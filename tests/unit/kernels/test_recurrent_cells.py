@@ -72,6 +72,17 @@ def test_an_lstm_cell(dtype: torch.dtype, *, bias: bool) -> None:
         assert_near(own, other.detach(), dtype)
 
 
+def test_gates_of_any_size() -> None:
+    """Infinite, NaN, and next to where the forms of tanh and of the exponential change."""
+    gate = torch.tensor([float("inf"), -float("inf"), float("nan"), 0.0, -0.0, 1e-30, 200.0, -200.0, 80.0, -80.0])
+    gate = torch.cat([gate, torch.linspace(-0.6, 0.6, 101), torch.linspace(-12, 12, 101)]).view(2, -1)
+    gates, nothing = gate.repeat(1, 4), torch.zeros(2, 4 * gate.shape[1])
+    workspace = kernel("_thnn_fused_lstm_cell.default")(gates, nothing, torch.zeros_like(gate))[2]
+    i, _, g, _ = workspace.chunk(4, 1)
+    for own, other in ((i, gate.double().sigmoid()), (g, gate.double().tanh())):
+        torch.testing.assert_close(own, other.float(), rtol=1e-6, atol=1e-37, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("with_grads", [(True, True), (True, False), (False, True)])
 def test_the_gradients_of_an_lstm_cell(dtype: torch.dtype, with_grads: tuple[bool, bool]) -> None:

@@ -77,6 +77,22 @@ def test_histograms_of_integers_round_nothing(dtype: torch.dtype) -> None:
     torch.testing.assert_close(kernel("histc.default")(same, 4), torch.tensor([0, 0, 3, 0], dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.int32, torch.int64])
+@pytest.mark.parametrize(("numel", "bins"), [(2, 8), (4096, 8), (4097, 8), (1024, 256), (1025, 256), (300, 700)])
+def test_histograms_of_one_program_and_of_several(dtype: torch.dtype, numel: int, bins: int) -> None:
+    """Few elements are counted by one program; many bins by no program for itself."""
+    x = (values(numel, dtype=torch.float32) * 30).round().to(dtype)
+    expected = torch.zeros(bins, dtype=torch.int64)
+    inside = x[(x >= -100) & (x <= 28)].long()
+    expected.index_add_(0, ((inside + 100) * bins // 128).clamp(max=bins - 1), torch.ones_like(inside))
+    torch.testing.assert_close(kernel("histc.default")(x, bins, -100, 28), expected.to(dtype))
+
+
+def test_a_program_counts_several_tiles() -> None:
+    """Of a tensor with more tiles than programs are worth."""
+    assert_as_eager("histc.default", torch.linspace(-1, 1, (17 << 16) + 5), 16, -0.75, 0.5)
+
+
 def test_bins_of_large_integers_are_exact() -> None:
     """Neighbours that float64 cannot tell apart."""
     x = (1 << 60) + torch.arange(4)
