@@ -11,8 +11,7 @@ score may err by the size of its terms, |q| |k|, and so may p by as much of itse
 A dropout leaves z of the weights, 0 or 1 / (1 - its probability): dv = (p z)^T g and ds = p (z (g v^T) - g . o). That
 of memory-efficient attention is known, by the seed and the offset that its forward call returned.
 
-The logarithm of the sum of a query's weights errs by what its scores lose. On a GPU eager adds many of the weights one
-by one in float32, and what each loses next to a large sum adds up: with 56,320 keys to 1e-3.
+The logarithm of the sum of a query's weights errs by what its scores lose.
 
 Queries come in blocks: the weights of some 50,000 queries and keys in 32 heads would take 750 GiB.
 """

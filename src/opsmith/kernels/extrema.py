@@ -293,8 +293,8 @@ def place_kernel(
 
 #: Where neighbours belong to several rows: elements of a tile, and steps whose loads are on their way together. A tile
 #: has few columns, since three reductions across its threads follow the last step.
-PLACE_TILE = 1024
-PLACE_UNROLL = 4
+PLACE_TILE = 512
+PLACE_UNROLL = 7
 
 
 def place_tiling(matrix: Matrix, device: torch.device, *, split: bool = True) -> Tiling:
