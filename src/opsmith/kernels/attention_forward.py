@@ -269,7 +269,9 @@ def attend(
         if SCALED_LAST:
             scaled_M = base_M * scale
             p_MN = power(s_MN * scale - scaled_M[:, None], BASE_2)
-            shrink_M = power(largest_M * scale - scaled_M, BASE_2)
+            # Exactly 1 where no score is larger than before. One product less another, in one instruction, leaves what
+            # rounding took off the other, and a thousand blocks of keys would take the sum by 1e-3.
+            shrink_M = power((largest_M - base_M) * scale, BASE_2)
         else:
             p_MN = power(s_MN - base_M[:, None], BASE_2)
             shrink_M = power(largest_M - base_M, BASE_2)

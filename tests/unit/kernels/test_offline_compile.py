@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,22 @@ def test_rows_of_a_tile_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_pat
     codes = _compiled(tmp_path, "_softmax.default", "f16", 5)["softmax_ragged_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
+
+
+def test_what_attention_has_summed_is_not_scaled_by_a_fused_difference(tmp_path: Path) -> None:
+    """``2^(a s - (b s))`` in one instruction is ``2^r`` for a = b, r being what rounding took off ``b s``."""
+    codes = _compiled(tmp_path, "_scaled_dot_product_flash_attention.default", "f16", 1)["attention_kernel"]
+    assert codes
+    for code in codes:
+        made_by = _instructions(code)
+        exponents = [made_by[argument][0] for name, argument in made_by.values() if name.startswith("ex2")]
+        assert {"fma", "mul"} == {name.partition(".")[0] for name in exponents}
+
+
+def _instructions(code: str) -> dict[str, tuple[str, str]]:
+    """Register -> the instruction of PTX that writes it, and its operands."""
+    written = re.findall(r"^\s*(?:@\S+ )?([a-z0-9.]+)\s+(%\w+), (.*);", code, re.MULTILINE)
+    return {register: (name, operands) for name, register, operands in written}
 
 
 #: Compiles kernels of special functions for Hopper; no traced model calls them.
