@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, starmap
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ _TOP_LEFT, _BOTTOM_RIGHT = 1, 2
 def attention(arguments: Mapping[str, Any]) -> Opinion | None:
     """The first result of a fused attention; its condition is the same average taken over the values' magnitudes.
 
-    None of ragged batches, and of a dropout.
+    None of a dropout, and of ragged batches with a mask of numbers or a window.
     """
     if "custom_mask_type" in arguments:
         return _attention_of_rows(arguments)
@@ -61,10 +62,37 @@ def attention(arguments: Mapping[str, Any]) -> Opinion | None:
 
 def _attention_of_rows(arguments: Mapping[str, Any]) -> Opinion | None:
     """As :func:`attention`, of the overload whose tensors (B, M, H, D) have rows before heads."""
-    if arguments["dropout_p"] or not _is_plain(arguments):
+    calls = [] if arguments["dropout_p"] else _sequences(arguments)
+    if not calls:
         return None
-    value, slack = _averages(_heads_first(arguments, ("query", "key", "value")), of_scores=True)
-    return Opinion(value.transpose(1, 2), slack.transpose(1, 2))
+    averages = [_averages(_heads_first(call, ("query", "key", "value")), of_scores=True) for call in calls]
+    value, slack = (torch.cat(parts, -2).transpose(1, 2) for parts in zip(*averages, strict=True))
+    return Opinion(value, slack)
+
+
+def _sequences(arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The call itself, or one for each sequence of a ragged batch, which sees itself alone; none of masks and windows.
+
+    Sequences lie behind each other in the one batch; the ends of all are said for queries and for keys.
+    """
+    if _is_plain(arguments):
+        return [arguments]
+    ragged = ("cu_seqlens_q", "cu_seqlens_k")
+    alone = {**arguments, **dict.fromkeys(ragged)}
+    if arguments["bias"] is not None or not _is_plain(alone) or any(arguments[name] is None for name in ragged):
+        return []
+    rows, keys = (list(starmap(slice, pairwise(arguments[name].tolist()))) for name in ragged)
+    if rows[-1].stop != arguments["query"].shape[1]:
+        return []  # Nobody says what the rows beyond the last sequence hold.
+    return [
+        {
+            **alone,
+            "query": arguments["query"][:, row],
+            "key": arguments["key"][:, key],
+            "value": arguments["value"][:, key],
+        }
+        for row, key in zip(rows, keys, strict=True)
+    ]
 
 
 def logsumexp(stem: str, arguments: Mapping[str, Any]) -> Opinion | None:

@@ -489,13 +489,33 @@ def test_attention_of_rows_is_known(kind: int, *, masked: bool) -> None:
     assert bool(opinion.slack.max() < 1e-2 * expected.abs().max())
 
 
-def test_a_dropout_of_attention_and_ragged_batches_are_not_known() -> None:
-    """The seed of the one is a result, and the other has no shape in common."""
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_sequences_of_a_ragged_batch_see_themselves_alone(kind: int) -> None:
+    """Each is attention of its own, of other numbers of queries and keys."""
+    q, k, v = (torch.randn(1, rows, 3, 8) * 6 for rows in (9, 14, 14))
+    ends = [torch.tensor(each, dtype=torch.int32) for each in ([0, 2, 6, 9], [0, 5, 10, 14])]
+    call = call_of(aten._efficient_attention_forward.default, q, k, v, None, *ends, 4, 5, 0.0, kind)
+    opinion = Oracle(call, "_efficient_attention_forward", 6).opinion(0)
+    assert opinion is not None
+    assert opinion.slack is not None
+    assert q.shape == opinion.slack.shape
+    for rows, keys in (((0, 2), (0, 5)), ((2, 6), (5, 10)), ((6, 9), (10, 14))):
+        parts = q[:, slice(*rows)], k[:, slice(*keys)], v[:, slice(*keys)]
+        options = (None, None, None, None, None, 0.0, kind)
+        alone = call_of(aten._efficient_attention_forward.default, *parts, *options)
+        expected = Oracle(alone, "_efficient_attention_forward", 6).opinion(0)
+        assert expected is not None
+        torch.testing.assert_close(opinion.value[:, slice(*rows)], expected.value)
+
+
+def test_a_dropout_of_attention_and_rows_of_no_sequence_are_not_known() -> None:
+    """A seed is a result, and nobody says what such rows hold; logarithms have a row for each sequence."""
     q = torch.randn(1, 4, 2, 8)
-    lengths = torch.tensor([0, 2, 4], dtype=torch.int32)
-    for options in ((None, None, None, None, 0.5, 0), (lengths, lengths, 2, 2, 0.0, 0)):
+    lengths, few = (torch.tensor(each, dtype=torch.int32) for each in ([0, 2, 4], [0, 2, 3]))
+    for options in ((None, None, None, None, 0.5, 0), (few, few, 2, 2, 0.0, 0)):
         call = call_of(aten._efficient_attention_forward.default, q, q, q, None, *options)
         assert Oracle(call, "_efficient_attention_forward", 6).opinion(0) is None
+    call = call_of(aten._efficient_attention_forward.default, q, q, q, None, lengths, lengths, 2, 2, 0.0, 0)
     assert Oracle(call, "_efficient_attention_forward", 6).opinion(1) is None
 
 
