@@ -104,13 +104,13 @@ def logsumexp(stem: str, arguments: Mapping[str, Any]) -> Opinion | None:
         if not _is_plain(arguments):
             return None
         arguments = _heads_first(arguments, ("query", "key", "value"))
-    key, _, scale = _keys(arguments)
+    key, scale = _for_all_heads(arguments, "key"), _scale(arguments)
     magnitudes, (eps, _) = key.abs(), _roundings(arguments["query"].dtype)
     logarithms, slacks = [], []
     for rows in _blocks(arguments):
         query = _rows(arguments["query"], rows).double()
         scores = _scores(query, key, rows, arguments)
-        lost = eps * (1 + query.abs() @ magnitudes.mT * scale)
+        lost = _lost_by_scores(query, magnitudes, scale, eps)
         logarithms.append(scores.logsumexp(-1).cpu())
         slacks.append((scores.softmax(-1) * lost).sum(-1).nan_to_num(0.0).cpu())
     value, slack = torch.cat(logarithms, -1), torch.cat(slacks, -1)
@@ -152,7 +152,7 @@ def _averages(arguments: Mapping[str, Any], *, of_scores: bool) -> tuple[torch.T
         scores = _scores(query, key, rows, arguments)
         # A query that sees no key gets nothing.
         p = scores.softmax(-1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
-        share = half + eps * (1 + query.abs() @ magnitudes[0].mT * scale) if of_scores else half or eps
+        share = half + _lost_by_scores(query, magnitudes[0], scale, eps) if of_scores else half or eps
         averages.append((p @ value).cpu())
         slacks.append((share * p @ magnitudes[1]).cpu())
     return torch.cat(averages, -2), torch.cat(slacks, -2)
@@ -198,7 +198,7 @@ def _add_block(
     ds = p * (left * (gradient @ value.mT) - delta)
 
     eps, half = _roundings(arguments["query"].dtype)
-    share = half + eps * (1 + query.abs() @ key.abs().mT * scale)
+    share = half + _lost_by_scores(query, key.abs(), scale, eps)
     terms_of_ds = left * (gradient.abs() @ value.abs().mT) + (gradient * out).abs().sum(-1, keepdim=True)
     ds_slack = ds.abs() * share + eps * p * terms_of_ds
     _add_products(sums, rows, (ds, left * p), (key, query, gradient), scale)
@@ -255,6 +255,11 @@ def _roundings(dtype: torch.dtype) -> tuple[float, float]:
     return LINEAR_SLACK * torch.finfo(torch.float32).eps, half
 
 
+def _lost_by_scores(query: torch.Tensor, key_magnitudes: torch.Tensor, scale: float, eps: float) -> torch.Tensor:
+    """How much scores may err, and so weights as a share of themselves: by the roundings of the terms of a product."""
+    return eps * (1 + query.abs() @ key_magnitudes.mT * scale)
+
+
 def _beyond(arguments: Mapping[str, Any]) -> int:
     """How many more keys than one the first query sees."""
     queries, keys = arguments["query"].shape[1], arguments["key"].shape[1]
@@ -276,8 +281,13 @@ def _rows(tensor: torch.Tensor, rows: slice) -> torch.Tensor:
 
 def _keys(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor, float]:
     """Keys and values in float64, repeated for the heads that share them, and the scale of scores."""
-    key, value = (arguments[name].double().repeat_interleave(_shared(arguments), -3) for name in ("key", "value"))
-    return key, value, _scale(arguments)
+    return _for_all_heads(arguments, "key"), _for_all_heads(arguments, "value"), _scale(arguments)
+
+
+def _for_all_heads(arguments: Mapping[str, Any], name: str) -> torch.Tensor:
+    """Keys or values in float64, repeated for the heads that share them."""
+    repeated: torch.Tensor = arguments[name].double().repeat_interleave(_shared(arguments), -3)
+    return repeated
 
 
 def _shared(arguments: Mapping[str, Any]) -> int:

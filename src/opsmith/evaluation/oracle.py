@@ -198,7 +198,7 @@ class Oracle:
     def opinion(self, index: int) -> Opinion | None:
         """What the oracle says about result ``index``, or None where it has nothing to say."""
         if self._stem in FORWARDS and index == LOGSUMEXP:
-            return logsumexp(self._stem, bind(self._call))
+            return self._logarithms
         if self._stem in FORWARDS | BACKWARDS:
             return self._attention[index] if index < len(self._attention) else None
         value = self._values[index] if self._values else None
@@ -316,6 +316,11 @@ class Oracle:
         pixels = _STEEPEST * torch.tensor(image.shape[:1:-1], dtype=torch.float64) / 2
         slopes: torch.Tensor = steep[..., None] * pixels
         return slopes.nan_to_num(0.0, 0.0, 0.0)
+
+    @cached_property
+    def _logarithms(self) -> Opinion | None:
+        """What is known of the logarithms that a fused attention returns, which few calls are asked about."""
+        return logsumexp(self._stem, bind(self._call))
 
     @cached_property
     def _attention(self) -> Sequence[Opinion]:

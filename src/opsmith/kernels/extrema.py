@@ -264,10 +264,8 @@ def place_kernel(
     split = tl.program_id(1)
     row_M = row_offsets(m, shape, x_strides)
     best_MT = tl.full([BLOCK_M, BLOCK_J * BLOCK_K], WORST, COMPUTE)
-    if x_index_ptr is None:
-        at_MT = tl.full([BLOCK_M, BLOCK_J * BLOCK_K], -1, INDEX)
-    else:
-        at_MT = tl.full([BLOCK_M, BLOCK_J * BLOCK_K], -1, tl.int64)
+    PLACE: tl.constexpr = INDEX if x_index_ptr is None else tl.int64
+    at_MT = tl.full([BLOCK_M, BLOCK_J * BLOCK_K], -1, PLACE)
     for step in tl.range(steps, loop_unroll_factor=UNROLL):
         j, k = tile_columns(split * steps + step, sizes, INDEX, BLOCK_J, BLOCK_K)
         inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
@@ -283,7 +281,7 @@ def place_kernel(
     best_M = greatest_or_nan(best_MT) if GREATEST else smallest_or_nan(best_MT)
     is_best = (best_MT == best_M[:, None]) | (is_nan(best_MT) & is_nan(best_M)[:, None])
     # Seen without a sign, an index of -1 is the greatest of all.
-    UNSIGNED: tl.constexpr = tl.uint32 if at_MT.dtype == tl.int32 else tl.uint64
+    UNSIGNED: tl.constexpr = tl.uint32 if tl.int32 == PLACE else tl.uint64
     at_M = tl.min(tl.where(is_best, at_MT, -1).to(UNSIGNED), axis=1).to(tl.int64)
     out_M = split.to(INDEX) * sizes[0] + row_offsets(m, shape, out_strides)
     if value_ptr is not None:
