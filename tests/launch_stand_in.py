@@ -42,6 +42,8 @@ _NUMPY: dict[torch.dtype, Any] = {
 _FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f", "fp64": "<d"}
 #: The streams of the last launches.
 launched: deque[int] = deque(maxlen=100)
+#: What the last ones by configuration said besides: numbers of attributes, and their values.
+overlapped: deque[list[tuple[int, int]]] = deque(maxlen=100)
 #: How many devices there are, and which is the current one.
 DEVICES, CURRENT = 1, {"index": -1}
 #: Whether what is launched becomes part of a graph.
@@ -166,18 +168,18 @@ def _launch_from_python(  # noqa: PLR0917 - as torch's own
     _run(function, (x, y, z), [*slots], stream)
 
 
-_UNSIGNED = [ctypes.c_uint] * 7
 _PARAMETERS = ctypes.POINTER(ctypes.POINTER(ctypes.c_uint64))
 
 
-def _launch_from_cpp(function: int, *rest: Any) -> int:
-    x, y, z, threads, _, _, shared, stream, parameters, _ = rest
-    assert (128, 128) == (threads, shared)
+def _launch_from_cpp(config: Any, function: int, parameters: Any, _: Any) -> int:
+    told = config[0]
+    assert ([128, 1, 1], 128) == ([*told.block], told.shared_bytes)
+    overlapped.append([(one.id, one.value[0]) for one in told.attributes[: told.attribute_count]])
     count = sum(kind != "constexpr" for kind in _functions[function][1])
     # Beyond them there are two addresses of scratch memory.
     assert [0, 0] == [parameters[count][0], parameters[count + 1][0]]
     if not error.code:
-        _run(function, (x, y, z), [parameters[index][0] for index in range(count)], stream or 0)
+        _run(function, (*told.grid,), [parameters[index][0] for index in range(count)], told.stream or 0)
     return int(error.code)
 
 
@@ -192,7 +194,7 @@ def _stream_for_cpp(_: int, stream: Any) -> int:
 
 #: Alive as long as C++ may call them.
 _launch_callback = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, *_UNSIGNED, ctypes.c_void_p, _PARAMETERS, ctypes.c_void_p
+    ctypes.c_int, ctypes.POINTER(drivers.LaunchConfig), ctypes.c_void_p, _PARAMETERS, ctypes.c_void_p
 )(_launch_from_cpp)
 _stream_callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))(_stream_for_cpp)
 

@@ -111,6 +111,10 @@ def described(compiled: Any, grid: tuple[int, ...], args: tuple[Any, ...], meta:
         "function": launch.function == FUNCTION,
         "warps": (launch.warps, int(re.findall(r"\.reqntid (\d+)", compiled.asm["ptx"])[0]) // 32),
         "shared": (launch.shared_bytes, compiled.metadata.shared),
+        "overlaps": (
+            launch.overlaps,
+            re.findall(r"griddepcontrol\.wait|[a-z]+\.(?:global|async)", compiled.asm["ptx"])[0],
+        ),
         "slots": launch.slots,
         "pointers": {pointer.slot: known[pointer.number].data_ptr() for pointer in launch.pointers},
         "parameters": re.findall(r"\.param \.u(\d+)( \.ptr)?", entry),

@@ -37,7 +37,7 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
         capturing: whether what is launched becomes part of a graph.
         generator: of random numbers, of a device by its index.
         make_context: lets this thread use the current device.
-        launch_address: as ``launch``, for C++: the address of ``cuLaunchKernel``.
+        launch_address: that of ``cuLaunchKernelEx``, for C++ and for launches that ``launch`` cannot make.
         stream_address: as ``stream``, for C++: that of ``aoti_torch_get_current_cuda_stream``.
     """
 
@@ -54,8 +54,31 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     stream_address: int
 
 
-def launch_of_many(driver: Driver, launch: Launch, slots: Sequence[int], stream: int) -> None:
-    """As ``driver.launch``, of more than :data:`MOST_PARAMETERS`.
+class LaunchAttribute(ctypes.Structure):
+    """As ``CUlaunchAttribute``: one of a kernel's settings by its number, and a value of at most 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("_", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class LaunchConfig(ctypes.Structure):
+    """As ``CUlaunchConfig``."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(LaunchAttribute)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+#: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the kernel waits by itself for those before it.
+_OVERLAPS = LaunchAttribute(id=6, value=(1,))
+
+
+def launch_by_config(driver: Driver, launch: Launch, slots: Sequence[int], stream: int) -> None:
+    """As ``driver.launch``, of any number of parameters, and overlapping with the kernel before if it may.
 
     Raises:
         RuntimeError: the driver refuses it.
@@ -65,20 +88,22 @@ def launch_of_many(driver: Driver, launch: Launch, slots: Sequence[int], stream:
     first = ctypes.addressof(words)
     parameters = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
     block = (32 * launch.warps, 1, 1)
+    attributes = ctypes.pointer(_OVERLAPS)
+    config = LaunchConfig(launch.grid, block, launch.shared_bytes, stream, attributes, launch.overlaps)
     run = _launch_at(driver.launch_address)
-    error = run(launch.function, *launch.grid, *block, launch.shared_bytes, stream, parameters, None)
+    error = run(config, launch.function, parameters, None)
     if error == _NO_CONTEXT:
         driver.make_context()
-        error = run(launch.function, *launch.grid, *block, launch.shared_bytes, stream, parameters, None)
+        error = run(config, launch.function, parameters, None)
     if error:
         raise RuntimeError(f"a kernel of a launch plan was refused with CUDA error {error}")
 
 
 @functools.cache
 def _launch_at(address: int) -> Callable[..., int]:
-    """``cuLaunchKernel``."""
+    """``cuLaunchKernelEx``."""
     pointer = ctypes.c_void_p
-    return ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[ctypes.c_uint] * 7, pointer, pointer, pointer)(address)
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(LaunchConfig), pointer, pointer, pointer)(address)
 
 
 def driver(device_type: str) -> Driver | None:
@@ -95,7 +120,7 @@ def _cuda() -> Driver | None:
         torch_cuda = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"))
         addresses = [
             ctypes.cast(function, ctypes.c_void_p).value or 0
-            for function in (cuda.cuLaunchKernel, torch_cuda.aoti_torch_get_current_cuda_stream)
+            for function in (cuda.cuLaunchKernelEx, torch_cuda.aoti_torch_get_current_cuda_stream)
         ]
     except (OSError, AttributeError):  # A machine without a GPU, or a build that lacks a part.
         return None
@@ -106,7 +131,7 @@ def _cuda() -> Driver | None:
         launch=torch._C._StaticCudaLauncher._launch_kernel,
         device_count=torch.cuda.device_count,
         current_device=torch._C._cuda_getDevice,
-        capturing=torch.cuda.is_current_stream_capturing,
+        capturing=torch._C._cuda_isCurrentStreamCapturing,
         generator=lambda index: torch.cuda.default_generators[index],
         make_context=torch.cuda.mem_get_info,
         launch_address=addresses[0],

@@ -41,10 +41,27 @@ namespace {
 using torch::jit::Stack;
 using Words = c10::SmallVector<int64_t, 64>;
 
-// As cuLaunchKernel.
-using LaunchFunction = int (*)(
-    void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-    unsigned block_z, unsigned shared_bytes, void* stream, void** parameters, void** extra);
+// As CUlaunchAttribute: one of a kernel's settings by its number, and a value of at most 64 bytes.
+struct LaunchAttribute {
+  alignas(8) int id;
+  alignas(8) std::array<int, 16> value;
+};
+
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the kernel waits by itself for those before it.
+constexpr LaunchAttribute kOverlaps{6, {1}};
+
+// As CUlaunchConfig.
+struct LaunchConfig {
+  std::array<unsigned, 3> grid;
+  std::array<unsigned, 3> block;
+  unsigned shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
+// As cuLaunchKernelEx.
+using LaunchFunction = int (*)(const LaunchConfig* config, void* function, void** parameters, void** extra);
 // As aoti_torch_get_current_cuda_stream.
 using StreamFunction = int (*)(int32_t device, void** stream);
 
@@ -188,6 +205,7 @@ struct Launch {
   std::array<unsigned, 3> grid;
   unsigned threads;
   unsigned shared_bytes;
+  bool overlaps;
   std::vector<int64_t> slots;  // One for each parameter, whose bytes come first in it.
   std::vector<Pointer> pointers;
 };
@@ -292,12 +310,13 @@ class Reader {
       const auto to = number();
       return Copy{to, number()};
     }
-    Launch launch{function, {}, 0, 0, {}, {}};
+    Launch launch{function, {}, 0, 0, false, {}, {}};
     for (auto& size : launch.grid) {
       size = static_cast<unsigned>(number());
     }
     launch.threads = static_cast<unsigned>(number());
     launch.shared_bytes = static_cast<unsigned>(number());
+    launch.overlaps = number() != 0;
     launch.slots = numbers();
     launch.pointers = several<Pointer>([this] { return pointer(); });
     return launch;
@@ -528,9 +547,9 @@ class Front final : public c10::OperatorKernel {
     for (auto& slot : slots) {
       parameters.push_back(&slot);
     }
-    return launch_(
-        launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, 1, 1, launch.shared_bytes,
-        stream, parameters.data(), nullptr);
+    const LaunchConfig config{
+        launch.grid, {launch.threads, 1, 1}, launch.shared_bytes, stream, &kOverlaps, launch.overlaps ? 1U : 0U};
+    return launch_(&config, launch.function, parameters.data(), nullptr);
   }
 
   static const at::Tensor& tensor(const Call& call, const c10::SmallVector<at::Tensor, 4>& made, size_t number) {

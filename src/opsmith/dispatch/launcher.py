@@ -214,7 +214,7 @@ class Table:
 
 def _launch_words(launch: Launch) -> list[int]:
     return [
-        *(launch.function, *launch.grid, 32 * launch.warps, launch.shared_bytes),
+        *(launch.function, *launch.grid, 32 * launch.warps, launch.shared_bytes, launch.overlaps),
         *(len(launch.slots), *launch.slots),
         *(len(launch.pointers), *(number for pointer in launch.pointers for number in pointer)),
     ]

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from opsmith.dispatch.draws import COUNTER, drawn
-from opsmith.dispatch.drivers import MOST_PARAMETERS, Driver, launch_of_many
+from opsmith.dispatch.drivers import MOST_PARAMETERS, Driver, launch_by_config
 from opsmith.dispatch.launcher import Table, Words
 from opsmith.dispatch.plans import Copy, Form, HostScalar, Launch, Number, Plan, Reach, Refusal, Result
 from opsmith.dispatch.precisions import in_force
@@ -271,11 +271,24 @@ def _moved(launch: Launch) -> list[tuple[int, int]]:
 
 
 def _running(launch: Launch, driver: Driver) -> Callable[..., None]:
-    """The launch but for its arguments and its stream."""
+    """The launch but for its arguments and its stream.
+
+    Kernels overlap in a CUDA graph. Calls one by one come later than the kernel before ends, and are launched in a
+    third of the time by torch's launcher, which lets no kernel overlap.
+    """
+    by_config = functools.partial(launch_by_config, driver, launch)
     if len(launch.slots) > MOST_PARAMETERS:
-        return functools.partial(launch_of_many, driver, launch)
+        return by_config
     kinds = "K" * len(launch.slots)
-    return functools.partial(driver.launch, launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds)
+    run = functools.partial(driver.launch, launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds)
+    if not launch.overlaps:
+        return run
+    capturing = driver.capturing
+
+    def either(slots: Sequence[int], stream: int) -> None:
+        (by_config if capturing() else run)(slots, stream)
+
+    return either
 
 
 def _copying(copy: Copy) -> Step:

@@ -63,6 +63,8 @@ class Launch(NamedTuple):
         grid: the numbers of programs.
         warps: of one program.
         shared_bytes: shared memory of one program.
+        overlaps: whether it may be launched while the kernel before it ends, for whose results it waits by itself
+            (programmatic dependent launch).
         slots: the parameters, each as a 64-bit number whose first bytes are the parameter's; 0 for pointers.
         pointers: what goes into slots at each call.
         kernel: owns the function.
@@ -72,6 +74,7 @@ class Launch(NamedTuple):
     grid: tuple[int, int, int]
     warps: int
     shared_bytes: int
+    overlaps: bool
     slots: tuple[int, ...]
     pointers: tuple[Pointer, ...]
     kernel: Any

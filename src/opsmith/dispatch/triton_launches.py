@@ -66,7 +66,6 @@ def repeatable(
     if (
         metadata.num_ctas != 1
         or metadata.launch_cooperative_grid
-        or metadata.launch_pdl
         or metadata.global_scratch_size
         or metadata.profile_scratch_size
     ):
@@ -91,7 +90,14 @@ def repeatable(
             slots[slot] = _bits(kind, value)
     x, y, z = (*(grid(values) if callable(grid) else grid), 1, 1)[:3]
     return Launch(
-        compiled.function, (x, y, z), metadata.num_warps, metadata.shared, tuple(slots), tuple(pointers), compiled
+        compiled.function,
+        (x, y, z),
+        metadata.num_warps,
+        metadata.shared,
+        metadata.launch_pdl,
+        tuple(slots),
+        tuple(pointers),
+        compiled,
     )
 
 

@@ -22,7 +22,7 @@ import triton.language as tl
 
 from .indexing import Ints, converted, number
 from .lanes import load_along_columns
-from .launch import compute_type, launch, number_bits, require_served
+from .launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
 from .pointwise import FLOATS
 from .resampling import Sampling, cubic, linear, planned
 from .volumes import (
@@ -118,6 +118,7 @@ def antialias_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the support of one output."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -196,6 +197,7 @@ def antialias_backward_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane gathers for one input position from the outputs that read it."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

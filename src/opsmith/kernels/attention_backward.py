@@ -57,7 +57,7 @@ from .attention_forward import (
     unit_of,
 )
 from .indexing import converted
-from .launch import INTERPRETED, launch, loop_bound
+from .launch import INTERPRETED, await_earlier_kernels, launch, loop_bound
 from .matmul import multiply_type
 from .product_tiles import parts_of_one_sign, product_of_parts
 from .tuning import Family, Work
@@ -200,6 +200,7 @@ def query_gradients_kernel(
 
     ``parts``: see :func:`query_gradients`.
     """
+    await_earlier_kernels()
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     if CAUSAL:
@@ -394,6 +395,7 @@ def key_gradients_kernel(
 
     ``parts``: see :func:`key_gradients`.
     """
+    await_earlier_kernels()
     blocks = tl.cdiv(N, BLOCK_N)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     b, h = head // H, head % H

@@ -29,7 +29,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, converted, index_type
-from .launch import INTERPRETED, launch, multiprocessors
+from .launch import INTERPRETED, await_earlier_kernels, launch, multiprocessors
 from .matmul import SHARED_BYTES, multiply_type
 from .philox import halves, word_at
 from .product_tiles import parts_of_one_sign, product_of_parts
@@ -342,6 +342,7 @@ def attention_kernel(
     ``unseen`` as its logarithm. With ``starts``, where each sequence begins among queries and among keys, a batch is a
     sequence, M at most long.
     """
+    await_earlier_kernels()
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     if CAUSAL:
@@ -416,6 +417,7 @@ def join_splits_kernel(
     BLOCK_E: tl.constexpr,
 ) -> None:
     """The averages of all splits for one query of one head, weighted with ``exp`` of their logarithms."""
+    await_earlier_kernels()
     rows = tl.num_programs(0).to(tl.int64)
     row = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, BLOCK_S)

@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, Ints, contiguous_strides, dense_strides, merge_dims
-from .launch import launch, layout_of, pick_device, require_served
+from .launch import await_earlier_kernels, launch, layout_of, pick_device, require_served
 from .pointwise import as_bits
 from .promotion import promoted
 from .rearrangements import copied, copy_into, fill
@@ -53,6 +53,7 @@ def join_kernel(
     Input i has the programs before ``last_programs_I[i]`` and the columns before ``ends_I[i]``, from where its
     predecessor ends. ALIGNED divides every number of columns and every stride.
     """
+    await_earlier_kernels()
     program = tl.program_id(0)
     x_ptr, row_stride, start, end, first = inputs_I[0], row_strides_I[0], 0, ends_I[0], 0
     for i in tl.static_range(1, len(inputs_I)):
@@ -93,6 +94,7 @@ def join_slices_kernel(
 
     Input i has the programs before ``last_programs_I[i]`` and ends at ``ends_I[i]`` of the result's ``depth``.
     """
+    await_earlier_kernels()
     program = tl.program_id(0)
     x_ptr, depth_stride, start, end, first = inputs_I[0], depth_strides_I[0], 0, ends_I[0], 0
     for i in tl.static_range(1, len(inputs_I)):

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Ints, merge_dims, offset_of
-from .launch import INTERPRETED, INTERPRETED_TILE, launch
+from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch
 from .product_tiles import parts_of_one_sign
 from .volumes import volume_of
 from .windows import Window, place_in_box
@@ -147,6 +147,7 @@ def channels_last_kernel(
 
     With ``low`` as two parts, so far apart.
     """
+    await_earlier_kernels()
     s = tl.program_id(0).to(INDEX) * BLOCK_S + tl.arange(0, BLOCK_S)
     tiles_C = tl.cdiv(padded_C, BLOCK_C)
     g = tl.program_id(1).to(INDEX) // tiles_C
@@ -218,6 +219,7 @@ def filter_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[g, r, k, c] = w[g, r, c, k]``, 0 for c beyond the columns; ``low`` as of :func:`channels_last_kernel`."""
+    await_earlier_kernels()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     c, k = i % padded, i // padded % TAPS

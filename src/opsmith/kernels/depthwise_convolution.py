@@ -21,7 +21,7 @@ from .convolution_operands import kernel_sizes
 from .gathered_products import place_in_space
 from .indexing import converted
 from .lanes import load_along_columns, store_along_columns
-from .launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch
+from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch
 from .sliding import Sliding, walk_of
 from .volumes import volume_index_type, volume_of
 from .windows import UNROLLED, place_in_box
@@ -98,6 +98,7 @@ def depthwise_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the taps of one place."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

@@ -32,7 +32,16 @@ from .depthwise_patches import (
     product_added,
 )
 from .indexing import Ints, converted
-from .launch import INTERPRETED, INTERPRETED_TILE, compute_dtype, compute_type, launch, loop_bound, multiprocessors
+from .launch import (
+    INTERPRETED,
+    INTERPRETED_TILE,
+    await_earlier_kernels,
+    compute_dtype,
+    compute_type,
+    launch,
+    loop_bound,
+    multiprocessors,
+)
 from .sliding import Sliding, walk_of
 from .volumes import volume_of
 from .windows import place_in_box
@@ -80,6 +89,7 @@ def depthwise_gradient_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Taps of some channels, over the patches of one split: each lane adds up its own, and all lanes at the end."""
+    await_earlier_kernels()
     TAPS: tl.constexpr = PART_S[0] * PART_S[1] * PART_S[2]
     PLACES: tl.constexpr = PATCH_S[0][0] * PATCH_S[1][0] * PATCH_S[2][0]
     split = tl.program_id(1).to(INDEX)
@@ -156,6 +166,7 @@ def added_splits_kernel(
     BLOCK_N: tl.constexpr,
 ) -> None:
     """``dw = sum of partial[s] over s``, all of them at once."""
+    await_earlier_kernels()
     s, i = tl.arange(0, BLOCK_S), tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_SN = (s < splits)[:, None] & (i < numel)[None, :]
     dw_N = tl.sum(tl.load(partial_ptr + (s[:, None] * numel + i[None, :]), mask=mask_SN, other=0), axis=0)

@@ -29,7 +29,7 @@ import triton.language as tl
 from .convolution_operands import kernel_sizes
 from .indexing import Ints
 from .lanes import load_along_columns
-from .launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, multiprocessors
+from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch, multiprocessors
 from .rearrangements import copy_into
 from .sliding import Sliding, Walk, walk_of
 from .volumes import empty_volume, volume_index_type, volume_of
@@ -204,6 +204,7 @@ def depthwise_patch_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane computes the places of one patch."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

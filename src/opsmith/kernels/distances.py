@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, converted, expanded_strides, index_type, merge_dims, number, offset_of, widened
-from .launch import compute_type, launch, layout_of, loop_bound, number_bits, require_served
+from .launch import await_earlier_kernels, compute_type, launch, layout_of, loop_bound, number_bits, require_served
 from .matrix import side
 from .pointwise import FLOATS
 from .rearrangements import fill
@@ -62,6 +62,7 @@ def distance_kernel(
     BLOCK_M: tl.constexpr,
 ) -> None:
     """A tile of distances; PAIRS: of the rows of one matrix, each pair once. ``sizes`` is ``(P, R, M)``."""
+    await_earlier_kernels()
     P, R, M = sizes
     tiles_R = tl.cdiv(R, BLOCK_R)
     tiles = tl.cdiv(P, BLOCK_P) * tiles_R
@@ -280,6 +281,7 @@ def distance_gradient_kernel(
     BLOCK_M: tl.constexpr,
 ) -> None:
     """A tile of the gradient of x1: ``out[p, m] = sum over r of grad[p, r] d distance[p, r] / d x1[p, m]``."""
+    await_earlier_kernels()
     P, R, M = sizes
     tiles_M = tl.cdiv(M, BLOCK_M)
     tiles = tl.cdiv(P, BLOCK_P) * tiles_M

@@ -20,7 +20,7 @@ from .exponentials import exp2_of, log2_of
 from .extrema import is_nan
 from .gathering import Index, require_index
 from .indexing import Geometry, converted, index_type, number
-from .launch import INTERPRETED, compute_dtype, compute_type, launch, number_bits, require_served
+from .launch import INTERPRETED, await_earlier_kernels, compute_dtype, compute_type, launch, number_bits, require_served
 from .pointwise import FLOATS, map_elements
 from .rearrangements import copied, copy_into, fill
 from .scattering import Combine, Places, combine
@@ -78,6 +78,7 @@ def bag_kernel(
 
     Of the greatest, GROUP is 1; NO_ROW is where an empty bag has it from.
     """
+    await_earlier_kernels()
     bag = tl.program_id(0)
     d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     begin = tl.load(offsets_ptr + bag.to(INDEX) * offset_stride).to(INDEX)
@@ -146,6 +147,7 @@ def factor_gradient_kernel(
     BLOCK_D: tl.constexpr,
 ) -> None:
     """``out[i]`` = the gradient of the bag of index i times the row that it names; 0 for ``padding``."""
+    await_earlier_kernels()
     g = tl.program_id(0).to(INDEX) * GROUP + tl.arange(0, GROUP)
     row_G = tl.load(indices_ptr + g * index_stride, mask=g < items, other=0).to(INDEX)
     bag_G = tl.load(offset2bag_ptr + g, mask=g < items, other=0).to(INDEX)
@@ -182,6 +184,7 @@ def repeat_gradient_kernel(
     BLOCK_D: tl.constexpr,
 ) -> None:
     """``out[i]`` = the gradient of the bag of index i, divided by the bag's size or times the index's factor."""
+    await_earlier_kernels()
     g = tl.program_id(0).to(INDEX) * GROUP + tl.arange(0, GROUP)
     d = tl.program_id(1).to(INDEX) * BLOCK_D + tl.arange(0, BLOCK_D)
     inside = (g < items)[:, None] & (d < columns)[None, :]
@@ -206,6 +209,7 @@ def owner_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[i]`` = the bag of index i: the last one that does not begin behind it, found by bisection."""
+    await_earlier_kernels()
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     low = tl.zeros([BLOCK], tl.int64)
     high = low + offsets
@@ -514,6 +518,7 @@ def renorm_kernel(
     BLOCK_D: tl.constexpr,
 ) -> None:
     """Scale row r of the table to the norm ``limit`` if any index names it and its norm is greater."""
+    await_earlier_kernels()
     r = tl.program_id(0).to(INDEX)
     found = tl.zeros([BLOCK], tl.int32)
     i = items * 0

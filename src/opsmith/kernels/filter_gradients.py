@@ -31,7 +31,7 @@ from .convolution_operands import (
 from .gathered_products import Tile, dimensions_of, dot_precision, feeds_tensor_cores, places_of, read_offset
 from .indexing import converted, merge_dims, offset_of
 from .lanes import store_along_columns
-from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
+from .launch import INTERPRETED, await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import ALONE, GROUP, combine, fewest_splits, multiply_type
 from .product_tiles import tile_place, times
 from .sliding import Sliding, all_taps_of, walk_of
@@ -106,6 +106,7 @@ def filter_gradient_kernel(
 
     ``factors``, ``shifts``: as for :func:`places_by_products`, or None.
     """
+    await_earlier_kernels()
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     blocks = tl.cdiv(C, BLOCK_J)
     columns = TAPS * C if MIXED else TAPS * blocks * BLOCK_J

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Ints, converted, number
-from .launch import compute_type, launch, number_bits, require_served
+from .launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
 from .max_pooling import max_backward
 from .pointwise import FLOATS
 from .volumes import channels_first, place_of, require_volume, tiles_of, volume_index_type, volume_of
@@ -66,6 +66,7 @@ def fractional_max_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the window of one output."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

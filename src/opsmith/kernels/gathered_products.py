@@ -39,7 +39,7 @@ from .convolution_operands import (
 from .indexing import Ints, converted
 from .kernel_rows import kernel_rows, reads_kernel_rows
 from .lanes import load_along_columns, store_along_columns
-from .launch import INTERPRETED, compute_dtype, compute_type, launch, loop_bound, multiprocessors
+from .launch import INTERPRETED, await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, multiprocessors
 from .matmul import (
     FEW_STEPS,
     GROUP,
@@ -187,6 +187,7 @@ def gathered_product_kernel(
     ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts. C_TOGETHER: of how
     many channels that lie side by side all or none are read; 1 where 16 divides their number.
     """
+    await_earlier_kernels()
     C = multiple(C, C_TOGETHER)
     first_O, first_P = tile_place(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
     group = tl.program_id(1).to(INDEX)
@@ -235,8 +236,11 @@ def gathered_product_kernel(
     out_ptr += split * split_numel + group * out_strides_NGC[1]
     out_ptr_OP = out_ptr + (n * out_strides_NGC[0])[None, :] + (o * out_strides_NGC[2])[:, None]
     if PHASES > 1:
-        d, h = q_S[0] * PHASES_S[0] + phase_S[0], q_S[1] * PHASES_S[1] + phase_S[1]
-        w = q_S[2] * PHASES_S[2] + phase_S[2]
+        d, h, w = (
+            q_S[0] * PHASES_S[0] + phase_S[0],
+            q_S[1] * PHASES_S[1] + phase_S[1],
+            q_S[2] * PHASES_S[2] + phase_S[2],
+        )
         out_ptr_OP += d * out_strides_S[0] + h * out_strides_S[1] + w * out_strides_S[2]
         mask = mask & (d < out_size_S[0]) & (h < out_size_S[1]) & (w < out_size_S[2])
     else:

@@ -22,7 +22,7 @@ import triton.language as tl
 
 from .indexing import Geometry, Ints, expanded_strides, index_type, merge_dims, output_layout
 from .lanes import load_along_columns, store_along_columns
-from .launch import launch, layout_of, require_served
+from .launch import await_earlier_kernels, launch, layout_of, require_served
 from .masking import nonzero
 from .pointwise import as_bits
 from .rearrangements import copied
@@ -128,6 +128,7 @@ def gather_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[s, a, b] = x[s, a, b, indices[s, a, b]]`` for one tile."""
+    await_earlier_kernels()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     place_AB, there_AB = indexed_places(
         s, a, b, rows, columns, x_sides, indices_I, index_sides_I, sizes_I, strides_I, VARIES_I, WRAP, INDEX

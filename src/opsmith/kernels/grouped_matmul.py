@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from .indexing import Geometry, converted, index_type
-from .launch import INTERPRETED, compute_type, launch, layout_of, loop_bound, require_served
+from .launch import INTERPRETED, await_earlier_kernels, compute_type, launch, layout_of, loop_bound, require_served
 from .matmul import GROUP, Tile, divisor, dot_precision, multiply_type, product, product_tile, together
 from .product_tiles import existing, matrix_strides, multiple, tile_place, times
 from .type_rules import SINGLE
@@ -77,6 +77,7 @@ def grouped_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """One tile of c, of rows of one group; TOGETHER are the elements that are read or written at a time."""
+    await_earlier_kernels()
     down, first_N = tile_place(tiles_M * BLOCK_M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     group, first_M, end_M = group_of((down // BLOCK_M).to(tl.int32), ends_ptr, groups, GROUPS, BLOCK_M)
     if group < groups:
@@ -131,6 +132,7 @@ def grouped_terms_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """One tile of the row-major c of one group: a sum over the terms of the group, 0 where it has none."""
+    await_earlier_kernels()
     first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     group = tl.program_id(1).to(INDEX)
     end = tl.load(ends_ptr + group)

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from .arithmetic import div, sub
 from .extrema import aminmax
-from .launch import INTERPRETED, INTERPRETED_TILE, launch, loop_bound, require_served
+from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, loop_bound, require_served
 from .rearrangements import copied, copy_into, fill
 from .reductions import sum_default
 from .sequences import linspace
@@ -40,6 +40,7 @@ def bin_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Add the weight, or 1, of each row of ``x[n, d]`` to its bin; ``lengths_D`` are the numbers of edges."""
+    await_earlier_kernels()
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     counts = i < numel
     place = tl.zeros([BLOCK], tl.int64)

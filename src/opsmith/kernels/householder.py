@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from .indexing import offset_of
-from .launch import launch, loop_bound
+from .launch import await_earlier_kernels, launch, loop_bound
 from .matrix_batches import (
     MOST_ELEMENTS,
     Batch,
@@ -50,6 +50,7 @@ def qr_kernel(
     BLOCK_J: tl.constexpr,
 ) -> None:
     """R from the diagonal on, below it each reflection's v without its 1, and the reflections' tau."""
+    await_earlier_kernels()
     batch = tl.program_id(0).to(tl.int64)
     i, j = tl.arange(0, BLOCK_I).to(tl.int64), tl.arange(0, BLOCK_J).to(tl.int64)
     inside = (i < rows)[:, None] & (j < columns)[None, :]
@@ -99,6 +100,7 @@ def reflect_kernel(
     BLOCK_J: tl.constexpr,
 ) -> None:
     """Apply the reflections to some columns of X, or of the identity: the last one first, or if FORWARD the first."""
+    await_earlier_kernels()
     tiles = tl.cdiv(columns, BLOCK_J)
     batch = (tl.program_id(0) // tiles).to(tl.int64)
     i = tl.arange(0, BLOCK_I).to(tl.int64)

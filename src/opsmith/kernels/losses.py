@@ -18,6 +18,7 @@ import triton.language as tl
 from .exponentials import log1p_of, log_of
 from .indexing import converted, number, output_layout
 from .launch import (
+    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -163,6 +164,7 @@ def map_sum_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``partial[p] = scale * sum of function(operands)`` over the tiles p, p + programs, p + 2 programs, ..."""
+    await_earlier_kernels()
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], ACCUMULATE)
     for step in range(steps):
         tile = tl.program_id(0) + step * tl.num_programs(0)

@@ -19,7 +19,7 @@ import triton.language as tl
 from . import complex_lu
 from .comparisons import eq_of
 from .indexing import offset_of
-from .launch import launch, loop_bound, require_served
+from .launch import await_earlier_kernels, launch, loop_bound, require_served
 from .matrix_batches import Batch, block_of, check_info, empty_columns, require_matrices, require_small, warps_for
 from .pointwise import map_into
 from .rearrangements import fill
@@ -56,6 +56,7 @@ def lu_kernel(
     BLOCK_J: tl.constexpr,
 ) -> None:
     """L below the diagonal and U from it on, the row exchanged at each step, and the first pivot that is 0, from 1."""
+    await_earlier_kernels()
     batch = tl.program_id(0).to(tl.int64)
     i, j = tl.arange(0, BLOCK_I).to(tl.int64), tl.arange(0, BLOCK_J).to(tl.int64)
     inside = (i < rows)[:, None] & (j < columns)[None, :]
@@ -102,6 +103,7 @@ def permutation_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Which row comes to each place when rows are exchanged one pair after another."""
+    await_earlier_kernels()
     batch = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, BLOCK)
     pivots = pivots_ptr + offset_of(batch, batch_shape, pivots_batch)
@@ -127,6 +129,7 @@ def determinant_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """The determinant, or its sign and, if ``size_ptr`` is there, the logarithm of its magnitude."""
+    await_earlier_kernels()
     batch = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, BLOCK).to(tl.int64)
     lu_I = lu_ptr + offset_of(batch, batch_shape, lu_batch) + i * (lu_strides[0] + lu_strides[1])

@@ -31,6 +31,7 @@ from .launch import (
     ELEMENT_TYPE,
     INTERPRETED,
     INTERPRETED_TILE,
+    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -109,6 +110,7 @@ def matmul_kernel(
     ``wanted``: one number, of which 0 is for nothing, or None. A_TOGETHER, B_TOGETHER, K_TOGETHER, N_TOGETHER: elements
     that are read or written at a time, see :func:`together`. PART_STEPS: as for :func:`in_parts`.
     """
+    await_earlier_kernels()
     if wanted_ptr is not None:  # noqa: SIM102 - Of a pointer only Triton's compiler knows whether it is None.
         if tl.load(wanted_ptr) == 0:
             return
@@ -173,6 +175,7 @@ def combine_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``c = alpha * sum of partial[s] over s + beta * self`` for a block of c, AT_A_TIME of the splits in one load."""
+    await_earlier_kernels()
     ELEMENT: tl.constexpr = partial_ptr.dtype.element_ty
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     mask = i < numel

@@ -19,7 +19,7 @@ import triton.language as tl
 
 from .indexing import Ints, converted
 from .lanes import load_along_columns
-from .launch import compute_type, launch, require_served
+from .launch import await_earlier_kernels, compute_type, launch, require_served
 from .pointwise import FLOATS
 from .volumes import (
     aligned_volumes,
@@ -97,6 +97,7 @@ def max_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the window of one output."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -177,6 +178,7 @@ def max_backward_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane looks for one input position in the indices of the windows that may hold it."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 from .indexing import converted, number
-from .launch import compute_dtype, compute_type, launch, loop_bound, number_bits, require_served
+from .launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, number_bits, require_served
 from .matrix import (
     Matrix,
     Tiling,
@@ -183,6 +183,7 @@ def variance_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Variances of rows that one program reads as a whole."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     row_M = x_ptr + row_offsets(m, shape, x_strides)
     _, mean_M, squares_M = row_moments(
@@ -209,6 +210,7 @@ def moments_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Moments of every split of the rows."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     row_M = x_ptr + row_offsets(m, shape, x_strides)
@@ -235,6 +237,7 @@ def merge_variance_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """Variances from the moments of splits."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     _, mean_M, squares_M = merged_moments(partial_ptr, m, M, splits, BLOCK_S)
     out_M = row_offsets(m, shape, out_strides)

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from .exponentials import log_of
-from .launch import INTERPRETED, INTERPRETED_TILE, launch, require_served
+from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, require_served
 from .philox import COUNTER, draw_into, long_of, next_counter, source_for, unit_of, words_at
 from .pointwise import FLOATS
 from .scans import cumsum
@@ -50,6 +50,7 @@ def lookup_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[n, s]`` = the first category whose running sum exceeds ``u * sums[n, C - 1]``, by bisection."""
+    await_earlier_kernels()
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < N * S
     w, x, _, _ = words_at(seed_low, seed_high, count_low, count_high, place)

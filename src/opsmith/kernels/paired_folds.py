@@ -18,6 +18,7 @@ import triton.language as tl
 from .indexing import converted, expanded_strides, number, widened
 from .launch import (
     ELEMENT_TYPE,
+    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -61,6 +62,7 @@ def paired_fold_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``out[p] = finish(lift(pair(x[0], y[0])) join lift(pair(x[1], y[1])) join ...)`` over what program p owns."""
+    await_earlier_kernels()
     program = tl.program_id(0)
     a, b = number(a_bits, COMPUTE), number(b_bits, COMPUTE)
     result_MT = tl.full([1, BLOCK_J * BLOCK_K], START, ACCUMULATE)

@@ -24,7 +24,7 @@ import triton.language as tl
 
 from .exponentials import log_of
 from .indexing import converted
-from .launch import launch, layout_of, multiprocessors
+from .launch import await_earlier_kernels, launch, layout_of, multiprocessors
 from .pointwise import Operand, prepare_call, store_dense, tile_offsets, tile_values
 
 #: Torch counts an offset in words; a counter of Philox gives four.
@@ -261,6 +261,7 @@ def draw_kernel(
     The samples that one place has words for go to one place in several tiles: the accesses stay contiguous. With fewer
     tiles than that, the other samples are left.
     """
+    await_earlier_kernels()
     within = tl.arange(0, BLOCK_R)[:, None] * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]
     place = tl.program_id(0).to(tl.int64) * (BLOCK_R * BLOCK_C) + within
     samples_S = source(*words_at(seed_low, seed_high, count_low, count_high, place))

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from .indexing import Ints, converted, dense_strides, index_type, merge_dims
 from .lanes import load_along_columns, store_along_columns
-from .launch import launch, layout_of, require_served
+from .launch import await_earlier_kernels, launch, layout_of, require_served
 from .pointwise import as_bits, load_dense, map_into, same, store_dense
 from .reductions import normalized_dims
 from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
@@ -39,6 +39,7 @@ def copy_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[s, a, b] = x[first + s, a, b]`` for one tile, converted to the type of ``out``; negated if NEGATE."""
+    await_earlier_kernels()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     inside = (a < rows)[:, None] & (b < columns)[None, :]
     x_AB = (

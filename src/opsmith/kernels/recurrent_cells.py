@@ -19,7 +19,15 @@ import triton.language as tl
 
 from .exponentials import sigmoid_of
 from .indexing import Geometry, converted, index_type
-from .launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, layout_of, require_served
+from .launch import (
+    INTERPRETED,
+    INTERPRETED_TILE,
+    await_earlier_kernels,
+    compute_type,
+    launch,
+    layout_of,
+    require_served,
+)
 from .pointwise import FLOATS, clamp_of
 from .reductions import sum_dim
 from .signs import with_sign_of
@@ -129,6 +137,7 @@ def lstm_kernel(
 
     ``i, f, o`` are the sigmoids of their gates, ``g`` is the tanh of its own.
     """
+    await_earlier_kernels()
     b, h, mask = state_place(H, B, INDEX, BLOCK_B, BLOCK_H)
     # All is asked for before the first result is needed.
     i_gate = gate_of(gates, gate_strides, b, h, mask, COMPUTE)
@@ -163,6 +172,7 @@ def lstm_backward_kernel(
 
     ``reads`` are the gradients of hy and cy, either of which may be absent, cx, cy and the workspace.
     """
+    await_earlier_kernels()
     b, h, mask = state_place(H, B, INDEX, BLOCK_B, BLOCK_H)
     grad_hy = read(reads[0], b, h, read_strides[0], mask, COMPUTE)
     grad_cy = read(reads[1], b, h, read_strides[1], mask, COMPUTE)
@@ -205,6 +215,7 @@ def gru_kernel(
 
     ``r, z`` are the sigmoids of their gates, ``n`` is the tanh of its input part plus r times its hidden part.
     """
+    await_earlier_kernels()
     b, h, mask = state_place(H, B, INDEX, BLOCK_B, BLOCK_H)
     r_input = gate_of(input_gates, input_strides, b, h, mask, COMPUTE)
     z_input = gate_of(input_gates, input_strides, b, h + H, mask, COMPUTE)
@@ -238,6 +249,7 @@ def gru_backward_kernel(
 
     ``reads`` are the gradient of hy and the workspace.
     """
+    await_earlier_kernels()
     b, h, mask = state_place(H, B, INDEX, BLOCK_B, BLOCK_H)
     grad = read(reads[0], b, h, read_strides[0], mask, COMPUTE)
     r = read(reads[1], b, h, read_strides[1], mask, COMPUTE)

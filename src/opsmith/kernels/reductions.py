@@ -22,6 +22,7 @@ import triton.language as tl
 from .indexing import Geometry, converted, dense_strides, number, widened
 from .launch import (
     ELEMENT_TYPE,
+    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -65,6 +66,7 @@ def fold_kernel(
     Split s of S writes to ``out + s * M``; with more than one, ``out_strides`` are those of one split.
     RAGGED: there is one row, of which whole tiles are read without a mask, see :func:`.pointwise.load_dense`.
     """
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     parameter = number(parameter_bits, ACCUMULATE)

@@ -24,7 +24,15 @@ import triton.language as tl
 
 from .indexing import Ints, converted, number
 from .lanes import load_along_columns
-from .launch import ELEMENT_TYPE, compute_dtype, compute_type, launch, number_bits, require_served
+from .launch import (
+    ELEMENT_TYPE,
+    await_earlier_kernels,
+    compute_dtype,
+    compute_type,
+    launch,
+    number_bits,
+    require_served,
+)
 from .pointwise import FLOATS
 from .volumes import (
     aligned_volumes,
@@ -192,6 +200,7 @@ def resample_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane adds up the taps of one output. READS are TAPS, at least 1."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -260,6 +269,7 @@ def resample_backward_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane gathers for one input position from the outputs that read it."""
+    await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -300,6 +310,7 @@ def block_sum_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane adds up the block of outputs that repeat one position; those along W are read side by side."""
+    await_earlier_kernels()
     DEPTH: tl.constexpr = REPEATS_S[0]
     HEIGHT: tl.constexpr = REPEATS_S[1]
     WIDTH: tl.constexpr = 1 if CHANNELS_LAST else REPEATS_S[2]

@@ -20,7 +20,16 @@ import triton.language as tl
 from .exponentials import logaddexp_of
 from .extrema import is_nan, worst
 from .indexing import converted
-from .launch import ELEMENT_TYPE, compute_dtype, compute_type, launch, loop_bound, multiprocessors, require_served
+from .launch import (
+    ELEMENT_TYPE,
+    await_earlier_kernels,
+    compute_dtype,
+    compute_type,
+    launch,
+    loop_bound,
+    multiprocessors,
+    require_served,
+)
 from .matrix import Matrix, Tiling, matrix_of, row_offsets, tile_rows, tiling
 from .pointwise import FLOATS
 from .reductions import normalized_dims, plus, product, require_few_dims, sum_dtype, times, total
@@ -50,6 +59,7 @@ def scan_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """``out[m, k] = x[m, 0] join .. join x[m, k]`` over one split, which begins with the totals of those before it."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     M, K = sizes
@@ -97,6 +107,7 @@ def totals_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``totals[s, m]``: the elements of a split joined. Every split but the last is full."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     x_M = x_ptr + row_offsets(m, shape, x_strides)
@@ -328,6 +339,7 @@ def place_scan_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """As :func:`scan_kernel`, of pairs of an element and its place."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     M, K = sizes
@@ -375,6 +387,7 @@ def place_totals_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """As :func:`totals_kernel`, of pairs of an element and its place."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     x_M = x_ptr + row_offsets(m, shape, x_strides)

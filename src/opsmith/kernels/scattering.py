@@ -27,7 +27,7 @@ import triton.language as tl
 from .gathering import Index, check_along, indexed_places, plan_index, require_index, walk_indexed
 from .indexing import Ints, converted, number
 from .lanes import add_along_columns, lanes_first, load_along_columns, store_along_columns
-from .launch import ELEMENT_TYPE, compute_type, launch, number_bits, require_served
+from .launch import ELEMENT_TYPE, await_earlier_kernels, compute_type, launch, number_bits, require_served
 from .ordering import float_of_bits, ordered_bits
 from .pointwise import as_bits, map_into, same
 from .rearrangements import copied, copy_into, fill
@@ -116,6 +116,7 @@ def scatter_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """Combine one tile of ``source``, a tensor or a number, with the elements of ``work`` that the indices name."""
+    await_earlier_kernels()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     place_AB, there_AB = indexed_places(
         s, a, b, rows, columns, work_sides, indices_I, index_sides_I, sizes_I, strides_I, VARIES_I, WRAP, INDEX
@@ -169,6 +170,7 @@ def copy_named_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out = x`` in the elements that the indices name, of two tensors laid out alike; those named twice are alike."""
+    await_earlier_kernels()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     place_AB, there_AB = indexed_places(
         s, a, b, rows, columns, sides, indices_I, index_sides_I, sizes_I, strides_I, VARIES_I, WRAP, INDEX

@@ -24,6 +24,7 @@ from .launch import (
     ELEMENT_TYPE,
     INTERPRETED,
     INTERPRETED_TILE,
+    await_earlier_kernels,
     compute_type,
     launch,
     loop_bound,
@@ -65,6 +66,7 @@ def search_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[i]``: how many elements of row ``i // columns`` come before ``x[i]``, or, if RIGHT, before or with it."""
+    await_earlier_kernels()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     if NUMBER:
         value = number(x, READ).to(COMPUTE)
@@ -218,6 +220,7 @@ def histogram_kernel(
     less than the bins, each element is added by itself. Integers are counted in whole numbers, so that none is rounded
     into a neighbouring bin.
     """
+    await_earlier_kernels()
     if low_ptr is None:
         low = number(low_bits, COMPUTE)
         high = number(high_bits, COMPUTE)

@@ -21,6 +21,7 @@ from .indexing import Geometry, converted, index_type, number
 from .launch import (
     INTERPRETED,
     INTERPRETED_TILE,
+    await_earlier_kernels,
     compute_type,
     launch,
     layout_of,
@@ -89,6 +90,7 @@ def segment_reduce_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[o, s, i] = reduction of data[o, n, i]`` over the n of the segment, and the start."""
+    await_earlier_kernels()
     result, mask, first, length = segments_of(ends_ptr, O, N, S, I, FIRST, INDEX, BLOCK)
     total = tl.zeros([BLOCK], COMPUTE) + number(start_bits, COMPUTE)
     longest = tl.max(length, axis=0)
@@ -134,6 +136,7 @@ def segment_reduce_backward_kernel(
     others: the quotient, or, for what is 0 or NaN, the product of all that are neither, unless another is one. TWICE:
     the gradient depends on all elements, which are looked at first.
     """
+    await_earlier_kernels()
     result, mask, first, length = segments_of(ends_ptr, O, N, S, I, FIRST, INDEX, BLOCK)
     grad = tl.load(grad_ptr + result, mask=mask, other=0).to(COMPUTE)
     output = tl.load(output_ptr + result, mask=mask, other=0).to(COMPUTE)

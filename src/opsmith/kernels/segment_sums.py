@@ -25,6 +25,7 @@ from .gathering import Index, require_index
 from .indexing import IS_INTERPRETED, Geometry, converted, index_type, merge_dims, offset_of
 from .launch import (
     INTERPRETED,
+    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -72,6 +73,7 @@ def segment_sum_kernel(
 
     BY_FREQUENCY divides the sum by the number of its terms.
     """
+    await_earlier_kernels()
     first = tl.program_id(0).to(INDEX) * ROWS
     d = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     split = tl.program_id(2).to(INDEX)
@@ -121,6 +123,7 @@ def add_partial_kernel(
     out_ptr: tl.tensor, partial_ptr: tl.tensor, numel: tl.tensor, splits: tl.tensor, BLOCK: tl.constexpr
 ) -> None:
     """``out = sum of the partial sums``."""
+    await_earlier_kernels()
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], partial_ptr.dtype.element_ty)
     for split in range(splits):

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from .indexing import converted
 from .lanes import store_along_columns
-from .launch import launch, layout_of, require_served
+from .launch import await_earlier_kernels, launch, layout_of, require_served
 from .pointwise import Operand, map_into, prepare_call, require_holds, tile_offsets, tile_values
 from .tiles import Tiles
 
@@ -44,6 +44,7 @@ def fill_where_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out = value where mask``, of ``operands_I = (mask, value)``; what the mask leaves out is not touched."""
+    await_earlier_kernels()
     inside, whole, offsets_L = tile_offsets(
         tl.program_id(0),
         shape_R,

@@ -16,7 +16,7 @@ import triton.language as tl
 from .arithmetic import power_of
 from .filling import empty
 from .indexing import converted, number
-from .launch import INTERPRETED, INTERPRETED_TILE, launch, number_bits, require_served
+from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, number_bits, require_served
 
 Scalar = int | float
 
@@ -34,6 +34,7 @@ def sequence_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[i] = function(i, numbers...)`` of a contiguous tensor; a number comes as its bits or in a tensor."""
+    await_earlier_kernels()
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     values = ()
     for i in tl.static_range(len(numbers_I)):

@@ -25,6 +25,7 @@ from .lanes import load_first_in_lane, store_first_in_lane
 from .launch import (
     ELEMENT_TYPE,
     INTERPRETED,
+    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -194,6 +195,7 @@ def softmax_stretches_kernel(
 
     It is cut into its edges, ``steps`` whole tiles and a part of one, see stretches.py.
     """
+    await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     x_row = row_offsets(m, shape, x_strides) + first
@@ -237,6 +239,7 @@ def stretch_denominators_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Maximum and sum of each part of rows that are stretches of memory, as ``partial_S2M``."""
+    await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     M = tl.num_programs(0)
     first, size = part_of_row(length)
@@ -269,6 +272,7 @@ def softmax_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Whole rows at once."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
@@ -300,6 +304,7 @@ def softmax_short_rows_kernel(
     BLOCK_L: tl.constexpr,
 ) -> None:
     """Several whole rows at once, each one stretch of memory: see :func:`~.stretches.short_rows`."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     t_IL = short_row_columns(BLOCK_I, BLOCK_L)
     inside = (m < rows)[None, :, None] & (t_IL < length)[:, None, :]
@@ -330,6 +335,7 @@ def softmax_ragged_rows_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """A whole row at once, which is one stretch of memory: its edges and its body."""
+    await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     x_row = row_offsets(m, shape, x_strides)
     out_row = row_offsets(m, shape, out_strides)
@@ -368,6 +374,7 @@ def softmax_pieces_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """One split of the rows, of which ``partial_S2M`` holds maxima and sums; without it, rows in ``steps`` pieces."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     split = tl.program_id(1)
@@ -404,6 +411,7 @@ def denominators_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Maxima and sums of each split, as ``partial_S2M``."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     x_M = x_ptr + row_offsets(m, shape, x_strides)
@@ -466,6 +474,7 @@ def logsumexp_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``max + log sum``; of nothing, ``-inf``."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     x_M = x_ptr + row_offsets(m, shape, x_strides)
     max_M, sum_M = denominator(
@@ -488,6 +497,7 @@ def merge_logsumexp_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """``max + log sum`` of rows whose splits are in ``partial_S2M``."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     max_M, sum_M = merged_denominators(partial_ptr, m, M, splits, BLOCK_S)
     at_M = out_ptr + row_offsets(m, shape, out_strides)

@@ -17,7 +17,7 @@ import triton.language as tl
 
 from .indexing import converted
 from .lanes import load_first_in_lane, store_first_in_lane
-from .launch import compute_dtype, compute_type, launch, loop_bound, require_served
+from .launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
 from .matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows
 from .pointwise import FLOATS
 from .reductions import normalized_dims
@@ -101,6 +101,7 @@ def gradient_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Whole rows at once. ``strides`` are those of dy, y and dx."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
@@ -131,6 +132,7 @@ def gradient_short_rows_kernel(
     BLOCK_L: tl.constexpr,
 ) -> None:
     """Several whole rows at once, each one stretch of memory: see :func:`~.stretches.short_rows`."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     t_IL = short_row_columns(BLOCK_I, BLOCK_L)
     inside = (m < rows)[None, :, None] & (t_IL < length)[:, None, :]
@@ -160,6 +162,7 @@ def gradient_ragged_rows_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """A whole row at once, which is one stretch of memory: its edges and its body."""
+    await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     dy_row = row_offsets(m, shape, strides[0])
     y_row = row_offsets(m, shape, strides[1])
@@ -197,6 +200,7 @@ def gradient_stretches_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """One row, or a part of one that has its sums in ``partial_SM``: see :func:`.softmax.softmax_stretches_kernel`."""
+    await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     dy_row = row_offsets(m, shape, strides[0]) + first
@@ -244,6 +248,7 @@ def stretch_sums_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """The sum of each part of rows that are stretches of memory, as ``partial_SM``."""
+    await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     dy_row = row_offsets(m, shape, strides[0]) + first
@@ -285,6 +290,7 @@ def gradient_sums_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """The sums of each split, as ``partial_SM``."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     sum_M = row_sum(
@@ -344,6 +350,7 @@ def gradient_pieces_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """One split of the rows, of which ``partial_SM`` holds the sums; without it, rows in ``steps`` pieces."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     if partial_ptr is None:

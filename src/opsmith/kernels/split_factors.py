@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 
 from .indexing import converted
-from .launch import INTERPRETED, launch, loop_bound
+from .launch import INTERPRETED, await_earlier_kernels, launch, loop_bound
 from .product_tiles import parts_of_one_sign, product_of_parts, scaled_sum, tile_place
 
 #: Factors with larger parts are not split: that is memory.
@@ -67,6 +67,7 @@ def split_kernel(
 
     Writes 1 to ``is_odd`` if one of them is not finite; without it, the parts are of one sign and need no such sign.
     """
+    await_earlier_kernels()
     r = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     k = tl.program_id(1).to(tl.int64) * TERMS + tl.arange(0, TERMS)
     batch = tl.program_id(2).to(tl.int64)
@@ -108,6 +109,7 @@ def split_product_kernel(
 
     ``a_strides_PBM``, ``b_strides_PBN``: between parts, matrices, and rows or columns; terms lie side by side.
     """
+    await_earlier_kernels()
     first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     batch = tl.program_id(1).to(INDEX)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)

@@ -24,6 +24,7 @@ from .indexing import Ints, contiguous_strides, converted, dense_strides, number
 from .launch import (
     INTERPRETED,
     INTERPRETED_TILE,
+    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -210,6 +211,7 @@ def standardize_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Whole rows at once. ``strides`` are those of x, out, weight, bias and the statistics."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
@@ -287,6 +289,7 @@ def standardize_splits_kernel(
 
     The last programs to read for the moments left their rows in the cache, so the order is reversed.
     """
+    await_earlier_kernels()
     m = (tl.num_programs(0) - 1 - tl.program_id(0)).to(INDEX) * BLOCK_M + tl.arange(0, BLOCK_M)
     split = tl.num_programs(1) - 1 - tl.program_id(1)
     is_row_M = m < sizes[0]

@@ -22,6 +22,7 @@ from .indexing import converted, number
 from .launch import (
     INTERPRETED,
     INTERPRETED_TILE,
+    await_earlier_kernels,
     compute_type,
     launch,
     loop_bound,
@@ -75,6 +76,7 @@ def list_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``outs[n][i] = function(lists[n][i], .., singles[n], .., numbers[n], .., shared)`` for blocks of one tensor."""
+    await_earlier_kernels()
     first = (tl.program_id(0) - entry(firsts_N, firsts_N)).to(tl.int64) * steps * BLOCK
     numel = entry(numels_N, firsts_N)
     outs, lists, singles = entries(outs_ON, firsts_N), entries(lists_LN, firsts_N), entries(singles_LN, firsts_N)

@@ -16,7 +16,7 @@ import triton.language as tl
 from .arithmetic import sub
 from .comparisons import ne, ne_of
 from .gathering import index_select
-from .launch import launch, require_served
+from .launch import await_earlier_kernels, launch, require_served
 from .masking import BLOCK, first_places, read_count, row_major
 from .pointwise import map_into
 from .rearrangements import copied, fill
@@ -39,6 +39,7 @@ def group_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Number the groups: where each begins, which element that is, and for each element its group's number."""
+    await_earlier_kernels()
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mark = tl.load(marks_ptr + i, mask=i < n, other=0) != 0
     group = tl.load(firsts_ptr + tl.program_id(0)) + tl.cumsum(mark.to(tl.int32), axis=0) - 1

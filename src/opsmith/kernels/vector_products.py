@@ -16,7 +16,16 @@ import triton
 import triton.language as tl
 
 from .indexing import converted, number, widened
-from .launch import ELEMENT_TYPE, compute_dtype, compute_type, launch, loop_bound, number_bits, require_served
+from .launch import (
+    ELEMENT_TYPE,
+    await_earlier_kernels,
+    compute_dtype,
+    compute_type,
+    launch,
+    loop_bound,
+    number_bits,
+    require_served,
+)
 from .matrix import Tiling, matrix_of, side, tile_rows, tiling
 from .pointwise import map_elements
 from .promotion import promoted
@@ -69,6 +78,7 @@ def product_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``out[s, m] = alpha * sum of a[m, k] b[k] + beta * c[m]`` over the columns k of split s."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     total_MT = tl.zeros([BLOCK_M, BLOCK_K], COMPUTE)
@@ -101,6 +111,7 @@ def join_splits_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """As :func:`product_kernel`, from the sums of all splits."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     s = tl.arange(0, BLOCK_S).to(INDEX)
     inside = (s < splits)[:, None] & (m < M)[None, :]

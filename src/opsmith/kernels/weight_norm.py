@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from .indexing import converted
-from .launch import compute_dtype, compute_type, launch, loop_bound, require_served
+from .launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
 from .matrix import Matrix, column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
 from .pointwise import FLOATS
 from .reductions import normalized_dims
@@ -40,6 +40,7 @@ def weight_norm_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``norm_M = |v_M|`` and ``w_M = v_M * g_M / norm_M``."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     v_M = v_ptr + row_offsets(m, shape, v_strides)
@@ -82,6 +83,7 @@ def weight_norm_backward_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``dg_M`` and ``dv_M``; ``vector_strides`` are those of g and of the norms."""
+    await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     v_M = v_ptr + row_offsets(m, shape, v_strides)

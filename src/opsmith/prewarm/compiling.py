@@ -75,7 +75,7 @@ class Compiler:
             triton.runtime.driver.set_active(AbsentGPU(architecture))
             launch.multiprocessors = lambda _device: MULTIPROCESSORS  # type: ignore[assignment]
             tuning.device_name = lambda _device: DEVICE_NAME  # type: ignore[assignment]
-        launch.launch = self._launch  # type: ignore[assignment]
+        launch.launch = self._launch
         launch.address_of = _address  # A fake tensor lies nowhere.
         triton.knobs.compilation.listener = self._listen
         # A GPU that is not there has no generator.
@@ -89,11 +89,12 @@ class Compiler:
         else:
             self.compiled += 1
 
-    def _launch(self, kernel: Any, grid: tuple[int, ...], _device: torch.device, *args: Any, **meta: Any) -> None:
+    def _launch(self, kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **meta: Any) -> None:
         if not all(0 < size < limit for size, limit in zip(grid, (2**31, 2**16, 2**16), strict=False)):
             raise CannotLaunch(f"a grid of {grid} cannot be launched")
         mocked = map(_mocked, map(launch.settled, args))
-        binary = kernel.warmup(*mocked, grid=grid, **{name: _mocked(value) for name, value in meta.items()})
+        meta = {name: _mocked(value) for name, value in meta.items()} | launch.launch_options(device)
+        binary = kernel.warmup(*mocked, grid=grid, **meta)
         if binary.metadata.shared > SHARED_MEMORY_BYTES:
             raise CannotLaunch(f"{kernel.__name__} takes {binary.metadata.shared} bytes of shared memory")
         self.launches += 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.dispatch_tables import tables
-from tests.launch_stand_in import KERNELS, error, launched, stand_in_driver
+from tests.launch_stand_in import CAPTURING, KERNELS, error, launched, overlapped, stand_in_driver
 from torch import Tensor
 
 import opsmith
@@ -644,7 +644,6 @@ def test_a_result_that_is_laid_out_anew_is_not_repeated(tmp_path: Path, choice: 
     [
         "num_ctas=2",
         "launch_cooperative_grid=True",
-        "launch_pdl=True",
         "global_scratch_size=8",
         "profile_scratch_size=8",
     ],
@@ -660,6 +659,26 @@ def test_a_kernel_that_needs_more_than_its_parameters_is_not_repeated(
     for _ in range(3):
         assert torch.equal(X, torch.relu(X))
     assert {Refusal.ARGUMENT: 1} == served("relu.default").refused
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_a_kernel_that_waits_by_itself_overlaps_with_the_one_before(
+    tmp_path: Path, choice: Choice, monkeypatch: pytest.MonkeyPatch, *, capturing: bool
+) -> None:
+    """In a CUDA graph; calls one by one overlap only where C++ launches them, at no cost."""
+    enable_relu(
+        tmp_path,
+        "out = torch.empty_like(x); Kernel(COPY.function, launch_pdl=True)[1,](out, x, x.numel()); return out",
+    )
+    for _ in range(3):
+        torch.relu(X)
+    monkeypatch.setitem(CAPTURING, "now", capturing)
+    overlapped.clear()
+    for _ in range(3):
+        assert torch.equal(X, torch.relu(X))
+    assert 3 <= served("relu.default").planned
+    programmatic_stream_serialization = (6, 1)
+    assert [[programmatic_stream_serialization]] * (3 if capturing or choice is Choice.NATIVE else 0) == [*overlapped]
 
 
 def test_a_kernel_that_does_not_ask_for_plans_is_always_run(replayed: Replayed) -> None:

@@ -51,6 +51,13 @@ def test_parameters_have_the_values_that_triton_passes(offline: dict[str, Any]) 
         assert [*launch["passed"], 0, 0] == filled
 
 
+def test_a_kernel_that_overlaps_waits_before_it_reads_or_writes(offline: dict[str, Any]) -> None:
+    """In its code for the device."""
+    assert [[True, "griddepcontrol.wait"]] * len(offline["launches"]) == [
+        one["overlaps"] for one in offline["launches"]
+    ]
+
+
 def test_the_rest_of_a_launch_is_the_compiled_kernels(offline: dict[str, Any]) -> None:
     """Its handle, its threads, its shared memory."""
     for launch in offline["launches"]:

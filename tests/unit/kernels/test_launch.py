@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +15,7 @@ from tests.unit.kernels.against_eager import kernel
 from opsmith.kernels import filling, launch
 from opsmith.kernels.launch import settled, workplace
 
+FOLDER = Path(launch.__file__).parent
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
 
@@ -75,3 +79,28 @@ def test_a_factory_hands_over_what_was_written_elsewhere(
     out = kernel(op)(torch.ones(2, 3).t(), *args, dtype=torch.float64, device=torch.device("meta"), pin_memory=False)
     assert ("meta", torch.float64, (3, 2)) == (out.device.type, out.dtype, tuple(out.shape))
     assert ((1, 3) if op.partition(".")[0].endswith("_like") else (2, 1)) == out.stride()
+
+
+def launched_kernels() -> Iterator[Any]:
+    """Each kernel that host code launches, by its place."""
+    for path in sorted(FOLDER.glob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        for one in tree.body:
+            if isinstance(one, ast.FunctionDef) and one.name.endswith("_kernel") and one.decorator_list:
+                yield pytest.param(one, id=f"{path.stem}.{one.name}")
+
+
+@pytest.mark.parametrize("function", [*launched_kernels()])
+def test_a_kernel_begins_by_waiting_for_those_before_it(function: ast.FunctionDef) -> None:
+    """The GPU launches it while they run: what it read or wrote before would be theirs."""
+    _docstring, first = function.body[:2]
+    assert "await_earlier_kernels()" == ast.unparse(first)
+
+
+def test_only_kernels_are_launched_and_by_their_names() -> None:
+    """By which the test above finds them."""
+    for path in sorted(FOLDER.glob("*.py")):
+        calls = [one for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.Call)]
+        names = {ast.unparse(one.args[0]) for one in calls if ast.unparse(one.func) == "launch"}
+        assert all(name.endswith("kernel") for name in names), path.name
+        assert path.name == "launch.py" or not any(ast.unparse(one.func).endswith("[grid]") for one in calls)
