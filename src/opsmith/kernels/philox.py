@@ -258,29 +258,43 @@ def draw_kernel(
 ) -> None:
     """``out[r, c] = function(sample, operands[0][r, c], ...)`` for SAMPLES tiles, which share their Philox words.
 
-    The samples that one place has words for go to one place in several tiles: the accesses stay contiguous. With fewer
-    tiles than that, the other samples are left.
+    The samples that one place has words for go to one place in several tiles: the accesses stay contiguous. Beyond the
+    last tile nothing is inside, and samples are left. All operands are read first: they arrive while the words are made.
     """
     await_earlier_kernels()
     within = tl.arange(0, BLOCK_R)[:, None] * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]
     place = tl.program_id(0).to(tl.int64) * (BLOCK_R * BLOCK_C) + within
-    samples_S = source(*words_at(seed_low, seed_high, count_low, count_high, place))
-    tiles = tl.cdiv(R, BLOCK_R) * tl.cdiv(C, BLOCK_C)
+    tiles_S, values_S = (), ()
     for s in tl.static_range(SAMPLES):
-        tile = tl.program_id(0) * SAMPLES + s
-        if tile < tiles:
-            inside, whole, offsets_L = tile_offsets(
-                tile, shape_R, shape_C, row_strides_LD, column_strides_LD, R, C, DENSE_L, UNIT, INDEX, BLOCK_R, BLOCK_C
-            )
-            values = tile_values(
+        inside, whole, offsets_L = tile_offsets(
+            tl.program_id(0) * SAMPLES + s,
+            shape_R,
+            shape_C,
+            row_strides_LD,
+            column_strides_LD,
+            R,
+            C,
+            DENSE_L,
+            UNIT,
+            INDEX,
+            BLOCK_R,
+            BLOCK_C,
+        )
+        tiles_S += ((inside, whole, offsets_L),)  # type: ignore[assignment]
+        values_S += (  # type: ignore[assignment]
+            tile_values(
                 operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, RAGGED, len(outs_O)
-            )
-            results = function(samples_S[s], *values)
-            if len(outs_O) == 1:
-                results = (results,)
-            for o in tl.static_range(len(outs_O)):
-                result = converted(results[o], outs_O[o].dtype.element_ty)
-                store_dense(outs_O[o] + offsets_L[LAYOUT_T[o]], result, inside, whole, RAGGED)
+            ),
+        )
+    samples_S = source(*words_at(seed_low, seed_high, count_low, count_high, place))
+    for s in tl.static_range(SAMPLES):
+        inside, whole, offsets_L = tiles_S[s]
+        results = function(samples_S[s], *values_S[s])
+        if len(outs_O) == 1:
+            results = (results,)
+        for o in tl.static_range(len(outs_O)):
+            result = converted(results[o], outs_O[o].dtype.element_ty)
+            store_dense(outs_O[o] + offsets_L[LAYOUT_T[o]], result, inside, whole, RAGGED)
 
 
 def draw_into(

@@ -57,6 +57,18 @@ def test_values_that_eager_has_wrong(op: str, x: float, expected: float) -> None
     torch.testing.assert_close(actual, torch.tensor([expected], dtype=torch.float64), rtol=1e-12, atol=0)
 
 
+def test_erfinv_in_float32() -> None:
+    """To four units of the last digit, from the smallest number to the last one before 1."""
+    near_1 = 1 - 2.0 ** -torch.linspace(1, 24, 2000)
+    x = torch.cat([torch.linspace(-0.999, 0.999, 4001), near_1, -near_1, 2.0 ** -torch.linspace(1, 140, 1000)])
+    ends = torch.tensor([1.0, -1.0, 1.5, -2.0, NAN, INFINITE, 0.0, -0.0])
+    with np.errstate(all="ignore"):
+        actual, at_ends = kernel("erfinv.default")(x), kernel("erfinv.default")(ends)
+    torch.testing.assert_close(actual.double(), torch.erfinv(x.double()), rtol=2.5e-7, atol=1e-44)
+    torch.testing.assert_close(at_ends, torch.erfinv(ends), rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(at_ends.signbit()[-2:], ends.signbit()[-2:])
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 6])
 def test_polygamma_on_both_sides_of_zero(n: int) -> None:
     """Far below zero as well, where a sum term by term would not end."""
