@@ -19,6 +19,8 @@ from .indexing import converted, number
 from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, number_bits, require_served
 
 Scalar = int | float
+#: Elements that do not fill a device: each thread has few of them.
+_SHORT = 1 << 17
 
 # ---------------------------------------------------------------- the kernel
 
@@ -52,7 +54,9 @@ def write_sequence(out: torch.Tensor, function: Any, numbers: Sequence[Scalar | 
     numel = out.numel()
     if numel == 0:
         return
-    block = min(triton.next_power_of_2(numel), INTERPRETED_TILE) if INTERPRETED else 1024
+    block = 256 if numel <= _SHORT else 1024
+    if INTERPRETED:
+        block = min(triton.next_power_of_2(numel), INTERPRETED_TILE)
     arguments = tuple(value if isinstance(value, torch.Tensor) else number_bits(value, compute) for value in numbers)
     launch(
         sequence_kernel,
@@ -97,8 +101,10 @@ def power_between_of(
 
 @triton.jit
 def diagonal_of(index: tl.tensor, columns: tl.tensor) -> tl.tensor:
-    """1 where the row is the column."""
-    return (index // columns == index % columns).to(tl.int32)
+    """1 where the row is the column: at every ``columns + 1``-th place, once in each column."""
+    i = index.to(columns.dtype)
+    row = i // (columns + 1)
+    return ((row * (columns + 1) == i) & (row < columns)).to(tl.int32)
 
 
 # ---------------------------------------------------------------- the ops
@@ -272,5 +278,5 @@ def eye_m(
     if min(n, m) < 0:
         raise ValueError(f"a matrix of {n} x {m} does not exist")
     out = empty([n, m], dtype, layout, device, pin_memory)
-    write_sequence(out, diagonal_of, [m], tl.int64)
+    write_sequence(out, diagonal_of, [m], tl.int32 if n * m < (1 << 31) - (1 << 20) else tl.int64)
     return out
