@@ -91,7 +91,8 @@ def have_done(
         do: what is done with one; a function that other processes can import.
         died: the line of one whose process gave no answer.
         kind: of the record's lines.
-        crowded: whether a job failed because others ran beside it; it is done again by itself.
+        crowded: whether a job failed because others ran beside it; it is done again beside a quarter as many, and
+            then by itself.
     """
     done = {_job_of(line) for line in read(options.out, kind)}
     waiting = [job for job in jobs if job not in done]
@@ -112,14 +113,14 @@ def have_done(
                 died(job, str(answer)) if isinstance(answer, NoAnswer) else msgspec.json.decode(answer, type=kind),
             )
 
-    alone = []
-    for job, line in lines(waiting, wide):
-        if wide > 1 and crowded(line):
-            alone.append(job)
-        else:
-            _append(options.out, line)
-    for _, line in lines(alone, 1):
-        _append(options.out, line)
+    while waiting:
+        put_off = []
+        for job, line in lines(waiting, wide):
+            if wide > 1 and crowded(line):
+                put_off.append(job)
+            else:
+                _append(options.out, line)
+        waiting, wide = put_off, max(1, wide // 4)
     return read(options.out, kind)
 
 
