@@ -24,8 +24,8 @@ import torch
 import triton
 import triton.language as tl
 
-from .gathering import Index, check_along, indexed_places, plan_index, require_index, walk_indexed
-from .indexing import Ints, converted, number
+from .gathering import Index, check_along, indexed_places, plan_index, require_index, walk_indexed, walk_places
+from .indexing import Ints, Layout, converted, number
 from .lanes import add_along_columns, lanes_first, load_along_columns, store_along_columns
 from .launch import ELEMENT_TYPE, compute_type, launch, number_bits, require_served
 from .ordering import float_of_bits, ordered_bits
@@ -207,10 +207,10 @@ def write_indexed(
     """
     if 0 in places.shape:
         return
-    # A number is walked in the order of the index that varies most.
-    along = places.indices[0]
-    ordered = source if isinstance(source, torch.Tensor) else along.tensor.as_strided(places.shape, along.strides)
-    walk = walk_indexed(ordered, work, places.strides, places.indices)
+    if isinstance(source, torch.Tensor):
+        walk = walk_indexed(source, work, places.strides, places.indices)
+    else:
+        walk = walk_places(*_order_of_number(work, places), work, places.strides, places.indices)
     dtype = dtype or work.dtype
     element = compute_type(dtype)
     launch(
@@ -235,6 +235,19 @@ def write_indexed(
         HEIGHT=walk.tile.height,
         WIDTH=walk.tile.width,
     )
+
+
+def _order_of_number(work: torch.Tensor, places: Places) -> tuple[Layout, int]:
+    """The layout that a number is walked in, and the bytes of an element: what is most to be accessed in order.
+
+    That is the index if each of its elements is read once. Else it is ``work``, as if the index counted up: lanes that
+    followed an index of rows would write one element of each, where neighbours in a row share a transaction.
+    """
+    along = places.indices[0]
+    if all(step or size == 1 for step, size in zip(along.strides, places.shape, strict=True)):
+        return (places.shape, along.strides), along.tensor.element_size()
+    pairs = zip(places.strides, along.strides, strict=True)
+    return (places.shape, tuple(own or along.stride * step for own, step in pairs)), work.element_size()
 
 
 def copy_named(out: torch.Tensor, x: torch.Tensor, places: Places, source: torch.Tensor) -> None:
