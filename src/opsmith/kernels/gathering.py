@@ -20,7 +20,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Geometry, Ints, expanded_strides, index_type, merge_dims, output_layout
+from .indexing import Geometry, Ints, Layout, expanded_strides, index_type, merge_dims, output_layout
 from .lanes import load_along_columns, store_along_columns
 from .launch import await_earlier_kernels, launch, layout_of, require_served
 from .masking import nonzero
@@ -174,7 +174,14 @@ def walk_indexed(
         indices: their offsets are added.
         more: further tensors of the shape of ``ordered``; their sides follow those of the first two.
     """
-    shape, own = layout_of(ordered)
+    return walk_places(layout_of(ordered), ordered.element_size(), indexed, strides, indices, *more)
+
+
+def walk_places(
+    ordered: Layout, itemsize: int, indexed: torch.Tensor, strides: Ints, indices: Sequence[Index], *more: torch.Tensor
+) -> Walk:
+    """As :func:`walk_indexed`, of elements of so many bytes that lie, or are taken to lie, as ``ordered`` says."""
+    shape, own = ordered
     # Where elements of ``ordered`` share memory, the order in which they are placed decides.
     order = sorted(range(len(shape)), key=lambda dim: own[dim] or strides[dim] or math.inf)
     operands = [own, strides, *(tensor.stride() for tensor in more), *(index.strides for index in indices)]
@@ -183,7 +190,7 @@ def walk_indexed(
     sizes = sizes_of(geometry, cut)
     near = [geometry.strides_ID[1][d] for d in (cut.rows[:1] or (0,))]
     turned = bool(cut.rows) and 0 < near[0] < (geometry.strides_ID[1][0] or near[0])
-    tile = tile_for(sizes, ordered.element_size(), ordered.device, turned=turned)
+    tile = tile_for(sizes, itemsize, indexed.device, turned=turned)
     given = range(2 + len(more), len(operands))
     arguments = (
         tuple(index.tensor for index in indices),

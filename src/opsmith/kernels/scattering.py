@@ -8,6 +8,10 @@ for some types only, so others go through a workspace ``work`` of the shape of `
 and are rounded once; maxima and minima are taken of integers in the order of the floats, which a NaN tops. Where sums
 or products name few elements, only those go through the workspace: three launches of the size of ``source``.
 
+Where an index names whole slices, as one that is expanded along the columns does, what is only to be known of a place,
+whether it is named and how often, is noted once a slice, and read while the whole of ``self`` is passed over. A number
+that is written, and what a reduction begins with, then cost ``self + result`` bytes however often slices are named.
+
 An index out of range, for which eager stops the device, writes nothing.
 
 Suffixes: ``_A`` rows, ``_B`` columns of a tile (see turned_tiles.py), ``_I`` one entry per index tensor.
@@ -24,8 +28,8 @@ import torch
 import triton
 import triton.language as tl
 
-from .gathering import Index, check_along, indexed_places, plan_index, require_index, walk_indexed
-from .indexing import Ints, converted, number
+from .gathering import Index, check_along, indexed_places, plan_index, require_index, walk_indexed, walk_places
+from .indexing import Ints, Layout, converted, number
 from .lanes import add_along_columns, lanes_first, load_along_columns, store_along_columns
 from .launch import ELEMENT_TYPE, await_earlier_kernels, compute_type, launch, number_bits, require_served
 from .ordering import float_of_bits, ordered_bits
@@ -60,6 +64,24 @@ def greatest_nan_bits(x: tl.tensor) -> tl.tensor:
 def least_nan_bits(x: tl.tensor) -> tl.tensor:
     """For minima."""
     return ordered_bits(x, False)
+
+
+@triton.jit
+def unless_named(x: tl.tensor, named: tl.tensor, other: tl.tensor) -> tl.tensor:
+    """``x``, or ``other`` where the place is named."""
+    return tl.where(named != 0, other, x)
+
+
+@triton.jit
+def greatest_nan_bits_unless_named(x: tl.tensor, named: tl.tensor, other: tl.tensor) -> tl.tensor:
+    """For maxima."""
+    return tl.where(named != 0, other, ordered_bits(x, True))
+
+
+@triton.jit
+def least_nan_bits_unless_named(x: tl.tensor, named: tl.tensor, other: tl.tensor) -> tl.tensor:
+    """For minima."""
+    return tl.where(named != 0, other, ordered_bits(x, False))
 
 
 @triton.jit
@@ -180,12 +202,16 @@ def copy_named_kernel(
 
 
 class Places(NamedTuple):
-    """Where a write goes: strides of the target in the source's dimensions, zero where indices give the place."""
+    """Where a write goes: strides of the target in the source's dimensions, zero where indices give the place.
+
+    ``axis`` is the dimension of the target that the only index is of, None where that is not told.
+    """
 
     shape: Ints
     strides: Ints
     indices: list[Index]
     wrap: bool = False
+    axis: int | None = None
 
 
 def write_indexed(
@@ -209,10 +235,10 @@ def write_indexed(
     """
     if 0 in places.shape:
         return
-    # A number is walked in the order of the index that varies most.
-    along = places.indices[0]
-    ordered = source if isinstance(source, torch.Tensor) else along.tensor.as_strided(places.shape, along.strides)
-    walk = walk_indexed(ordered, work, places.strides, places.indices)
+    if isinstance(source, torch.Tensor):
+        walk = walk_indexed(source, work, places.strides, places.indices)
+    else:
+        walk = walk_places(*_order_of_number(work, places), work, places.strides, places.indices)
     dtype = dtype or work.dtype
     element = compute_type(dtype)
     launch(
@@ -237,6 +263,19 @@ def write_indexed(
         HEIGHT=walk.tile.height,
         WIDTH=walk.tile.width,
     )
+
+
+def _order_of_number(work: torch.Tensor, places: Places) -> tuple[Layout, int]:
+    """The layout that a number is walked in, and the bytes of an element: what is most to be accessed in order.
+
+    That is the index if each of its elements is read once. Else it is ``work``, as if the index counted up: lanes that
+    followed an index of rows would write one element of each, where neighbours in a row share a transaction.
+    """
+    along = places.indices[0]
+    if all(step or size == 1 for step, size in zip(along.strides, places.shape, strict=True)):
+        return (places.shape, along.strides), along.tensor.element_size()
+    pairs = zip(places.strides, along.strides, strict=True)
+    return (places.shape, tuple(own or along.stride * step for own, step in pairs)), work.element_size()
 
 
 def copy_named(out: torch.Tensor, x: torch.Tensor, places: Places, source: torch.Tensor) -> None:
@@ -320,17 +359,11 @@ def combine(
         write_indexed(bits, source, places, how, dtype=target.dtype, scale=scale)
         copy_named(target, work, places, source)
         return
-    if keyed:
-        function = greatest_nan_bits if how is Combine.MAXIMUM else least_nan_bits
-        assert start is not None
-        map_into(work, function, [start], [start.dtype])
-    elif start is None:
+    if start is None:
         fill(work, 0)
-    elif work is not start:
-        copy_into(work, start)
+    else:
+        _begin(work, start, places, how, keyed=keyed, afresh=afresh, counts=counts)
     bits = _as_integers(work) if how is Combine.MULTIPLY else work
-    if afresh:
-        write_indexed(work, _identity(how, work.dtype), places)
     write_indexed(bits, source, places, how, dtype=target.dtype, scale=scale)
     if keyed:
         map_into(target, float_of_bits, [work], [work.dtype])
@@ -339,6 +372,34 @@ def combine(
         map_into(target, function, [work, counts], [work.dtype, work.dtype])
     elif work is not target:
         map_into(target, same, [work], [work.dtype])
+
+
+def _begin(
+    work: torch.Tensor,
+    start: torch.Tensor,
+    places: Places,
+    how: Combine,
+    *,
+    keyed: bool,
+    afresh: bool,
+    counts: torch.Tensor | None,
+) -> None:
+    """Write to ``work`` the elements of ``start``; if ``afresh``, at ``places`` what changes nothing."""
+    greatest = how is Combine.MAXIMUM
+    identity = _identity(how, work.dtype)
+    named = (marked(work, places) if counts is None else counts) if afresh else None
+    if named is not None:
+        function = unless_named
+        if keyed:
+            function = greatest_nan_bits_unless_named if greatest else least_nan_bits_unless_named
+        map_into(work, function, [start, named], [start.dtype, named.dtype], [identity])
+        return
+    if keyed:
+        map_into(work, greatest_nan_bits if greatest else least_nan_bits, [start], [start.dtype])
+    elif work is not start:
+        copy_into(work, start)
+    if afresh:
+        write_indexed(work, identity, places)
 
 
 def _identity(how: Combine, dtype: torch.dtype) -> int:
@@ -351,11 +412,57 @@ def _identity(how: Combine, dtype: torch.dtype) -> int:
 
 
 def count_at(target: torch.Tensor, places: Places, start: int = 0) -> torch.Tensor:
-    """How often each element of ``target`` is named, more by ``start``; laid out like ``target``."""
+    """How often each element of ``target`` is named, more by ``start``: counted once a slice where slices are named."""
+    slices = _slice_places(target, places)
+    if slices is not None:
+        return _noted(target, places, slices, torch.int32, Combine.ADD, start)
     counts = torch.empty_strided(target.shape, target.stride(), dtype=torch.int32, device=target.device)
     fill(counts, start)
     write_indexed(counts, 1, places, Combine.ADD)
     return counts
+
+
+#: Elements of the fewest places that are marked: to write those of float32 takes about as long as a launch.
+MANY = 1 << 20
+#: Elements of the smallest slice whose mark is much less to write than the slice.
+LONG_SLICE = 8
+
+
+def marked(target: torch.Tensor, places: Places) -> torch.Tensor | None:
+    """Which elements of ``target`` are named, by slices; None where it is as fast to write each time one is named.
+
+    That is where the places are fewer than the elements, all of which are passed over when marks are read.
+    """
+    slices = _slice_places(target, places)
+    if slices is None or math.prod(places.shape) < max(MANY, target.numel()):
+        return None
+    if target.numel() < LONG_SLICE * places.indices[0].size:
+        return None
+    return _noted(target, places, slices, torch.uint8, Combine.REPLACE, 0)
+
+
+def _slice_places(target: torch.Tensor, places: Places) -> Places | None:
+    """Where whole slices of ``target`` are named, the places in a vector of one element for each slice; else None."""
+    if places.axis is None:
+        return None
+    (along,) = places.indices
+    named = [d for d, step in enumerate(places.strides) if not step]
+    within = [d for d, step in enumerate(places.strides) if step]
+    is_whole = math.prod(places.shape[d] for d in within) * along.size == target.numel()
+    if not is_whole or any(along.strides[d] and places.shape[d] > 1 for d in within):
+        return None
+    index = Index(along.tensor, tuple(along.strides[d] for d in named), along.size, 1)
+    return Places(tuple(places.shape[d] for d in named), (0,) * len(named), [index], places.wrap)
+
+
+def _noted(
+    target: torch.Tensor, places: Places, slices: Places, dtype: torch.dtype, how: Combine, start: int
+) -> torch.Tensor:
+    """``start`` for each slice, combined with 1 each time it is named; expanded to the shape of ``target``."""
+    notes = torch.empty(places.indices[0].size, dtype=dtype, device=target.device)
+    fill(notes, start)
+    write_indexed(notes, 1, slices, how)
+    return notes.view([-1 if d == places.axis else 1 for d in range(target.ndim)]).expand(target.shape)
 
 
 def _as_integers(work: torch.Tensor) -> torch.Tensor:
@@ -463,7 +570,7 @@ def _along(self: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor 
         return Places(shape, (0,), [Index(index, index.stride() or (0,), 1, 0)])
     own = index.stride() or (0,)
     strides = tuple(0 if d == axis else stride for d, stride in enumerate(self.stride()))
-    return Places(shape, strides, [Index(index, own, self.shape[axis], self.stride(axis))])
+    return Places(shape, strides, [Index(index, own, self.shape[axis], self.stride(axis))], axis=axis)
 
 
 def _fitted(source: torch.Tensor | float, places: Places) -> torch.Tensor | float:
@@ -685,7 +792,7 @@ def _slices(self: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
         return Places(shape, (0,), [Index(index, (step,), 1, 0)])
     strides = tuple(0 if d == axis else stride for d, stride in enumerate(self.stride()))
     given = tuple(step if d == axis else 0 for d in range(self.ndim))
-    return Places(shape, strides, [Index(index, given, self.shape[axis], self.stride(axis))])
+    return Places(shape, strides, [Index(index, given, self.shape[axis], self.stride(axis))], axis=axis)
 
 
 # ---------------------------------------------------------------- what they share
@@ -705,15 +812,29 @@ def _require_writable(self: torch.Tensor, source: torch.Tensor | float) -> None:
 
 def _replaced(out: torch.Tensor, self: torch.Tensor, source: torch.Tensor | float, places: Places) -> torch.Tensor:
     """``out``, a copy of ``self`` with ``source`` at ``places``."""
-    copy_into(out, self)
-    _write(out, source, places)
+    if not _write_marked(out, self, source, places):
+        copy_into(out, self)
+        _write(out, source, places)
     return out
 
 
 def _replace(self: torch.Tensor, source: torch.Tensor | float, places: Places) -> torch.Tensor:
     _require_writable(self, source)
-    _write(self, source, places)
+    if not _write_marked(self, self, source, places):
+        _write(self, source, places)
     return self
+
+
+def _write_marked(out: torch.Tensor, self: torch.Tensor, source: torch.Tensor | float, places: Places) -> bool:
+    """Write ``out`` in one pass over ``self``, if ``source`` is a number and slices are marked."""
+    if isinstance(source, torch.Tensor):
+        return False
+    require_served(self)
+    named = marked(out, places)
+    if named is None:
+        return False
+    map_into(out, unless_named, [self, named], [self.dtype, named.dtype], [source])
+    return True
 
 
 def _write(out: torch.Tensor, source: torch.Tensor | float, places: Places) -> None:

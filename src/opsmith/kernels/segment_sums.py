@@ -178,7 +178,7 @@ def embedding_dense_backward(
         _launch_sums(out, grad_output, indices, shares, padding_idx, by_frequency=scale_grad_by_freq)
         return out
     given = Index(indices, (*indices.stride(), 0), num_weights, columns)
-    places = Places(tuple(grad_output.shape), (0,) * indices.ndim + (1,), [given])
+    places = Places(tuple(grad_output.shape), (0,) * indices.ndim + (1,), [given], axis=0)
     counts = count_at(out, places) if scale_grad_by_freq else None
     combine(out, None, grad_output, places, Combine.ADD, counts=counts)
     if 0 <= padding_idx < num_weights:

@@ -110,6 +110,36 @@ def test_special_functions_are_short_enough_to_compile_in_seconds(tmp_path: Path
     assert max(lengths) < 25_000
 
 
+#: Compiles scatters of numbers and means of a graph's edges, of which each names a row of its nodes.
+COMPILING_SCATTERS = """
+import torch
+from torch._subclasses import FakeTensorMode
+from opsmith.prewarm.compiling import Compiler
+compiler = Compiler(90)
+from opsmith.kernels import scattering
+with FakeTensorMode(allow_non_fake_inputs=True):
+    nodes, edges = torch.empty(1000, 256, device="cuda"), torch.empty(40000, 256, device="cuda")
+    index = torch.empty_strided(edges.shape, (1, 0), dtype=torch.int64, device="cuda")
+    scattering.scatter_value(nodes, 0, index.narrow(1, 0, 128), 0.0)
+    scattering.scatter_value(nodes, 0, index, 0.0)
+    scattering.scatter_reduce_two(nodes, 0, index, edges, "mean", include_self=False)
+print(compiler.launches)
+"""
+
+
+def test_rows_that_an_index_names_are_written_and_added_16_bytes_at_a_time(tmp_path: Path) -> None:
+    """Lanes run along the rows, not along the index; names alone are read and counted in the index's order."""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    command = [sys.executable, "-c", COMPILING_SCATTERS]
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, text=True)
+    assert 2 + 3 + 5 == int(shown.stdout)
+    codes = [path.read_text() for path in tmp_path.glob("*/scatter_kernel.ptx")]
+    wide, added, counted = "st.global.v4.b32", "add.v4.f32", "add.u32"
+    assert 1 == sum(wide in code for code in codes) == sum(added in code for code in codes)
+    assert 1 == sum(counted in code for code in codes)
+    assert all("st.global.b32" not in code for code in codes)
+
+
 #: Compiles gradients of norms over a single element, which has one weight.
 COMPILING_NORMS = """
 import torch
