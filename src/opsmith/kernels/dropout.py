@@ -14,15 +14,18 @@ from .activation_gradients import product_of_three
 from .activations import leaky_relu, leaky_relu_of
 from .distributions import number_below, uniform_of
 from .launch import require_served
-from .philox import draw_into, source_for
+from .philox import WORDS, draw_into, source_for
 from .pointwise import FLOATS, map_elements, map_into, map_several
 
 
 @triton.jit
-def dropped_of(unit: tl.tensor, x: tl.tensor, kept: tl.tensor, scale: tl.tensor) -> tl.tuple:
-    """``x mask scale`` and the mask, which is set with the probability ``kept``; NaN where infinity is dropped."""
-    mask = unit < kept
-    return x * mask.to(x.dtype) * scale, mask
+def dropped_of(word: tl.tensor, x: tl.tensor, kept: tl.tensor, scale: tl.tensor) -> tl.tuple:
+    """``x mask scale`` and the mask, which is set with the probability ``kept``; NaN where infinity is dropped.
+
+    Of 32 random bits the upper 24 are compared with ``2^24 kept``, as numbers would be, without a conversion.
+    """
+    mask = (word >> 8) < tl.ceil(kept * 16777216.0).to(tl.uint32)
+    return x * tl.where(mask, scale, 0.0), mask
 
 
 @triton.jit
@@ -56,8 +59,7 @@ def native_dropout(
         raise ValueError(f"a probability lies from 0 to 1, not at {p}")
     out, mask = torch.empty_like(input), torch.empty_like(input, dtype=torch.bool)
     scale = 0.0 if p == 1 else 1 / (1 - p)
-    source = source_for("unit", torch.float32)
-    draw_into((out, mask), source, dropped_of, (input,), (1 - p, scale), computed=dtype, generator=None)
+    draw_into((out, mask), WORDS, dropped_of, (input,), (1 - p, scale), computed=dtype, generator=None)
     return out, mask
 
 

@@ -22,9 +22,9 @@ from .gathering import Index, require_index
 from .indexing import Geometry, converted, index_type, number
 from .launch import INTERPRETED, await_earlier_kernels, compute_dtype, compute_type, launch, number_bits, require_served
 from .pointwise import FLOATS, map_elements
-from .rearrangements import copied, copy_into, fill
+from .rearrangements import copied, fill
 from .scattering import Combine, Places, combine
-from .segment_sums import embedding_dense_backward
+from .segment_sums import sum_rows
 
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 _INDICES = (torch.int64, torch.int32)
@@ -428,11 +428,8 @@ def embedding_bag_backward(
             GROUP=GROUP,
             BLOCK_D=block_d,
         )
-    sums = embedding_dense_backward(repeated, indices, num_weights, padding_idx, scale_grad_by_freq)
-    if sums.dtype == grad.dtype:
-        return sums
-    out = torch.empty_like(sums, dtype=grad.dtype)
-    copy_into(out, sums)
+    out = torch.empty((num_weights, columns), dtype=grad.dtype, device=grad.device)
+    sum_rows(out, repeated, indices, padding_idx, by_frequency=scale_grad_by_freq)
     return out
 
 

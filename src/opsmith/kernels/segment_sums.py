@@ -6,8 +6,9 @@ is a matrix product, exact in half types because its factors are 0 and 1. So eac
 once, zeros too, and always in the same order, without atomic operations. Where there are few rows, the indices are
 split among several programs, whose partial sums a second launch adds up.
 
-Looking through the indices costs their number times that of programs; where that is more than adding the gradient
-with atomic operations, :mod:`scattering` does it.
+Looking through the indices costs their number times that of programs. Where that is more bytes than adding the gradient
+with atomic operations, it is added: to the result itself, or for types that sums are not kept in to a row of sums for
+each row that is named (:mod:`row_owners`), or to a whole table of sums where more indices than rows would take more.
 
 Suffixes: ``_R`` rows of the result, ``_D`` columns, ``_T`` tokens: indices and rows of the gradient, ``_G`` a group
 of them.
@@ -15,6 +16,7 @@ of them.
 
 from __future__ import annotations
 
+import enum
 from typing import NamedTuple
 
 import torch
@@ -35,6 +37,7 @@ from .launch import (
     require_served,
 )
 from .rearrangements import fill
+from .row_owners import LAUNCHES, MOST_TOKENS, owners_bytes, sum_by_owners
 from .scattering import Combine, Places, combine, count_at
 
 #: Rows of the result that a program owns, and of the gradient that it adds at a time.
@@ -43,6 +46,8 @@ ROWS, GROUP = 32, 16
 CHUNK = 2048
 #: Notes of all programs together: what is more goes through atomic operations.
 MOST_NOTES = 1 << 26
+#: What an H200 moves, at 4.8 TB/s, in the 1.07 us that no launch is shorter than (benchmarks/results/README.md).
+LAUNCH_BYTES = 5_000_000
 
 
 @triton.jit
@@ -140,6 +145,11 @@ class Shares(NamedTuple):
     width: int
     share: int
 
+    @property
+    def programs(self) -> int:
+        """All of them."""
+        return self.down * self.across * self.splits
+
 
 def _shares(rows: int, columns: int, tokens: int, device: torch.device, *, may_split: bool) -> Shares:
     """All columns in one program up to 1024, and enough programs to fill the device."""
@@ -152,6 +162,14 @@ def _shares(rows: int, columns: int, tokens: int, device: torch.device, *, may_s
         width //= 2
         across = triton.cdiv(columns, width)
     return Shares(down, across, splits, width, triton.cdiv(tokens, splits))
+
+
+class Way(enum.Enum):
+    """How rows are added up."""
+
+    SEGMENTS = enum.auto()
+    TABLE = enum.auto()
+    OWNERS = enum.auto()
 
 
 def embedding_dense_backward(
@@ -168,22 +186,86 @@ def embedding_dense_backward(
     """
     require_index(indices, grad_output, dtypes=(torch.int64, torch.int32))
     require_served(grad_output, dtypes=(torch.float16, torch.bfloat16, torch.float32, torch.float64))
-    columns, tokens = grad_output.shape[-1], indices.numel()
-    out = torch.empty((num_weights, columns), dtype=grad_output.dtype, device=grad_output.device)
-    if out.numel() == 0:
-        return out
-    shares = _shares(num_weights, columns, tokens, out.device, may_split=not scale_grad_by_freq)
-    notes = shares.down * shares.across * shares.splits * shares.share
-    if notes <= MOST_NOTES and grad_output.dtype != torch.float64:
-        _launch_sums(out, grad_output, indices, shares, padding_idx, by_frequency=scale_grad_by_freq)
-        return out
-    given = Index(indices, (*indices.stride(), 0), num_weights, columns)
-    places = Places(tuple(grad_output.shape), (0,) * indices.ndim + (1,), [given], axis=0)
-    counts = count_at(out, places) if scale_grad_by_freq else None
-    combine(out, None, grad_output, places, Combine.ADD, counts=counts)
-    if 0 <= padding_idx < num_weights:
-        fill(out.select(0, padding_idx), 0)
+    out = torch.empty((num_weights, grad_output.shape[-1]), dtype=grad_output.dtype, device=grad_output.device)
+    sum_rows(out, grad_output, indices, padding_idx, by_frequency=scale_grad_by_freq)
     return out
+
+
+def sum_rows(out: torch.Tensor, grad: torch.Tensor, indices: torch.Tensor, skipped: int, *, by_frequency: bool) -> None:
+    """Write to ``out``, ``[rows, D]``, the sums of the rows of ``grad``, of its type or the one that sums have.
+
+    Row ``skipped`` stays zero, and sums are divided by the number of their terms if ``by_frequency``.
+    """
+    if out.numel() == 0:
+        return
+    rows, columns = out.shape
+    shares = _shares(rows, columns, indices.numel(), out.device, may_split=not by_frequency)
+    match way_for(out, grad, indices, shares, by_frequency=by_frequency):
+        case Way.SEGMENTS:
+            _launch_sums(out, grad, indices, shares, skipped, by_frequency=by_frequency)
+        case Way.OWNERS:
+            sum_by_owners(out, grad, indices, skipped, by_frequency=by_frequency)
+        case Way.TABLE:
+            _add_to_table(out, grad, indices, skipped, by_frequency=by_frequency)
+
+
+def way_for(out: torch.Tensor, grad: torch.Tensor, indices: torch.Tensor, shares: Shares, *, by_frequency: bool) -> Way:
+    """The way that moves the fewest bytes.
+
+    Of those whose notes are no more than they may be, and whose sums take no more memory than a table of them.
+    """
+    costs = {}
+    if shares.programs * shares.share <= MOST_NOTES and out.dtype != torch.float64:
+        launches = 2 if shares.splits > 1 else 1
+        costs[Way.SEGMENTS] = _segments_bytes(out, grad, indices, shares) + launches * LAUNCH_BYTES
+    launches = 2 + 2 * by_frequency + (by_frequency or _is_rounded(out))
+    costs[Way.TABLE] = _table_bytes(out, grad, indices, by_frequency=by_frequency) + launches * LAUNCH_BYTES
+    if indices.numel() <= min(out.shape[0], MOST_TOKENS):
+        costs[Way.OWNERS] = owners_bytes(out, grad, indices) + LAUNCHES * LAUNCH_BYTES
+    return min(costs, key=lambda way: costs[way])
+
+
+def _is_rounded(out: torch.Tensor) -> bool:
+    """Whether sums are of another type than the result."""
+    return compute_dtype(out.dtype) != out.dtype
+
+
+def _segments_bytes(out: torch.Tensor, grad: torch.Tensor, indices: torch.Tensor, shares: Shares) -> int:
+    """Indices once a program, in whole chunks, which take as long; the gradient once a column; the result.
+
+    Partial sums are written and read.
+    """
+    looked_at = shares.programs * -(-shares.share // CHUNK) * CHUNK * indices.element_size()
+    partial = 2 * shares.splits * out.numel() * compute_dtype(out.dtype).itemsize if shares.splits > 1 else 0
+    added = indices.numel() * out.shape[1] * grad.element_size()
+    return looked_at + partial + added + out.numel() * out.element_size()
+
+
+def _table_bytes(out: torch.Tensor, grad: torch.Tensor, indices: torch.Tensor, *, by_frequency: bool) -> int:
+    """Zeros of the sums; for each element of the gradient itself, a sum read and written; the sums rounded, or divided.
+
+    Counts are int32, one for each element of the table, and add up like sums.
+    """
+    added, sums = indices.numel() * out.shape[1], compute_dtype(out.dtype).itemsize
+    total = out.numel() * sums + added * (grad.element_size() + 2 * sums)
+    if by_frequency:
+        total += 2 * 4 * (out.numel() + added)
+    if by_frequency or _is_rounded(out):
+        total += out.numel() * (sums + out.element_size())
+    return total
+
+
+def _add_to_table(
+    out: torch.Tensor, grad: torch.Tensor, indices: torch.Tensor, skipped: int, *, by_frequency: bool
+) -> None:
+    """With atomic operations, in a table of the type that sums have."""
+    rows, columns = out.shape
+    given = Index(indices, (*indices.stride(), 0), rows, columns)
+    places = Places(tuple(grad.shape), (0,) * indices.ndim + (1,), [given], axis=0)
+    counts = count_at(out, places) if by_frequency else None
+    combine(out, None, grad, places, Combine.ADD, counts=counts)
+    if 0 <= skipped < rows:
+        fill(out.select(0, skipped), 0)
 
 
 def _launch_sums(
@@ -197,8 +279,7 @@ def _launch_sums(
 ) -> None:
     rows, columns = out.shape
     tokens = merge_dims(tuple(indices.shape), [indices.stride(), grad.stride()[:-1]], range(indices.ndim - 1, -1, -1))
-    programs = shares.down * shares.across * shares.splits
-    notes = torch.empty(programs * shares.share, dtype=torch.int32, device=out.device)
+    notes = torch.empty(shares.programs * shares.share, dtype=torch.int32, device=out.device)
     partial = out
     if shares.splits > 1:
         partial = torch.empty((shares.splits, *out.shape), dtype=compute_dtype(out.dtype), device=out.device)

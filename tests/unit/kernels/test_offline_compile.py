@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 #: One op of each way of launching, small to compile.
 OPS = (
@@ -43,9 +45,10 @@ def test_factors_that_lie_along_the_result_are_read_16_bytes_at_a_time(tmp_path:
     assert all("cp.async.cg.shared.global" in code and "ld.global.b16" not in code for code in codes)
 
 
-def test_gradients_of_embeddings_are_added_four_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dtype", "kernel"), [("f32", "scatter_kernel"), ("bf16", "add_repeats_kernel")])
+def test_gradients_of_embeddings_are_added_four_at_a_time(tmp_path: Path, dtype: str, kernel: str) -> None:
     """Where 16 divides the size of a row: the index is of a whole row, within which places are neighbours."""
-    codes = _compiled(tmp_path, "embedding_dense_backward.default", "f32", 1)["scatter_kernel"]
+    codes = _compiled(tmp_path, "embedding_dense_backward.default", dtype, 1)[kernel]
     assert codes
     assert all(".add.v4.f32" in code for code in codes)
 
