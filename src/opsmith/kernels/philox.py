@@ -259,7 +259,7 @@ def draw_kernel(
     """``out[r, c] = function(sample, operands[0][r, c], ...)`` for SAMPLES tiles, which share their Philox words.
 
     The samples that one place has words for go to one place in several tiles: the accesses stay contiguous. Beyond the
-    last tile nothing is inside, and samples are left. All operands are read first: they arrive while the words are made.
+    last tile nothing is inside, and samples are left. All operands are read first, and arrive while words are made.
     """
     await_earlier_kernels()
     within = tl.arange(0, BLOCK_R)[:, None] * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]

@@ -27,6 +27,7 @@ from .indexing import Geometry, converted, index_type, merge_dims, offset_of, wi
 from .launch import (
     INTERPRETED,
     INTERPRETED_TILE,
+    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -76,6 +77,7 @@ def claim_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``owners[index[t]] = t``, of which one stays, and ``repeats[t] = 0``."""
+    await_earlier_kernels()
     t_T = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
     tl.store(owners_ptr + row_T, t_T.to(tl.int32), mask=named_T)
@@ -100,6 +102,7 @@ def open_sums_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``repeats[owner] += 1`` for each token that names another's row; the first of them zeroes ``sums[owner]``."""
+    await_earlier_kernels()
     t_T = tl.program_id(0).to(INDEX) * HEIGHT + tl.arange(0, HEIGHT)
     row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
     owner_T = tl.load(owners_ptr + row_T, mask=named_T, other=0).to(INDEX)
@@ -135,6 +138,7 @@ def add_repeats_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``sums[owner] += grad[t]`` for each token that names another's row."""
+    await_earlier_kernels()
     t_T = tl.program_id(0).to(INDEX) * HEIGHT + tl.arange(0, HEIGHT)
     row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
     owner_T = tl.load(owners_ptr + row_T, mask=named_T, other=0).to(INDEX)
@@ -173,6 +177,7 @@ def write_owned_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[index[t]] = grad[t] + sums[t]`` for each owner t, over the number of terms if BY_FREQUENCY."""
+    await_earlier_kernels()
     t_T = tl.program_id(0).to(INDEX) * HEIGHT + tl.arange(0, HEIGHT)
     row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
     owns_T = named_T & (tl.load(owners_ptr + row_T, mask=named_T, other=0).to(INDEX) == t_T)
