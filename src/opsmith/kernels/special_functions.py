@@ -1,8 +1,8 @@
 """Special functions of one variable: error functions, gamma functions, Bessel and Airy functions.
 
 All but ``erf`` and ``erfinv`` are computed in float64, whatever the type of the elements, and rounded once: what
-cancels in one form or another, such as lgamma near its zeros, loses nothing that a float32 result would show. Fits are those of
-:mod:`.fitted_series`; the other formulas are named where they stand. See :mod:`.pointwise` for the traffic.
+cancels in one form or another, such as lgamma near its zeros, loses nothing that a float32 result would show. Fits are
+those of :mod:`.fitted_series`; the other formulas are named where they stand. See :mod:`.pointwise` for the traffic.
 """
 
 from __future__ import annotations
