@@ -273,7 +273,7 @@ def main() -> int:
 
 
 def _crowded(line: Measured) -> bool:
-    return "OutOfMemoryError" in line.note
+    return "out of memory" in line.note.lower() or "OutOfMemoryError" in line.note
 
 
 def _died(job: Job, note: str) -> Measured:
