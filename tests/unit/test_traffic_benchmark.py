@@ -9,15 +9,19 @@ RAW = """==PROF== Connected to process 7
 ==PROF== Disconnected
 "ID","Process ID","Kernel Name","dram__bytes.sum","lts__t_bytes.sum"
 "","","","Kbyte","byte"
+"0","7","spin_kernel","7","7"
 "0","7","triton_poi_fused_0","1,024.5","2048"
 "1","7","gemm, of a library","0.5","1,000"
+"2","7","at::cuda::spin_kernel(long)","7","7"
+"3","7","triton_poi_fused_1","2","3"
 """
 
 
 def test_counters_are_summed_over_kernels_in_bytes() -> None:
-    """Whatever their unit, and however numbers are grouped."""
-    assert (2, {L2_BYTES: 3048, MEMORY_BYTES: 1_025_000}) == read_counters(RAW)
-    assert (0, {}) == read_counters("nothing was profiled\n")
+    """Of each call by itself, whatever their unit, and however numbers are grouped."""
+    first = (2, {L2_BYTES: 3048, MEMORY_BYTES: 1_025_000})
+    assert [first, (1, {L2_BYTES: 3, MEMORY_BYTES: 2000})] == read_counters(RAW)
+    assert [] == read_counters("nothing was profiled\n")
 
 
 def test_calls_are_counted_as_explain_counts_them() -> None:
