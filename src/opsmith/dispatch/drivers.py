@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,24 +55,44 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     stream_address: int
 
 
+def packed(driver: Driver, launch: Launch, slots: Sequence[int]) -> Callable[[int], None]:
+    """The function that launches with these parameters, as often as it is called, on a stream.
+
+    It raises RuntimeError where the driver refuses that.
+    """
+    if len(slots) > MOST_PARAMETERS:
+        return _packed_many(driver, launch, slots)
+    kinds, parameters = "K" * len(slots), tuple(slots)
+    fixed = (launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds, parameters)
+    return functools.partial(driver.launch, *fixed)
+
+
 def launch_of_many(driver: Driver, launch: Launch, slots: Sequence[int], stream: int) -> None:
     """As ``driver.launch``, of more than :data:`MOST_PARAMETERS`.
 
     Raises:
         RuntimeError: the driver refuses it.
     """
-    count = len(slots)
-    words = (ctypes.c_uint64 * count)(*slots)
-    first = ctypes.addressof(words)
-    parameters = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
-    block = (32 * launch.warps, 1, 1)
+    _packed_many(driver, launch, slots)(stream)
+
+
+def _packed_many(driver: Driver, launch: Launch, slots: Sequence[int]) -> Callable[[int], None]:
+    words = array("Q", slots)
+    first, count = words.buffer_info()
+    places = array("Q", range(first, first + 8 * count, 8))
+    parameters, _ = places.buffer_info()
     run = _launch_at(driver.launch_address)
-    error = run(launch.function, *launch.grid, *block, launch.shared_bytes, stream, parameters, None)
-    if error == _NO_CONTEXT:
-        driver.make_context()
-        error = run(launch.function, *launch.grid, *block, launch.shared_bytes, stream, parameters, None)
-    if error:
-        raise RuntimeError(f"a kernel of a launch plan was refused with CUDA error {error}")
+    function, (x, y, z), threads, shared_bytes = launch.function, launch.grid, 32 * launch.warps, launch.shared_bytes
+
+    def launched(stream: int, _: tuple[array[int], array[int]] = (words, places)) -> None:  # They stay while this does.
+        error = run(function, x, y, z, threads, 1, 1, shared_bytes, stream, parameters, None)
+        if error == _NO_CONTEXT:
+            driver.make_context()
+            error = run(function, x, y, z, threads, 1, 1, shared_bytes, stream, parameters, None)
+        if error:
+            raise RuntimeError(f"a kernel of a launch plan was refused with CUDA error {error}")
+
+    return launched
 
 
 @functools.cache

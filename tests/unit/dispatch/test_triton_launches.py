@@ -74,6 +74,7 @@ def test_the_rest_of_a_launch_is_the_compiled_kernels(offline: dict[str, Any]) -
         "count_kernel",
         "running_sum_kernel",
         "masked_scatter_kernel",
+        "sequence_kernel",
     }
     assert kernels == {launch["kernel"] for launch in offline["launches"]}
 
