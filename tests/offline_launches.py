@@ -151,7 +151,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "index_add_.default": (scattering.index_add_, (X.half(), 0, INDEX, Y[:16].half())),
     "scatter_add.default": (scattering.scatter_add, (X.half(), 0, INDEX[:2].expand(2, 2).t(), Y.half())),
     "index_fill_.int_Scalar": (scattering.index_fill_, (X.clone(), 0, INDEX, 2.0)),
-    "_foreach_add_.Scalar": (foreach.add_scalar_, ([X.clone() for _ in range(40)], 1.0)),
+    "_foreach_add_.Scalar": (foreach.add_scalar_, ([X.clone() for _ in range(80)], 1.0)),
     "_foreach_lerp.Scalar": (foreach.lerp_scalar, ([X] * 2, [Y] * 2, 0.5)),
     "full.default": (filling.full, ([64, 48], 2.5)),
     "arange.start_step": (sequences.arange_start_step, (0, 100, 3)),
