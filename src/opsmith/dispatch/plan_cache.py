@@ -94,9 +94,11 @@ class Replay:
         plan: as given.
         words: the plan as C++ reads it, once C++ has been told of it.
         answer: answers a call with the plan's signature, which it fits, given its tensors and their addresses.
+        always: it fits every call with its signature.
+        result: what is returned, given all tensors.
     """
 
-    __slots__ = ("_again", "_current_device", "_driver", "_steps", "answer", "plan", "result", "words")
+    __slots__ = ("_again", "_current_device", "_driver", "_steps", "always", "answer", "plan", "result", "words")
 
     def __init__(self, plan: Plan, driver: Driver) -> None:
         self.plan = plan
@@ -112,6 +114,9 @@ class Replay:
         self.answer: Callable[[Sequence[Tensor], Sequence[int]], Any] = self._in_steps
         if _is_one_launch(plan):
             self.answer = _answering_at_once(plan, driver)
+        elif _is_one_launch_in_place(plan):
+            self.answer = _answering_in_place(plan, driver)
+        self.always = not (plan.reaches or plan.precisions or plan.draws) and self._current_device is None
 
     def fits(self, addresses: Sequence[int]) -> bool:
         """What a signature does not say: the current device, settings, captures, and whether arguments overlap."""
@@ -132,7 +137,7 @@ class Replay:
         """What answers the same call again; it may take every call for another one."""
         if self._again is None:
             self._again = (
-                _answering_two(args, kwargs, self.plan, self._driver)
+                _answering_two(args, kwargs, self.plan, self._driver, always=self.always)
                 or answering_again(args, kwargs, self, self._driver)
                 or _answering_none
             )
@@ -189,6 +194,34 @@ def _is_one_launch(plan: Plan) -> bool:
     )
 
 
+def _is_one_launch_in_place(plan: Plan) -> bool:
+    """Whether one kernel writes to an argument, which is returned, and nothing is allocated."""
+    return (
+        not plan.allocations
+        and len(plan.steps) == 1
+        and isinstance(plan.steps[0], Launch)
+        and not any(pointer.offset_bytes for pointer in plan.steps[0].pointers)
+        and plan.form is Form.TENSOR
+        and not plan.draws
+        and isinstance(plan.results[0], int)
+    )
+
+
+def _answering_in_place(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
+    """As :func:`_answering_at_once`, where nothing is allocated."""
+    [launch], [written] = plan.steps, plan.results
+    assert isinstance(launch, Launch)  # Only such a plan is answered so.
+    assert isinstance(written, int)
+    run, pick, numbers = _running(launch, driver), _picking(launch, plan.tensors), tuple(launch.slots)
+    stream, device = driver.stream, plan.device
+
+    def answer(tensors: Sequence[Tensor], addresses: Sequence[int]) -> Any:
+        run(pick((*addresses, *numbers)), stream(device))
+        return tensors[written]
+
+    return answer
+
+
 def _answering_at_once(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
     """The same as the steps one by one, in two thirds of the time."""
     allocate, run, pick, numbers, stream = _parts(plan, driver)
@@ -201,12 +234,14 @@ def _answering_at_once(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor]
     return answer
 
 
-def _answering_two(args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan, driver: Driver) -> Again | None:
+def _answering_two(
+    args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan, driver: Driver, *, always: bool
+) -> Again | None:
     """As :func:`.answering_again`, of two tensors and nothing else: by far the most calls, without a step too much."""
     is_short = len(args) == 2 and not kwargs and all(type(arg) is Tensor and not arg.data_ptr() & 15 for arg in args)
     if not is_short or args[0] is args[1] or not _is_one_launch(plan):
         return None
-    if plan.reaches or plan.precisions or driver.device_count() > 1:
+    if not always:
         return None
     guards = torch._C._dynamo.guards.TensorGuards(*args, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     same, default, deterministic = guards.check, torch.get_default_dtype, torch._C._get_deterministic_algorithms

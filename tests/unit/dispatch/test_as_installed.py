@@ -117,6 +117,26 @@ def test_a_call_of_a_number_is_made_again_without_a_signature(monkeypatch: pytes
         timed(X, 2.0, alpha=3)
 
 
+def test_calls_of_one_tensor_are_made_again_without_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place or not, with a number or without; other addresses, types and numbers are told apart."""
+    calls = {op: loaded(op)[1] for op in ("relu.default", "relu_.default", "leaky_relu.default")}
+    numbers = {"leaky_relu.default": (0.5,)}
+    for op, timed in calls.items():
+        for _ in range(3):
+            timed(X.clone(), *numbers.get(op, ()))
+    no_signatures(monkeypatch)
+    for op, timed in calls.items():
+        given = torch.tensor([4.0, -2.0, 0.0, -1.0], dtype=torch.float64)
+        launched.clear()
+        found = timed(given, *numbers.get(op, ()))
+        assert [4.0, -1.0 if numbers.get(op) else 0.0, 0.0, -0.5 if numbers.get(op) else 0.0] == found.tolist()
+        assert (found is given) is (op == "relu_.default")
+        assert [PYTHON] == [*launched]
+        for others in ((torch.ones(5, dtype=torch.float64)[1:],), (X.float(),), (X, 0.25), (2.0,), ()):
+            with pytest.raises(AssertionError, match="a signature"):
+                timed(*others)
+
+
 @pytest.mark.parametrize("count", [2, 40])
 def test_lists_that_overlap_are_not_taken_for_the_call_before(count: int) -> None:
     """Though everything that a guard sees is alike; once told apart, at each call."""
