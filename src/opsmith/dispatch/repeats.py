@@ -26,10 +26,11 @@ from opsmith.dispatch.plans import Plan
 ANOTHER_CALL: Any = object()
 #: Answers a call by its arguments, given by position and by name, or with :data:`ANOTHER_CALL`.
 Again = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+Addresses = Sequence[int]
 #: Launches what is packed, on a stream.
 Packed = Callable[[int], None]
-
-Addresses = Sequence[int]
+#: The launches for tensors at some addresses.
+Packing = Callable[[Addresses], tuple[Packed, ...]]
 Tensors = Sequence[Tensor]
 #: Takes the tensors out of a call's arguments; None where these have another form.
 Taking = Callable[[tuple[Any, ...]], Tensors | None]
@@ -53,8 +54,8 @@ class Repeatable(Protocol):
     def applies(self) -> bool:
         """Of that, what does not depend on the arguments."""
 
-    def packed(self, addresses: Addresses) -> tuple[Packed, ...] | None:
-        """Its launches for tensors at these addresses, or None where the tensors themselves are needed."""
+    def packing(self) -> Packing | None:
+        """What packs its launches, or None where the tensors themselves are needed."""
 
     def result(self, tensors: Tensors) -> Any:
         """What is returned, given all tensors."""
@@ -247,7 +248,7 @@ def _answering_many(tensors: Tensors, replay: Repeatable, driver: Driver) -> Cal
     rests = [address & 15 for address in map(Tensor.data_ptr, tensors)]
     kept: dict[tuple[int, ...], tuple[Packed, ...] | None] = {}
     stream, device = driver.stream, replay.plan.device
-    answer, applies, result = replay.answer, replay.applies, replay.result
+    answer, applies, result, packing = replay.answer, replay.applies, replay.result, replay.packing()
 
     def answer_kept(tensors: Tensors, addresses: Addresses) -> Any:
         places = tuple(addresses)
@@ -256,7 +257,7 @@ def _answering_many(tensors: Tensors, replay: Repeatable, driver: Driver) -> Cal
                 return ANOTHER_CALL
             if len(kept) >= _KEPT:
                 kept.clear()
-            kept[places] = replay.packed(addresses)
+            kept[places] = None if packing is None else packing(addresses)
         elif not applies():
             return ANOTHER_CALL
         launches = kept.get(places)  # Another thread may have cleared them.
