@@ -34,6 +34,7 @@ from opsmith.kernels import (
     concatenation,
     distributions,
     dropout,
+    filling,
     foreach,
     gathering,
     layer_norm,
@@ -45,6 +46,7 @@ from opsmith.kernels import (
     rearrangements,
     reductions,
     scattering,
+    sequences,
     signs,
     softmax,
 )
@@ -125,6 +127,7 @@ def described(compiled: Any, grid: tuple[int, ...], args: tuple[Any, ...], meta:
 X, Y = torch.ones(64, 48), torch.ones(64, 48)
 Z = torch.complex(X, Y)
 INDEX = torch.arange(16)
+CPU = torch.device("cpu")
 #: A call of one shipped kernel of each family.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "relu.default": (pointwise.relu, (X,)),
@@ -152,8 +155,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "index_add_.default": (scattering.index_add_, (X.half(), 0, INDEX, Y[:16].half())),
     "scatter_add.default": (scattering.scatter_add, (X.half(), 0, INDEX[:2].expand(2, 2).t(), Y.half())),
     "index_fill_.int_Scalar": (scattering.index_fill_, (X.clone(), 0, INDEX, 2.0)),
-    "_foreach_add_.Scalar": (foreach.add_scalar_, ([X.clone() for _ in range(40)], 1.0)),
+    "_foreach_add_.Scalar": (foreach.add_scalar_, ([X.clone() for _ in range(80)], 1.0)),
     "_foreach_lerp.Scalar": (foreach.lerp_scalar, ([X] * 2, [Y] * 2, 0.5)),
+    "full.default": (filling.full, ([64, 48], 2.5)),
+    "arange.start_step": (sequences.arange_start_step, (0, 100, 3)),
     "bernoulli_.float": (distributions.bernoulli_, (X.clone(), 0.5)),
     "native_dropout.default": (dropout.native_dropout, (X, 0.5, True)),
     "multinomial.default": (multinomial.multinomial, (X, 9, True)),
@@ -216,7 +221,7 @@ def main() -> None:
             for kernel, args in CALLS.values():
                 kernel(*args)
         for op, (kernel, args) in CALLS.items():
-            recorder = Recorder(tensors_in(args), _written(overload(op))(args, {}), elementwise=False)
+            recorder = Recorder(tensors_in(args), _written(overload(op))(args, {}), elementwise=False, device=CPU)
             plan = recorder.plan(recorder.watching(kernel)(*args))
             plans[op] = plan if isinstance(plan, Refusal) else len(plan.steps)
             drawn[op] = 0 if isinstance(plan, Refusal) else plan.draws

@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor
 
 import opsmith
+from opsmith.backends.shipped import Shipped
+from opsmith.core.kernel import Kernel
+from opsmith.core.task import Task
 from opsmith.dispatch import install, launcher
+from opsmith.dispatch.as_installed import as_installed
 from opsmith.dispatch.launcher import VARIABLE, Choice
 from opsmith.dispatch.plans import Launch
+from opsmith.runner.loading import load_kernel
+from opsmith.suites.aten_schemas import aten_schemas
 
 pytestmark = [
     pytest.mark.gpu,
@@ -144,6 +152,71 @@ def test_copies_indexing_convolutions_and_lists_are_repeated(
     for one, other in zip(*(r if isinstance(r, (list, tuple)) else [r] for r in (expected, found)), strict=True):
         assert torch.equal(one, other)
         assert (one.dtype, one.stride()) == (other.dtype, other.stride())
+
+
+def timed(op: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """A shipped kernel as it is judged, and as the judge's clock calls it: from plans in Python."""
+    schema, shipped = aten_schemas()[op], Shipped()
+    record = shipped.kernel_for(Task(name=op, op=schema, suite="opinfo"))
+    assert isinstance(record, Kernel)
+    judged = load_kernel(record, shipped.path, schema)
+    return judged, as_installed(judged, record, schema, "cuda")
+
+
+#: By overload: the arguments of a call in place, of two lists.
+LISTED: dict[str, Callable[[list[Tensor], list[Tensor]], tuple[Any, ...]]] = {
+    "_foreach_mul_.Scalar": lambda xs, _: (xs, 0.5),
+    "_foreach_add_.List": lambda xs, ys: (xs, ys),
+    "_foreach_div_.ScalarList": lambda xs, _: (xs, [2.0 + n for n in range(len(xs))]),
+    "_foreach_lerp_.Scalar": lambda xs, ys: (xs, ys, 0.25),
+}
+
+
+@pytest.mark.parametrize("count", [3, 150])
+@pytest.mark.parametrize("op", LISTED)
+def test_lists_are_timed_from_plans_that_hold_no_former_pointers(
+    op: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other tensors each time, some at the places of freed ones, then the first ones again, with no host code."""
+    judged, repeated = timed(op)
+    kept = [([matrix(1 + n % 9, 300) + start for n in range(count)], in_place(len, count)) for start in range(4)]
+    for xs, ys in kept[:3]:
+        repeated(*LISTED[op](xs, ys))
+    monkeypatch.setattr("opsmith.dispatch.override.signature_of", mock.Mock(side_effect=AssertionError))
+    for xs, ys in kept * 2:
+        expected = [x.clone() for x in xs]
+        judged(*LISTED[op](expected, ys))
+        repeated(*LISTED[op](xs, ys))
+        assert all(map(torch.equal, expected, xs))
+        for fresh in ([x + 1 for x in xs], [x - 1 for x in xs]):
+            expected = [x.clone() for x in fresh]
+            judged(*LISTED[op](expected, ys))
+            repeated(*LISTED[op](fresh, ys))
+            assert all(map(torch.equal, expected, fresh))
+
+
+CREATING: dict[str, tuple[Any, ...]] = {
+    "full.default": ([37, 65], 2.5),
+    "zeros.default": ([37, 65],),
+    "ones.default": ([0, 3],),
+    "scalar_tensor.default": (2.5,),
+    "arange.default": (100,),
+    "arange.start": (1, 50),
+    "arange.start_step": (511, -513, -1),
+}
+
+
+@pytest.mark.parametrize("op", CREATING)
+def test_new_tensors_are_timed_from_plans(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory of their own."""
+    judged, repeated = timed(op)
+    expected, make = judged(*CREATING[op], device=CUDA), partial(repeated, *CREATING[op], device=CUDA)
+    first, *_ = (make() for _ in range(3))
+    monkeypatch.setattr("opsmith.dispatch.override.signature_of", mock.Mock(side_effect=AssertionError))
+    found = make()
+    first.fill_(7)
+    assert torch.equal(expected, found)
+    assert (expected.dtype, expected.stride(), expected.device) == (found.dtype, found.stride(), found.device)
 
 
 IN_PLACE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -43,6 +43,12 @@ def scale_kernel(grid: Any, out: int, x: int, count: int, factor: float) -> None
 
 
 @Kernel
+def fill_kernel(grid: Any, out: int, count: int, value: float) -> None:
+    """``out = value``."""
+    memory(out, count)[:] = value
+
+
+@Kernel
 def scale_list_kernel(grid: Any, factor: float, *places: int) -> None:
     """``out = factor * x`` of so many tensors, of which come the results, then what is read, then the sizes."""
     count = grid[0]
@@ -126,6 +132,23 @@ def mul(x: Tensor, y: Tensor | float) -> Tensor:
     else:
         _require(x)
         scale_kernel[1,](out, x, x.numel(), float(y))
+    return out
+
+
+def full(
+    size: Sequence[int],
+    value: float,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    **_: Any,
+) -> Tensor:
+    """Doubles of one value."""
+    ran.append("full")
+    out = torch.empty(size, dtype=dtype, device=device)
+    if out.dtype != torch.float64:
+        raise NotImplementedError
+    fill_kernel[1,](out, out.numel(), float(value))
     return out
 
 

@@ -19,6 +19,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bitset>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -150,7 +152,7 @@ class Call {
     }
     auto* address = static_cast<char*>(tensor.mutable_data_ptr());
     // An argument that is given twice is another call than two arguments: a kernel's pointers cannot tell them apart.
-    add(Kind::kTensor, std::find(impls_.begin(), impls_.end(), impl) - impls_.begin());
+    add(Kind::kTensor, place_of(impl));
     words.push_back(static_cast<int64_t>(impl->key_set().raw_repr()));
     words.push_back(
         static_cast<int64_t>(tensor.scalar_type()) | static_cast<int64_t>(static_cast<uint8_t>(tensor.device().index())) << 8 |
@@ -161,6 +163,16 @@ class Call {
     impls_.push_back(impl);
     addresses.push_back(address);
     return true;
+  }
+
+  // Where a tensor was added first, or will be now. Most are new, which their mark tells without a look at the others.
+  int64_t place_of(const c10::TensorImpl* impl) {
+    const uint64_t mark = reinterpret_cast<uintptr_t>(impl) / alignof(std::max_align_t) * 0x9E3779B97F4A7C15 >> 52;
+    if (!seen_[mark]) {
+      seen_[mark] = true;
+      return static_cast<int64_t>(impls_.size());
+    }
+    return std::find(impls_.begin(), impls_.end(), impl) - impls_.begin();
   }
 
   // A Python number, which torch passes where a schema says Tensor.
@@ -180,8 +192,9 @@ class Call {
   }
 
   c10::DeviceType device_;
-  // Of the tensors, side by side: lists have hundreds, and each is looked for among those before it.
+  // Of the tensors, side by side, and marks of them: lists have hundreds, and each is looked for among those before it.
   c10::SmallVector<const c10::TensorImpl*, 8> impls_;
+  std::bitset<4096> seen_;
 };
 
 // ---------------------------------------------------------------- plans
@@ -489,7 +502,9 @@ class Front final : public c10::OperatorKernel {
     for (const auto& reach : reaches) {
       sorted.emplace_back(call.addresses[reach.number], &reach);
     }
-    std::sort(sorted.begin(), sorted.end());
+    if (!std::is_sorted(sorted.begin(), sorted.end())) {
+      std::sort(sorted.begin(), sorted.end());
+    }
     const char *end = nullptr, *written_end = nullptr;
     for (const auto& [first, reach] : sorted) {
       if (first < (reach->written ? end : written_end)) {

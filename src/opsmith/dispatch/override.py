@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,7 @@ from torch._ops import OpOverload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant
 from opsmith.dispatch.derivation import DoesNotFit, derived_exactly
-from opsmith.dispatch.drivers import driver
+from opsmith.dispatch.drivers import Driver, driver
 from opsmith.dispatch.exclusions import DROPOUT
 from opsmith.dispatch.fallbacks import (
     Fallback,
@@ -34,6 +35,7 @@ from opsmith.dispatch.launcher import Choice, Front, chosen
 from opsmith.dispatch.layout import EagerLayout
 from opsmith.dispatch.loading import function_of
 from opsmith.dispatch.plan_cache import PlanCache, signature_of
+from opsmith.dispatch.repeats import ANOTHER_CALL
 from opsmith.dispatch.wrapped_numbers import NUMBER_TYPES, wrapped_number
 from opsmith.errors import BadInput
 from opsmith.suites.aten_schemas import overload
@@ -193,9 +195,9 @@ def backend_function(override: Override, original: Call) -> Call:
         if plans is None:
             return answer(serving, serving.kernel, args, kwargs)
         again = plans.again
-        if again is not None and not kwargs:
-            result = again(args)
-            if result is not None:
+        if again is not None:
+            result = again(args, kwargs)
+            if result is not ANOTHER_CALL:
                 plans.replayed += 1
                 return result
         tensors: list[torch.Tensor] = []
@@ -203,16 +205,19 @@ def backend_function(override: Override, original: Call) -> Call:
         signature = signature_of(args, kwargs, tensors, addresses)
         if plans.untold is not None and plans.untold(tensors):
             signature = None
-        replay = plans.find(signature, tensors, addresses)
+        home = None if tensors else _home((*args, *kwargs.values()), plans.driver)
+        if not tensors and home is None:
+            signature = None  # Where the result is to be, torch's default device says.
+        replay = plans.find(signature, addresses)
         if replay is not None:
             plans.replayed += 1
-            if plans.table is None and plans.untold is None and not kwargs:
-                plans.again = replay.again(args, addresses)
+            if plans.table is None and plans.untold is None:
+                plans.again = replay.again(args, kwargs)
             return replay.answer(tensors, addresses)
         if signature is None or not plans.wants(signature) or not _recording.acquire(blocking=False):
             return answer(serving, serving.kernel, args, kwargs)
         try:
-            recorder = _recorder(serving.record, tensors, written_by(args, kwargs))
+            recorder = _recorder(serving.record, tensors, written_by(args, kwargs), home)
             result = answer(serving, recorder.watching(serving.kernel), args, kwargs)
             plans.keep(signature, recorder.plan(result))
         finally:
@@ -316,10 +321,21 @@ def _untold(schema: OpSchema, *, under_jit: bool) -> Callable[[list[torch.Tensor
     return lambda _: traced() is not None
 
 
-def _recorder(record: Kernel, tensors: list[torch.Tensor], written: list[torch.Tensor]) -> Recorder:
+def _recorder(
+    record: Kernel, tensors: list[torch.Tensor], written: list[torch.Tensor], home: torch.device | None
+) -> Recorder:
     from opsmith.dispatch.recorder import Recorder  # It imports Triton, which many programs do without.
 
-    return Recorder(tensors, written, elementwise=record.elementwise)
+    return Recorder(tensors, written, elementwise=record.elementwise, device=home)
+
+
+def _home(values: Iterable[Any], driver: Driver) -> torch.device | None:
+    """Where a call without tensors asks its result to be, if it says so and plans are carried out there."""
+    for value in values:
+        if type(value) is torch.device and value.type == driver.device_type:
+            index = driver.current_device() if value.index is None else value.index
+            return value if index < 0 else torch.device(value.type, index)
+    return None
 
 
 def _written(op: OpOverload) -> Callable[[tuple[Any, ...], dict[str, Any]], list[torch.Tensor]]:
@@ -364,7 +380,7 @@ def _on_their_device(function: Call, device_type: str) -> Call:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         tensors = tensors_in(args) or tensors_in(kwargs.values())
-        with module.device(tensors[0].device):
+        with module.device(tensors[0].device) if tensors else nullcontext():
             return function(*args, **kwargs)
 
     return call

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -19,10 +20,11 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from opsmith.dispatch.draws import COUNTER, drawn
-from opsmith.dispatch.drivers import MOST_PARAMETERS, Driver, launch_by_config
+from opsmith.dispatch.drivers import MOST_PARAMETERS, Driver, launch_by_config, packed
 from opsmith.dispatch.launcher import Table, Words
 from opsmith.dispatch.plans import Copy, Form, HostScalar, Launch, Number, Plan, Reach, Refusal, Result
 from opsmith.dispatch.precisions import in_force
+from opsmith.dispatch.repeats import ANOTHER_CALL, Again, Packing, answering_again
 
 #: The tensors of a call and their first bytes; then what a replay allocates, and that.
 Tensors = list[Tensor]
@@ -38,7 +40,7 @@ _PLAIN = frozenset({bool, int, str, type(None), torch.dtype, torch.device, torch
 def signature_of(
     args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Tensors, addresses: Addresses
 ) -> Signature | None:
-    """The signature of a call, or None where there are no tensors, or an argument of a type that no plan knows.
+    """The signature of a call, or None where an argument is of a type that no plan knows.
 
     Args:
         args: by position.
@@ -47,7 +49,7 @@ def signature_of(
         addresses: empty; gets theirs.
     """
     words: list[Any] = [torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()]
-    if not _read(args, words, tensors, addresses) or not tensors:
+    if not _read(args, words, tensors, addresses):
         return None
     if kwargs:
         words += kwargs
@@ -92,9 +94,11 @@ class Replay:
         plan: as given.
         words: the plan as C++ reads it, once C++ has been told of it.
         answer: answers a call with the plan's signature, which it fits, given its tensors and their addresses.
+        always: it fits every call with its signature.
+        result: what is returned, given all tensors.
     """
 
-    __slots__ = ("_again", "_current_device", "_driver", "_result", "_steps", "answer", "plan", "words")
+    __slots__ = ("_again", "_current_device", "_driver", "_steps", "always", "answer", "plan", "result", "words")
 
     def __init__(self, plan: Plan, driver: Driver) -> None:
         self.plan = plan
@@ -106,67 +110,78 @@ class Replay:
         self._steps = [
             _launching(step, driver, count) if isinstance(step, Launch) else _copying(step) for step in plan.steps
         ]
-        self._result = _returning(plan)
+        self.result = _returning(plan)
         self.answer: Callable[[Sequence[Tensor], Sequence[int]], Any] = self._in_steps
         if _is_one_launch(plan):
             self.answer = _answering_at_once(plan, driver)
+        elif _is_one_launch_in_place(plan):
+            self.answer = _answering_in_place(plan, driver)
+        self.always = not (plan.reaches or plan.precisions or plan.draws) and self._current_device is None
 
-    def fits(self, tensors: Tensors, addresses: Addresses) -> bool:
+    def fits(self, addresses: Sequence[int]) -> bool:
         """What a signature does not say: the current device, settings, captures, and whether arguments overlap."""
         if self.plan.reaches and not _are_apart(self.plan.reaches, addresses):
             return False
+        return self.applies()
+
+    def applies(self) -> bool:
+        """As :meth:`fits`, of what does not depend on the arguments."""
         if self.plan.precisions and not in_force(self.plan.precisions):
             return False
         if self.plan.draws and self._driver.capturing():
             return False
         current_device = self._current_device
-        return current_device is None or current_device() == tensors[0].get_device()
+        return current_device is None or current_device() == self.plan.device
 
-    def again(self, args: tuple[Any, ...], addresses: Addresses) -> Again | None:
-        """What answers the same call again, or None where telling it takes the signature and :meth:`fits`."""
-        if (
-            self._again is None
-            and not self.plan.reaches
-            and not self.plan.precisions
-            and not self.plan.draws
-            and self._current_device is None
-            and len({*map(id, args)}) == len(args) == self.plan.tensors
-            and all(type(arg) is Tensor for arg in args)
-            and all(address % 16 == 0 for address in addresses)
-        ):
-            self._again = _answering_again(args, self.plan, self.answer, self._driver)
+    def again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Again:
+        """What answers the same call again; it may take every call for another one."""
+        if self._again is None:
+            self._again = (
+                _answering_two(args, kwargs, self.plan, self._driver, always=self.always)
+                or answering_again(args, kwargs, self, self._driver)
+                or _answering_none
+            )
         return self._again
 
+    def packing(self) -> Packing | None:
+        """What packs the launches for tensors at some addresses, or None where the tensors themselves are needed."""
+        plan, driver = self.plan, self._driver
+        launches = [step for step in plan.steps if isinstance(step, Launch)]
+        if plan.allocations or plan.draws or len(launches) < len(plan.steps):
+            return None
+        several = [(launch, _parameters(launch, plan.tensors)) for launch in launches]
+        return lambda addresses: tuple(
+            [packed(driver, launch, parameters(addresses)) for launch, parameters in several]
+        )
+
     def _in_steps(self, arguments: Sequence[Tensor], their_addresses: Sequence[int]) -> Any:
-        tensors, addresses, driver = [*arguments], [*their_addresses], self._driver
-        allocate, stream = driver.allocate, driver.stream(self.plan.device)
-        for memory in self.plan.allocations:
-            made = allocate(*memory)
-            tensors.append(made)
-            addresses.append(made.data_ptr())
+        driver, stream = self._driver, self._driver.stream(self.plan.device)
+        made = [*itertools.starmap(driver.allocate, self.plan.allocations)]
+        tensors, addresses = [*arguments, *made], [*their_addresses, *map(Tensor.data_ptr, made)]
         if self.plan.draws:
             addresses += drawn(driver.generator(self.plan.device), self.plan.draws)
         for step in self._steps:
             step(tensors, addresses, stream)
-        return self._result(tensors)
+        return self.result(tensors)
 
 
 Step = Callable[[Sequence[Tensor], Sequence[int], int], None]
-#: Answers a call by its arguments; None where it is another call.
-Again = Callable[[tuple[Any, ...]], Any]
 
 
-def _are_apart(reaches: Sequence[Reach], addresses: Addresses) -> bool:
+def _are_apart(reaches: Sequence[Reach], addresses: Sequence[int]) -> bool:
     """Whether no argument that is written to overlaps another one: by their first bytes, one after another."""
     if len(reaches) == 2:  # By far the most calls, in a third of the time.
         (one, one_bytes, _), (other, other_bytes, _) = reaches
         first, second = addresses[one], addresses[other]
         return first + one_bytes <= second or second + other_bytes <= first
     end = written_end = 0
-    for first, size_bytes, written in sorted([(addresses[number], size, written) for number, size, written in reaches]):
+    numbers, sizes, writes = zip(*reaches, strict=True)
+    for first, size_bytes, written in sorted(zip(map(addresses.__getitem__, numbers), sizes, writes, strict=True)):
         if first < (end if written else written_end):
             return False
-        end = max(end, first + size_bytes)
+        last = first + size_bytes
+        if last > end:  # noqa: PLR1730 - max takes three times as long, and lists have hundreds
+            end = last
         if written:
             written_end = end
     return True
@@ -184,6 +199,34 @@ def _is_one_launch(plan: Plan) -> bool:
     )
 
 
+def _is_one_launch_in_place(plan: Plan) -> bool:
+    """Whether one kernel writes to an argument, which is returned, and nothing is allocated."""
+    return (
+        not plan.allocations
+        and len(plan.steps) == 1
+        and isinstance(plan.steps[0], Launch)
+        and not any(pointer.offset_bytes for pointer in plan.steps[0].pointers)
+        and plan.form is Form.TENSOR
+        and not plan.draws
+        and isinstance(plan.results[0], int)
+    )
+
+
+def _answering_in_place(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
+    """As :func:`_answering_at_once`, where nothing is allocated."""
+    [launch], [written] = plan.steps, plan.results
+    assert isinstance(launch, Launch)  # Only such a plan is answered so.
+    assert isinstance(written, int)
+    run, pick, numbers = _running(launch, driver), _picking(launch, plan.tensors), tuple(launch.slots)
+    stream, device = driver.stream, plan.device
+
+    def answer(tensors: Sequence[Tensor], addresses: Sequence[int]) -> Any:
+        run(pick((*addresses, *numbers)), stream(device))
+        return tensors[written]
+
+    return answer
+
+
 def _answering_at_once(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
     """The same as the steps one by one, in two thirds of the time."""
     allocate, run, pick, numbers, stream = _parts(plan, driver)
@@ -196,41 +239,40 @@ def _answering_at_once(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor]
     return answer
 
 
-def _answering_again(
-    tensors: tuple[Tensor, ...], plan: Plan, answer: Callable[[Sequence[Tensor], Sequence[int]], Any], driver: Driver
-) -> Again:
-    """Answers a call whose arguments are tensors like these: the same one is known without its signature.
-
-    A guard of torch's compiler looks at type, dtype, device, shape and strides, and that all are distinct, in a
-    tenth of the time that the signature takes. The settings are those that a signature has.
-    """
-    same = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
-    default, deterministic = torch.get_default_dtype, torch._C._get_deterministic_algorithms
-    dtype, is_deterministic, count = default(), deterministic(), len(tensors)
-
-    def again(args: tuple[Any, ...]) -> Any:
-        # The guard raises where there are more or fewer arguments, such as a number after the tensors.
-        if len(args) != count or not same(*args) or default() is not dtype or deterministic() is not is_deterministic:
-            return None
-        addresses = tuple([tensor.data_ptr() for tensor in args])
-        return None if any(address & 15 for address in addresses) else answer(args, addresses)
-
-    if len(tensors) != 2 or not _is_one_launch(plan):
-        return again
+def _answering_two(
+    args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan, driver: Driver, *, always: bool
+) -> Again | None:
+    """As :func:`.answering_again`, of two tensors and nothing else: by far the most calls, without a step too much."""
+    is_short = len(args) == 2 and not kwargs and all(type(arg) is Tensor and not arg.data_ptr() & 15 for arg in args)
+    if not is_short or args[0] is args[1] or not _is_one_launch(plan):
+        return None
+    if not always:
+        return None
+    guards = torch._C._dynamo.guards.TensorGuards(*args, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    same, default, deterministic = guards.check, torch.get_default_dtype, torch._C._get_deterministic_algorithms
+    dtype, is_deterministic = default(), deterministic()
     allocate, run, pick, numbers, stream = _parts(plan, driver)
 
-    def at_once(args: tuple[Any, ...]) -> Any:  # By far the most calls, without a step more than they need.
-        if len(args) != 2 or not same(*args) or default() is not dtype or deterministic() is not is_deterministic:
-            return None
+    def again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # The guard raises where there are more or fewer arguments, such as a number after the tensors.
+        if kwargs or len(args) != 2 or not same(*args):
+            return ANOTHER_CALL
+        if default() is not dtype or deterministic() is not is_deterministic:
+            return ANOTHER_CALL
         one, other = args
         first, second = one.data_ptr(), other.data_ptr()
         if (first | second) & 15:
-            return None
+            return ANOTHER_CALL
         made = allocate()
         run(pick((first, second, made.data_ptr(), *numbers)), stream())
         return made
 
-    return at_once
+    return again
+
+
+def _answering_none(_: tuple[Any, ...], __: dict[str, Any]) -> Any:
+    """Takes every call for another one."""
+    return ANOTHER_CALL
 
 
 def _parts(plan: Plan, driver: Driver) -> tuple[Any, ...]:
@@ -243,16 +285,20 @@ def _parts(plan: Plan, driver: Driver) -> tuple[Any, ...]:
 
 def _launching(launch: Launch, driver: Driver, count: int) -> Step:
     """The function that launches a kernel, given the addresses of ``count`` tensors, what is drawn among them."""
-    pick, run, numbers = _picking(launch, count), _running(launch, driver), tuple(launch.slots)
-    moved = _moved(launch)
+    parameters, run = _parameters(launch, count), _running(launch, driver)
 
-    def plainly(_: Sequence[Tensor], addresses: Sequence[int], stream: int) -> None:
-        run(pick((*addresses, *numbers)), stream)
+    def launching(_: Sequence[Tensor], addresses: Sequence[int], stream: int) -> None:
+        run(parameters(addresses), stream)
 
-    def with_offsets(_: Sequence[Tensor], addresses: Sequence[int], stream: int) -> None:
-        run(pick((*addresses, *[addresses[number] + offset for number, offset in moved], *numbers)), stream)
+    return launching
 
-    return with_offsets if moved else plainly
+
+def _parameters(launch: Launch, count: int) -> Callable[[Sequence[int]], Any]:
+    """The function from the addresses of ``count`` tensors to a launch's parameters."""
+    pick, numbers, moved = _picking(launch, count), tuple(launch.slots), _moved(launch)
+    if not moved:
+        return lambda addresses: pick((*addresses, *numbers))
+    return lambda addresses: pick((*addresses, *[addresses[number] + offset for number, offset in moved], *numbers))
 
 
 def _picking(launch: Launch, count: int) -> Callable[[tuple[int, ...]], Any]:
@@ -304,6 +350,9 @@ def _returning(plan: Plan) -> Callable[[Sequence[Tensor]], Any]:
     if plan.form is Form.TENSOR and isinstance(plan.results[0], int):
         return operator.itemgetter(plan.results[0])
     made_of = list if plan.form is Form.LIST else tuple
+    if len(plan.results) > 1 and all(isinstance(one, int) for one in plan.results):
+        pick: Callable[[Sequence[Tensor]], Any] = operator.itemgetter(*plan.results)
+        return pick if plan.form is Form.TUPLE else lambda tensors: [*pick(tensors)]
 
     def result(one: Result, tensors: Sequence[Tensor]) -> Any:
         if isinstance(one, HostScalar):
@@ -349,12 +398,12 @@ class PlanCache:
             self.table, self.again = Table(library), None
         return self.table
 
-    def find(self, signature: Signature | None, tensors: Tensors, addresses: Addresses) -> Replay | None:
+    def find(self, signature: Signature | None, addresses: Addresses) -> Replay | None:
         """The plan of a call, if there is one that fits; C++ is told of it, which had none."""
         if signature is None:
             return None
         for replay in self._replays.get(signature, ()):
-            if replay.fits(tensors, addresses):
+            if replay.fits(addresses):
                 if self.table is not None and not replay.plan.draws:
                     if replay.words is None:
                         replay.words = self.table.words(replay.plan)

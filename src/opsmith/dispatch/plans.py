@@ -3,7 +3,7 @@
 The host code of a kernel is dozens of Python steps that end in few acts: memory is allocated, compiled kernels are
 launched, tensors are returned. Where these follow from the *signature* of a call, a plan holds them. A signature is
 
-- of each tensor the dtype, shape, strides, device, and address modulo 16;
+- of each tensor the dtype, shape, strides, device, and address modulo 16; of a call without any, the device;
 - which tensors are the same one;
 - every other argument by type and value;
 - torch's default dtype and whether it is to be deterministic.

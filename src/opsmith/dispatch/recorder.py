@@ -64,13 +64,22 @@ class Recorder(TorchDispatchMode):
         tensors: the arguments that are tensors, in their order.
         written: those of them that the op writes to.
         elementwise: the kernel may write over an argument, see :class:`opsmith.core.kernel.Kernel`.
+        device: where the call's results are to be; needed where it has no tensors.
     """
 
-    def __init__(self, tensors: Sequence[Tensor], written: Iterable[Tensor], *, elementwise: bool) -> None:
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        written: Iterable[Tensor],
+        *,
+        elementwise: bool,
+        device: torch.device | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._elementwise = elementwise
         self._tensors = [*tensors]  # Arguments, then what is allocated.
         self._arguments = len(self._tensors)
+        self._device = tensors[0].device if tensors else device
         self._written = [*written]
         #: Of each tensor that is known by now. A tensor that is gone would leave its id to another one.
         self._places: dict[int, tuple[Tensor, Place]] = {}
@@ -149,7 +158,7 @@ class Recorder(TorchDispatchMode):
             return self._refusal
         plan = Plan(
             tensors=self._arguments,
-            device=self._tensors[0].get_device() if self._tensors else -1,
+            device=-1 if self._device is None or self._device.index is None else self._device.index,
             allocations=tuple(map(_memory, self._tensors[self._arguments :])),
             steps=tuple(self._steps),
             results=tuple(numbers),
@@ -216,12 +225,12 @@ class Recorder(TorchDispatchMode):
         return torch.empty_strided(tensor.shape, destination.stride(), dtype=tensor.dtype, device=tensor.device)
 
     def _allocated(self, tensor: Tensor) -> None:
-        if _is_host_scalar(tensor, self._tensors[0].device):
+        if self._device is not None and _is_host_scalar(tensor, self._device):
             self._host_scalars[id(tensor)] = tensor
             return
         if tensor.is_meta:  # For its strides; a launch or a result of it is refused, for the plan does not know it.
             return
-        if tensor.device != self._tensors[0].device or type(tensor) is not Tensor:
+        if tensor.device != self._device or type(tensor) is not Tensor:
             self._refuse(Refusal.OPERATION)
         self._places[id(tensor)] = tensor, (len(self._tensors), 0)
         self._tensors.append(tensor)

@@ -1,12 +1,12 @@
-"""Elementwise ops over lists of tensors, and the steps of optimisers, in one launch for up to 32 tensors.
+"""Elementwise ops over lists of tensors, and the steps of optimisers, in one launch for 32 to 64 tensors.
 
 The stretches of all tensors, of some blocks each, are numbered one after another; a program finds by comparisons which
 tensor its stretch belongs to, and takes that one's pointers. All tensors of a call have one floating type, and those
 that belong together one dense layout, so that every block is contiguous in memory. Traffic: as if each tensor had an op
 of its own.
 
-Suffixes: ``_N`` one entry per tensor of a list, ``_LN`` per list and tensor, ``_ON`` per written list and tensor,
-``_PN`` per number and tensor, ``_KN`` per any of these and tensor.
+Suffixes: ``_N`` one entry per tensor of a list, ``_LN`` per list and tensor, ``_PN`` per number and tensor, ``_KN`` per
+any of these and tensor.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from .launch import (
 from .pointwise import FLOATS
 from .rearrangements import is_dense
 
-#: Tensors of a launch: as many pointers and sizes as are compared in the time that a first load takes.
-TENSORS = 32
+#: Tensors of a launch: at least, as many pointers and sizes as are compared in the time that a first load takes; more
+#: where there are few lists, as long as a program chooses no more entries than it does for four lists.
+TENSORS, MOST_TENSORS, CHOSEN = 32, 64, 192
 BLOCK = INTERPRETED_TILE if INTERPRETED else 2048
 #: Finding the tensor takes some 400 instructions, ten times those of a block of a sum: where programs for each
 #: multiprocessor are left that cover the time of an access, each of them takes several blocks.
@@ -63,7 +64,6 @@ def entries(values_KN: tl.tuple, firsts_N: tl.tuple) -> tl.tuple:
 
 @triton.jit
 def list_kernel(
-    outs_ON: tl.tuple,
     lists_LN: tl.tuple,
     singles_LN: tl.tuple,
     numbers_PN: tl.tuple,
@@ -72,27 +72,31 @@ def list_kernel(
     numels_N: tl.tuple,
     steps: tl.tensor,
     function: tl.constexpr,
+    READ: tl.constexpr,
+    OUTS: tl.constexpr,
     COMPUTE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """``outs[n][i] = function(lists[n][i], .., singles[n], .., numbers[n], .., shared)`` for blocks of one tensor."""
+    """``outs[n][i] = function(lists[n][i], .., singles[n], .., numbers[n], .., shared)`` for blocks of one tensor.
+
+    Of the lists, the first ``READ`` are read, and those numbered ``OUTS`` are written.
+    """
     await_earlier_kernels()
     first = (tl.program_id(0) - entry(firsts_N, firsts_N)).to(tl.int64) * steps * BLOCK
     numel = entry(numels_N, firsts_N)
-    outs, lists, singles = entries(outs_ON, firsts_N), entries(lists_LN, firsts_N), entries(singles_LN, firsts_N)
+    lists, singles = entries(lists_LN, firsts_N), entries(singles_LN, firsts_N)
     numbers = entries(numbers_PN, firsts_N)
     for step in range(steps):
         start = first + step * BLOCK
         # Without a mask, accesses are of 16 bytes whatever the number of elements.
         if start + BLOCK <= numel:
-            map_block(outs, lists, singles, numbers, shared, start, None, function, COMPUTE, BLOCK)
+            map_block(lists, singles, numbers, shared, start, None, function, READ, OUTS, COMPUTE, BLOCK)
         elif start < numel:
-            map_block(outs, lists, singles, numbers, shared, start, numel, function, COMPUTE, BLOCK)
+            map_block(lists, singles, numbers, shared, start, numel, function, READ, OUTS, COMPUTE, BLOCK)
 
 
 @triton.jit
 def map_block(
-    outs: tl.tuple,
     lists: tl.tuple,
     singles: tl.tuple,
     numbers: tl.tuple,
@@ -100,6 +104,8 @@ def map_block(
     start: tl.tensor,
     numel: tl.tensor,
     function: tl.constexpr,
+    READ: tl.constexpr,
+    OUTS: tl.constexpr,
     COMPUTE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
@@ -107,7 +113,7 @@ def map_block(
     i = start + tl.arange(0, BLOCK)
     inside = None if numel is None else i < numel
     values = ()
-    for k in tl.static_range(len(lists)):
+    for k in tl.static_range(READ):
         values += (tl.load(lists[k] + i, mask=inside).to(COMPUTE),)  # type: ignore[assignment]
     for k in tl.static_range(len(singles)):
         values += (tl.load(singles[k] + tl.arange(0, 1)).to(COMPUTE),)  # type: ignore[assignment]
@@ -116,10 +122,11 @@ def map_block(
     for k in tl.static_range(len(shared)):
         values += (number(shared[k], COMPUTE),)  # type: ignore[assignment]
     results = function(*values)
-    if len(outs) == 1:
+    if len(OUTS) == 1:
         results = (results,)
-    for k in tl.static_range(len(outs)):
-        tl.store(outs[k] + i, converted(results[k], outs[k].dtype.element_ty), mask=inside)
+    for k in tl.static_range(len(OUTS)):
+        out = lists[OUTS[k]]
+        tl.store(out + i, converted(results[k], out.dtype.element_ty), mask=inside)
 
 
 # ---------------------------------------------------------------- the host side
@@ -144,11 +151,16 @@ def map_lists(
         numbers: numbers, one for each tensor of a list.
         shared: numbers for all tensors.
     """
-    of = lists[0] if lists else outs[0]
+    # A list that is read and written is given once.
+    every = [*lists, *(out for out in outs if not any(out is read for read in lists))]
+    written = tuple(next(k for k, each in enumerate(every) if each is out) for out in outs)
+    of = every[0]
     kept = [n for n, tensor in enumerate(of) if tensor.numel()]
     compute = compute_type(of[0].dtype)
-    for start in range(0, len(kept), TENSORS):
-        chosen = kept[start : start + TENSORS]
+    # Beside those lists, a program looks its tensor's first stretch and its size up.
+    tensors = min(max(CHOSEN // (len(every) + len(singles) + len(numbers) + 2), TENSORS), MOST_TENSORS)
+    for start in range(0, len(kept), tensors):
+        chosen = kept[start : start + tensors]
         blocks = sum(triton.cdiv(of[n].numel(), BLOCK) for n in chosen)
         steps = min(max(blocks // (PROGRAMS * multiprocessors(of[0].device)), 1), MOST_STEPS)
         firsts, programs = [], 0
@@ -159,13 +171,15 @@ def map_lists(
             list_kernel,
             (programs,),
             of[0].device,
-            *(tuple(tuple(tensors[n] for n in chosen) for tensors in group) for group in (outs, lists, singles)),
+            *(tuple(tuple(each[n] for n in chosen) for each in group) for group in (every, singles)),
             tuple(tuple(number_bits(values[n], compute) for n in chosen) for values in numbers),
             tuple(number_bits(value, compute) for value in shared),
             tuple(firsts),
             tuple(of[n].numel() for n in chosen),
             loop_bound(steps),
             function=function,
+            READ=len(lists),
+            OUTS=written,
             COMPUTE=compute,
             BLOCK=BLOCK,
         )

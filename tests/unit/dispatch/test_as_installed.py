@@ -62,6 +62,194 @@ def test_an_elementwise_kernel_writes_over_its_argument() -> None:
     assert [PYTHON] == [*launched]
 
 
+def no_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on it is a mistake to make one."""
+
+    def signature(*_: Any) -> None:
+        raise AssertionError("a signature was made")
+
+    monkeypatch.setattr("opsmith.dispatch.override.signature_of", signature)
+
+
+Lists = tuple[list[torch.Tensor], ...]
+#: By overload: a call of lists, and what it gives.
+LISTED: dict[str, tuple[Callable[..., Any], Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]] = {
+    "_foreach_mul.Scalar": (lambda timed, xs, _: timed(xs, 2.5), lambda x, _: 2.5 * x),
+    "_foreach_mul_.Scalar": (lambda timed, xs, _: timed(xs, 2.5) or xs, lambda x, _: 2.5 * x),
+    "_foreach_add_.List": (lambda timed, xs, ys: timed(xs, ys, alpha=1) or xs, torch.add),
+}
+
+
+@pytest.mark.parametrize("count", [2, 150])
+@pytest.mark.parametrize("op", LISTED)
+def test_a_call_of_lists_is_made_again_without_a_signature(
+    op: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With other tensors each time, more than are remembered, and with the same ones: no pointer is a former call's."""
+    _, timed = loaded(op)
+    call, expected = LISTED[op]
+
+    def lists(start: int) -> Lists:
+        return tuple([torch.arange(4.0, dtype=torch.float64) + start + n for n in range(count)] for _ in range(2))
+
+    for start in range(3):
+        call(timed, *lists(start))
+    no_signatures(monkeypatch)
+    kept = [lists(start) for start in range(40)]
+    for xs, ys in kept * 2:
+        launched.clear()
+        due = [expected(x, y) for x, y in zip(xs, ys, strict=True)]
+        found = call(timed, xs, ys)
+        assert torch.equal(torch.stack(due), torch.stack(found))
+        assert [PYTHON] == [*launched]
+
+
+def test_a_call_of_a_number_is_made_again_without_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By position or by name."""
+    _, timed = loaded("add.Tensor")
+    for _ in range(3):
+        timed(X, X.clone(), alpha=3)
+    no_signatures(monkeypatch)
+    assert [7.0] * 4 == timed(X, 2 * X, alpha=3).tolist()
+    with pytest.raises(AssertionError, match="a signature"):
+        timed(X, 2 * X, alpha=3.0)
+    with pytest.raises(AssertionError, match="a signature"):
+        timed(X, 2.0, alpha=3)
+
+
+def test_calls_of_one_tensor_are_made_again_without_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place or not, with a number or without; other addresses, types and numbers are told apart."""
+    calls = {op: loaded(op)[1] for op in ("relu.default", "relu_.default", "leaky_relu.default")}
+    numbers = {"leaky_relu.default": (0.5,)}
+    for op, timed in calls.items():
+        for _ in range(3):
+            timed(X.clone(), *numbers.get(op, ()))
+    no_signatures(monkeypatch)
+    for op, timed in calls.items():
+        given = torch.tensor([4.0, -2.0, 0.0, -1.0], dtype=torch.float64)
+        launched.clear()
+        found = timed(given, *numbers.get(op, ()))
+        assert [4.0, -1.0 if numbers.get(op) else 0.0, 0.0, -0.5 if numbers.get(op) else 0.0] == found.tolist()
+        assert (found is given) is (op == "relu_.default")
+        assert [PYTHON] == [*launched]
+        for others in ((torch.ones(5, dtype=torch.float64)[1:],), (X.float(),), (X, 0.25), (2.0,), ()):
+            with pytest.raises(AssertionError, match="a signature"):
+                timed(*others)
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_lists_that_overlap_are_not_taken_for_the_call_before(count: int) -> None:
+    """Though everything that a guard sees is alike; once told apart, at each call."""
+    _, timed = loaded("_foreach_mul_.Scalar")
+    for _ in range(4):
+        timed([X.clone() for _ in range(count)], 2.0)
+    memory = torch.arange(4.0 * count, dtype=torch.float64)
+    overlapping = [memory[:4], memory[2:6], *memory.split(4)[2:]]
+    for _ in range(3):
+        launched.clear()
+        timed(overlapping, 2.0)
+        assert PYTHON not in launched
+    launched.clear()
+    timed([*memory.split(4)], 2.0)
+    assert [PYTHON] == [*launched]
+
+
+def test_lists_in_which_a_tensor_is_given_twice_are_another_call() -> None:
+    """Alike as they are."""
+    _, timed = loaded("_foreach_add_.List")
+    x, y = X.clone(), X.clone()
+    for _ in range(4):
+        timed([x, y], [X, X + 1])
+    launched.clear()
+    timed([x, x], [X, X + 1])
+    assert PYTHON not in launched
+
+
+# ---------------------------------------------------------------- calls without tensors
+
+
+def test_a_new_tensor_of_a_number_is_made_from_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the call says where it is to be."""
+    _, timed = loaded("full.default")
+    options = {"dtype": torch.float64, "device": torch.device("cpu")}
+    for _ in range(3):
+        first = timed([2, 3], 1.5, **options)
+    no_signatures(monkeypatch)
+    launched.clear()
+    second = timed([2, 3], 1.5, **options)
+    assert [PYTHON] == [*launched]
+    assert torch.equal(torch.full((2, 3), 1.5, dtype=torch.float64), second)
+    assert first.data_ptr() != second.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("size", "value", "options"),
+    [
+        ([3], 2.5, {}),
+        ([2, 3], 1.5, {}),
+        ([2], -0.0, {}),
+        ([2], 0, {}),
+        ([2], 0.0, {"pin_memory": False}),
+    ],
+)
+def test_new_tensors_that_differ_do_not_share_a_plan(size: list[int], value: float, options: dict[str, Any]) -> None:
+    """In shape, value, or what else is asked for."""
+    _, timed = loaded("full.default")
+    given: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu")}
+    for _ in range(4):
+        timed([2], 0.0, **given)
+    launched.clear()
+    found = timed(size, value, **given, **options)
+    assert PYTHON not in launched
+    expected = torch.full(size, value, dtype=torch.float64)
+    assert torch.equal(expected, found)
+    assert torch.equal(expected.signbit(), found.signbit())
+
+
+def test_new_tensors_of_the_default_type_have_a_plan_for_each() -> None:
+    """It is a setting."""
+    _, timed = loaded("full.default")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        for _ in range(4):
+            launched.clear()
+            timed([2], 0.5, device=torch.device("cpu"))
+        assert [PYTHON] == [*launched]
+    finally:
+        torch.set_default_dtype(before)
+    with pytest.raises(NotImplementedError):  # In float32, which the kernel does not serve.
+        timed([2], 0.5, device=torch.device("cpu"))
+
+
+def test_without_a_device_a_new_tensor_has_no_plan() -> None:
+    """Torch's default device says where it is to be, and is in no signature."""
+    _, timed = loaded("full.default")
+    launched.clear()
+    for _ in range(4):
+        timed([2], 0.5, dtype=torch.float64)
+    assert PYTHON not in launched
+
+
+def test_new_tensors_are_made_from_plans_on_the_current_device_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan allocates and launches there."""
+    current = {"index": -1}
+    monkeypatch.setattr("tests.launch_stand_in.DEVICES", 2)
+    monkeypatch.setattr("tests.launch_stand_in.CURRENT", current)
+    _, timed = loaded("full.default")
+    for _ in range(4):
+        launched.clear()
+        timed([2], 0.5, dtype=torch.float64, device=torch.device("cpu"))
+    assert [PYTHON] == [*launched]
+    current["index"] = 1
+    launched.clear()
+    timed([2], 0.5, dtype=torch.float64, device=torch.device("cpu"))
+    assert PYTHON not in launched
+
+
+# ---------------------------------------------------------------- what has no plans
+
+
 def test_what_plans_do_not_take_goes_to_the_kernel_as_it_is_judged() -> None:
     """For example a tensor that is negated lazily: it declines there, and nothing of torch's answers for it."""
     judged, timed = loaded("add.Tensor")

@@ -334,6 +334,13 @@ def test_arguments_that_overlap_are_not_the_plans(call: Callable[[Tensor, Tensor
     assert outcome() == with_kernels
 
 
+def scaled_in_place(tensors: list[Tensor], factor: float, at: int = 0) -> Tensor:
+    """Copies of them, that begin so many elements after an aligned address, scaled; one after another."""
+    copies = [torch.cat([x[:at], x])[at:] for x in tensors]
+    torch._foreach_mul_(copies, factor)
+    return torch.cat(copies)
+
+
 #: Pairs of calls that differ in one thing that a signature has to tell.
 DISTINCT: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "size": (lambda: X + Y, lambda: X[:3] + Y[:3]),
@@ -351,6 +358,9 @@ DISTINCT: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "argument given twice": (lambda: X * X, lambda: X * Y),
     "argument in a list given twice": (lambda: torch.cat([X, X]), lambda: torch.cat([X, Y])),
     "size in a list": (lambda: torch._foreach_mul([X, Y], 2.0), lambda: torch._foreach_mul([X, Y[:3]], 2.0)),
+    "tensors of a list in place": (lambda: scaled_in_place([X, Y], 2.0), lambda: scaled_in_place([X, Y, X], 2.0)),
+    "number of a list in place": (lambda: scaled_in_place([X, Y], 2.0), lambda: scaled_in_place([X, Y], 3.0)),
+    "alignment of many": (lambda: scaled_in_place([X] * 40, 2.0), lambda: scaled_in_place([X] * 40, 2.0, at=1)),
     "optional argument": (lambda: torch.aminmax(X), lambda: torch.aminmax(X, dim=0)),
     "number after one tensor": (
         lambda: torch.nn.functional.leaky_relu(X),

@@ -81,6 +81,7 @@ def test_the_rest_of_a_launch_is_the_compiled_kernels(offline: dict[str, Any]) -
         "count_kernel",
         "running_sum_kernel",
         "masked_scatter_kernel",
+        "sequence_kernel",
     }
     assert kernels == {launch["kernel"] for launch in offline["launches"]}
 
@@ -93,7 +94,7 @@ def test_every_launch_of_triton_is_counted(offline: dict[str, Any]) -> None:
 def test_a_kernel_of_each_family_has_a_plan(offline: dict[str, Any]) -> None:
     """The manifest promises that its host code depends on a signature only.
 
-    A sum over much needs two launches, as do a list of 40 tensors and draws by a running sum; what is written into a
+    A sum over much needs two launches, as do a list of 80 tensors and draws by a running sum; what is written into a
     copy one more than the copy; a complex product writes both factors out before; sums of half types go through a
     workspace, whose part that is named may be a small one.
     """

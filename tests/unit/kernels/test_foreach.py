@@ -61,8 +61,34 @@ def test_every_op_agrees_with_eager(op: str) -> None:
 def test_more_tensors_than_a_launch_takes(dtype: torch.dtype) -> None:
     """In every type."""
     for op in ("_foreach_addcdiv_.ScalarList", "_foreach_lerp.Scalar", "_foreach_mul_.Tensor"):
-        ours, eagers = both(op, arguments(op, dtype, 44))
+        ours, eagers = both(op, arguments(op, dtype, 72))
         torch.testing.assert_close(ours, eagers)
+
+
+@pytest.mark.parametrize(
+    ("op", "most"), [("_foreach_mul_.Scalar", 64), ("_foreach_sqrt.default", 48), ("_foreach_addcdiv_.ScalarList", 32)]
+)
+def test_a_launch_takes_more_tensors_the_fewer_lists_there_are(
+    op: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read and written is one list."""
+    taken: list[int] = []
+
+    def noted(kernel: Any, grid: tuple[int, ...], device: torch.device, lists: Any, *args: Any, **meta: Any) -> None:
+        assert len({id(tensor) for tensors in lists for tensor in tensors}) == len(lists) * len(lists[0])
+        taken.append(len(lists[0]))
+        launch(kernel, grid, device, lists, *args, **meta)
+
+    monkeypatch.setattr("opsmith.kernels.tensor_lists.launch", noted)
+    given = [
+        [values(n % 3 + 1).abs() + 0.1 for n in range(most + 3)]
+        if isinstance(one, list) and isinstance(one[0], torch.Tensor)
+        else one
+        for one in arguments(op, torch.float32, most + 3)
+    ]
+    ours, eagers = both(op, given)
+    torch.testing.assert_close(ours, eagers)
+    assert [most, 3] == taken
 
 
 def test_tensors_longer_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
