@@ -119,9 +119,9 @@ def _measure(
             found = run(compiled)
         kernels += sum(one.fired for one in reports.passes if one.name == LIBRARY_CALLS)
         compile_s[column] = round(time.perf_counter() - started, 2)
-        distance = _distance(expected, found)
-        if not distance <= TOLERANCE[precision] and not exact.is_as_near(found, expected):
-            wrong[column] = distance
+        far = distance(expected, found)
+        if not far <= TOLERANCE[precision] and not exact.is_as_near(found, expected):
+            wrong[column] = far
             continue
         calls[column] = functools.partial(bare, compiled)
         peak_mib |= _peak(column, calls[column], options.device)
@@ -132,7 +132,7 @@ def _measure(
         mode=mode,
         precision=precision,
         ms={column: round(statistics.median(blocks) * 1e3, 5) for column, blocks in times.items()},
-        over={column: round(_ratio(blocks, times["opsmith"]), 4) for column, blocks in times.items()}
+        over={column: round(ratio(blocks, times["opsmith"]), 4) for column, blocks in times.items()}
         if "opsmith" in times
         else {},
         compile_s=compile_s,
@@ -156,7 +156,7 @@ def _compiled(module: nn.Module, column: str, options: argparse.Namespace) -> nn
     return torch.compile(module, backend=column)  # type: ignore[return-value]
 
 
-def _distance(expected: list[Tensor], found: list[Tensor]) -> float:
+def distance(expected: list[Tensor], found: list[Tensor]) -> float:
     """Of the worst tensor, relative to its largest element; not a number where structure or places of NaN differ."""
     if [one.shape for one in expected] != [one.shape for one in found]:
         return math.nan
@@ -199,20 +199,22 @@ def _repeats(call: Callable[[], object], device: str) -> int:
 
 
 def _time(call: Callable[[], object], repeats: int, device: str) -> float:
-    _synchronise(device)
+    synchronise(device)
     started = time.perf_counter()
     for _ in range(repeats):
         call()
-    _synchronise(device)
+    synchronise(device)
     return (time.perf_counter() - started) / repeats
 
 
-def _synchronise(device: str) -> None:
+def synchronise(device: str) -> None:
+    """Wait for what was enqueued."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize()
 
 
-def _ratio(blocks: list[float], ours: list[float]) -> float:
+def ratio(blocks: list[float], ours: list[float]) -> float:
+    """The median one of neighbouring blocks."""
     return statistics.median(one / other for one, other in zip(blocks, ours, strict=True))
 
 
