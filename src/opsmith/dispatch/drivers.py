@@ -90,8 +90,14 @@ def packed(driver: Driver, launch: Launch, slots: Sequence[int]) -> Callable[[in
     kinds, parameters = "K" * len(slots), tuple(slots)
     fixed = (launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds, parameters)
     run = functools.partial(driver.launch, *fixed)
+    if not launch.overlaps:
+        return run
     capturing = driver.capturing
-    return (lambda stream: (by_config if capturing() else run)(stream)) if launch.overlaps else run
+
+    def either(stream: int) -> None:
+        (by_config if capturing() else run)(stream)
+
+    return either
 
 
 def launch_by_config(driver: Driver, launch: Launch, slots: Sequence[int], stream: int) -> None:
