@@ -307,7 +307,8 @@ def results(mode: str, through: Callable[..., Any] | None = None) -> Any:
 
 
 def _logits(output: Any) -> Tensor:
-    return output if isinstance(output, Tensor) else output.logits  # type: ignore[no-any-return]
+    logits: Tensor = output if isinstance(output, Tensor) else output.logits
+    return logits
 
 
 def _gradients(module: nn.Module) -> list[Tensor]:
