@@ -36,6 +36,9 @@ from .volumes import (
     volume_of,
 )
 
+#: Weights of neighbouring outputs that a lane of the backward pass holds: eight gradients are on their way at once.
+TOGETHER = 8
+
 
 @triton.jit
 def filter_of(x: tl.tensor, TAPS: tl.constexpr) -> tl.tensor:
@@ -165,10 +168,11 @@ def reader_weight(
 
 @triton.jit
 def first_reader(i: tl.tensor, scale: tl.tensor, TAPS: tl.constexpr) -> tl.tensor:
-    """An output at or before the first whose support reaches position ``i``; perhaps a negative one."""
+    """The first output whose support reaches position ``i``, or one before."""
     support = tl.maximum(scale, 1.0) * (TAPS // 2)
     # Scale 0, of a single output that is aligned with a corner, reads one place.
-    return tl.where(scale > 0, tl.floor((i.to(scale.dtype) - 0.5 - support) / scale - 0.5), 0.0).to(i.dtype)
+    first = tl.floor((i.to(scale.dtype) + 0.5 - support) / tl.where(scale > 0, scale, 1.0) - 0.5)
+    return tl.where(scale > 0, tl.maximum(first, 0.0), 0.0).to(i.dtype)
 
 
 @triton.jit
@@ -190,13 +194,18 @@ def antialias_backward_kernel(
     MOST_W: tl.constexpr,
     READERS_H: tl.constexpr,
     READERS_W: tl.constexpr,
+    TOGETHER: tl.constexpr,
     COMPUTE: tl.constexpr,
     CHANNELS_LAST: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ) -> None:
-    """Each lane gathers for one input position from the outputs that read it."""
+    """Each lane gathers for one input position from the outputs that read it.
+
+    A weight takes a hundred instructions, most for the sum that it is divided by. So those of TOGETHER outputs
+    beside each other are computed first, and serve every row of outputs.
+    """
     await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -204,16 +213,21 @@ def antialias_backward_kernel(
     n, c, _d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane_ptr = grad_ptr + (n * stride_N + c * stride_C)
     scale_h, scale_w = number(scale_h_bits, tl.float64)[:, None], number(scale_w_bits, tl.float64)[:, None]
+    first_h, first_w = first_reader(h, scale_h, TAPS), first_reader(w, scale_w, TAPS)
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
-    for kh in range(READERS_H):
-        oh = first_reader(h, scale_h, TAPS) + kh
-        weight_h = reader_weight(oh, h, size_S[1], out_S[1], scale_h, TAPS, MOST_H, COMPUTE)
-        for kw in range(READERS_W):
-            ow = first_reader(w, scale_w, TAPS) + kw
-            weight_w = reader_weight(ow, w, size_S[2], out_S[2], scale_w, TAPS, MOST_W, COMPUTE)
-            weight = mask.to(COMPUTE) * weight_h * weight_w
-            grad_ptr_RC = plane_ptr + (oh * strides_S[1] + ow * strides_S[2])
-            sum_RC += load_along_columns(grad_ptr_RC, weight != 0).to(COMPUTE) * weight
+    for begin in range(0, READERS_W, TOGETHER):
+        weights_w: tl.tuple = ()
+        for kw in tl.static_range(TOGETHER):
+            ow = first_w + (begin + kw)
+            weights_w += (reader_weight(ow, w, size_S[2], out_S[2], scale_w, TAPS, MOST_W, COMPUTE),)
+        for kh in range(READERS_H):
+            oh = first_h + kh
+            weight_h = reader_weight(oh, h, size_S[1], out_S[1], scale_h, TAPS, MOST_H, COMPUTE)
+            for kw in tl.static_range(TOGETHER):
+                # What is not 0 and 1 is the same in all channels: their accesses stay wide.
+                reads = mask & (weight_h != 0) & (weights_w[kw] != 0)
+                grad_ptr_RC = plane_ptr + (oh * strides_S[1] + (first_w + (begin + kw)) * strides_S[2])
+                sum_RC += load_along_columns(grad_ptr_RC, reads).to(COMPUTE) * (weight_h * weights_w[kw])
     out_ptr_RC = grad_input_ptr + row[:, None] * columns + column[None, :]
     tl.store(out_ptr_RC, converted(sum_RC, grad_input_ptr.dtype.element_ty), mask=mask)
 
@@ -237,8 +251,11 @@ def _filter(size: Sequence[int], out: Sequence[int], scales: Sequence[float | No
 
 
 def _readers(support: float, scale: float, out: int) -> int:
-    """No position is read by more outputs: supports that begin and end one later, and one more for rounding."""
-    return math.floor((2 * support + 2) / scale) + 2 if scale else out
+    """No position is read by more outputs: centres lie within ``support`` of it, and one more is asked for rounding.
+
+    Those that lie just as far as ``support`` read with weight 0.
+    """
+    return min(math.ceil(2 * support / scale) + 1, out) if scale else out
 
 
 def upsample_bilinear2d_aa(
@@ -322,7 +339,8 @@ def _antialiased_backward(
     if out.numel():
         volume, result = volume_of(grad, 2), volume_of(out, 2)
         constants = {"MOST_H": filtering.most[0], "MOST_W": filtering.most[1], "TAPS": sampling.taps}
-        constants |= {"READERS_H": filtering.readers[0], "READERS_W": filtering.readers[1]}
+        readers_h, readers_w = filtering.readers
+        constants |= {"READERS_H": readers_h, "READERS_W": readers_w, "TOGETHER": min(readers_w, TOGETHER)}
         sizes = result.spatial, volume.spatial
         _launch(antialias_backward_kernel, out, grad, volume, sizes, filtering, constants, channels_last=channels_last)
     return out

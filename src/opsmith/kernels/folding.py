@@ -21,7 +21,8 @@ import triton.language as tl
 
 from .indexing import Geometry, Ints, converted, index_type, merge_dims
 from .lanes import load_along_columns
-from .launch import await_earlier_kernels, compute_type, launch, layout_of, loop_bound, require_served
+from .launch import compute_type, launch, layout_of, loop_bound, require_served
+from .mirrored_planes import unmirror
 from .reductions import normalized_dims
 from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
@@ -284,7 +285,10 @@ def _unpadded(
         rule = copies if before or after else Copies.ONE
         folds.append(Fold(size, grad.stride(d), rule, before, padded))
     out = torch.empty(self.shape, dtype=grad.dtype, device=grad.device)
-    fold(out, grad, folds)
+    if copies is Copies.MIRRORED and spatial == 2 and grad.stride(-1) == 1:
+        unmirror(out, grad, padding)
+    else:
+        fold(out, grad, folds)
     return out
 
 

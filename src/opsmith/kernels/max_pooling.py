@@ -3,7 +3,7 @@
 ``y = max of x over the window``, ``index = (d H + h) W + w`` of the first maximum; a NaN is greater than all, the last
 one of several. Traffic: ``numel * itemsize`` of the input, ``numel * (itemsize + 8)`` of the output; the
 positions that windows share come from the cache. Backward, an input position looks into the windows that hold
-it, and adds the gradient of those whose index names it.
+it, and adds the gradient of those whose index names it; max_pooling_boxes.py has windows of volumes that overlap.
 
 Suffixes: ``_S`` one entry for each of depth, height and width, ``_RC`` a tile of rows and columns (volumes.py).
 """
@@ -19,7 +19,8 @@ import triton.language as tl
 
 from .indexing import Ints, converted
 from .lanes import load_along_columns
-from .launch import await_earlier_kernels, compute_type, launch, require_served
+from .launch import compute_type, launch, require_served
+from .max_pooling_boxes import boxes_of, max_backward_by_boxes
 from .pointwise import FLOATS
 from .volumes import (
     aligned_volumes,
@@ -396,6 +397,10 @@ def max_backward(
     if out.numel() == 0:
         return out
     volume, places, result = aligned_volumes([grad, indices, out], spatial, channels_last=channels_last)
+    boxes = boxes_of(result.spatial, volume.spatial, windows) if spatial == 3 else None
+    if boxes:
+        max_backward_by_boxes(out, grad, indices, windows, boxes, channels_last=channels_last)
+        return out
     holders_S = tuple(map(most_holders, result.spatial, volume.spatial, windows))
     tiles = tiles_of(result, x.device, channels_last=channels_last)
     launch(

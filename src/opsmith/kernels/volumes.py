@@ -151,8 +151,10 @@ def empty_volume(shape: Ints, dtype: torch.dtype, device: torch.device, *, chann
     return torch.empty_strided(shape, dense_strides(shape, order), dtype=dtype, device=device)
 
 
-def tiles_of(volume: Volume, device: torch.device, *, channels_last: bool, most_columns: int = 128) -> Tiles:
-    """Cut a dense volume into tiles of about 1024 elements, fewer where that leaves a device idle."""
+def tiles_of(
+    volume: Volume, device: torch.device, *, channels_last: bool, most_columns: int = 128, most_elements: int = 1024
+) -> Tiles:
+    """Cut a dense volume into tiles of about ``most_elements``, fewer where that leaves a device idle."""
     shape = volume.shape_NCDHW
     columns = shape[1] if channels_last else shape[4]
     rows = math.prod(shape) // columns
@@ -162,7 +164,7 @@ def tiles_of(volume: Volume, device: torch.device, *, channels_last: bool, most_
         block_rows = min(triton.next_power_of_2(rows), INTERPRETED_TILE // block_columns)
     else:
         block_columns = min(widest, most_columns)
-        elements = 1024 if math.prod(shape) >= 2048 * multiprocessors(device) else 256
+        elements = min(1024 if math.prod(shape) >= 2048 * multiprocessors(device) else 256, most_elements)
         block_rows = min(triton.next_power_of_2(rows), max(elements // block_columns, 1))
     grid = (triton.cdiv(rows, block_rows), triton.cdiv(columns, block_columns))
     return Tiles(grid, rows, columns, block_rows, block_columns)

@@ -21,3 +21,18 @@ def test_weights_far_from_the_edge_are_as_accurate_as_at_it(op: str) -> None:
     x = values(1, 1, 1, 3000)
     exact = eager(op)(x.double(), [1, 2200], False)
     torch.testing.assert_close(kernel(op)(x, [1, 2200], False), exact.float(), atol=5e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["_upsample_bilinear2d_aa_backward.default", "_upsample_bicubic2d_aa_backward.default"])
+@pytest.mark.parametrize(("size", "out"), [((2, 3), (2, 70)), ((9, 16), (9, 16)), ((1, 1), (9, 9)), ((3, 50), (40, 3))])
+def test_gradients_reach_every_output_that_reads_a_position(
+    op: str, size: tuple[int, int], out: tuple[int, int]
+) -> None:
+    """Of more outputs than a lane has weights for at once, of one, and of channels that lie side by side."""
+    for align_corners in (False, True):
+        dy = values(2, 5, *out, dtype=torch.float64)
+        arguments = (list(out), [2, 5, *size], align_corners)
+        expected = eager(op)(dy, *arguments)
+        torch.testing.assert_close(kernel(op)(dy, *arguments), expected)
+        dy = dy.contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(kernel(op)(dy, *arguments), expected)

@@ -73,6 +73,13 @@ def test_rows_of_a_tile_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_pat
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
 
 
+def test_planes_without_their_pads_are_written_16_bytes_at_a_time(tmp_path: Path) -> None:
+    """Rows of the gradient begin anywhere, those of the result of the traced calls do not."""
+    codes = _compiled(tmp_path, "reflection_pad2d_backward.default", "f32", 2)["mirrored_backward_kernel"]
+    assert codes
+    assert all("st.global.v4.b32" in code and "st.global.b32" not in code for code in codes)
+
+
 def test_what_attention_has_summed_is_not_scaled_by_a_fused_difference(tmp_path: Path) -> None:
     """``2^(a s - (b s))`` in one instruction is ``2^r`` for a = b, r being what rounding took off ``b s``."""
     codes = _compiled(tmp_path, "_scaled_dot_product_flash_attention.default", "f16", 1)["attention_kernel"]
