@@ -19,7 +19,7 @@ import triton.language as tl
 
 from .indexing import Ints, converted
 from .lanes import load_along_columns
-from .launch import compute_type, launch, require_served
+from .launch import await_earlier_kernels, compute_type, launch, require_served
 from .max_pooling_boxes import boxes_of, max_backward_by_boxes
 from .pointwise import FLOATS
 from .volumes import (
