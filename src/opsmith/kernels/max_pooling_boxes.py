@@ -115,7 +115,10 @@ def max_backward_boxes_kernel(
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ) -> None:
-    """Each lane looks for a box of input positions, DEEP and HIGH, in the indices of the windows around it."""
+    """Each lane looks for a box of input positions in the indices of the windows around it.
+
+    DEEP and HIGH are size, step and lead of its :class:`Box` in depth and height, HOLDS_D and HOLDS_H the rest.
+    """
     await_earlier_kernels()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -160,8 +163,9 @@ def box_of(size: int, window: Window, positions: int) -> Box:
     box = triton.cdiv(fair, stride) * stride
     lead = -((window.extent - 1 - padding) // stride)
     behind = (box - 1 + padding) // stride + 1
-    held = [range(o * stride - padding, o * stride - padding + window.extent, dilation) for o in range(lead, behind)]
-    return Box(box, box // stride, lead, tuple(tuple(i in positions for i in range(box)) for positions in held))
+    firsts = [o * stride - padding for o in range(lead, behind)]
+    holds = (tuple(i in range(first, first + window.extent, dilation) for i in range(box)) for first in firsts)
+    return Box(box, box // stride, lead, tuple(holds))
 
 
 def boxes_of(size_S: Ints, out_S: Ints, windows: Sequence[Window]) -> tuple[Box, Box] | None:
