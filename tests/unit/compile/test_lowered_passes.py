@@ -106,6 +106,19 @@ def test_views_of_views_become_one(function: Callable[[Tensor], Tensor]) -> None
     found.assert_equal(rtol=0, atol=0)
 
 
+def test_views_stay_whose_symbolic_sizes_come_out_otherwise() -> None:
+    """Those alone: the pass is not undone for them, and a chain elsewhere becomes one view."""
+
+    def function(x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        chain = (x * 2).view(batch * length, width).view(batch, length, width) + 1
+        return chain.view(-1, 12).view(batch * length, -1)
+
+    found = outcome(function, [torch.randn(4, 2, 48)], choose_passes("view_cleanup"), gradients=False, dynamic=True)
+    assert ([None], True) == ([one.undone for one in found.reports], found.fired > 0)
+    found.assert_equal(rtol=0, atol=0)
+
+
 def test_what_writes_to_an_input_is_never_dead() -> None:
     """Nobody uses the result of add_, and somebody uses the tensor."""
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 
-from opsmith.compile.lowered.nodes import calls, replace, tensor_of
+from opsmith.compile.lowered.nodes import calls, replace, tensor_of, value_of
 from opsmith.compile.values import same
 
 aten = torch.ops.aten
@@ -65,13 +66,20 @@ def _inner(node: fx.Node, targets: Sequence[Any] | set[Any]) -> fx.Node | None:
 
 
 def _view_of_view(node: fx.Node) -> fx.Node | None:
-    """Sizes of the outer view are all that counts, where the innermost tensor has them in one piece."""
+    """Sizes of the outer view are all that counts, where the innermost tensor has them in one piece.
+
+    A size that is left open may come out as another expression of the symbols, of which nobody knows that it is equal.
+    """
     inner = _inner(node, _RESHAPES)
     if inner is None:
         return None
     source = inner.args[0]
     before = tensor_of(source)
     if before is None or not before.is_contiguous():
+        return None
+    with enable_python_dispatcher():
+        merged = node.target(before, fx.map_arg(node.args[1], value_of))  # type: ignore[operator]
+    if not same(merged, tensor_of(node)):
         return None
     with node.graph.inserting_before(node):
         return node.graph.call_function(node.target, (source, node.args[1]))  # type: ignore[arg-type]
