@@ -6,9 +6,10 @@ is a matrix product, exact in half types because its factors are 0 and 1. So eac
 once, zeros too, and always in the same order, without atomic operations. Where there are few rows, the indices are
 split among several programs, whose partial sums a second launch adds up.
 
-Looking through the indices costs their number times that of programs. Where that is more bytes than adding the gradient
-with atomic operations, it is added: to the result itself, or for types that sums are not kept in to a row of sums for
-each row that is named (:mod:`row_owners`), or to a whole table of sums where more indices than rows would take more.
+Looking through the indices costs their number times that of programs. Where the result is large and that is more bytes
+than adding the gradient with atomic operations, it is added: to the result itself, or for types that sums are not kept
+in to a row of sums for each row that is named (:mod:`row_owners`), or to a whole table of sums where more indices than
+rows would take more.
 
 Suffixes: ``_R`` rows of the result, ``_D`` columns, ``_T`` tokens: indices and rows of the gradient, ``_G`` a group
 of them.
@@ -46,6 +47,9 @@ ROWS, GROUP = 32, 16
 CHUNK = 2048
 #: Notes of all programs together: what is more goes through atomic operations.
 MOST_NOTES = 1 << 26
+#: Results of so many bytes are summed in segments where notes allow it, always in the same order: on an H200 1.4 times
+#: as fast as eager with 103 MB, but 0.8 times with 308 MB, which a fill writes in less than half the time.
+SEGMENTS_BYTES = 128 << 20
 #: What an H200 moves, at 4.8 TB/s, in the 1.07 us that no launch is shorter than (benchmarks/results/README.md).
 LAUNCH_BYTES = 5_000_000
 
@@ -210,12 +214,14 @@ def sum_rows(out: torch.Tensor, grad: torch.Tensor, indices: torch.Tensor, skipp
 
 
 def way_for(out: torch.Tensor, grad: torch.Tensor, indices: torch.Tensor, shares: Shares, *, by_frequency: bool) -> Way:
-    """The way that moves the fewest bytes.
+    """Segments up to a size, and beyond it the way that moves the fewest bytes.
 
     Of those whose notes are no more than they may be, and whose sums take no more memory than a table of them.
     """
     costs = {}
     if shares.programs * shares.share <= MOST_NOTES and out.dtype != torch.float64:
+        if out.numel() * out.element_size() <= SEGMENTS_BYTES:
+            return Way.SEGMENTS
         launches = 2 if shares.splits > 1 else 1
         costs[Way.SEGMENTS] = _segments_bytes(out, grad, indices, shares) + launches * LAUNCH_BYTES
     launches = 2 + 2 * by_frequency + (by_frequency or _is_rounded(out))
