@@ -481,6 +481,39 @@ def test_an_extension_that_is_built_and_never_called_is_named() -> None:
 # ---------------------------------------------------------------- the file itself
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "kernel[(1,)](x, launch_pdl=True)",
+        "kernel[(1,)](x, **{'launch_pdl': True})",
+        "gdc_launch_dependents()",
+        "ptx = 'griddepcontrol.launch_dependents;'",
+        "cuda = 'attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;'",
+    ],
+)
+def test_a_kernel_that_overlaps_with_earlier_ones_has_to_wait(body: str) -> None:
+    """In any of its files, in code."""
+    [finding] = [one for one in in_entry(f"{body}\nreturn x") if one.kind is Kind.OVERLAP]
+    assert 7 == finding.line
+    assert not finding.decisive
+    for waiting in ("gdc_wait()", "ptx = 'griddepcontrol.wait;'", "cuda = 'cudaGridDependencySynchronize();'"):
+        assert Kind.OVERLAP not in kinds(in_entry(f"{body}\n{waiting}\nreturn x"))
+    for saying in ("# gdc_wait()", "'gdc_wait()'"):
+        assert Kind.OVERLAP in kinds(in_entry(f"{body}\n{saying}\nreturn x"))
+    files = {
+        "kernel.py": (ENTRY + f"    {body}\n    return x\n").encode(),
+        "wait.cu": b"// cudaGridDependencySynchronize",
+    }
+    assert Kind.OVERLAP in kinds(examine(files, policy="native", task="relu.default"))
+    files["wait.cu"] = b"void wait() { cudaGridDependencySynchronize(); }"
+    assert Kind.OVERLAP not in kinds(examine(files, policy="native", task="relu.default"))
+
+
+def test_an_option_that_is_off_lets_nothing_overlap() -> None:
+    """Nor does talk of it."""
+    assert Kind.OVERLAP not in kinds(in_entry("kernel[(1,)](x, launch_pdl=False)\nreturn x  # launch_pdl=True"))
+
+
 def test_a_file_that_cannot_be_read_is_said_to_be_so() -> None:
     """The loader tells the rest."""
     for source in ("def f(:\n", "x = 1\n" * 200_000 + "\n", "x = " + "-" * 50_000 + "1\n", "\0"):

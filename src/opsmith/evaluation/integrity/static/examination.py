@@ -18,6 +18,7 @@ from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
 from opsmith.evaluation.integrity.static.habits import fallbacks, habits
 from opsmith.evaluation.integrity.static.launches import Mentions, unreached
 from opsmith.evaluation.integrity.static.numpy_use import numpy_use
+from opsmith.evaluation.integrity.static.overlaps import overlaps
 from opsmith.evaluation.integrity.static.provenance import foreign_result
 from opsmith.evaluation.integrity.static.source import Function, Source, is_entry_name, once_per_source
 from opsmith.evaluation.integrity.static.torch_use import torch_use
@@ -56,6 +57,7 @@ def examine(
         found = [*reading.unreadable, *_examine_cpp(reading, policy=policy, own=own)]
         try:
             found += _examine_python(reading, policy=policy, task=task, entry=entry)
+            found += reading.overlaps
         except RecursionError:
             found.append(_unreadable(sources[0].path, "nested too deeply to be read"))
     return tuple(sorted({msgspec.structs.replace(finding, text=_one_line(finding.text)) for finding in found}))
@@ -104,6 +106,11 @@ class _Reading:
             except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
                 self.unreadable.append(_unreadable(path, f"{type(exc).__name__}: {exc}"))
         return parsed
+
+    @functools.cached_property
+    def overlaps(self) -> tuple[StaticFinding, ...]:
+        """The findings about kernels that do not wait, which are those of all files together."""
+        return tuple(overlaps(self.sources, self.cpp))
 
     @functools.cached_property
     def mentions(self) -> Mentions:

@@ -31,6 +31,7 @@ class Kind(enum.StrEnum):
     NETWORK = "network"
     FILE_ACCESS = "file-access"  # Outside the kernel's own folder.
     CONCURRENCY = "concurrency"  # Threads, streams, and what runs at exit.
+    OVERLAP = "overlap"  # Kernels are launched while earlier ones run, and wait for none of them.
     FALLBACK = "fallback"  # Where its own kernel raises, torch answers.
     DECOY = "decoy"  # A kernel that nothing launches.
     UNUSED_EXTENSION = "unused-extension"  # C++ that is built and never called.
