@@ -63,18 +63,22 @@ layers: $(STAMP)  ## import-linter: who may import whom
 	@found=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$found"; exit 1; }
 
 unit: export OMP_NUM_THREADS ?= 1
-# In two lanes side by side: end-to-end tests mostly wait for processes. What is asked for with options runs in one.
+# In two lanes side by side, of which one goes on with the kernels after the end-to-end tests, which mostly wait for
+# processes. What is asked for with options runs in one.
 unit: $(STAMP)  ## pytest
 	@echo "== pytest"
 ifdef PYTEST_OPTIONS
 	@$(BIN)/python -m pytest -q -m "not corpus" $(PYTEST_OPTIONS)
 else
 	@log=$$(mktemp); \
-	.ci/lane end-to-end -m "not corpus" tests/e2e >$$log 2>&1 & end_to_end=$$!; \
+	{ others=0; \
+	  .ci/lane end-to-end -m "not corpus" tests/e2e || others=$$?; \
+	  .ci/lane kernels -m "not corpus" tests/unit/kernels || others=$$?; \
+	  exit $$others; } >$$log 2>&1 & others=$$!; \
 	status=0; \
-	.ci/lane parts -m "not corpus" --ignore tests/e2e || status=$$?; \
-	wait $$end_to_end || status=$$?; \
-	echo "== pytest tests/e2e"; cat $$log; rm -f $$log; \
+	.ci/lane parts -m "not corpus" --ignore tests/e2e --ignore tests/unit/kernels || status=$$?; \
+	wait $$others || status=$$?; \
+	echo "== pytest tests/e2e tests/unit/kernels"; cat $$log; rm -f $$log; \
 	exit $$status
 endif
 
