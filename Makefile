@@ -63,8 +63,8 @@ layers: $(STAMP)  ## import-linter: who may import whom
 	@found=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$found"; exit 1; }
 
 unit: export OMP_NUM_THREADS ?= 1
-# In two lanes side by side, of which one goes on with the kernels after the end-to-end tests, which mostly wait for
-# processes. What is asked for with options runs in one.
+# Two lanes side by side, and in each a half of the kernels last: the end-to-end tests wait for processes, and leave room.
+# What is asked for with options runs in one.
 unit: $(STAMP)  ## pytest
 	@echo "== pytest"
 ifdef PYTEST_OPTIONS
@@ -73,12 +73,13 @@ else
 	@log=$$(mktemp); \
 	{ others=0; \
 	  .ci/lane end-to-end -m "not corpus" tests/e2e || others=$$?; \
-	  .ci/lane kernels -m "not corpus" tests/unit/kernels || others=$$?; \
+	  .ci/lane kernels-n-to-z -m "not corpus" tests/unit/kernels/test_[n-z]*.py || others=$$?; \
 	  exit $$others; } >$$log 2>&1 & others=$$!; \
 	status=0; \
 	.ci/lane parts -m "not corpus" --ignore tests/e2e --ignore tests/unit/kernels || status=$$?; \
+	.ci/lane kernels-a-to-m -m "not corpus" tests/unit/kernels/test_[a-m]*.py || status=$$?; \
 	wait $$others || status=$$?; \
-	echo "== pytest tests/e2e tests/unit/kernels"; cat $$log; rm -f $$log; \
+	echo "== pytest tests/e2e, kernels n to z"; cat $$log; rm -f $$log; \
 	exit $$status
 endif
 
