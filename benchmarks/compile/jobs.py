@@ -124,6 +124,11 @@ def have_done(
     return read(options.out, kind)
 
 
+def lacks_memory(note: str) -> bool:
+    """Whether a job's note says that the device had no memory left for it."""
+    return "out of memory" in note.lower() or "OutOfMemoryError" in note
+
+
 def read(path: Path, kind: type[Record]) -> list[Record]:
     """The lines of a record; a last one that was cut off is left out."""
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import torch
-from benchmarks.compile.jobs import Job, add_options, have_done
+from benchmarks.compile.jobs import Job, add_options, have_done, lacks_memory
 from benchmarks.compile.speed import TOLERANCE, distance, precision_of, ratio, synchronise
 from benchmarks.compile.subjects import Float64, Subject, moved
 from benchmarks.models.records import command_of, environment_of
@@ -446,7 +446,7 @@ def main() -> int:
 
 
 def _crowded(line: Measured) -> bool:
-    return "OutOfMemoryError" in line.note
+    return lacks_memory(line.note)
 
 
 def _died(job: Job, note: str) -> Measured:

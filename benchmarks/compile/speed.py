@@ -31,7 +31,7 @@ from typing import Any
 
 import msgspec
 import torch
-from benchmarks.compile.jobs import Job, add_options, have_done, selected
+from benchmarks.compile.jobs import Job, add_options, have_done, lacks_memory, selected
 from benchmarks.compile.subjects import Float64, inference, load, timed, training
 from benchmarks.models.records import environment_of
 from torch import Tensor, nn
@@ -275,7 +275,7 @@ def main() -> int:
 
 
 def _crowded(line: Measured) -> bool:
-    return "out of memory" in line.note.lower() or "OutOfMemoryError" in line.note
+    return lacks_memory(line.note)
 
 
 def _died(job: Job, note: str) -> Measured:

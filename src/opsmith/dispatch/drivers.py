@@ -78,35 +78,35 @@ class LaunchConfig(ctypes.Structure):
 _OVERLAPS = LaunchAttribute(id=6, value=(1,))
 
 
-def packed(driver: Driver, launch: Launch, slots: Sequence[int]) -> Callable[[int], None]:
-    """The function that launches with these parameters, as often as it is called, on a stream.
+def running(driver: Driver, launch: Launch) -> Callable[[Sequence[int], int], None]:
+    """The function that launches with given parameters on a stream.
 
     It raises RuntimeError where the driver refuses that. Kernels overlap in a CUDA graph. Calls one by one come later
     than the kernel before ends, and are launched in a third of the time by torch's launcher, which lets none overlap.
     """
-    by_config = _packed_by_config(driver, launch, slots)
-    if len(slots) > MOST_PARAMETERS:
+
+    def by_config(slots: Sequence[int], stream: int) -> None:
+        _packed_by_config(driver, launch, slots)(stream)
+
+    if len(launch.slots) > MOST_PARAMETERS:
         return by_config
-    kinds, parameters = "K" * len(slots), tuple(slots)
-    fixed = (launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds, parameters)
-    run = functools.partial(driver.launch, *fixed)
+    kinds = "K" * len(launch.slots)
+    run = functools.partial(driver.launch, launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds)
     if not launch.overlaps:
         return run
     capturing = driver.capturing
 
-    def either(stream: int) -> None:
-        (by_config if capturing() else run)(stream)
+    def either(slots: Sequence[int], stream: int) -> None:
+        (by_config if capturing() else run)(slots, stream)
 
     return either
 
 
-def launch_by_config(driver: Driver, launch: Launch, slots: Sequence[int], stream: int) -> None:
-    """As ``driver.launch``, of any number of parameters, and overlapping with the kernel before if it may.
-
-    Raises:
-        RuntimeError: the driver refuses it.
-    """
-    _packed_by_config(driver, launch, slots)(stream)
+def packed(driver: Driver, launch: Launch, slots: Sequence[int]) -> Callable[[int], None]:
+    """As :func:`running`, with these parameters, as often as it is called."""
+    if len(slots) > MOST_PARAMETERS:
+        return _packed_by_config(driver, launch, slots)
+    return functools.partial(running(driver, launch), tuple(slots))
 
 
 def _packed_by_config(driver: Driver, launch: Launch, slots: Sequence[int]) -> Callable[[int], None]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from opsmith.dispatch.draws import COUNTER, drawn
-from opsmith.dispatch.drivers import MOST_PARAMETERS, Driver, launch_by_config, packed
+from opsmith.dispatch.drivers import Driver, packed, running
 from opsmith.dispatch.launcher import Table, Words
 from opsmith.dispatch.plans import Copy, Form, HostScalar, Launch, Number, Plan, Reach, Refusal, Result
 from opsmith.dispatch.precisions import in_force
@@ -217,7 +217,7 @@ def _answering_in_place(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor
     [launch], [written] = plan.steps, plan.results
     assert isinstance(launch, Launch)  # Only such a plan is answered so.
     assert isinstance(written, int)
-    run, pick, numbers = _running(launch, driver), _picking(launch, plan.tensors), tuple(launch.slots)
+    run, pick, numbers = running(driver, launch), _picking(launch, plan.tensors), tuple(launch.slots)
     stream, device = driver.stream, plan.device
 
     def answer(tensors: Sequence[Tensor], addresses: Sequence[int]) -> Any:
@@ -280,12 +280,12 @@ def _parts(plan: Plan, driver: Driver) -> tuple[Any, ...]:
     [memory], [launch] = plan.allocations, plan.steps
     assert isinstance(launch, Launch)  # Only such a plan is answered so.
     allocate, stream = functools.partial(driver.allocate, *memory), functools.partial(driver.stream, plan.device)
-    return allocate, _running(launch, driver), _picking(launch, plan.tensors + 1), tuple(launch.slots), stream
+    return allocate, running(driver, launch), _picking(launch, plan.tensors + 1), tuple(launch.slots), stream
 
 
 def _launching(launch: Launch, driver: Driver, count: int) -> Step:
     """The function that launches a kernel, given the addresses of ``count`` tensors, what is drawn among them."""
-    parameters, run = _parameters(launch, count), _running(launch, driver)
+    parameters, run = _parameters(launch, count), running(driver, launch)
 
     def launching(_: Sequence[Tensor], addresses: Sequence[int], stream: int) -> None:
         run(parameters(addresses), stream)
@@ -314,27 +314,6 @@ def _picking(launch: Launch, count: int) -> Callable[[tuple[int, ...]], Any]:
 def _moved(launch: Launch) -> list[tuple[int, int]]:
     """Tensors of which a launch gets another address than their first, and how many bytes further that is."""
     return [(pointer.number, pointer.offset_bytes) for pointer in launch.pointers if pointer.offset_bytes]
-
-
-def _running(launch: Launch, driver: Driver) -> Callable[..., None]:
-    """The launch but for its arguments and its stream.
-
-    Kernels overlap in a CUDA graph. Calls one by one come later than the kernel before ends, and are launched in a
-    third of the time by torch's launcher, which lets no kernel overlap.
-    """
-    by_config = functools.partial(launch_by_config, driver, launch)
-    if len(launch.slots) > MOST_PARAMETERS:
-        return by_config
-    kinds = "K" * len(launch.slots)
-    run = functools.partial(driver.launch, launch.function, *launch.grid, launch.warps, launch.shared_bytes, kinds)
-    if not launch.overlaps:
-        return run
-    capturing = driver.capturing
-
-    def either(slots: Sequence[int], stream: int) -> None:
-        (by_config if capturing() else run)(slots, stream)
-
-    return either
 
 
 def _copying(copy: Copy) -> Step:
