@@ -164,6 +164,24 @@ def test_operands_of_attentions_gradients_may_be_split_beforehand(
         assert error(found, right) <= max(4 * error(theirs, right), 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # The first product of autograd's own thread.
+@pytest.mark.parametrize("columns", [256, 512])
+def test_wide_heads_are_sums_of_parts(columns: int) -> None:
+    """Tensor cores cut long sums off: in one sum of 512 terms errors would be twice what is allowed here."""
+    q, k, v, grad = (numbers(4, 2, rows, columns) for rows in (100, 120, 120, 100))
+    wide = q64, k64, v64 = [x.double().requires_grad_() for x in (q, k, v)]
+    attended = torch.nn.functional.scaled_dot_product_attention(q64, k64, v64)
+    exact = [attended.detach(), *torch.autograd.grad(attended, wide, grad.double())]
+    aten = torch.ops.aten
+    out, lse, *state = aten._scaled_dot_product_efficient_attention(q, k, v, None, True)
+    call = grad, q, k, v, None, out, lse, *state, 0.0, [True, True, True, False]
+    library = [out, *aten._scaled_dot_product_efficient_attention_backward(*call)[:3]]
+    results = [efficient_attention(q, k, v, None, False)[0], *efficient_attention_backward(*call)[:3]]
+    for found, theirs, right in zip(results, library, exact, strict=True):
+        assert found is not None
+        assert error(found, right) <= max(6 * error(theirs, right), 2e-6)
+
+
 def test_tf32_is_rounded_to_nearest_where_it_is_allowed() -> None:
     """Of numbers cut off the sum is too small, by about a half of 2 ** -10 for each factor."""
     a, b = numbers(256, 1024, positive=True), numbers(1024, 256, positive=True)

@@ -298,6 +298,19 @@ def test_the_state_of_dropout_is_on_the_host_where_attention_reads_it_there() ->
     assert ["cuda", "cpu", "cpu"] == [tensor.device for tensor in record.args[6:9]]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("scale", ["", "'scale': 1.0"])
+@pytest.mark.parametrize("size", [40, 256])
+def test_no_weight_of_an_attention_is_much_larger_than_their_sum(size: int, scale: str) -> None:
+    """The sum is an argument of its own; of random heads exp(20) would be left, and gradients infinite in float16."""
+    rows, keys, sums = f"T([2, 8, 512, {size}], f16)", f"T([2, 8, 77, {size}], f16)", "T([2, 8, 512], f32)"
+    state = "None, None, 512, 77, 0.0, False, T([2], u64), T([], u64)"
+    text = f"(({rows}, {rows}, {keys}, {keys}, {rows}, {sums}, {state}), {{{scale}}})"
+    _, query, key, *_, logsumexp, _, _ = tensors("_scaled_dot_product_flash_attention_backward.default", text)
+    scores = query.double() @ key.double().mT * (1.0 if scale else size**-0.5)
+    assert (scores - logsumexp[..., None]).max() < 1
+    assert 0.1 < scores.square().mean().sqrt() < 0.3
+
+
 EXAMPLE_CALLS = {op: parse_call(op, text) for op, text, _ in EXAMPLES}
 
 # ---------------------------------------------------------------- refusals and old names

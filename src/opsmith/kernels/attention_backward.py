@@ -59,7 +59,7 @@ from .attention_forward import (
 from .indexing import converted
 from .launch import INTERPRETED, await_earlier_kernels, launch, loop_bound
 from .matmul import multiply_type
-from .product_tiles import parts_of_one_sign, product_of_parts
+from .product_tiles import parts_of_one_sign, product_along_rows, product_of_parts
 from .tuning import Family, Work
 
 # ---------------------------------------------------------------- the kernels
@@ -123,8 +123,8 @@ def query_gradients(
         else:
             k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX)
             v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
-            products_MN = tl.dot(q_MD, tl.trans(k_ND.to(MULTIPLY)), input_precision=PRECISION)
-            dp_MN = tl.dot(grad_ME, tl.trans(v_NE), input_precision=PRECISION)
+            products_MN = product_along_rows(q_MD, k_ND.to(MULTIPLY), PRECISION)
+            dp_MN = product_along_rows(grad_ME, v_NE, PRECISION)
         s_MN = scores(
             products_MN, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX
         )
@@ -309,8 +309,8 @@ def key_gradients(
         else:
             q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, not EVEN_M, INDEX)
             grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, not EVEN_M, INDEX).to(MULTIPLY)
-            products_NM = tl.dot(k_ND, tl.trans(q_MD.to(MULTIPLY)), input_precision=PRECISION)
-            dp_NM = tl.dot(v_NE, tl.trans(grad_ME), input_precision=PRECISION)
+            products_NM = product_along_rows(k_ND, q_MD.to(MULTIPLY), PRECISION)
+            dp_NM = product_along_rows(v_NE, grad_ME, PRECISION)
         # Queries beyond the last one have no weights.
         lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * lse_stride_M, mask=m < M, other=float("inf")), BASE_2)
         delta_M = tl.load(delta_ptr + m, mask=m < M, other=0)

@@ -32,7 +32,7 @@ from .indexing import Geometry, converted, index_type
 from .launch import INTERPRETED, await_earlier_kernels, launch, multiprocessors
 from .matmul import SHARED_BYTES, multiply_type
 from .philox import halves, word_at
-from .product_tiles import parts_of_one_sign, product_of_parts
+from .product_tiles import parts_of_one_sign, product_along_rows, product_of_parts
 from .split_factors import MOST_MATRICES, ROWS, Parts, parts_fit, parts_of
 from .tuning import Family, Work, size_class
 
@@ -255,7 +255,7 @@ def attend(
             products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
         else:
             k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX).to(MULTIPLY)
-            products_MN = tl.dot(q_MD, tl.trans(k_ND), input_precision=PRECISION)
+            products_MN = product_along_rows(q_MD, k_ND, PRECISION)
         if SCALED_LAST:
             factor = 1.0
         else:

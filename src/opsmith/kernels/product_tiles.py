@@ -17,6 +17,8 @@ from .launch import INTERPRETED
 _INTERPRETED = tl.constexpr(INTERPRETED)
 #: Parts are TF32 numbers, so that nothing is cut off.
 _OF_PARTS = tl.constexpr("tf32")
+#: Terms of a sum that tensor cores take in float32's digits: each step of theirs cuts the sum off, and does not round.
+MOST_TERMS = tl.constexpr(128)
 
 
 @triton.jit
@@ -55,6 +57,23 @@ def product_of_parts(
     c_MN = tl.dot(a_low_MK, b_KN, input_precision=_OF_PARTS)
     c_MN = tl.dot(a_MK, b_low_KN, c_MN, input_precision=_OF_PARTS)
     return tl.dot(a_MK, b_KN, c_MN, input_precision=_OF_PARTS)
+
+
+@triton.jit
+def product_along_rows(a_MK: tl.tensor, b_NK: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
+    """``a @ b.T``, both of K elements a row; long sums of float32 in parts that are added, and rounded, afterwards.
+
+    Of random factors, in 512 terms, what is cut off comes to 12 times the error of float32 sums, in parts to 5 times.
+    """
+    K: tl.constexpr = a_MK.shape[1]
+    if PRECISION == "tf32x3" and K > MOST_TERMS:
+        a_MPK = tl.reshape(a_MK, [a_MK.shape[0], K // MOST_TERMS, MOST_TERMS])
+        b_NPK = tl.reshape(b_NK, [b_NK.shape[0], K // MOST_TERMS, MOST_TERMS])
+        a_PMK, b_PKN = tl.permute(a_MPK, [1, 0, 2]), tl.permute(b_NPK, [1, 2, 0])
+        c_MN = tl.sum(tl.dot(a_PMK, b_PKN, input_precision=PRECISION), axis=0)
+    else:
+        c_MN = tl.dot(a_MK, tl.trans(b_NK), input_precision=PRECISION)
+    return c_MN
 
 
 @triton.jit

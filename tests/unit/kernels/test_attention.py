@@ -485,6 +485,20 @@ def test_tiles_of_a_device(dtype: torch.dtype, columns: int) -> None:
         assert_close(actual, due, dtype)
 
 
+@pytest.mark.parametrize("size", [200, 512])
+def test_products_of_wide_heads_are_made_of_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on tensor cores, which the interpreter does not have: parts of 128 columns, and none is left out."""
+    for module in (attention_forward, attention_backward):
+        monkeypatch.setattr(module, "PRECISION", "tf32x3")
+    given = heads((1, 2, 2, 37, 45, size))
+    q, k, v, grad = given
+    expected = textbook(given)
+    out, lse, *state = kernel(EFFICIENT)(q, k, v, None, True)
+    gradients = kernel(backward_of(EFFICIENT))(grad, q, k, v, None, out, lse, *state, 0.0, [True, True, True, False])
+    for actual, due in zip([out, *gradients[:3]], [expected.out, *expected[2:5]], strict=True):
+        assert_close(actual, due, q.dtype)
+
+
 # ---------------------------------------------------------------- keys that are split beforehand
 
 

@@ -37,6 +37,8 @@ DIVISOR = Magnitude(1 / 4, 4, signed=True)
 UNIT = Magnitude(1 / 2, 2)
 OPEN_INTERVAL = Uniform(-0.98, 0.98)
 PROBABILITY = Uniform(0.02, 0.98)
+#: Of the largest parts of a ``Normal`` tensor, relative to all of it.
+LARGEST_RMS = 2.4
 
 _WHOLE_DTYPES = frozenset({"i64", "i32", "i16", "i8", "u8"})
 
@@ -209,6 +211,17 @@ def _elu_result(call: BoundCall, _: Slot) -> Domain:
     return Uniform(-0.95 * lowest, 3)
 
 
+def _attending(call: BoundCall, _: Slot) -> Domain:
+    """Queries whose scores have a root mean square of 1 at most, where they and the keys are largest.
+
+    The sum of the weights is an argument of its own, and no weight may be larger than it. Were scores in the tens, as
+    those of random heads are, weights would reach exp(20) and gradients no number of float16.
+    """
+    columns = call.size("query", -1)
+    scale = abs(call.number("scale") or 1 / math.sqrt(max(columns, 1)))
+    return Normal(1 / (scale * math.sqrt(max(columns, 1)) * LARGEST_RMS**2))
+
+
 def _log_sum(call: BoundCall, _: Slot) -> Domain:
     """The logarithm of a sum over the keys, each of them about 1."""
     keys = math.log(max(call.size("key", 2 if call.stem.startswith("_scaled_dot") else 1), 1))
@@ -255,6 +268,14 @@ _POLYNOMIALS = " ".join(
     for family in (
         *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
         *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
+    )
+)
+_ATTENTION_GRADIENTS = " ".join(
+    (
+        *(f"_scaled_dot_product_{kind}_attention_backward" for kind in ("flash", "efficient", "cudnn")),
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        "_scaled_dot_product_fused_attention_overrideable_backward",
+        *(f"_{kind}_attention_backward" for kind in ("flash", "efficient", "cudnn")),
     )
 )
 _BOTH_COMPARED: Rules = {"self": _compared, "other": FEW}
@@ -351,6 +372,7 @@ VALUE_RULES: dict[str, Rules] = {
     **for_each("_masked_softmax", {"mask": Mask(0.25)}),
     **for_each("native_dropout_backward _masked_scale", {"mask": _kept}),
     **for_each("rrelu_with_noise_backward", {"noise": _dropout_noise}),
+    **for_each(_ATTENTION_GRADIENTS, {"query": _attending}),
     # Randomness.
     **for_each("bernoulli", {"self": Uniform(0, 1), "p": Uniform(0, 1)}),
     **for_each("poisson", {"self": Uniform(0, 10)}),
