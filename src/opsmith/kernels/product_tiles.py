@@ -66,7 +66,7 @@ def product_along_rows(a_MK: tl.tensor, b_NK: tl.tensor, PRECISION: tl.constexpr
     Of random factors, in 512 terms, what is cut off comes to 12 times the error of float32 sums, in parts to 5 times.
     """
     K: tl.constexpr = a_MK.shape[1]
-    if PRECISION == "tf32x3" and K > MOST_TERMS:
+    if a_MK.dtype == tl.float32 and PRECISION == "tf32x3" and K > MOST_TERMS:
         a_MPK = tl.reshape(a_MK, [a_MK.shape[0], K // MOST_TERMS, MOST_TERMS])
         b_NPK = tl.reshape(b_NK, [b_NK.shape[0], K // MOST_TERMS, MOST_TERMS])
         a_PMK, b_PKN = tl.permute(a_MPK, [1, 0, 2]), tl.permute(b_NPK, [1, 2, 0])
