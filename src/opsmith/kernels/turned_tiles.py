@@ -24,10 +24,14 @@ from .launch import INTERPRETED, INTERPRETED_TILE, multiprocessors
 
 #: What a program moves: four 16-byte accesses for each of 128 threads.
 TILE_BYTES = 8192
+#: Elements of a tile that is worth a program.
+SMALLEST_TILE = 2048
 #: A stride beyond this many elements puts neighbours into different cache lines: following it gains nothing.
 FAR = 32
 #: Short dimensions are taken together up to this many elements.
 GROUP = 256
+#: A side of fewer elements fills no sector of memory, and is not worth a tile's turning.
+SHORT = 16
 
 
 class Cut(NamedTuple):
@@ -48,7 +52,9 @@ class Tile(NamedTuple):
 def cut_dims(geometry: Geometry, source: int = 1) -> Cut:
     """Columns along the first operand's contiguous dimension, rows along operand ``source``'s.
 
-    Short dimensions are taken together. Operand 0 comes fastest first.
+    Short dimensions are taken together. Where both sides are too short for a tile, as where pixels are dealt out of a
+    few channels, both are columns: a sector of the source is read by neighbouring lanes in turn. Operand 0 comes
+    fastest first.
     """
     sizes, strides = geometry.shape_D, geometry.strides_ID[source]
     near = [d for d in range(len(sizes)) if 0 < abs(strides[d]) <= FAR]
@@ -60,7 +66,10 @@ def cut_dims(geometry: Geometry, source: int = 1) -> Cut:
     rest = tuple(d for d in range(taken, len(sizes)) if d != along)
     if along < taken:
         return Cut((), rest, columns)
-    if sizes[along] < 16 or INTERPRETED:
+    short = math.prod(sizes[:taken])
+    if short < SHORT <= sizes[along] and short * sizes[along] < SMALLEST_TILE and rest:
+        return Cut((), rest, (*columns, along))
+    if sizes[along] < SHORT or INTERPRETED:
         return Cut((), (along, *rest), columns)
     return Cut(rest, (along,), columns)
 

@@ -35,6 +35,27 @@ def test_tiles_of_odd_columns_leave_few_lanes_idle(
     assert width == tile_for((1, 1 << 16, columns), 2, torch.device("cpu"), turned=turned).width
 
 
+@pytest.mark.parametrize("shape", [(4096, 16, 16), (2048, 64, 64), (256, 192, 192)])
+def test_few_channels_and_short_rows_make_one_tile(shape: Ints, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two channels of 16 pixels would have 32 elements; a row of the result has them side by side."""
+    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
+    (channels, height, width), plane = shape, shape[1] * shape[2]
+    sizes = (2, width, 2, height, channels // 4)
+    geometry = Geometry(sizes, (dense_strides(sizes, range(5)), (plane, 1, 2 * plane, width, 4 * plane)))
+    cut = turned_tiles.cut_dims(geometry)
+    tile = tile_for(turned_tiles.sizes_of(geometry, cut), 2, torch.device("cpu"), turned=False)
+    assert cut.columns == (0, 1)
+    assert tile.height * tile.width >= 2048
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+@pytest.mark.parametrize("width", [17, 64])
+def test_channels_become_pixels(factor: int, width: int) -> None:
+    """Rows that are too short for a tile, and others."""
+    assert_as_eager("pixel_shuffle.default", values(2, 2 * factor**2, 5, width), factor)
+
+
 @pytest.mark.parametrize("op", ["reflection_pad2d.default", "replication_pad2d.default", "constant_pad_nd.default"])
 def test_pads_with_odd_rows_and_many_channels_are_as_eager(op: str) -> None:
     """Rows of 66 elements."""
