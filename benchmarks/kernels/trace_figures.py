@@ -2,12 +2,12 @@
 
     python -m benchmarks.kernels.trace_figures -o FILE RUN [RUN...]
 
-Several runs count as one: parts of a set, or the public set and opsmith's own. Ops whose work eager leaves to cuBLAS,
-cuDNN or flash attention are the library class and counted apart. An op's figure is the median over its timed inputs,
-the geometric mean goes over ops. ``as installed`` counts a declined input as 1.0, since eager answers it then. Rows
-above 50 MB are those that are no matrix product and have that much to move; their percent of floor is against the
-device's own copy. Rows that wait for their launch are those of which eager's kernels take less than half of the time
-of its call.
+Several runs count as one: parts of a set, or the public set and opsmith's own. An op that several of them have asked
+counts as the last of these has it. Ops whose work eager leaves to cuBLAS, cuDNN or flash attention are the library
+class and counted apart. An op's figure is the median over its timed inputs, the geometric mean goes over ops. ``as
+installed`` counts a declined input as 1.0, since eager answers it then. Rows above 50 MB are those that are no matrix
+product and have that much to move; their percent of floor is against the device's own copy. Rows that wait for their
+launch are those of which eager's kernels take less than half of the time of its call.
 """
 
 from __future__ import annotations
@@ -91,8 +91,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def figures(runs: Sequence[RunDirectory]) -> Record:
     """Of all runs together."""
+    last = {op.op: run for run in runs for op in run.plan().ops}
     planned = {op.op: op.kernel_hash is not None for run in runs for op in run.plan().ops}
-    verdicts = [verdict for run in runs for verdict in run.verdicts() if verdict.part is Part.CASE]
+    verdicts = [
+        verdict for run in runs for verdict in run.verdicts() if verdict.part is Part.CASE and last[verdict.op] is run
+    ]
     traffic = {
         (timed.case, timed.kernel): timed.work.traffic_bytes
         for run in runs

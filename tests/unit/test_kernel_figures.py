@@ -77,6 +77,25 @@ def test_what_is_not_served_or_wrong_is_told(record: Record) -> None:
     assert {"tanh.default": {"UNSUPPORTED": 1}, "erf.default": {"WRONG_VALUE": 1}} == record.not_passed
 
 
+def test_an_op_of_several_runs_counts_as_in_the_last(tmp_path: Path) -> None:
+    """Wrong and slow before it was mended; what was not asked again stays."""
+    folders = []
+    for name, verdicts in (
+        (
+            "before",
+            [timed("roll.default", 0, 0.5), verdict("erf.default", 0, Status.WRONG_VALUE), timed("mm.default", 0, 0.9)],
+        ),
+        ("after", [timed("roll.default", 0, 3.0), timed("erf.default", 0, 2.0)]),
+    ):
+        cases = [timed_case(one, work=LARGE) for one in verdicts if one.timings]
+        untimed = [msgspec.structs.replace(one, timings=()) for one in verdicts]
+        folders.append(write_run(tmp_path / name, [planned(one.op) for one in verdicts], untimed, timed=cases))
+    record = figures(folders)
+    assert (2.4495, {}) == (record.k["all others"].geomean, record.not_passed)
+    assert 0.9 == record.k["library class"].geomean
+    assert {"PASSED": 3} == record.statuses
+
+
 def test_the_rule_counts_calls_that_dispatch_one_op_with_the_functions_own_arguments() -> None:
     """Softmax takes another argument than its op, and the names of special functions have a dot."""
     found = overloads_of_rule("f32", "cpu")
