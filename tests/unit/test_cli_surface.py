@@ -114,3 +114,28 @@ def test_every_flag_of_a_verb_is_in_the_reference(verb: str) -> None:
 def test_every_parameter_of_a_verb_has_a_help_text(verb: str) -> None:
     """``--help`` leaves no flag to guess."""
     assert [] == [parameter.name for parameter in COMMANDS[verb].params if not parameter.help]
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "way_on"),
+    [
+        ("run", ["--suite", "smoke", "--backend", "aten"], "; continue with --resume and the same -o"),
+        ("tune", [], "; the same command goes on where it was"),
+        ("prewarm", [], "; the same command goes on where it was"),
+        ("ops", ["--suite", "smoke"], ""),
+    ],
+)
+def test_an_interrupted_verb_says_how_it_goes_on(
+    module: str, arguments: list[str], way_on: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it does: not everybody knows which work is kept."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    called = {"run": "judge", "tune": "chosen_tasks", "prewarm": "chosen_tasks", "ops": "survey"}[module]
+    monkeypatch.setattr(f"opsmith.cli.{module}.{called}", interrupt)
+    with pytest.raises(SystemExit) as stopped:
+        app([module, *arguments])
+    assert 130 == stopped.value.code
+    assert f"opsmith: interrupted{way_on}\n" == capsys.readouterr().err

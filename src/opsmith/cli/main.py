@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import traceback
@@ -47,8 +48,17 @@ app = typer.Typer(
 )
 
 
+#: What is said of an interrupted verb that has an option ``--resume``, and of those that look for what is done already.
+_RESUME, _REPEAT = "continue with --resume and the same -o", "the same command goes on where it was"
+_REPEATED = (prewarm.prewarm, tune.tune)
+
+
 def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
     """Turn a verb's errors into one line on stderr and its result into an exit status."""
+    if verb in _REPEATED:
+        interrupted = f"interrupted; {_REPEAT}"
+    else:
+        interrupted = f"interrupted; {_RESUME}" if "resume" in inspect.signature(verb).parameters else "interrupted"
 
     @functools.wraps(verb)
     def run_verb(*args: Any, **kwargs: Any) -> None:
@@ -59,7 +69,7 @@ def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
         except OpsmithError as exc:
             status = _complain(f"internal error: {exc}", INTERNAL_ERROR)
         except KeyboardInterrupt:
-            status = _complain("interrupted; continue a run with --resume and the same -o", INTERRUPTED)
+            status = _complain(interrupted, INTERRUPTED)
         except Exception:  # noqa: BLE001 - the last line of defence: status 3 with the traceback to report
             status = _complain(f"internal error, please report it:\n{traceback.format_exc()}", INTERNAL_ERROR)
         raise typer.Exit(status)
