@@ -299,6 +299,9 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
     if term.alpha == 0:
         a, b = a.narrow(2, 0, 0), b.narrow(1, 0, 0)
     (B, M, K), N = a.shape, b.shape[2]
+    if K == 0 and (term.tensor is None or term.beta == 0):
+        filled(c, 0)
+        return
     narrow = min(M, N) <= NARROW and a.dtype == torch.float32
     precision = "ieee" if narrow else dot_precision(a.dtype, K, tf32=tf32)
     tile, wanted = product_plan(a, b, precision), None
