@@ -52,8 +52,9 @@ def tune(
 ) -> int:
     """Time the tiles of the shipped kernels for the inputs that traced models give them most, and keep the fastest.
 
-    What is in the table already is not measured again, so a command that was interrupted goes on where it was. Exit
-    status: 0 all measured, 1 a work could not be measured, 2 wrong usage.
+    A work is timed as soon as its candidates are compiled, while those of others are. What is in the table already is
+    not measured again, so a command that was interrupted goes on where it was. Exit status: 0 all measured, 1 a work
+    could not be measured, 2 wrong usage.
     """
     tasks = chosen_tasks(ops, dtype)
     if selection.parse_device("") == "cpu":
@@ -66,15 +67,13 @@ def tune(
     with StageProgress() as progress:
         progress.stage("looking for works", len(tasks))
         works = [work for work in find_works(tasks, inputs=inputs, jobs=jobs, architecture=None) if not table.has(work)]
-        progress.stage("compiling", len(works))
-        for done, (work, fit) in enumerate(compile_all(works, jobs=jobs, architecture=None), start=1):
-            progress.advance(done, f"{work.family} {work.work}: {fit} candidates")
-        progress.stage("timing", len(works))
-        for work, one in time_all(works):
+        progress.stage("compiling and timing", len(works))
+        compiled = (work for work, _ in compile_all(works, jobs=jobs, architecture=None))
+        for work, one in time_all(compiled):
             tuned.append((work, one))
             if one is not None:
                 table.add(work, one)
-            progress.advance(len(tuned), f"{work.family} {work.work}")
+            progress.advance(len(tuned), f"{work.family} {work.work}: {len(work.candidates)} candidates")
     if json_output:
         found = [{"family": work.family, "work": work.work, "tuned": msgspec.to_builtins(one)} for work, one in tuned]
         sys.stdout.write(json.dumps({"table": str(file), "works": found}, indent=1) + "\n")

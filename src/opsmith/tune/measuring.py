@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -75,7 +75,7 @@ def compile_all(works: Sequence[TunedWork], *, jobs: int, architecture: int | No
             pool.shutdown(cancel_futures=True)
 
 
-def time_all(works: Sequence[TunedWork]) -> Iterator[tuple[TunedWork, Tuned | None]]:
+def time_all(works: Iterable[TunedWork]) -> Iterator[tuple[TunedWork, Tuned | None]]:
     """What was measured for each work, None where its process ended or no choice runs."""
     timer = _timer()
     try:

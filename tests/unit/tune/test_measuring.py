@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
 import pytest
 import torch
 from triton.runtime.errors import OutOfResources
 
+from opsmith.cli.main import app
 from opsmith.core.case import CallRecord
 from opsmith.tune.measuring import exact_results, times_of
-from opsmith.tune.works import TunedWork
+from opsmith.tune.works import Tuned, TunedWork
 
 RULE, FAST, WRONG, LARGE, LOST = (1,), (2,), (3,), (4,), (5,)
 
@@ -69,3 +75,38 @@ def test_all_gradients_of_attention_are_compared() -> None:
     call = (grad, q, k, v, out, lse, *state)
     found = exact_results("_scaled_dot_product_flash_attention_backward.default", call, {})
     torch.testing.assert_close([one.detach() for one in found], list(exact))
+
+
+def test_a_work_is_timed_while_others_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command that is interrupted keeps what it has measured, and does not measure that again."""
+    first, second = work(RULE), msgspec.structs.replace(work(RULE), work="f16")
+    asked = []
+
+    def compiled(works: list[TunedWork], **_: object) -> Iterator[tuple[TunedWork, int]]:
+        asked.append(works)
+        yield works[0], 4
+        raise KeyboardInterrupt
+
+    def timed(works: Iterable[TunedWork]) -> Iterator[tuple[TunedWork, Tuned]]:
+        for one in works:
+            yield one, Tuned(choice=FAST, us=5.0, rule_us=10.0, timed=1, call="mm.default bf16 [2, 2]")
+
+    stand_ins = {
+        "chosen_tasks": lambda *_: [],
+        "selection.parse_device": lambda _: "cuda",
+        "gpu": lambda: ("NVIDIA H200", {}),
+        "find_works": lambda *_, **__: [first, second],
+        "compile_all": compiled,
+        "time_all": timed,
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(f"opsmith.cli.tune.{name}", stand_in)
+    table = tmp_path / "table.json"
+    for kept in (["bf16"], ["bf16", "f16"]):
+        with pytest.raises(SystemExit, match="130"):
+            app(["tune", "-o", str(table)])
+        assert kept == [*json.loads(table.read_text())["families"]["product"]]
+    assert [[first, second], [second]] == asked
+    assert "goes on where it was" in capsys.readouterr().err
