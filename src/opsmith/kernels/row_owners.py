@@ -64,6 +64,24 @@ def named_rows(
 
 
 @triton.jit
+def owned_tokens(
+    owners_ptr: tl.tensor,
+    index_ptr: tl.tensor,
+    shape_T: tl.tuple,
+    index_strides_T: tl.tuple,
+    tokens: tl.tensor,
+    rows: tl.tensor,
+    skipped: tl.tensor,
+    INDEX: tl.constexpr,
+    HEIGHT: tl.constexpr,
+) -> tl.tuple:
+    """This program's tokens, the rows that they name, whether they do, and which tokens own these rows."""
+    t_T = tl.program_id(0).to(INDEX) * HEIGHT + tl.arange(0, HEIGHT)
+    row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
+    return t_T, row_T, named_T, tl.load(owners_ptr + row_T, mask=named_T, other=0).to(INDEX)
+
+
+@triton.jit
 def claim_kernel(
     owners_ptr: tl.tensor,
     repeats_ptr: tl.tensor,
@@ -103,9 +121,9 @@ def open_sums_kernel(
 ) -> None:
     """``repeats[owner] += 1`` for each token that names another's row; the first of them zeroes ``sums[owner]``."""
     await_earlier_kernels()
-    t_T = tl.program_id(0).to(INDEX) * HEIGHT + tl.arange(0, HEIGHT)
-    row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
-    owner_T = tl.load(owners_ptr + row_T, mask=named_T, other=0).to(INDEX)
+    t_T, _row_T, named_T, owner_T = owned_tokens(
+        owners_ptr, index_ptr, shape_T, index_strides_T, tokens, rows, skipped, INDEX, HEIGHT
+    )
     repeats_T = named_T & (owner_T != t_T)
     one_T = tl.full([HEIGHT], 1, tl.int32)
     before_T = tl.atomic_add(repeats_ptr + owner_T, one_T, mask=repeats_T, sem="relaxed")
@@ -139,9 +157,9 @@ def add_repeats_kernel(
 ) -> None:
     """``sums[owner] += grad[t]`` for each token that names another's row."""
     await_earlier_kernels()
-    t_T = tl.program_id(0).to(INDEX) * HEIGHT + tl.arange(0, HEIGHT)
-    row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
-    owner_T = tl.load(owners_ptr + row_T, mask=named_T, other=0).to(INDEX)
+    t_T, _row_T, named_T, owner_T = owned_tokens(
+        owners_ptr, index_ptr, shape_T, index_strides_T, tokens, rows, skipped, INDEX, HEIGHT
+    )
     repeats_T = named_T & (owner_T != t_T)
     if tl.max(repeats_T.to(tl.int32), axis=0) > 0:
         grad_T = grad_ptr + offset_of(t_T, shape_T, grad_strides_T)
@@ -178,9 +196,10 @@ def write_owned_kernel(
 ) -> None:
     """``out[index[t]] = grad[t] + sums[t]`` for each owner t, over the number of terms if BY_FREQUENCY."""
     await_earlier_kernels()
-    t_T = tl.program_id(0).to(INDEX) * HEIGHT + tl.arange(0, HEIGHT)
-    row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
-    owns_T = named_T & (tl.load(owners_ptr + row_T, mask=named_T, other=0).to(INDEX) == t_T)
+    t_T, row_T, named_T, owner_T = owned_tokens(
+        owners_ptr, index_ptr, shape_T, index_strides_T, tokens, rows, skipped, INDEX, HEIGHT
+    )
+    owns_T = named_T & (owner_T == t_T)
     repeats_T = tl.load(repeats_ptr + t_T, mask=owns_T, other=0)
     grad_T = grad_ptr + offset_of(t_T, shape_T, grad_strides_T)
     for step in range(steps):
