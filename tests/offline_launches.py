@@ -43,6 +43,7 @@ from opsmith.kernels import (
     multinomial,
     philox,
     pointwise,
+    random_creation,
     rearrangements,
     reductions,
     scattering,
@@ -161,6 +162,9 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "arange.start_step": (sequences.arange_start_step, (0, 100, 3)),
     "bernoulli_.float": (distributions.bernoulli_, (X.clone(), 0.5)),
     "native_dropout.default": (dropout.native_dropout, (X, 0.5, True)),
+    "rand.default": (random_creation.rand, ([64, 48],)),
+    "randint.low": (random_creation.randint_low, (3, 9, [64, 48])),
+    "normal.float_float": (random_creation.normal, (1.0, 2.0, [64, 48])),
     "multinomial.default": (multinomial.multinomial, (X, 9, True)),
     "masked_scatter.default": (masking.masked_scatter, (X, X.bool(), Y)),
     # Complex tensors: the parts are views, of temporary tensors too.

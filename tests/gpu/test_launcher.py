@@ -219,6 +219,29 @@ def test_new_tensors_are_timed_from_plans(op: str, monkeypatch: pytest.MonkeyPat
     assert (expected.dtype, expected.stride(), expected.device) == (found.dtype, found.stride(), found.device)
 
 
+DRAWING: dict[str, tuple[Any, ...]] = {
+    "rand.default": ([37, 65],),
+    "randn.default": ([37, 65],),
+    "randint.default": (9, [37, 65]),
+    "randint.low": (-3, 9, [37, 65]),
+    "normal.float_float": (1.0, 2.0, [37, 65]),
+}
+
+
+@pytest.mark.parametrize("op", DRAWING)
+def test_random_tensors_are_drawn_from_plans_as_without(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call by call the same numbers under one seed, and others at each call."""
+    judged, repeated = (partial(call, *DRAWING[op], device=CUDA) for call in timed(op))
+    torch.manual_seed(5)
+    expected = [judged() for _ in range(6)]
+    torch.manual_seed(5)
+    found = [repeated() for _ in range(3)]
+    monkeypatch.setattr("opsmith.dispatch.override.signature_of", mock.Mock(side_effect=AssertionError))
+    found += [repeated() for _ in range(3)]
+    assert all(map(torch.equal, expected, found))
+    assert not torch.equal(found[4], found[5])
+
+
 IN_PLACE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "silu_.default": lambda x, _: torch.nn.functional.silu(x, inplace=True),
     "leaky_relu_.default": lambda x, _: torch.nn.functional.leaky_relu_(x, 0.2),

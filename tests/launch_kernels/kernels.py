@@ -152,6 +152,12 @@ def full(
     return out
 
 
+def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
+    """What is drawn, and a half; of four elements."""
+    ran.append("rand")
+    return bernoulli_(torch.empty(size, dtype=dtype, device=device))
+
+
 def bernoulli_(x: Tensor, p: float = 0.5) -> Tensor:
     """What is drawn, and ``p``."""
     generator = torch.cuda.default_generators[0]

@@ -308,6 +308,20 @@ def test_a_repeated_call_draws_anew(generator: Generator) -> None:
     assert (3 << 34) + 8 + 5 * 4 == generator.offset
 
 
+def test_a_new_tensor_is_drawn_anew(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nothing of the call differs, and no signature is made."""
+    _, timed = loaded("rand.default")
+    options = {"dtype": torch.float64, "device": torch.device("cpu")}
+    for _ in range(3):
+        timed([4], **options)
+    no_signatures(monkeypatch)
+    launched.clear()
+    first, second = (timed([4], **options) for _ in range(2))
+    assert [PYTHON, PYTHON] == [*launched]
+    assert [[5.0, 3.0], [6.0, 3.0]] == [first.tolist()[2:], second.tolist()[2:]]
+    assert (3 << 34) + 8 + 5 * 4 == generator.offset
+
+
 def test_a_call_that_draws_twice_is_not_repeated(generator: Generator) -> None:
     """A plan takes one counter."""
     drawn("uniform_.default", generator, 5)

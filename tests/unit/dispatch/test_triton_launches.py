@@ -112,6 +112,7 @@ def test_a_kernel_of_each_family_has_a_plan(offline: dict[str, Any]) -> None:
 def test_what_draws_takes_its_counter_anew(offline: dict[str, Any]) -> None:
     """The plan says by how many words the generator is moved on."""
     drawing = {"bernoulli_.float", "native_dropout.default", "multinomial.default"}
+    drawing |= {"rand.default", "randint.low", "normal.float_float"}
     assert dict.fromkeys(drawing, 4) == {op: words for op, words in offline["drawn"].items() if words}
 
 
