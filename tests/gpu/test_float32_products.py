@@ -167,7 +167,7 @@ def test_operands_of_attentions_gradients_may_be_split_beforehand(
 @pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # The first product of autograd's own thread.
 @pytest.mark.parametrize("columns", [256, 512])
 def test_wide_heads_are_sums_of_parts(columns: int) -> None:
-    """Tensor cores cut long sums off: in one sum of 512 terms errors would be twice what is allowed here."""
+    """Tensor cores cut long sums off, each step of theirs: one sum of 512 terms would be further off."""
     q, k, v, grad = (numbers(4, 2, rows, columns) for rows in (100, 120, 120, 100))
     wide = q64, k64, v64 = [x.double().requires_grad_() for x in (q, k, v)]
     attended = torch.nn.functional.scaled_dot_product_attention(q64, k64, v64)
