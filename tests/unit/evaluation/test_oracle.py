@@ -130,6 +130,22 @@ def test_special_values_bind_only_where_eager_agrees_with_float64() -> None:
     assert not compare(call, [[eager]], [[torch.tensor([0.0, 0.8413447])]], tolerance="strict").passed
 
 
+@pytest.mark.parametrize("op", [aten.remainder.Tensor, aten.fmod.Tensor])
+def test_a_remainder_may_be_right_where_eager_has_no_number(op: torch._ops.OpOverload) -> None:
+    """On a CPU its quotients are float32's, here infinite; what is no remainder is refused as well there."""
+    x, y = torch.full((16,), 5.991), torch.full((16,), torch.finfo(torch.float32).tiny)
+    exact = op(x.double(), y.double()).float()
+    assert judge(op, (x, y), exact).passed
+    assert not judge(op, (x, y), x).passed
+
+
+def test_a_remainder_by_a_rounded_quotient_fails() -> None:
+    """Of 0.7 by 0.1, which in float32 is 6.9999998 times as much."""
+    x, y = torch.full((16,), 0.7), torch.full((16,), 0.1)
+    assert judge(aten.remainder.Tensor, (x, y), torch.remainder(x.double(), y.double()).float()).passed
+    assert not judge(aten.remainder.Tensor, (x, y), x - y * (x / y).floor()).passed
+
+
 def test_the_oracle_leaves_the_inputs_and_the_default_dtype_alone() -> None:
     """It runs in-place ops on copies."""
     x = torch.tensor([1.0, 2.0])
