@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.unit.kernels.against_eager import eager, kernel
+from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, values
 from torch import Tensor
 
 LIMITS = (0.1, 0.3, 0.7, 1.1, 1e-12)
@@ -51,3 +51,10 @@ def test_every_number_of_a_half_type_passes_through_a_kernel(dtype: torch.dtype)
     """Denormal ones, infinities and NaN too: 65,536 of them."""
     x = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
     torch.testing.assert_close(kernel("relu.default")(x), torch.relu(x), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_number_is_divided_as_exactly_as_a_tensor(dtype: torch.dtype) -> None:
+    """Its remainder is rounded once, when the sign of the divisor has been given to it."""
+    assert_as_eager("remainder.Scalar_Tensor", 6.9375, values(5, 33, dtype=dtype))
+    assert_as_eager("remainder.Scalar_Tensor", -7.90625, values(5, 33, dtype=dtype))
