@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Layout, converted, elementwise_geometry, index_type, number, offset_of, output_layout
+from .indexing import Layout, converted, elementwise_geometry, index_type, number, offset_of, output_layout, widened
 from .lanes import load_along_columns
 from .launch import (
     ELEMENT_TYPE,
@@ -135,13 +135,13 @@ def tile_values(
     """The operands' elements in the types that they are computed in.
 
     ``READ_I`` holds the type each operand is converted to first, as eager converts to the common
-    type, or None for a number; ``COMPUTE_I`` the type in which it enters the function. ``LAYOUT_T`` says from
-    entry ``FIRST`` on which strides each operand has.
+    type, or None for a number; ``COMPUTE_I`` the type in which it enters the function, a number of a half type as
+    float32. ``LAYOUT_T`` says from entry ``FIRST`` on which strides each operand has.
     """
     values = ()
     for i in tl.static_range(len(operands_I)):
         if READ_I[i] is None:
-            values += (number(operands_I[i], COMPUTE_I[i])[None, :],)  # type: ignore[assignment]
+            values += (widened(number(operands_I[i], COMPUTE_I[i]))[None, :],)  # type: ignore[assignment]
         else:
             ptr = operands_I[i] + offsets_L[LAYOUT_T[FIRST + i]]
             if DENSE_L[LAYOUT_T[FIRST + i]]:

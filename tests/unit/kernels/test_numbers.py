@@ -58,3 +58,10 @@ def test_a_number_is_divided_as_exactly_as_a_tensor(dtype: torch.dtype) -> None:
     """Its remainder is rounded once, when the sign of the divisor has been given to it."""
     assert_as_eager("remainder.Scalar_Tensor", 6.9375, values(5, 33, dtype=dtype))
     assert_as_eager("remainder.Scalar_Tensor", -7.90625, values(5, 33, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_both_signs_of_a_rounded_number_are_looked_at(dtype: torch.dtype) -> None:
+    """The interpreter negates the bits of bfloat16, which are no number."""
+    for op in ("hardshrink.default", "softshrink.default"):
+        assert_as_eager(op, 4 * values(5, 33, dtype=dtype), 0.3)
