@@ -91,10 +91,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def figures(runs: Sequence[RunDirectory]) -> Record:
     """Of all runs together."""
-    last = {op.op: run for run in runs for op in run.plan().ops}
-    planned = {op.op: op.kernel_hash is not None for run in runs for op in run.plan().ops}
+    last = {op.op: (run, op.kernel_hash is not None) for run in runs for op in run.plan().ops}
+    planned = {op: is_answered for op, (_, is_answered) in last.items()}
     verdicts = [
-        verdict for run in runs for verdict in run.verdicts() if verdict.part is Part.CASE and last[verdict.op] is run
+        verdict
+        for run in runs
+        for verdict in run.verdicts()
+        if verdict.part is Part.CASE and last[verdict.op][0] is run
     ]
     traffic = {
         (timed.case, timed.kernel): timed.work.traffic_bytes

@@ -53,12 +53,14 @@ _RESUME, _REPEAT = "continue with --resume and the same -o", "the same command g
 _REPEATED = (prewarm.prewarm, tune.tune)
 
 
+def _interrupted(verb: Callable[..., int | None]) -> str:
+    if verb in _REPEATED:
+        return f"interrupted; {_REPEAT}"
+    return f"interrupted; {_RESUME}" if "resume" in inspect.signature(verb).parameters else "interrupted"
+
+
 def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
     """Turn a verb's errors into one line on stderr and its result into an exit status."""
-    if verb in _REPEATED:
-        interrupted = f"interrupted; {_REPEAT}"
-    else:
-        interrupted = f"interrupted; {_RESUME}" if "resume" in inspect.signature(verb).parameters else "interrupted"
 
     @functools.wraps(verb)
     def run_verb(*args: Any, **kwargs: Any) -> None:
@@ -69,7 +71,7 @@ def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
         except OpsmithError as exc:
             status = _complain(f"internal error: {exc}", INTERNAL_ERROR)
         except KeyboardInterrupt:
-            status = _complain(interrupted, INTERRUPTED)
+            status = _complain(_interrupted(verb), INTERRUPTED)
         except Exception:  # noqa: BLE001 - the last line of defence: status 3 with the traceback to report
             status = _complain(f"internal error, please report it:\n{traceback.format_exc()}", INTERNAL_ERROR)
         raise typer.Exit(status)

@@ -225,6 +225,11 @@ class Term(NamedTuple):
     beta: float
     alpha: float
 
+    @property
+    def added(self) -> torch.Tensor | None:
+        """The tensor, unless nothing of it is left."""
+        return None if self.beta == 0 else self.tensor
+
 
 ALONE = Term(None, 0, 1)
 
@@ -283,11 +288,11 @@ def product(a: torch.Tensor, b: torch.Tensor, term: Term = ALONE, out_dtype: tor
         return out
     if has_complex(term.alpha, term.beta):
         products = product(a, b)
-        if term.tensor is None or term.beta == 0:
+        if term.added is None:
             return map_parts(complex_arithmetic.product_of, [products, term.alpha])
-        return map_parts(complex_arithmetic.combination_of, [products, term.tensor], [term.alpha, term.beta])
+        return map_parts(complex_arithmetic.combination_of, [products, term.added], [term.alpha, term.beta])
     if out.is_complex():
-        added = term.tensor if term.tensor is None or term.beta == 0 else pairs_of(term.tensor.expand(out.shape))
+        added = None if term.added is None else pairs_of(term.added.expand(out.shape))
         write_product(pairs_of(out), pairs_of(a), right_factor(b), term._replace(tensor=added))
     else:
         write_product(out, a, b, term)
@@ -299,7 +304,7 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
     if term.alpha == 0:
         a, b = a.narrow(2, 0, 0), b.narrow(1, 0, 0)
     (B, M, K), N = a.shape, b.shape[2]
-    if K == 0 and (term.tensor is None or term.beta == 0):
+    if K == 0 and term.added is None:
         filled(c, 0)
         return
     narrow = min(M, N) <= NARROW and a.dtype == torch.float32
@@ -498,9 +503,9 @@ def _term_arguments(term: Term, c: torch.Tensor) -> tuple[torch.Tensor | None, t
     """The added tensor, its strides, and both factors in the type of the accumulator."""
     compute = compute_type(c.dtype)
     bits = number_bits(term.alpha, compute), number_bits(term.beta, compute)
-    if term.tensor is None or term.beta == 0:
+    if term.added is None:
         return None, (0, 0, 0), bits
-    return term.tensor, term.tensor.expand(c.shape).stride(), bits
+    return term.added, term.added.expand(c.shape).stride(), bits
 
 
 def _index_type(*tensors: torch.Tensor) -> tl.dtype:

@@ -18,7 +18,7 @@ _INTERPRETED = tl.constexpr(INTERPRETED)
 #: Parts are TF32 numbers, so that nothing is cut off.
 _OF_PARTS = tl.constexpr("tf32")
 #: Terms of a sum that tensor cores take in float32's digits: each step of theirs cuts the sum off, and does not round.
-MOST_TERMS = tl.constexpr(128)
+_TERMS_OF_A_PART = tl.constexpr(128)
 
 
 @triton.jit
@@ -63,9 +63,9 @@ def product_of_parts(
 def product_along_rows(a_MK: tl.tensor, b_NK: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
     """``a @ b.T``, both of K elements a row; long sums of float32 in parts that are added, and rounded, afterwards."""
     K: tl.constexpr = a_MK.shape[1]
-    if a_MK.dtype == tl.float32 and PRECISION == "tf32x3" and K > MOST_TERMS:
-        a_MPK = tl.reshape(a_MK, [a_MK.shape[0], K // MOST_TERMS, MOST_TERMS])
-        b_NPK = tl.reshape(b_NK, [b_NK.shape[0], K // MOST_TERMS, MOST_TERMS])
+    if a_MK.dtype == tl.float32 and PRECISION == "tf32x3" and K > _TERMS_OF_A_PART:
+        a_MPK = tl.reshape(a_MK, [a_MK.shape[0], K // _TERMS_OF_A_PART, _TERMS_OF_A_PART])
+        b_NPK = tl.reshape(b_NK, [b_NK.shape[0], K // _TERMS_OF_A_PART, _TERMS_OF_A_PART])
         a_PMK, b_PKN = tl.permute(a_MPK, [1, 0, 2]), tl.permute(b_NPK, [1, 2, 0])
         c_MN = tl.sum(tl.dot(a_PMK, b_PKN, input_precision=PRECISION), axis=0)
     else:

@@ -140,7 +140,7 @@ def fmod_of(x: tl.tensor, y: tl.tensor) -> tl.tensor:
             less = rest - tl.floor(quotient / piece) * (step * piece)
             less = tl.where(less < 0.0, less + step * piece, less)
             rest = tl.where(rest < step, rest, less)
-        size = rest.to(tl.float32)  # Of half types too: a remainder's sign is yet to be mended.
+        size = rest.to(x.dtype)
         result = tl.where(defined, tl.where(x < 0, -size, size), float("nan"))
     else:
         result = x % y

@@ -29,7 +29,7 @@ def test_sizes_around_the_tile(sizes: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.complex64])
 def test_a_sum_over_nothing_is_written_not_multiplied(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which takes a third of the time."""
+    """Zeros are all there is to write."""
 
     def multiplied(*_: object, **__: object) -> None:
         raise AssertionError("a product was launched")

@@ -217,9 +217,9 @@ def _attending(call: BoundCall, _: Slot) -> Domain:
     The sum of the weights is an argument of its own, and no weight may be larger than it. Were scores in the tens, as
     those of random heads are, weights would reach exp(20) and gradients no number of float16.
     """
-    columns = call.size("query", -1)
-    scale = abs(call.number("scale") or 1 / math.sqrt(max(columns, 1)))
-    return Normal(1 / (scale * math.sqrt(max(columns, 1)) * LARGEST_RMS**2))
+    columns = max(call.size("query", -1), 1)
+    scale = abs(call.number("scale") or 1 / math.sqrt(columns))
+    return Normal(1 / (scale * math.sqrt(columns) * LARGEST_RMS**2))
 
 
 def _log_sum(call: BoundCall, _: Slot) -> Domain:
