@@ -8,8 +8,9 @@
 Both runs ask the same inputs of real models, drawn from the shipped traces, under the same seed. The record has the
 seconds of each stage, their ratio, and how many timed quantities got the same label. With ``--again`` one device is
 asked a second time: what differs there is the clock's own doing. The runs are kept in the folder of ``--runs``, and
-those that are finished there are not repeated, so that each can have a command of its own. Setting up the clock takes
-every device the same time, however many there are: a small sample shows less than a large one.
+those that are finished there are not repeated, so that each can have a command of its own. Each begins with an empty
+cache: what one has compiled and measured would save the next one time. Setting up the clock takes every device the same
+time, however many there are: a small sample shows less than a large one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -55,6 +57,9 @@ def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDire
     if kept.exists():
         return RunDirectory(out), json.loads(kept.read_bytes())
     shutil.rmtree(out, ignore_errors=True)  # What a killed command left: its times would be of two halves.
+    cache = out.with_suffix(".cache")
+    shutil.rmtree(cache, ignore_errors=True)
+    os.environ["XDG_CACHE_HOME"] = str(cache)
     default = "f32" if arguments.device == "cpu" else RECORDED
     options = Options(
         suite="traces",
