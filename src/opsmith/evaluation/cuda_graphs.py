@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import math
 import statistics
 import time
@@ -83,12 +84,16 @@ def capture(calls: Sequence[Callable[[], Any]]) -> CapturedCalls | None:
 def _record(graph: torch.cuda.CUDAGraph, pool: Any, calls: Sequence[Callable[[], Any]]) -> list[Any]:
     with torch.cuda.stream(_blocking_stream(torch.cuda.current_device())):
         graph.capture_begin(pool=pool)
+        gc.disable()  # What a collection destroys may be CUDA's, which ends a capture.
         try:
             return [call() for call in calls]
         finally:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # A graph may be empty: that of a view, for example.
-                graph.capture_end()
+                try:
+                    graph.capture_end()
+                finally:
+                    gc.enable()
 
 
 @cache

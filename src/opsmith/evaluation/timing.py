@@ -163,7 +163,8 @@ class TimedCall:
             self._captured = None  # It holds the results of its calls.
             self.inputs.make(calls)
             bound = [partial(self._on_device, *live.args, **live.kwargs) for live in self.inputs.lives[:calls]]
-            self._captured = calls, capture(bound)
+            # Of 400 pairs of calls on an H100 five could not be captured, and in another run five others.
+            self._captured = calls, capture(bound) or capture(bound)
         return self._captured[1]
 
     def observe(self, slot: int, observer: Observer) -> Observed:

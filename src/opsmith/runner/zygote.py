@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import platform
 import select
@@ -46,7 +47,12 @@ def main() -> None:
     # A signal that can be waited for: there are children to end first.
     die_with_parent(signal.SIGTERM)
     set_readable(readable=False)
-    facts = _import_everything(sys.argv[2], with_compiler="--compiler" in sys.argv, with_opinfo="--opinfo" in sys.argv)
+    facts = _import_everything(
+        sys.argv[2],
+        Path(sys.argv[3]),
+        with_compiler="--compiler" in sys.argv,
+        with_opinfo="--opinfo" in sys.argv,
+    )
     gc.collect()
     gc.freeze()  # Children never touch the pages of what was imported, so they stay shared.
     left_out = {argument.partition("=")[2] for argument in sys.argv if argument.startswith("--without=")}
@@ -56,7 +62,12 @@ def main() -> None:
     shutil.rmtree(sys.argv[3], ignore_errors=True)
 
 
-def _import_everything(device: str, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
+def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
+    from opsmith.runner.triton_start import DriverModule, make_keys_quick
+
+    compiles = importlib.util.find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") != "1"
+    driver_module = DriverModule(scratch / "driver") if compiles and device.startswith("cuda") else None
+
     import torch
     import torch._dynamo  # Dispatch modes and torch.manual_seed import it when they are first used: 1.2 s.
 
@@ -81,10 +92,14 @@ def _import_everything(device: str, *, with_compiler: bool, with_opinfo: bool) -
     }
     if facts["triton"] is not None and facts["interpreted"]:
         import triton.runtime.interpreter  # noqa: F401
+    if compiles:
+        make_keys_quick()
 
     from opsmith.evaluation.integrity.supervision import premises
 
     premises()
+    if driver_module is not None:
+        driver_module.keep()
     return facts
 
 

@@ -1,0 +1,77 @@
+"""What Triton does before a process's first compilation, done once by the process that all others are forked from.
+
+For the keys of its cache it hashes itself, 460 MB that take 0.4 s, and it imports its code generator. And it has a C
+compiler make the module by which it calls NVIDIA's driver, another 0.4 s, and keeps that in its cache. Each worker is a
+process of its own and each kernel has a cache of its own, so that each kernel would pay for both.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+#: Of the module for the driver: path in a cache -> content. The processes that are forked inherit it.
+_driver_module: dict[Path, bytes] = {}
+
+_MAKE_DRIVER_MODULE = "from triton.backends.nvidia.driver import CudaUtils; CudaUtils()"
+BUILD_TIMEOUT_S = 60.0
+
+
+class DriverModule:
+    """The module for the driver, compiled beside whatever else a starting process does.
+
+    Args:
+        cache: a folder for Triton's cache, which nobody else uses.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._compiling = subprocess.Popen(  # noqa: S603 - another process: in this one nothing may load the driver
+            [sys.executable, "-P", "-c", _MAKE_DRIVER_MODULE],
+            env=os.environ | {"TRITON_CACHE_DIR": str(cache)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def keep(self) -> None:
+        """Wait for it, and keep it for :func:`place_driver_module`; where it cannot be made, no kernel is launched."""
+        try:
+            status = self._compiling.wait(BUILD_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._compiling.kill()
+            status = self._compiling.wait()
+        if status == 0:
+            files = [path for path in self._cache.rglob("*") if path.is_file()]
+            _driver_module.update({path.relative_to(self._cache): path.read_bytes() for path in files})
+
+
+def make_keys_quick() -> None:
+    """Compute what is part of all keys of the cache, and import what compiles."""
+    import triton.compiler.code_generator  # noqa: F401
+    from triton.runtime.build import platform_key
+    from triton.runtime.cache import triton_key
+
+    functions: tuple[Any, ...] = (triton_key, platform_key)
+    for computed_once in functions:
+        computed_once()
+
+
+def place_driver_module(cache: Path) -> None:
+    """Put the module for the driver into a cache of Triton's that lacks it.
+
+    Args:
+        cache: what ``TRITON_CACHE_DIR`` names.
+    """
+    for relative, content in _driver_module.items():
+        path = cache / relative
+        if path.exists():
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # Others may do the same.
+            file.write(content)
+        Path(file.name).replace(path)
