@@ -6,11 +6,8 @@ tests.offline_collectives``.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "0"
@@ -18,24 +15,13 @@ os.environ["TRITON_INTERPRET"] = "0"
 import torch
 import triton
 import triton.language as tl
+from tests.triton_collectives import module
 from triton.runtime.jit import MockTensor
 
 from opsmith.prewarm.compiling import AbsentGPU
 
-EXAMPLES = Path(__file__).parents[1] / "examples" / "distributed_triton"
 #: What a device address is to the compiler: a 64-bit integer and a multiple of 16.
 ADDRESS = 1 << 40
-
-
-def module(folder: str) -> ModuleType:
-    """A kernel file of the examples."""
-    file = EXAMPLES / folder / f"{folder}_implementation_v1.py"
-    spec = importlib.util.spec_from_file_location(folder, file)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
 
 
 def compiled(kernel: Any, *args: Any, **meta: Any) -> str:
@@ -43,6 +29,12 @@ def compiled(kernel: Any, *args: Any, **meta: Any) -> str:
     binary = kernel.warmup(*args, grid=(1,), **meta)
     ptx: str = binary.asm["ptx"]
     return ptx
+
+
+def meetings(ptx: str) -> str:
+    """How often blocks meet, and whether they load 16 bytes at a time."""
+    signals = ptx.count("atom.global.sys.release.add")
+    return f"{signals} meetings, {'wide' if 'v4' in ptx else 'narrow'} loads"
 
 
 def main() -> None:
@@ -59,13 +51,12 @@ def main() -> None:
         for ranks in (2, 4):
             x = MockTensor(dtype)
             step = reduce.STEP_BYTES // dtype.itemsize
-            own = {"RANK": ranks - 1, "RANKS": ranks, "STEP": step, "REDUCTION": reduction, "WIDE": wide}
-            ptx = compiled(reduce.one_shot_kernel, x, x, ADDRESS, ADDRESS, 1 << 20, step, **own, num_warps=reduce.WARPS)
-            waits = ptx.count("atom.global.acquire.sys.cas") + ptx.count("atom.acquire.sys.global.cas")
-            vector = "v4" in ptx
-            sys.stdout.write(
-                f"all_reduce {dtype} {ranks} ranks: {waits} waits, {'wide' if vector else 'narrow'} loads\n"
-            )
+            own = {"RANK": ranks - 1, "RANKS": ranks, "PEERS": ranks}
+            of_values = {"STEP": step, "REDUCTION": reduction, "WIDE": wide, "num_warps": reduce.WARPS}
+            for name in ("one_shot", "two_shot"):
+                kernel = getattr(reduce, f"{name}_kernel")
+                ptx = compiled(kernel, x, x, ADDRESS, ADDRESS, 1 << 20, step * ranks, **own, **of_values)
+                sys.stdout.write(f"{name} {dtype} {ranks} ranks: {meetings(ptx)}\n")
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         rows, columns, depth = multiply.TILES[dtype.itemsize]
         x = MockTensor(dtype)

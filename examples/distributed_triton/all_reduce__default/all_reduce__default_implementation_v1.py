@@ -1,12 +1,13 @@
-"""``all_reduce`` in one shot: every rank reads all ranks' inputs out of symmetric memory and reduces them itself.
+"""``all_reduce`` out of symmetric memory, in one shot or in two; multicast is not used.
 
-A rank reads ``n - 1`` times its input over the links in one step, where a ring moves ``2 * (n - 1) / n`` times the
-input in ``2 * (n - 1)`` steps: one shot is for inputs so small that steps cost more than bytes. Multicast is not
-used.
+In one shot every rank reads all ranks' inputs and reduces them itself. It reads ``n - 1`` times its input over the
+links in one step, where a ring moves ``2 * (n - 1) / n`` times the input in ``2 * (n - 1)`` steps: one shot is for
+inputs so small that steps cost more than bytes. In two shots every rank reduces one part of n, and then reads the
+other parts, reduced: as many bytes as in a ring, in two steps. Of two ranks both read the same.
 
-Every block works on its own share of the input. It copies the share into this rank's symmetric buffer, waits for the
-same block of all ranks, reduces their shares, and waits again, so that nobody's next kernel writes over what is still
-read. Half types are added in float32, in the order of the ranks: all ranks get the same bits.
+Every block works on its own share of the input. It copies the share into this rank's symmetric buffer, meets the same
+block of all ranks, reduces, and meets them again, so that nobody's next kernel writes over what is still read. Half
+types are added in float32, in the order of the ranks, whoever adds them: all ranks get the same bits.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MOST_BLOCKS = 64
 #: A block's step: 512 threads with 16 bytes each, twice.
 STEP_BYTES = 16_384
 WARPS = 16
+#: What a second shot has to save in bytes read over a rank's links: what they carry while blocks meet once more.
+SAVED_BYTES = 1 << 20
 
 REDUCTIONS = {"sum", "avg", "max", "min", "product"}
 #: What is reduced in a wider type.
@@ -31,31 +34,74 @@ NARROW = (torch.float16, torch.bfloat16)
 
 
 @triton.jit
-def meet(pads, slot, RANK: tl.constexpr, RANKS: tl.constexpr):
+def meet(pads, slot, RANK: tl.constexpr, RANKS: tl.constexpr, PEERS: tl.constexpr):
     """Wait until this block has come here on every rank; what was written before it is seen by all after it.
 
-    Slot ``slot * RANKS + r`` of a rank's pad belongs to rank r: it puts a 1 there, which the pad's owner takes away.
-    So all pads are zero again in the end.
+    Slot ``slot * RANKS + r`` of a rank's pad counts the signals of rank r that the pad's owner has not taken away.
+    There may be two for a moment: of this meeting, and of the next one. In the end all pads are zero again. All peers
+    are signalled at once, since a signal takes microseconds to arrive; PEERS is a power of two that is not below RANKS.
     """
     tl.debug_barrier()
+    peers = tl.arange(0, PEERS)
+    others = (peers < RANKS) & (peers != RANK)
+    theirs = tl.load(pads + peers, mask=others, other=0).to(tl.pointer_type(tl.int32))
+    tl.atomic_add(theirs + slot * RANKS + RANK, 1, mask=others, sem="release", scope="sys")
+    own = tl.load(pads + RANK).to(tl.pointer_type(tl.int32)) + slot * RANKS
     for peer in tl.static_range(RANKS):
         if peer != RANK:
-            theirs = tl.load(pads + peer).to(tl.pointer_type(tl.int32))
-            while tl.atomic_cas(theirs + slot * RANKS + RANK, 0, 1, sem="release", scope="sys") != 0:
+            while tl.load(own + peer, volatile=True) == 0:
                 pass
-    own = tl.load(pads + RANK).to(tl.pointer_type(tl.int32))
-    for peer in tl.static_range(RANKS):
-        if peer != RANK:
-            while tl.atomic_cas(own + slot * RANKS + peer, 1, 0, sem="acquire", scope="sys") != 1:
-                pass
+    tl.atomic_add(own + peers, -1, mask=others, sem="acquire", scope="sys")
     tl.debug_barrier()
 
 
 @triton.jit
-def shares_of(buffers, rank, like):
+def elements_of(buffers, rank, like):
     """A rank's symmetric buffer as a pointer to elements of ``like``'s type; buffers start at multiples of 16 bytes."""
     address = tl.load(buffers + rank)
     return tl.multiple_of(address.to(like.dtype), 16)
+
+
+@triton.jit
+def copy(target, source, first, last, STEP: tl.constexpr):
+    """target[i] = source[i] for i from ``first`` to ``last``."""
+    for start in range(first, last, STEP):
+        offsets = start + tl.arange(0, STEP)
+        inside = offsets < last
+        # Past the first-level cache, which knows nothing of what other devices write.
+        tl.store(target + offsets, tl.load(source + offsets, mask=inside, cache_modifier=".cg"), mask=inside)
+
+
+@triton.jit
+def reduce(
+    target,
+    buffers,
+    like,
+    first,
+    last,
+    RANKS: tl.constexpr,
+    STEP: tl.constexpr,
+    REDUCTION: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """target[i] = reduction over ranks of element i of their buffers, for i from ``first`` to ``last``."""
+    for start in range(first, last, STEP):
+        offsets = start + tl.arange(0, STEP)
+        inside = offsets < last
+        total = tl.load(elements_of(buffers, 0, like) + offsets, mask=inside, cache_modifier=".cg").to(WIDE)
+        for peer in tl.static_range(1, RANKS):
+            theirs = tl.load(elements_of(buffers, peer, like) + offsets, mask=inside, cache_modifier=".cg").to(WIDE)
+            if REDUCTION == "max":
+                total = tl.maximum(total, theirs, propagate_nan=tl.PropagateNan.ALL)
+            elif REDUCTION == "min":
+                total = tl.minimum(total, theirs, propagate_nan=tl.PropagateNan.ALL)
+            elif REDUCTION == "product":
+                total = total * theirs
+            else:
+                total = total + theirs
+        if REDUCTION == "avg":
+            total = total / RANKS
+        tl.store(target + offsets, total.to(like.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -68,6 +114,7 @@ def one_shot_kernel(
     share,
     RANK: tl.constexpr,
     RANKS: tl.constexpr,
+    PEERS: tl.constexpr,
     STEP: tl.constexpr,
     REDUCTION: tl.constexpr,
     WIDE: tl.constexpr,
@@ -78,31 +125,46 @@ def one_shot_kernel(
     block = tl.program_id(0)
     first = block * share
     last = tl.minimum(first + share, elements)
-    own = shares_of(buffers, RANK, x)
-    for start in range(first, last, STEP):
-        offsets = start + tl.arange(0, STEP)
-        inside = offsets < last
-        tl.store(own + offsets, tl.load(x + offsets, mask=inside), mask=inside)
-    meet(pads, block, RANK, RANKS)
-    for start in range(first, last, STEP):
-        offsets = start + tl.arange(0, STEP)
-        inside = offsets < last
-        # Past the first-level cache, which knows nothing of what other devices write.
-        total = tl.load(shares_of(buffers, 0, x) + offsets, mask=inside, cache_modifier=".cg").to(WIDE)
-        for peer in tl.static_range(1, RANKS):
-            theirs = tl.load(shares_of(buffers, peer, x) + offsets, mask=inside, cache_modifier=".cg").to(WIDE)
-            if REDUCTION == "max":
-                total = tl.maximum(total, theirs, propagate_nan=tl.PropagateNan.ALL)
-            elif REDUCTION == "min":
-                total = tl.minimum(total, theirs, propagate_nan=tl.PropagateNan.ALL)
-            elif REDUCTION == "product":
-                total = total * theirs
-            else:
-                total = total + theirs
-        if REDUCTION == "avg":
-            total = total / RANKS
-        tl.store(out + offsets, total.to(out.dtype.element_ty), mask=inside)
-    meet(pads, block, RANK, RANKS)
+    copy(elements_of(buffers, RANK, x), x, first, last, STEP)
+    meet(pads, block, RANK, RANKS, PEERS)
+    reduce(out, buffers, x, first, last, RANKS, STEP, REDUCTION, WIDE)
+    meet(pads, block, RANK, RANKS, PEERS)
+
+
+@triton.jit
+def two_shot_kernel(
+    out,
+    x,
+    buffers_address,
+    pads_address,
+    elements,
+    part,
+    RANK: tl.constexpr,
+    RANKS: tl.constexpr,
+    PEERS: tl.constexpr,
+    STEP: tl.constexpr,
+    REDUCTION: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """out[i] = reduction over ranks of x[i], for this block's parts, one for each rank, of ``part`` elements each."""
+    buffers = buffers_address.to(tl.pointer_type(tl.int64))
+    pads = pads_address.to(tl.pointer_type(tl.int64))
+    block = tl.program_id(0)
+    first = block * part * RANKS
+    last = tl.minimum(first + part * RANKS, elements)
+    own = elements_of(buffers, RANK, x)
+    copy(own, x, first, last, STEP)
+    meet(pads, block, RANK, RANKS, PEERS)
+    # Of this part nobody else reads what this rank's buffer holds until they meet again.
+    begin = first + RANK * part
+    reduce(own, buffers, x, begin, tl.minimum(begin + part, last), RANKS, STEP, REDUCTION, WIDE)
+    meet(pads, block, RANK, RANKS, PEERS)
+    for distance in tl.static_range(RANKS):
+        # A rank begins with its own part and goes on with its right neighbour's: no rank is read by all at once.
+        peer = (RANK + distance) % RANKS
+        begin = first + peer * part
+        copy(out, elements_of(buffers, peer, x), begin, tl.minimum(begin + part, last), STEP)
+    meet(pads, block, RANK, RANKS, PEERS)
 
 
 def all_reduce__default_kernel_impl(input: torch.Tensor, reduce_op: str, group_name: str) -> torch.Tensor:  # noqa: A002
@@ -120,20 +182,26 @@ def all_reduce__default_kernel_impl(input: torch.Tensor, reduce_op: str, group_n
 
 
 def _reduce(out: torch.Tensor, x: torch.Tensor, reduce_op: str, group_name: str) -> None:
-    memory = get_symm_mem_workspace(group_name, x.numel() * x.element_size())
+    size_bytes = x.numel() * x.element_size()
+    memory = get_symm_mem_workspace(group_name, size_bytes)
+    ranks = memory.world_size
+    in_two = size_bytes * (ranks - 1) * (ranks - 2) // ranks > SAVED_BYTES
+    kernel, parts = (two_shot_kernel, ranks) if in_two else (one_shot_kernel, 1)
     step = STEP_BYTES // x.element_size()
-    blocks = min(MOST_BLOCKS, triton.cdiv(x.numel(), step))
-    share = triton.cdiv(triton.cdiv(x.numel(), blocks), step) * step
+    blocks = min(MOST_BLOCKS, triton.cdiv(x.numel(), step * parts))
+    # What a block does in one go: all of its share, or a part of it.
+    part = triton.cdiv(triton.cdiv(x.numel(), blocks * parts), step) * step
     wide = tl.float32 if x.dtype in NARROW else getattr(tl, str(x.dtype).removeprefix("torch."))
-    one_shot_kernel[(triton.cdiv(x.numel(), share),)](
+    kernel[(triton.cdiv(x.numel(), part * parts),)](
         out,
         x,
         memory.buffer_ptrs_dev,
         memory.signal_pad_ptrs_dev,
         x.numel(),
-        share,
+        part,
         RANK=memory.rank,
-        RANKS=memory.world_size,
+        RANKS=ranks,
+        PEERS=triton.next_power_of_2(ranks),
         STEP=step,
         REDUCTION=reduce_op,
         WIDE=wide,

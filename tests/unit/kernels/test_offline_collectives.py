@@ -10,10 +10,11 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_triton_collectives_compile_for_hopper() -> None:
-    """A block waits for each peer before and after the reduction; half types go through the tensor cores."""
+    """Blocks meet before and after each shot, whatever their number; half types go through the tensor cores."""
     command = [sys.executable, "-m", "tests.offline_collectives"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert 0 == shown.returncode, shown.stderr
-    assert "all_reduce torch.bfloat16 2 ranks: 2 waits, wide loads" in shown.stdout
-    assert "all_reduce torch.float32 4 ranks: 6 waits, wide loads" in shown.stdout
+    assert "one_shot torch.bfloat16 2 ranks: 2 meetings, wide loads" in shown.stdout
+    assert "one_shot torch.float32 4 ranks: 2 meetings, wide loads" in shown.stdout
+    assert "two_shot torch.float16 4 ranks: 3 meetings, wide loads" in shown.stdout
     assert "matmul torch.bfloat16: tensor cores" in shown.stdout
