@@ -67,6 +67,7 @@ def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDire
         device=arguments.device,
         dtypes=parse_dtypes(arguments.dtype or default),
         timing=arguments.timing,
+        isolation=arguments.isolation,
         selection=Selection(sample=arguments.sample, sample_seed=arguments.seed),
     )
     stages = Stages()
@@ -128,6 +129,7 @@ def main() -> int:
     parser.add_argument("--devices", default="all", help="the several: all, or how many")
     parser.add_argument("--sample", type=int, default=4000, help="inputs drawn from the traces")
     parser.add_argument("--timing", default="quick", choices=["off", "quick", "full"])
+    parser.add_argument("--isolation", default="kernel", choices=["kernel", "backend"])
     parser.add_argument("--seed", type=int, default=20261122)
     parser.add_argument("--again", action="store_true", help="ask one device a second time")
     parser.add_argument("--runs", type=Path, help="keep the runs here")
