@@ -22,7 +22,7 @@ import msgspec
 
 from opsmith.core.timing import GraphCosts, Label, Timing
 from opsmith.evaluation.pairing import Precision, timing_of
-from opsmith.runner.cores import siblings_of
+from opsmith.runner.cores import quickest, siblings_of
 from opsmith.runner.protocol import (
     BlockTimed,
     MakeReady,
@@ -41,6 +41,8 @@ BLOCK_US_CPU = 1_500.0
 #: Blocks of one side before the other one's turn. A device takes time to change from one process to another; a host
 #: is faster or slower for milliseconds, and blocks that follow each other would be so together.
 BLOCKS_A_TURN = {"K": 4, "E": 1}
+#: Cores that are tried for a pair: a slow one adds more to a call that is mostly Python than to one that is not.
+TRIED_CORES = 8
 #: Calls that are tried at first to find out how many make a block.
 TRIED_CALLS = 8
 #: Between two questions whether the device's clock is held back.
@@ -176,8 +178,8 @@ class PairedClock:
         with ThreadPoolExecutor(1) as thread:
             self.let_go()
             self._prepare_inputs()
-            # One core of a shared machine may be half as fast as the next, for as long as somebody else uses it.
-            core = self._order.choice(self.settings.cores)
+            cores = self.settings.cores
+            core = quickest(self._order.sample(cores, min(TRIED_CORES, len(cores))))
             self._run_on([core])
             os.sched_setaffinity(0, {*self.settings.cores} - siblings_of(core) or {core})
             # Both are processes of the same kind: a longer trip to one of them is somebody else's doing.

@@ -30,6 +30,7 @@ from opsmith.runner.stopwatch import (
     BLOCK_US_CPU,
     LOOK_INTERVAL_S,
     SETTLING_US,
+    TRIED_CORES,
     ClockSettings,
     Found,
     PairedClock,
@@ -48,16 +49,23 @@ class Machine:
         now_us: what the judge's clock reads.
         asked: each side and what it was asked, in order.
         pinned: the judge's own cores.
+        tried: of which the quickest was to be found.
     """
 
     def __init__(self) -> None:
         self.now_us = 0.0
         self.asked: list[tuple[StandInSide, msgspec.Struct]] = []
         self.pinned: set[int] = set()
+        self.tried: tuple[int, ...] = ()
         self.jitter = random.Random(11)
 
     def now_s(self) -> float:
         return self.now_us / 1e6
+
+    def quickest(self, cores: Sequence[int]) -> int:
+        """The first one that is asked about."""
+        self.tried = tuple(cores)
+        return self.tried[0]
 
     def blocks(self, quantity: str) -> list[tuple[StandInSide, TimeBlock]]:
         """The blocks with calls, without the graphs' replays of a cross-check."""
@@ -181,6 +189,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         machine.pinned = cores
 
     monkeypatch.setattr(os, "sched_setaffinity", pin_judge)
+    monkeypatch.setattr(stopwatch, "quickest", machine.quickest)
     return machine
 
 
@@ -741,11 +750,12 @@ def test_no_more_pairs_are_timed_than_the_most(machine: Machine) -> None:
 
 
 def test_both_sides_share_a_core_that_the_judge_leaves_to_them(machine: Machine) -> None:
-    """One core may be half as fast as the next; each pair gets one by chance."""
+    """One core may be half as fast as the next: each pair gets the quickest of some that are drawn by chance."""
     cores = set()
     for seed in range(20):
         sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
         clock_of(*sides, seed=seed)
+        assert {0, 1, 2} == {*machine.tried}
         assert sides[0].cores == sides[1].cores
         (core,) = sides[0].cores
         assert {0, 1, 2} == machine.pinned | {core}
@@ -753,6 +763,13 @@ def test_both_sides_share_a_core_that_the_judge_leaves_to_them(machine: Machine)
         assert {core} == sides[0].cores_of[TimeBlock]
         cores.add(core)
     assert {0, 1, 2} == cores
+
+
+def test_of_many_cores_some_are_tried(machine: Machine) -> None:
+    """Each takes a quarter of a millisecond."""
+    sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
+    clock_of(*sides, run=msgspec.structs.replace(settings(), cores=tuple(range(100))))
+    assert TRIED_CORES == len({*machine.tried})
 
 
 def test_on_a_machine_with_one_core_all_share_it(machine: Machine) -> None:
