@@ -41,7 +41,7 @@ BLOCK_US_CPU = 1_500.0
 #: Blocks of one side before the other one's turn. A device takes time to change from one process to another; a host
 #: is faster or slower for milliseconds, and blocks that follow each other would be so together.
 BLOCKS_A_TURN = {"K": 4, "E": 1}
-#: Cores that are tried for a pair: a slow one adds more to a call that is mostly Python than to one that is not.
+#: Cores of which the quickest is taken for a group of pairs.
 TRIED_CORES = 8
 #: Calls that are tried at first to find out how many make a block.
 TRIED_CALLS = 8
