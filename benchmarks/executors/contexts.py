@@ -23,7 +23,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,13 +32,9 @@ import torch
 
 from opsmith.runner.devices import make_waiting_context
 from opsmith.runner.environment import describe_environment
-from opsmith.runner.executors.local import VISIBLE, visible_devices
-from opsmith.runner.sandbox.kernel_calls import forgo_privileges
-from opsmith.runner.sandbox.landlock import EVERYTHING, READ_DIR, Rule, restrict
+from opsmith.runner.executors.local import visible_devices
+from opsmith.runner.own_devices import VISIBLE, files_of_others, hide, known_devices
 from opsmith.runner.versions import versions
-
-#: What the driver says of each of its devices.
-DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
 class Life(NamedTuple):
@@ -49,32 +45,7 @@ class Life(NamedTuple):
     end_ms: float
 
 
-class Device(NamedTuple):
-    """What the driver says of one of its devices."""
-
-    model: str
-    file: str
-
-
-def known_devices() -> dict[str, Device]:
-    """All devices of the machine, by their UUID."""
-    found = {}
-    for listed in DRIVER.glob("*/information"):
-        lines = (line.partition(":") for line in listed.read_text().splitlines())
-        told = {name.strip(): value.strip() for name, _, value in lines}
-        found[told["GPU UUID"]] = Device(told["Model"], f"/dev/nvidia{told['Device Minor']}")
-    return found
-
-
-def hide(files: set[str]) -> None:
-    """Keep this process from these files, and from nothing else."""
-    forgo_privileges()
-    folders = ("/", "/dev")
-    entries = {str(entry) for folder in folders for entry in Path(folder).iterdir()} - {*folders, *files}
-    restrict([*(Rule(folder, READ_DIR) for folder in folders), *(Rule(entry, EVERYTHING) for entry in entries)])
-
-
-def make_context(device: str, uuid: str | None, hidden: set[str]) -> tuple[float, float]:
+def make_context(device: str, uuid: str | None, hidden: Collection[str]) -> tuple[float, float]:
     """Milliseconds until the driver is ready, and from there until the context is."""
     if uuid is not None:
         os.environ[VISIBLE] = uuid
@@ -103,13 +74,13 @@ def forked(work: Callable[[int], None]) -> tuple[int, int]:
     return pid, read_end
 
 
-def live(write_end: int, device: str, uuid: str | None, hidden: set[str]) -> None:
+def live(write_end: int, device: str, uuid: str | None, hidden: Collection[str]) -> None:
     """Make a context, tell how long it took, and wait to be killed."""
     os.write(write_end, msgspec.msgpack.encode(make_context(device, uuid, hidden)))
     signal.pause()
 
 
-def one_life(device: str, uuid: str | None, hidden: set[str]) -> Life:
+def one_life(device: str, uuid: str | None, hidden: Collection[str]) -> Life:
     """Of a process that is killed once its context is there.
 
     Raises:
@@ -126,23 +97,23 @@ def one_life(device: str, uuid: str | None, hidden: set[str]) -> Life:
     return Life(*msgspec.msgpack.decode(told, type=tuple[float, float]), (time.perf_counter() - start) * 1e3)
 
 
-def lives_of(device: str, uuid: str | None, hidden: set[str], until: float) -> Iterator[Life]:
+def lives_of(device: str, uuid: str | None, hidden: Collection[str], until: float) -> Iterator[Life]:
     """One after another, until a time of the monotonic clock."""
     while time.monotonic() < until:
         yield one_life(device, uuid, hidden)
 
 
 def measured(
-    device: str, uuids: list[str | None], makers: int, seconds: float, hidden: dict[str, set[str]]
+    device: str, uuids: list[str | None], makers: int, seconds: float, hidden: Mapping[str, Collection[str]]
 ) -> dict[str, Any]:
     """The rate with so many makers a device, and what a life takes in the median."""
-    holders = [forked(lambda end, uuid=uuid: live(end, device, uuid, set())) for uuid in uuids]  # type: ignore[misc]
+    holders = [forked(lambda end, uuid=uuid: live(end, device, uuid, ())) for uuid in uuids]  # type: ignore[misc]
     for _, read_end in holders:
         os.read(read_end, 1 << 12)
     began = time.monotonic()
 
     def make(write_end: int, uuid: str | None) -> None:
-        found = tuple(lives_of(device, uuid, hidden.get(uuid or "", set()), began + seconds))
+        found = tuple(lives_of(device, uuid, hidden.get(uuid or "", ()), began + seconds))
         with open(write_end, "wb") as stream:
             stream.write(msgspec.msgpack.encode(found))
 
@@ -179,8 +150,7 @@ def main() -> int:
     arguments = parser.parse_args()
     uuids: list[str | None] = [*visible_devices()] if arguments.device == "cuda" else [None]
     known = known_devices() if arguments.device == "cuda" else {}
-    files = {device.file for device in known.values()}
-    hidden = {uuid: files - {device.file} for uuid, device in known.items()}
+    hidden = {uuid: files_of_others(uuid) for uuid in known}
     rows = []
     for sees in ("all", "own") if len(known) > 1 else ("all",):
         for count in sorted({1, 2, len(uuids)} & {*range(1, len(uuids) + 1)}):

@@ -29,6 +29,7 @@ from opsmith.runner.environment import describe_environment, workers_that_fit
 from opsmith.runner.job import Job
 from opsmith.runner.lane import EntryAsked, LaneFacts, LaneWork
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerLink
+from opsmith.runner.own_devices import OWN_DEVICES, VISIBLE, can_do_without, files_of_others
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import (
     DeviceOpened,
@@ -79,6 +80,8 @@ class DeviceLane:
         self.spool = Spool(spool_folder)
         self.clock: Clock | None = None
         options = work.options
+        others = files_of_others(os.environ.get(VISIBLE)) if options.device.startswith("cuda") else frozenset()
+        self._hidden = others if can_do_without(others) else frozenset()
         builds = build_folder()
         slots = work.jobs or default_jobs(options)
         spares = 1
@@ -103,6 +106,7 @@ class DeviceLane:
             threads=1,
             limits=work.limits,
             withheld=(*map(Path, work.withheld), builds.parent),
+            hidden=self._hidden,
             started_in=Path.cwd() if ":" in options.backend else None,
             one_kernel=options.isolation == "kernel",
         )
@@ -170,7 +174,7 @@ class DeviceLane:
             machine=machine_id(),
             seats=len(self._slots),
             interpreted=processes.interpreted,
-            sandbox=processes.sandbox,
+            sandbox=(*processes.sandbox, *([OWN_DEVICES] if self._hidden else [])),
             sandbox_missing=processes.sandbox_missing,
         )
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +262,7 @@ class WorkerLink:
         spares: workers that are kept ready until kernels are judged; ``wanted_spares`` changes it.
         limits: time limits.
         withheld: folders that no worker may read; what the processes share is among them in any case.
+        hidden: files of devices that no worker may use.
         started_in: where the command was started, if kernels are imported from there.
         one_kernel: no worker loads a second kernel, so the next one needs another worker.
         seat: which rank it is, of several that run a kernel together; None where it runs one alone.
@@ -283,6 +284,7 @@ class WorkerLink:
         spares: int,
         limits: Limits,
         withheld: Sequence[Path] = (),
+        hidden: Collection[str] = (),
         started_in: Path | None = None,
         one_kernel: bool = True,
         seat: Seat | None = None,
@@ -293,6 +295,7 @@ class WorkerLink:
             scratch=str(processes.scratch),
             builds=str(builds),
             withheld=tuple(map(str, withheld)),
+            hidden=tuple(hidden),
             home=str(Path.home()),
             started_in=str(started_in) if started_in else None,
             one_kernel=one_kernel,

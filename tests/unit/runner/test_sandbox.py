@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.runner.sandbox import landlock, seccomp
+from opsmith.runner.sandbox import landlock, reach, seccomp
 from opsmith.runner.sandbox.kernel_calls import forgo_privileges, is_readable, set_readable
 from opsmith.runner.sandbox.landlock import EVERYTHING, READ, READ_DIR, Rule
 from opsmith.runner.sandbox.layers import Layer, Sandbox, probe
@@ -120,6 +120,20 @@ def test_what_is_withheld_is_left_out_of_what_is_given(tmp_path: Path, monkeypat
     assert not allowed(rules, project / ".env")
     assert not allowed(rules, tmp_path / "scratch" / "x")
     assert Rule(str(project), READ_DIR) in rules
+
+
+@pytest.mark.parametrize("hidden", [(), ("nvidia1", "nvidia3")])
+def test_the_files_of_other_gpus_are_left_out(
+    hidden: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With those of the graphics subsystem, which lead to them as well; the driver's own stay."""
+    names = {"nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl", "nvidia-uvm", "dri"}
+    for name in names:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(reach, "_DEVICE_FILES", tmp_path)
+    rules = readable(reach_of(tmp_path, hidden=tuple(str(tmp_path / name) for name in hidden)))
+    left_out = {*hidden, "dri"} if hidden else set()
+    assert names - left_out == {name for name in names if allowed(rules, tmp_path / name)}
 
 
 def test_of_a_home_only_modules_are_given(tmp_path: Path) -> None:

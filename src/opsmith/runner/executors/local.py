@@ -35,10 +35,10 @@ from opsmith.runner.executors.messages import (
 from opsmith.runner.executors.remote_lane import RemoteLane
 from opsmith.runner.job import Job
 from opsmith.runner.lane import Lane, LaneLost, LaneWork
+from opsmith.runner.own_devices import VISIBLE
 from opsmith.runner.sandbox.kernel_calls import unreadable
 from opsmith.runner.spool import SentCalls
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 END_TIMEOUT_S = 30.0
 
 

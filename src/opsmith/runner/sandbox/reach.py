@@ -30,7 +30,9 @@ _PROCESSOR_AND_MEMORY = (
     *("interrupts", "sys", "driver"),
 )
 _HARDWARE = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/kernel/mm", "/sys/fs/cgroup")
-_DEVICES = ("null", "zero", "full", "random", "urandom", "dri", "kfd", "nvidia-caps")
+_DEVICE_FILES = Path("/dev")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia-caps")
+_GRAPHICS = ("dri", "kfd")
 #: Of what a compiler is installed with, the folders next to its ``bin``.
 _BESIDE_PROGRAMS = ("include", "lib", "lib64", "libexec", "nvvm", "share", "targets")
 
@@ -46,6 +48,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         started_in: where the command was started, for kernels that are imported from there; else None.
         one_kernel: a worker loads one kernel and sees no other's build cache.
         for_ranks: its workers run kernels together, so they get a network of their own, of the loopback device alone.
+        hidden: files of NVIDIA's devices that no worker may use.
     """
 
     scratch: str
@@ -55,6 +58,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     started_in: str | None = None
     one_kernel: bool = True
     for_ranks: bool = False
+    hidden: tuple[str, ...] = ()
 
 
 def readable(reach: Reach) -> list[Rule]:
@@ -72,8 +76,10 @@ def readable(reach: Reach) -> list[Rule]:
             rules += _project(Path(folder), withheld, home=Path(reach.home).resolve())
     facts = [*(f"/etc/{name}" for name in _CONFIGURATION), *(f"/proc/{name}" for name in _PROCESSOR_AND_MEMORY)]
     rules += [Rule(path, READ) for path in (*facts, *_HARDWARE)]
-    rules += [Rule(f"/dev/{name}", USE_DEVICE) for name in _DEVICES]
-    rules += [Rule(str(device), USE_DEVICE) for device in Path("/dev").glob("nvidia*")]
+    # Through the files of the graphics subsystem, too, a device can be used.
+    devices = [_DEVICE_FILES / name for name in (*_DEVICES, *(() if reach.hidden else _GRAPHICS))]
+    devices += [device for device in _DEVICE_FILES.glob("nvidia*") if str(device) not in reach.hidden]
+    rules += [Rule(str(device), USE_DEVICE) for device in devices]
     return [rule for rule in dict.fromkeys(rules) if os.access(rule.path, os.R_OK)]
 
 
