@@ -53,10 +53,10 @@ def main() -> None:
             step = reduce.STEP_BYTES // dtype.itemsize
             own = {"RANK": ranks - 1, "RANKS": ranks, "PEERS": ranks}
             of_values = {"STEP": step, "REDUCTION": reduction, "WIDE": wide, "num_warps": reduce.WARPS}
-            for name in ("one_shot", "two_shot"):
-                kernel = getattr(reduce, f"{name}_kernel")
-                ptx = compiled(kernel, x, x, ADDRESS, ADDRESS, 1 << 20, step * ranks, **own, **of_values)
-                sys.stdout.write(f"{name} {dtype} {ranks} ranks: {meetings(ptx)}\n")
+            for shots, parts in (("one shot", 1), ("two shots", ranks)):
+                of_inputs = (x, x, ADDRESS, ADDRESS, 1 << 20, step)
+                ptx = compiled(reduce.all_reduce_kernel, *of_inputs, PARTS=parts, **own, **of_values)
+                sys.stdout.write(f"{shots} {dtype} {ranks} ranks: {meetings(ptx)}\n")
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         rows, columns, depth = multiply.TILES[dtype.itemsize]
         x = MockTensor(dtype)

@@ -105,34 +105,7 @@ def reduce(
 
 
 @triton.jit
-def one_shot_kernel(
-    out,
-    x,
-    buffers_address,
-    pads_address,
-    elements,
-    share,
-    RANK: tl.constexpr,
-    RANKS: tl.constexpr,
-    PEERS: tl.constexpr,
-    STEP: tl.constexpr,
-    REDUCTION: tl.constexpr,
-    WIDE: tl.constexpr,
-):
-    """out[i] = reduction over ranks of x[i], for the ``share`` elements of this block."""
-    buffers = buffers_address.to(tl.pointer_type(tl.int64))
-    pads = pads_address.to(tl.pointer_type(tl.int64))
-    block = tl.program_id(0)
-    first = block * share
-    last = tl.minimum(first + share, elements)
-    copy(elements_of(buffers, RANK, x), x, first, last, STEP)
-    meet(pads, block, RANK, RANKS, PEERS)
-    reduce(out, buffers, x, first, last, RANKS, STEP, REDUCTION, WIDE)
-    meet(pads, block, RANK, RANKS, PEERS)
-
-
-@triton.jit
-def two_shot_kernel(
+def all_reduce_kernel(
     out,
     x,
     buffers_address,
@@ -141,29 +114,36 @@ def two_shot_kernel(
     part,
     RANK: tl.constexpr,
     RANKS: tl.constexpr,
+    PARTS: tl.constexpr,
     PEERS: tl.constexpr,
     STEP: tl.constexpr,
     REDUCTION: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    """out[i] = reduction over ranks of x[i], for this block's parts, one for each rank, of ``part`` elements each."""
+    """out[i] = reduction over ranks of x[i], for the PARTS parts of this block, of ``part`` elements each.
+
+    With one part in one shot; with one for each rank in two.
+    """
     buffers = buffers_address.to(tl.pointer_type(tl.int64))
     pads = pads_address.to(tl.pointer_type(tl.int64))
     block = tl.program_id(0)
-    first = block * part * RANKS
-    last = tl.minimum(first + part * RANKS, elements)
+    first = block * part * PARTS
+    last = tl.minimum(first + part * PARTS, elements)
     own = elements_of(buffers, RANK, x)
     copy(own, x, first, last, STEP)
     meet(pads, block, RANK, RANKS, PEERS)
-    # Of this part nobody else reads what this rank's buffer holds until they meet again.
-    begin = first + RANK * part
-    reduce(own, buffers, x, begin, tl.minimum(begin + part, last), RANKS, STEP, REDUCTION, WIDE)
-    meet(pads, block, RANK, RANKS, PEERS)
-    for distance in tl.static_range(RANKS):
-        # A rank begins with its own part and goes on with its right neighbour's: no rank is read by all at once.
-        peer = (RANK + distance) % RANKS
-        begin = first + peer * part
-        copy(out, elements_of(buffers, peer, x), begin, tl.minimum(begin + part, last), STEP)
+    if PARTS == 1:
+        reduce(out, buffers, x, first, last, RANKS, STEP, REDUCTION, WIDE)
+    else:
+        # Of its own part nobody else reads what this rank's buffer holds until they meet again.
+        begin = first + RANK * part
+        reduce(own, buffers, x, begin, tl.minimum(begin + part, last), RANKS, STEP, REDUCTION, WIDE)
+        meet(pads, block, RANK, RANKS, PEERS)
+        for distance in tl.static_range(RANKS):
+            # A rank begins with its own part and goes on with its right neighbour's: no rank is read by all at once.
+            peer = (RANK + distance) % RANKS
+            begin = first + peer * part
+            copy(out, elements_of(buffers, peer, x), begin, tl.minimum(begin + part, last), STEP)
     meet(pads, block, RANK, RANKS, PEERS)
 
 
@@ -185,14 +165,13 @@ def _reduce(out: torch.Tensor, x: torch.Tensor, reduce_op: str, group_name: str)
     size_bytes = x.numel() * x.element_size()
     memory = get_symm_mem_workspace(group_name, size_bytes)
     ranks = memory.world_size
-    in_two = size_bytes * (ranks - 1) * (ranks - 2) // ranks > SAVED_BYTES
-    kernel, parts = (two_shot_kernel, ranks) if in_two else (one_shot_kernel, 1)
+    saved_bytes = size_bytes * (ranks - 1) * (ranks - 2) // ranks
+    parts = ranks if saved_bytes > SAVED_BYTES else 1
     step = STEP_BYTES // x.element_size()
     blocks = min(MOST_BLOCKS, triton.cdiv(x.numel(), step * parts))
-    # What a block does in one go: all of its share, or a part of it.
     part = triton.cdiv(triton.cdiv(x.numel(), blocks * parts), step) * step
     wide = tl.float32 if x.dtype in NARROW else getattr(tl, str(x.dtype).removeprefix("torch."))
-    kernel[(triton.cdiv(x.numel(), part * parts),)](
+    all_reduce_kernel[(triton.cdiv(x.numel(), part * parts),)](
         out,
         x,
         memory.buffer_ptrs_dev,
@@ -201,6 +180,7 @@ def _reduce(out: torch.Tensor, x: torch.Tensor, reduce_op: str, group_name: str)
         part,
         RANK=memory.rank,
         RANKS=ranks,
+        PARTS=parts,
         PEERS=triton.next_power_of_2(ranks),
         STEP=step,
         REDUCTION=reduce_op,

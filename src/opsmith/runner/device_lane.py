@@ -241,12 +241,10 @@ class DeviceLane:
         assert isinstance(enumerated, Enumerated)
         return enumerated
 
-    def judge(self, seat: int, family: Sequence[Job], to_come: int) -> Iterator[Verdict]:
+    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         slot = self._slots[seat]
-        # Near the end fewer workers are needed than are kept ready.
-        slot.worker.wanted_spares = min(slot.worker.wanted_spares, to_come)
         with slot.in_use:
-            slot.worker.prepare()
+            slot.worker.expect(int(to_come))
             for job in family:
                 yield from slot.judge(job)
             slot.end_family()

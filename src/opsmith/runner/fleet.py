@@ -8,7 +8,6 @@ that was passed on is never made again.
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -139,7 +138,7 @@ class Fleet:
         seats = sum(lane.facts.seats for lane in self._lanes)
 
         def work(lane: Lane, seat: int, family: list[Job], left: int) -> Iterator[Verdict]:
-            return lane.judge(seat, family, math.ceil(left / seats))
+            return lane.judge(seat, family, left / seats)
 
         def give_up(family: list[Job]) -> Iterator[Verdict]:
             for job in family:

@@ -134,8 +134,8 @@ class Lane(Protocol):
         """
         ...
 
-    def judge(self, seat: int, family: Sequence[Job], to_come: int) -> Iterator[Verdict]:
-        """Judge jobs that the same kernel answers; ``to_come``: so many families will follow on this seat."""
+    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+        """Judge jobs that the same kernel answers; ``to_come``: so many families follow on this seat, on average."""
         ...
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:

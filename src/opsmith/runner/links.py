@@ -325,6 +325,19 @@ class WorkerLink:
         while len(self._spares) < self.wanted_spares and self._processes.has_room_for_worker():
             self._fork_spare()
 
+    def expect(self, kernels: int) -> None:
+        """Have a worker ready for the next kernel, and none that no further one would need.
+
+        Args:
+            kernels: so many follow the next one.
+        """
+        self.wanted_spares = min(self.wanted_spares, kernels)
+        needed = self.wanted_spares + (not self.is_running)
+        while len(self._spares) > needed:
+            self._processes.discard(self._spares.pop())
+        if not self._spares and not self.is_running and self._processes.has_room_for_worker():
+            self._fork_spare()
+
     def _fork_spare(self) -> None:
         self._spares.append(self.nursery.fork(self._config))
 

@@ -89,6 +89,9 @@ class RankGroup:
     def prepare(self) -> None:
         """Nothing is kept ready."""
 
+    def expect(self, kernels: int) -> None:
+        """Nothing is kept ready, whatever follows."""
+
     def resize(self, ranks: int) -> None:
         """From now on so many processes answer."""
         if len(self._links) == ranks:

@@ -81,7 +81,7 @@ class StandInLane:
         self._live_on()
         return Enumerated((), {asked.entry: 1}, (), {})
 
-    def judge(self, seat: int, family: Sequence[Job], to_come: int) -> Iterator[Verdict]:
+    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         self.done.append(list(family))
         for job in family:
             for each in job.cases:

@@ -18,7 +18,7 @@ from opsmith.core.verdict import Status
 from opsmith.errors import BadInput, InternalError, MissingDependency, RefereeFailed, UnknownName
 from opsmith.runner.cores import share_of_cores
 from opsmith.runner.executors.lane_host import LaneHost, inputs_in, inputs_of, write_inputs
-from opsmith.runner.executors.local import VISIBLE, Local, chosen_devices
+from opsmith.runner.executors.local import Local, chosen_devices
 from opsmith.runner.executors.messages import (
     Done,
     EntryEnumerated,
@@ -38,6 +38,7 @@ from opsmith.runner.executors.messages import (
 )
 from opsmith.runner.executors.ray import Node, Place, Ray, check_that_somebody_listens, joined, place_lanes
 from opsmith.runner.lane import LaneWork
+from opsmith.runner.own_devices import VISIBLE
 from opsmith.runner.protocol import Enumerated
 from opsmith.runner.spool import SentCalls, Spool, packed
 from opsmith.runner.verdicts import make_verdict

@@ -97,8 +97,8 @@ def test_a_family_that_lanes_are_lost_over_is_given_up() -> None:
     """It costs its kernel's verdicts, not the run."""
     lanes = [StandInLane(number) for number in range(MOST_LOSSES + 2)]
 
-    def judge(lane: StandInLane) -> Callable[[int, Sequence[Job], int], Iterator[Verdict]]:
-        def poisoned(seat: int, family: Sequence[Job], to_come: int) -> Iterator[Verdict]:
+    def judge(lane: StandInLane) -> Callable[[int, Sequence[Job], float], Iterator[Verdict]]:
+        def poisoned(seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
             for each in family:
                 for number, case in enumerate(each.cases):
                     if each.schema.name == "poison" and number == 1:

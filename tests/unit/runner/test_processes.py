@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,10 +24,11 @@ from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, RefereeFailed
 from opsmith.runner.build_cache import use_build_cache
 from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerFailed, WorkerLink
-from opsmith.runner.processes import Processes
+from opsmith.runner.processes import Child, Processes
 from opsmith.runner.protocol import Answered, CallToRun, ListOps, OpsListed, Raised, Returned, RunCalls
 from opsmith.runner.sandbox.layers import Layer
 from opsmith.runner.spool import Spool
+from opsmith.runner.zygote_link import ZygoteLink
 
 SCHEMA = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
 ENCODED = msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=()))
@@ -322,6 +324,31 @@ def test_workers_made_ahead_are_used_up(
         link.prepare()
         found.append(len(link._spares))
     assert waiting == found
+    link.close()
+
+
+def test_of_the_last_kernels_each_gets_the_worker_that_waits_and_none_is_made_for_nothing(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a context, and a machine makes a few in a second."""
+    link = WorkerLink(processes, device="cpu", builds=tmp_path, threads=1, spares=1, limits=LIMITS)
+    (tmp_path / "kernels").mkdir()
+    bench = Bench(link, tmp_path / "kernels")
+    forked, fork = [], Processes.fork
+
+    def counted(of: Processes, role: str, config: dict[str, Any], nursery: ZygoteLink | None = None) -> Child:
+        forked.append(role)
+        return fork(of, role, config, nursery)
+
+    monkeypatch.setattr(Processes, "fork", counted)
+    waiting = []
+    for to_come in (2, 1, 0, 0):
+        link.expect(to_come)
+        assert bench.load("pass") is None
+        waiting.append(len(link._spares))
+        link.retire()
+    assert [1, 1, 0, 0] == waiting
+    assert 4 == len(forked)
     link.close()
 
 

@@ -64,7 +64,7 @@ class JudgeFamily(msgspec.Struct, frozen=True, tag=True):
     """See :meth:`opsmith.runner.lane.Lane.judge`."""
 
     family: Family
-    to_come: int
+    to_come: float
 
 
 class TimeFamily(msgspec.Struct, frozen=True, tag=True):

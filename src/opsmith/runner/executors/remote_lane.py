@@ -92,7 +92,7 @@ class RemoteLane:
         cases = self._calls.add(reply.enumerated.cases, reply.calls)
         return msgspec.structs.replace(reply.enumerated, cases=cases)
 
-    def judge(self, seat: int, family: Sequence[Job], to_come: int) -> Iterator[Verdict]:
+    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         request = JudgeFamily(pack_family(self._wire.bring(family), self._calls), to_come)
         for reply in self._replies(seat, request):
             assert isinstance(reply, VerdictsFound)
