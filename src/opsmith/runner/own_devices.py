@@ -34,12 +34,13 @@ class Device(NamedTuple):
 
 
 def known_devices() -> dict[str, Device]:
-    """All devices of the machine, by their UUID."""
+    """All devices of the machine that the driver tells of, by their UUID."""
     found = {}
     for listed in DRIVER.glob("*/information"):
         lines = (line.partition(":") for line in listed.read_text().splitlines())
         told = {name.strip(): value.strip() for name, _, value in lines}
-        found[told["GPU UUID"]] = Device(told["Model"], f"/dev/nvidia{told['Device Minor']}")
+        if told.keys() >= {"GPU UUID", "Model", "Device Minor"}:
+            found[told["GPU UUID"]] = Device(told["Model"], f"/dev/nvidia{told['Device Minor']}")
     return found
 
 
@@ -50,9 +51,9 @@ def files_of_others(visible: str | None) -> frozenset[str]:
         visible: what ``CUDA_VISIBLE_DEVICES`` says. Only UUIDs say which devices are meant: the driver counts those
             that it can open.
     """
+    names = {name.strip() for name in (visible or "").split(",")}
     known = known_devices()
-    names = [name.strip() for name in (visible or "").split(",")]
-    if not known.keys() >= {*names}:
+    if not known.keys() >= names:
         return frozenset()
     return frozenset(device.file for uuid, device in known.items() if uuid not in names)
 

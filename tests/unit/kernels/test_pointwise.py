@@ -83,11 +83,14 @@ def test_short_forms_of_gelu_round_as_float64_does(dtype: torch.dtype, approxima
 
 
 def test_gelu_of_special_values_is_eagers() -> None:
-    """Signed zeros, infinities, NaN and what a Gaussian underflows at."""
-    x = SPECIAL.half()
-    for approximate in ("none", "tanh"):
-        assert_as_eager("gelu.default", x, approximate=approximate)
-        assert_as_eager("gelu_backward.default", torch.ones_like(x), x, approximate=approximate)
+    """Signed zeros, infinities, NaN and what a Gaussian underflows at.
+
+    One by one: of several, eager has NaN at infinity on a processor with AVX-512, where it computes in vectors.
+    """
+    for x in SPECIAL.half().split(1):
+        for approximate in ("none", "tanh"):
+            assert_as_eager("gelu.default", x, approximate=approximate)
+            assert_as_eager("gelu_backward.default", torch.ones_like(x), x, approximate=approximate)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
