@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import statistics
 import struct
@@ -192,6 +193,22 @@ def test_everything_works_after_a_capture_that_failed(call: Callable[[torch.Tens
     for _ in range(3):
         assert capture([partial(call, x)] * 2) is None
         works()
+
+
+def test_nothing_is_collected_while_calls_are_captured() -> None:
+    """What a collection destroys may be CUDA's, and end the capture; afterwards it works again, whatever came of it."""
+    x = torch.rand(1000, device=CUDA)
+    collects: list[bool] = []
+
+    def call() -> torch.Tensor:
+        collects.append(gc.isenabled())
+        return x + 1
+
+    assert capture([call] * 2) is not None
+    assert gc.isenabled()
+    assert capture([call, x.nonzero]) is None
+    assert gc.isenabled()
+    assert {False} == {*collects}
 
 
 def test_what_is_no_fault_of_the_capture_is_raised() -> None:
