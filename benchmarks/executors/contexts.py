@@ -23,7 +23,8 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ def one_life(device: str, uuid: str | None, hidden: Collection[str]) -> Life:
     Raises:
         RuntimeError: it could not make one.
     """
-    pid, read_end = forked(lambda write_end: live(write_end, device, uuid, hidden))
+    pid, read_end = forked(partial(live, device=device, uuid=uuid, hidden=hidden))
     told = os.read(read_end, 1 << 12)
     os.close(read_end)
     start = time.perf_counter()
@@ -103,21 +104,19 @@ def lives_of(device: str, uuid: str | None, hidden: Collection[str], until: floa
         yield one_life(device, uuid, hidden)
 
 
-def measured(
-    device: str, uuids: list[str | None], makers: int, seconds: float, hidden: Mapping[str, Collection[str]]
-) -> dict[str, Any]:
-    """The rate with so many makers a device, and what a life takes in the median."""
-    holders = [forked(lambda end, uuid=uuid: live(end, device, uuid, ())) for uuid in uuids]  # type: ignore[misc]
+def measured(device: str, uuids: list[str | None], makers: int, seconds: float, *, own: bool = False) -> dict[str, Any]:
+    """The rate with so many makers a device, and what a life takes in the median; ``own``: they see no other one."""
+    holders = [forked(partial(live, device=device, uuid=uuid, hidden=())) for uuid in uuids]
     for _, read_end in holders:
         os.read(read_end, 1 << 12)
     began = time.monotonic()
 
     def make(write_end: int, uuid: str | None) -> None:
-        found = tuple(lives_of(device, uuid, hidden.get(uuid or "", ()), began + seconds))
+        found = tuple(lives_of(device, uuid, files_of_others(uuid) if own else (), began + seconds))
         with open(write_end, "wb") as stream:
             stream.write(msgspec.msgpack.encode(found))
 
-    running = [forked(lambda end, uuid=uuid: make(end, uuid)) for uuid in uuids for _ in range(makers)]  # type: ignore[misc]
+    running = [forked(partial(make, uuid=uuid)) for uuid in uuids for _ in range(makers)]
     lives: list[Life] = []
     failed = 0
     for pid, read_end in running:
@@ -150,13 +149,11 @@ def main() -> int:
     arguments = parser.parse_args()
     uuids: list[str | None] = [*visible_devices()] if arguments.device == "cuda" else [None]
     known = known_devices() if arguments.device == "cuda" else {}
-    hidden = {uuid: files_of_others(uuid) for uuid in known}
     rows = []
     for sees in ("all", "own") if len(known) > 1 else ("all",):
         for count in sorted({1, 2, len(uuids)} & {*range(1, len(uuids) + 1)}):
             for makers in map(int, arguments.makers.split(",")):
-                of_them = uuids[:count]
-                row = measured(arguments.device, of_them, makers, arguments.seconds, hidden if sees == "own" else {})
+                row = measured(arguments.device, uuids[:count], makers, arguments.seconds, own=sees == "own")
                 rows.append({"sees": sees, **row})
                 print(json.dumps(rows[-1]), flush=True)
     models = ", ".join(sorted({device.model for device in known.values()}))

@@ -10,7 +10,7 @@ from benchmarks.executors.contexts import lives_of, measured
 
 def test_lives_are_counted_over_all_makers() -> None:
     """As many as fit into the time, and none that was not finished."""
-    row = measured("cpu", [None], 2, 0.3, {})
+    row = measured("cpu", [None], 2, 0.3)
     assert 0 == row["makers that failed"]
     assert row["lives"] >= 2
     assert row["lives_per_s"] == pytest.approx(row["lives"] / 0.3, rel=0.5)

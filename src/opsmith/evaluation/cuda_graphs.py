@@ -9,7 +9,7 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -80,20 +80,27 @@ def capture(calls: Sequence[Callable[[], Any]]) -> CapturedCalls | None:
     return captured
 
 
+@contextlib.contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """What a collection destroys may be CUDA's, which ends a capture."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 @torch.no_grad()
+@_nothing_collected()
 def _record(graph: torch.cuda.CUDAGraph, pool: Any, calls: Sequence[Callable[[], Any]]) -> list[Any]:
     with torch.cuda.stream(_blocking_stream(torch.cuda.current_device())):
         graph.capture_begin(pool=pool)
-        gc.disable()  # What a collection destroys may be CUDA's, which ends a capture.
         try:
             return [call() for call in calls]
         finally:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # A graph may be empty: that of a view, for example.
-                try:
-                    graph.capture_end()
-                finally:
-                    gc.enable()
+                graph.capture_end()
 
 
 @cache

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from opsmith.runner.triton_start import place_driver_module
+
 #: Name of eager's own folder.
 EAGER = "eager"
 
@@ -21,8 +23,9 @@ _MUST_EXIST = ("extensions", "jiterator")
 
 
 def use_build_cache(folder: Path) -> None:
-    """Point every compiler of this process at a cache below ``folder``."""
+    """Point every compiler of this process at a cache below ``folder``, which begins with what all kernels need."""
     for variable, name in _FOLDERS.items():
         os.environ[variable] = str(folder / name)
     for name in _MUST_EXIST:
         (folder / name).mkdir(parents=True, exist_ok=True)
+    place_driver_module(folder / _FOLDERS["TRITON_CACHE_DIR"])

@@ -56,12 +56,12 @@ def quickest(processors: Iterable[int]) -> int:
     """
     allowed = os.sched_getaffinity(0)
     try:
-        return min(processors, key=_pass_us)
+        return min(processors, key=_loop_s)
     finally:
         os.sched_setaffinity(0, allowed)
 
 
-def _pass_us(processor: int) -> float:
+def _loop_s(processor: int) -> float:
     os.sched_setaffinity(0, {processor})
     times = []
     for _ in range(LOOPS):
@@ -69,7 +69,7 @@ def _pass_us(processor: int) -> float:
         for _ in range(PASSES):
             pass
         times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e6 / PASSES
+    return statistics.median(times)
 
 
 def jobs_on(cpus: int, options: Options) -> int:

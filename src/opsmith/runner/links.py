@@ -320,8 +320,7 @@ class WorkerLink:
 
     def prepare(self) -> None:
         """Fork workers that are kept ready, as many as there is room for now; end those that are too many."""
-        while len(self._spares) > self.wanted_spares:
-            self._processes.discard(self._spares.pop())
+        self._keep_spares(self.wanted_spares)
         while len(self._spares) < self.wanted_spares and self._processes.has_room_for_worker():
             self._fork_spare()
 
@@ -332,11 +331,14 @@ class WorkerLink:
             kernels: so many follow the next one.
         """
         self.wanted_spares = min(self.wanted_spares, kernels)
-        needed = self.wanted_spares + (not self.is_running)
-        while len(self._spares) > needed:
-            self._processes.discard(self._spares.pop())
+        self._keep_spares(self.wanted_spares + (not self.is_running))
         if not self._spares and not self.is_running and self._processes.has_room_for_worker():
             self._fork_spare()
+
+    def _keep_spares(self, most: int) -> None:
+        """End the workers that wait, but so many."""
+        while len(self._spares) > most:
+            self._processes.discard(self._spares.pop())
 
     def _fork_spare(self) -> None:
         self._spares.append(self.nursery.fork(self._config))
@@ -498,8 +500,7 @@ class WorkerLink:
 
     def give_memory_back(self) -> None:
         """Give the device what is kept for the next call, and end the workers that wait."""
-        while self._spares:
-            self._processes.discard(self._spares.popleft())
+        self._keep_spares(0)
         if self._child is not None:
             with contextlib.suppress(WorkerFailed):  # It is gone, and holds nothing.
                 self.ask(GiveMemoryBack(), (MemoryGivenBack, Raised), timeout_s=GIVE_BACK_TIMEOUT_S)
@@ -527,8 +528,7 @@ class WorkerLink:
         self._end_nursery()
 
     def _end_nursery(self) -> None:
-        while self._spares:
-            self._processes.discard(self._spares.popleft())
+        self._keep_spares(0)
         self.nursery.end()
 
 

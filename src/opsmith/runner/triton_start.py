@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from typing import Any
+
+from opsmith.core.run import write_atomically
 
 #: Of the module for the driver: path in a cache -> content. The processes that are forked inherit it.
 _driver_module: dict[Path, bytes] = {}
@@ -56,9 +56,8 @@ def make_keys_quick() -> None:
     from triton.runtime.build import platform_key
     from triton.runtime.cache import triton_key
 
-    functions: tuple[Any, ...] = (triton_key, platform_key)
-    for computed_once in functions:
-        computed_once()
+    triton_key()
+    platform_key()
 
 
 def place_driver_module(cache: Path) -> None:
@@ -69,9 +68,6 @@ def place_driver_module(cache: Path) -> None:
     """
     for relative, content in _driver_module.items():
         path = cache / relative
-        if path.exists():
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # Others may do the same.
-            file.write(content)
-        Path(file.name).replace(path)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, content)  # Others may do the same.

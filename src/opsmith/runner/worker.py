@@ -68,7 +68,6 @@ from opsmith.runner.protocol import (
 from opsmith.runner.sandbox.layers import Sandbox
 from opsmith.runner.seat import Seat
 from opsmith.runner.timed_blocks import forget, ready, renewed, timed_block
-from opsmith.runner.triton_start import place_driver_module
 
 MAX_FILE_BYTES = 4 << 30
 
@@ -189,7 +188,6 @@ class Worker:
             builds = self._builds / request.kernel.build_name
             end_waiting(self._device)
         use_build_cache(builds)
-        place_driver_module(Path(os.environ["TRITON_CACHE_DIR"]))
         self._sandbox.narrow(builds)
         self._timed.clear()
         self._observer = None

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.util
 import os
 import platform
 import select
@@ -65,8 +64,7 @@ def main() -> None:
 def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
     from opsmith.runner.triton_start import DriverModule, make_keys_quick
 
-    compiles = importlib.util.find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") != "1"
-    driver_module = DriverModule(scratch / "driver") if compiles and device.startswith("cuda") else None
+    driver_module = DriverModule(scratch / "driver") if device.startswith("cuda") else None
 
     import torch
     import torch._dynamo  # Dispatch modes and torch.manual_seed import it when they are first used: 1.2 s.
@@ -92,7 +90,7 @@ def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_
     }
     if facts["triton"] is not None and facts["interpreted"]:
         import triton.runtime.interpreter  # noqa: F401
-    if compiles:
+    elif facts["triton"] is not None:
         make_keys_quick()
 
     from opsmith.evaluation.integrity.supervision import premises
