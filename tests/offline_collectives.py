@@ -7,6 +7,7 @@ tests.offline_collectives``.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any
 
@@ -32,9 +33,11 @@ def compiled(kernel: Any, *args: Any, **meta: Any) -> str:
 
 
 def meetings(ptx: str) -> str:
-    """How often blocks meet, and whether they load 16 bytes at a time."""
+    """How often blocks meet, how often all warps have seen the signals before these are taken away, and the loads."""
     signals = ptx.count("atom.global.sys.release.add")
-    return f"{signals} meetings, {'wide' if 'v4' in ptx else 'narrow'} loads"
+    waits = re.findall(r"ld\.volatile(?:(?!ld\.volatile).)*?atom\.global\.sys\.acquire", ptx, re.DOTALL)
+    seen = sum("bar.sync" in wait for wait in waits)
+    return f"{signals} meetings, {seen} seen by all warps, {'wide' if 'v4' in ptx else 'narrow'} loads"
 
 
 def main() -> None:

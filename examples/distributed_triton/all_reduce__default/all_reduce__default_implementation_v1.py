@@ -51,6 +51,8 @@ def meet(pads, slot, RANK: tl.constexpr, RANKS: tl.constexpr, PEERS: tl.constexp
         if peer != RANK:
             while tl.load(own + peer, volatile=True) == 0:
                 pass
+    # Each warp looks for itself: none may take a signal away that another one has not seen yet.
+    tl.debug_barrier()
     tl.atomic_add(own + peers, -1, mask=others, sem="acquire", scope="sys")
     tl.debug_barrier()
 

@@ -14,7 +14,7 @@ def test_the_triton_collectives_compile_for_hopper() -> None:
     command = [sys.executable, "-m", "tests.offline_collectives"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert 0 == shown.returncode, shown.stderr
-    assert "one shot torch.bfloat16 2 ranks: 2 meetings, wide loads" in shown.stdout
-    assert "one shot torch.float32 4 ranks: 2 meetings, wide loads" in shown.stdout
-    assert "two shots torch.float16 4 ranks: 3 meetings, wide loads" in shown.stdout
+    assert "one shot torch.bfloat16 2 ranks: 2 meetings, 2 seen by all warps, wide loads" in shown.stdout
+    assert "one shot torch.float32 4 ranks: 2 meetings, 2 seen by all warps, wide loads" in shown.stdout
+    assert "two shots torch.float16 4 ranks: 3 meetings, 3 seen by all warps, wide loads" in shown.stdout
     assert "matmul torch.bfloat16: tensor cores" in shown.stdout
