@@ -8,7 +8,8 @@
 Each kernel is judged in a process of its own, whose context on the device is made before it and ends with it. A maker
 forks a process that makes one as a worker does, kills it, and goes on to the next. Several makers share a device,
 which another process uses all the time, as a judge's referees do. ``own`` makers cannot open the files of other
-devices than theirs.
+devices than theirs. A context has one hardware queue, as a worker's; ``--queues 1,8`` compares that with the driver's
+default.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +35,8 @@ import torch
 
 from opsmith.runner.devices import make_waiting_context
 from opsmith.runner.environment import describe_environment
-from opsmith.runner.executors.local import visible_devices
-from opsmith.runner.own_devices import VISIBLE, files_of_others, hide, known_devices
+from opsmith.runner.own_devices import VISIBLE, files_of_others, hide, known_devices, visible_devices
+from opsmith.runner.processes import QUEUES, QUEUES_VARIABLE
 from opsmith.runner.versions import versions
 
 
@@ -46,18 +48,30 @@ class Life(NamedTuple):
     end_ms: float
 
 
-def make_context(device: str, uuid: str | None, hidden: Collection[str]) -> tuple[float, float]:
-    """Milliseconds until the driver is ready, and from there until the context is."""
-    if uuid is not None:
-        os.environ[VISIBLE] = uuid
-    if hidden:
-        hide(hidden)
-    start = time.perf_counter()
-    if device == "cuda":
-        ctypes.CDLL("libcuda.so.1").cuInit(0)
-    ready = time.perf_counter()
-    make_waiting_context(torch.device(device))
-    return (ready - start) * 1e3, (time.perf_counter() - ready) * 1e3
+class Maker(NamedTuple):
+    """What makes contexts: on which device, with how many hardware queues, and kept from which files.
+
+    ``uuid`` is None on a CPU, where no context is made.
+    """
+
+    device: str
+    queues: str
+    uuid: str | None
+    hidden: Collection[str] = ()
+
+    def make_context(self) -> tuple[float, float]:
+        """Milliseconds until the driver is ready, and from there until the context is."""
+        os.environ[QUEUES_VARIABLE] = self.queues
+        if self.uuid is not None:
+            os.environ[VISIBLE] = self.uuid
+        if self.hidden:
+            hide(self.hidden)
+        start = time.perf_counter()
+        if self.device == "cuda":
+            ctypes.CDLL("libcuda.so.1").cuInit(0)
+        ready = time.perf_counter()
+        make_waiting_context(torch.device(self.device))
+        return (ready - start) * 1e3, (time.perf_counter() - ready) * 1e3
 
 
 def forked(work: Callable[[int], None]) -> tuple[int, int]:
@@ -75,19 +89,19 @@ def forked(work: Callable[[int], None]) -> tuple[int, int]:
     return pid, read_end
 
 
-def live(write_end: int, device: str, uuid: str | None, hidden: Collection[str]) -> None:
+def live(write_end: int, maker: Maker) -> None:
     """Make a context, tell how long it took, and wait to be killed."""
-    os.write(write_end, msgspec.msgpack.encode(make_context(device, uuid, hidden)))
+    os.write(write_end, msgspec.msgpack.encode(maker.make_context()))
     signal.pause()
 
 
-def one_life(device: str, uuid: str | None, hidden: Collection[str]) -> Life:
+def one_life(maker: Maker) -> Life:
     """Of a process that is killed once its context is there.
 
     Raises:
         RuntimeError: it could not make one.
     """
-    pid, read_end = forked(partial(live, device=device, uuid=uuid, hidden=hidden))
+    pid, read_end = forked(partial(live, maker=maker))
     told = os.read(read_end, 1 << 12)
     os.close(read_end)
     start = time.perf_counter()
@@ -98,25 +112,25 @@ def one_life(device: str, uuid: str | None, hidden: Collection[str]) -> Life:
     return Life(*msgspec.msgpack.decode(told, type=tuple[float, float]), (time.perf_counter() - start) * 1e3)
 
 
-def lives_of(device: str, uuid: str | None, hidden: Collection[str], until: float) -> Iterator[Life]:
+def lives_of(maker: Maker, until: float) -> Iterator[Life]:
     """One after another, until a time of the monotonic clock."""
     while time.monotonic() < until:
-        yield one_life(device, uuid, hidden)
+        yield one_life(maker)
 
 
-def measured(device: str, uuids: list[str | None], makers: int, seconds: float, *, own: bool = False) -> dict[str, Any]:
-    """The rate with so many makers a device, and what a life takes in the median; ``own``: they see no other one."""
-    holders = [forked(partial(live, device=device, uuid=uuid, hidden=())) for uuid in uuids]
+def measured(makers: Sequence[Maker], number: int, seconds: float) -> dict[str, Any]:
+    """The rate with so many of each of these makers, and what a life takes in the median."""
+    holders = [forked(partial(live, maker=maker._replace(hidden=()))) for maker in makers]
     for _, read_end in holders:
         os.read(read_end, 1 << 12)
     began = time.monotonic()
 
-    def make(write_end: int, uuid: str | None) -> None:
-        found = tuple(lives_of(device, uuid, files_of_others(uuid) if own else (), began + seconds))
+    def make(write_end: int, maker: Maker) -> None:
+        found = tuple(lives_of(maker, began + seconds))
         with open(write_end, "wb") as stream:
             stream.write(msgspec.msgpack.encode(found))
 
-    running = [forked(partial(make, uuid=uuid)) for uuid in uuids for _ in range(makers)]
+    running = [forked(partial(make, maker=maker)) for maker in makers for _ in range(number)]
     lives: list[Life] = []
     failed = 0
     for pid, read_end in running:
@@ -130,8 +144,8 @@ def measured(device: str, uuids: list[str | None], makers: int, seconds: float, 
         os.waitpid(pid, 0)
     medians = [round(statistics.median(times), 1) for times in zip(*lives, strict=True)] if lives else []
     return {
-        "devices": len(uuids),
-        "makers a device": makers,
+        "devices": len(makers),
+        "makers a device": number,
         "lives": len(lives),
         "lives_per_s": round(len(lives) / took_s, 2),
         "median_ms": dict(zip(Life._fields, medians, strict=False)),
@@ -144,22 +158,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--makers", default="1,4,12", help="on each device, comma-separated")
+    parser.add_argument("--queues", default=QUEUES, help="hardware queues of a context, comma-separated")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each combination")
     parser.add_argument("-o", "--out", type=Path, required=True)
     arguments = parser.parse_args()
     uuids: list[str | None] = [*visible_devices()] if arguments.device == "cuda" else [None]
     known = known_devices() if arguments.device == "cuda" else {}
     rows = []
-    for sees in ("all", "own") if len(known) > 1 else ("all",):
+    for queues, sees in product(arguments.queues.split(","), ("all", "own") if len(known) > 1 else ("all",)):
         for count in sorted({1, 2, len(uuids)} & {*range(1, len(uuids) + 1)}):
-            for makers in map(int, arguments.makers.split(",")):
-                row = measured(arguments.device, uuids[:count], makers, arguments.seconds, own=sees == "own")
-                rows.append({"sees": sees, **row})
+            hidden = [files_of_others(uuid) if sees == "own" else () for uuid in uuids[:count]]
+            makers = [Maker(arguments.device, queues, *of_one) for of_one in zip(uuids, hidden, strict=False)]
+            for number in map(int, arguments.makers.split(",")):
+                row = measured(makers, number, arguments.seconds)
+                rows.append({"queues": int(queues), "sees": sees, **row})
                 print(json.dumps(rows[-1]), flush=True)
     models = ", ".join(sorted({device.model for device in known.values()}))
     environment = describe_environment(versions(), device=arguments.device, device_name=models)
     record = {
-        "asked": {"device": arguments.device, "makers": arguments.makers, "seconds": arguments.seconds},
+        "asked": {name: getattr(arguments, name) for name in ("device", "makers", "queues", "seconds")},
         "utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "environment": msgspec.to_builtins(environment),
         "visible": len(uuids),

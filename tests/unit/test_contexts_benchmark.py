@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from benchmarks.executors.contexts import lives_of, measured
+from benchmarks.executors.contexts import Maker, lives_of, measured
 
 
 def test_lives_are_counted_over_all_makers() -> None:
     """As many as fit into the time, and none that was not finished."""
-    row = measured("cpu", [None], 2, 0.3)
+    row = measured([Maker("cpu", "1", None)], 2, 0.3)
     assert 0 == row["makers that failed"]
     assert row["lives"] >= 2
     assert row["lives_per_s"] == pytest.approx(row["lives"] / 0.3, rel=0.5)
@@ -20,4 +20,4 @@ def test_lives_are_counted_over_all_makers() -> None:
 def test_a_process_that_makes_no_context_is_no_life() -> None:
     """A device that is not there ends the maker."""
     with pytest.raises(RuntimeError, match="could not be made"):
-        next(lives_of("nowhere", None, set(), time.monotonic() + 10))
+        next(lives_of(Maker("nowhere", "1", None), time.monotonic() + 10))

@@ -29,7 +29,7 @@ from opsmith.runner.environment import describe_environment, workers_that_fit
 from opsmith.runner.job import Job
 from opsmith.runner.lane import EntryAsked, LaneFacts, LaneWork
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerLink
-from opsmith.runner.own_devices import OWN_DEVICES, VISIBLE, can_do_without, files_of_others
+from opsmith.runner.own_devices import OWN_DEVICES, can_do_without, files_of_others, first_device
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import (
     DeviceOpened,
@@ -80,13 +80,13 @@ class DeviceLane:
         self.spool = Spool(spool_folder)
         self.clock: Clock | None = None
         options = work.options
-        others = files_of_others(os.environ.get(VISIBLE)) if options.device.startswith("cuda") else frozenset()
+        others = files_of_others(processes.visible) if options.device.startswith("cuda") else frozenset()
         self._hidden = others if can_do_without(others) else frozenset()
         builds = build_folder()
         slots = work.jobs or default_jobs(options)
         spares = 1
         if not options.device.startswith("cpu"):
-            processes.worker_limit = max(slots, workers_that_fit(work.share[1]))
+            processes.worker_limit = max(slots, workers_that_fit(processes.visible, work.share[1]))
             spares = workers_ahead(work, slots, processes.worker_limit)
         self._make_referee = partial(
             RefereeLink,
@@ -364,7 +364,10 @@ def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[Device
         RefereeFailed: the trusted processes do not start.
     """
     options = work.options
-    with start_processes(options.device, suite=options.suite, with_compiler=work.with_compiler) as processes:
+    visible = None if options.suite == DISTRIBUTED else first_device(options.device)
+    with start_processes(
+        options.device, suite=options.suite, with_compiler=work.with_compiler, visible=visible
+    ) as processes:
         processes.wait_ready()
         with DeviceLane(processes, work, waiting=waiting) as lane:
             yield lane

@@ -47,13 +47,14 @@ WORKER_HOST_GIB = 0.15
 WORKER_SHARE = 0.4
 
 
-def workers_that_fit(sharers: int = 1) -> int:
+def workers_that_fit(visible: str | None, sharers: int = 1) -> int:
     """How many idle workers with a CUDA context device and host can hold beside the cases.
 
     Args:
+        visible: the devices that workers see, as ``CUDA_VISIBLE_DEVICES`` names them; theirs is the first.
         sharers: so many lanes, each with a device of its own, divide the host's memory.
     """
-    device = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    device = (visible or "").partition(",")[0]
     which = ["-i", device] if device and not device.startswith("MIG") else []
     free_mib = _first_line("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", *which)
     device_gib = float(free_mib) / 1024 if free_mib else 0.0

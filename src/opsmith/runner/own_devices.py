@@ -9,6 +9,8 @@ file it can open, and leaves out afterwards what is not visible.
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Collection
@@ -42,6 +44,33 @@ def known_devices() -> dict[str, Device]:
         if told.keys() >= {"GPU UUID", "Model", "Device Minor"}:
             found[told["GPU UUID"]] = Device(told["Model"], f"/dev/nvidia{told['Device Minor']}")
     return found
+
+
+def visible_devices() -> list[str]:
+    """The NVIDIA devices that this process may use, in their order."""
+    listed = os.environ.get(VISIBLE)
+    if listed is not None:
+        return [name.strip() for name in listed.split(",") if name.strip()]
+    if shutil.which("nvidia-smi") is None:
+        return []
+    done = subprocess.run(
+        ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],  # noqa: S607 - the driver's, wherever it is
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+def first_device(device: str) -> str | None:
+    """The one device that ``--device cuda`` is about, as ``CUDA_VISIBLE_DEVICES`` names it.
+
+    The driver opens every device that a process can see, for one process of the machine at a time. None where there is
+    no choice: off CUDA, with one device, or with a number, as in ``cuda:1``, which counts those that are visible.
+    """
+    there = visible_devices() if device == "cuda" else []
+    return there[0] if len(there) > 1 else None
 
 
 def files_of_others(visible: str | None) -> frozenset[str]:

@@ -24,6 +24,7 @@ import msgspec
 from opsmith.core.verdict import Status
 from opsmith.dispatch.judging import JUDGING_VARIABLE
 from opsmith.errors import RefereeFailed
+from opsmith.runner.own_devices import VISIBLE
 from opsmith.runner.protocol import Channel
 from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
 from opsmith.runner.sandbox.layers import Layer
@@ -61,6 +62,10 @@ EVERYWHERE = (
     "private build caches",
     "dies with the judge, as does all that it has started",
 )
+
+#: How many hardware queues a process's CUDA context has. With one instead of eight it is made and ended three times as
+#: often in a second; kernels run on one stream.
+QUEUES_VARIABLE, QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "1"
 
 IMPORT_TIMEOUT_S = 180.0
 #: A fork takes milliseconds; a zygote that a worker has stopped never answers.
@@ -175,8 +180,11 @@ class Processes:
         with_compiler: import torch's compiler before anything is forked.
         with_opinfo: on the CPU, import OpInfo, too, which takes twice as long as all the rest.
         without_layers: layers of the sandbox to do without, as on a machine that lacks them.
+        visible: the devices that they see, as ``CUDA_VISIBLE_DEVICES`` names them; None for those that this process
+            sees.
 
     Attributes:
+        visible: these devices; None if nothing says which.
         worker_limit: workers that may exist at a time, those that are ending included; it concerns
             those that are kept ready.
     """
@@ -190,7 +198,9 @@ class Processes:
         with_compiler: bool = False,
         with_opinfo: bool = False,
         without_layers: Iterable[Layer] = (),
+        visible: str | None = None,
     ) -> None:
+        self.visible = os.environ.get(VISIBLE) if visible is None else visible
         self.worker_limit = sys.maxsize
         self.scratch = Path(tempfile.mkdtemp(prefix="opsmith-"))
         self._device = device
@@ -218,7 +228,7 @@ class Processes:
                     *self._options,
                 ],
                 pass_fds=[theirs.fileno()],
-                env=_scrubbed_environment(self._device, self.scratch),
+                env=_scrubbed_environment(self._device, self.scratch, self.visible),
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C at a terminal is the judge's to handle.
@@ -374,15 +384,16 @@ class Processes:
             child.kill()
 
 
-def _scrubbed_environment(device: str, scratch: Path) -> dict[str, str]:
+def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    if visible is not None:
+        kept[VISIBLE] = visible
     kept |= {
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         JUDGING_VARIABLE: "1",
         # Counting devices through the CUDA runtime would spoil CUDA for every forked child.
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-        # With one hardware queue a CUDA context is made in half the time; kernels run on one stream.
-        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        QUEUES_VARIABLE: QUEUES,
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONDONTWRITEBYTECODE": "1",

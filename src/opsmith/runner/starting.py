@@ -13,13 +13,16 @@ OUTPUT_LIMIT_BYTES = 8 << 20
 WITHOUT_OPINFO = frozenset({"distributed", "fuzz", "models", "modules", "smoke", "traces"})
 
 
-def start_processes(device: str, *, suite: str | None = None, with_compiler: bool = False) -> Processes:
+def start_processes(
+    device: str, *, suite: str | None = None, with_compiler: bool = False, visible: str | None = None
+) -> Processes:
     """The zygote and its children, with this project's limits; a context manager.
 
     Args:
         device: torch device string.
         suite: what will be asked, if anything.
         with_compiler: kernels will use torch's compiler, so import it once for all.
+        visible: the devices that they see, as ``CUDA_VISIBLE_DEVICES`` names them; None for those of this process.
     """
     return Processes(
         device,
@@ -27,4 +30,5 @@ def start_processes(device: str, *, suite: str | None = None, with_compiler: boo
         output_limit_bytes=OUTPUT_LIMIT_BYTES,
         with_compiler=with_compiler,
         with_opinfo=suite is not None and suite not in WITHOUT_OPINFO,
+        visible=visible,
     )

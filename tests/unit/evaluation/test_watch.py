@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from opsmith.core.conduct import CallConduct
+from opsmith.evaluation.integrity.poison import Poison
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.suites.aten_schemas import aten_schemas
 
@@ -182,3 +183,56 @@ def test_own_work_is_possible_in_between(supervision: Supervision) -> None:
         assert 2.0 == float(torch.ones(2).sum())
     assert 2.0 == float(torch.ones(2).sum())
     assert {"sum.default", "sum.dim_IntList"} & forbidden_ops(supervision.conduct(None))
+
+
+def test_what_the_process_computes_itself_is_let_through_alone() -> None:
+    """Nothing is told of it, and all the rest stays forbidden: to other threads, and to everybody afterwards."""
+    told: list[str] = []
+    poison = Poison(("add.Tensor", "relu.default", "sum.default", "sum.dim_IntList"), ("CPU",), _teller(told))
+    x = torch.tensor([-1.0, 2.0])
+    poison.install()
+    try:
+        for _ in range(2):  # What it called the first time is out from the beginning of the second.
+            with poison.computing():
+                with poison.computing():
+                    assert 1.0 == float(x.sum())
+                assert 2.0 == float((x + x).sum())
+                thread = threading.Thread(target=torch.relu, args=(x,))
+                thread.start()
+                thread.join()
+            assert ["relu.default"] == told
+            told.clear()
+        assert 2.0 == float(torch.relu(x).sum())
+        assert {"relu.default", "sum.dim_IntList"} <= set(told)
+        assert "add.Tensor" not in told
+    finally:
+        poison.remove()
+    told.clear()
+    torch.relu(x)
+    assert [] == told
+
+
+def test_a_pause_after_a_breach_does_not_put_the_poison_back() -> None:
+    """It was taken out for the rest of the call, which may make a million more."""
+    told: list[str] = []
+    poison = Poison(("relu.default",), ("CPU",), lambda op: bool(told.append(op)))
+    poison.install()
+    torch.relu(torch.ones(1))
+    with poison.computing():
+        torch.relu(torch.ones(1))
+    torch.relu(torch.ones(1))
+    assert ["relu.default"] == told
+    poison.install()
+    torch.relu(torch.ones(1))
+    assert 2 == len(told)
+    poison.remove()
+
+
+def _teller(told: list[str]) -> Callable[[str], bool]:
+    """Notes every call, as one that trusted code makes."""
+
+    def tell(op: str) -> bool:
+        told.append(op)
+        return True
+
+    return tell

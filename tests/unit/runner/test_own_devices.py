@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from opsmith.core.run import Options
+from opsmith.errors import RefereeFailed
 from opsmith.runner import device_lane, own_devices
-from opsmith.runner.device_lane import DeviceLane
+from opsmith.runner.device_lane import DeviceLane, open_here
 from opsmith.runner.lane import LaneWork
 from opsmith.runner.links import WorkerLink
-from opsmith.runner.own_devices import can_do_without, files_of_others, known_devices
+from opsmith.runner.own_devices import can_do_without, files_of_others, first_device, known_devices
 from opsmith.runner.sandbox import landlock
 
 INFORMATION = """Model: \t\t NVIDIA H200
@@ -63,6 +64,43 @@ def test_only_uuids_say_which_devices_are_others(visible: str | None, others: se
     assert others == files_of_others(visible)
 
 
+@pytest.mark.parametrize(
+    ("device", "visible", "first"),
+    [
+        ("cuda", "GPU-1,GPU-0", "GPU-1"),
+        ("cuda", "GPU-1", None),
+        ("cuda", "", None),
+        ("cuda:1", "GPU-1,GPU-0", None),
+        ("cpu", "GPU-1,GPU-0", None),
+    ],
+)
+def test_processes_of_one_device_see_the_first_that_is_visible(
+    device: str, visible: str, first: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless there is no other one, or it was named by its number."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert first == first_device(device)
+
+
+@pytest.mark.parametrize(("suite", "seen"), [("smoke", "GPU-1"), ("distributed", None)])
+def test_a_lane_gets_one_device_but_for_ranks(
+    suite: str, seen: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rank has a device of its own."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-0")
+    asked: dict[str, Any] = {}
+
+    def start(_device: str, **options: Any) -> Any:
+        asked.update(options)
+        raise RefereeFailed("no device here")
+
+    monkeypatch.setattr(device_lane, "start_processes", start)
+    options = Options(suite=suite, backend="opsmith", device="cuda", dtypes=("f32",))
+    with pytest.raises(RefereeFailed), open_here(LaneWork(options=options, seed=1)):
+        pass
+    assert seen == asked["visible"]
+
+
 @pytest.mark.skipif(not landlock.limits_files(), reason="needs Landlock")
 def test_a_driver_that_needs_what_is_hidden_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried out, with these files out of reach and no others."""
@@ -89,10 +127,9 @@ def test_workers_of_a_lane_are_kept_from_other_devices(
     *, starts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the driver starts nevertheless."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1")
     monkeypatch.setattr(device_lane, "can_do_without", lambda files: starts and {"/dev/nvidia0"} == files)
     options = Options(suite="smoke", backend="opsmith", device="cuda", dtypes=("f32",))
-    processes: Any = SimpleNamespace(scratch=tmp_path, worker_limit=0)
+    processes: Any = SimpleNamespace(scratch=tmp_path, worker_limit=0, visible="GPU-1")
     lane = DeviceLane(processes, LaneWork(options=options, seed=1, jobs=2))
     for slot in lane._slots:
         assert isinstance(slot.worker, WorkerLink)

@@ -116,12 +116,9 @@ class Supervision:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Within it this process computes for itself."""
-        self._poison.remove()
-        try:
+        """Within it this process computes for itself, on this thread."""
+        with self._poison.computing():
             yield
-        finally:
-            self._poison.install()
 
     def end(self) -> None:
         """Take the poison out, for a kernel that has no policy."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +34,7 @@ from opsmith.runner.executors.messages import (
 from opsmith.runner.executors.remote_lane import RemoteLane
 from opsmith.runner.job import Job
 from opsmith.runner.lane import Lane, LaneLost, LaneWork
-from opsmith.runner.own_devices import VISIBLE
+from opsmith.runner.own_devices import VISIBLE, visible_devices
 from opsmith.runner.sandbox.kernel_calls import unreadable
 from opsmith.runner.spool import SentCalls
 
@@ -174,20 +173,3 @@ def _cpu_lanes(names: Sequence[str], asked: str) -> int:
     if asked != "all" and set(names) != {"cpu"}:
         raise BadInput(f"--devices {asked} with --device cpu: write how many judges are to share the CPU, as a number")
     return len(names)
-
-
-def visible_devices() -> list[str]:
-    """The NVIDIA devices that this process may use, in their order."""
-    listed = os.environ.get(VISIBLE)
-    if listed is not None:
-        return [name.strip() for name in listed.split(",") if name.strip()]
-    if shutil.which("nvidia-smi") is None:
-        return []
-    done = subprocess.run(
-        ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],  # noqa: S607 - the driver's, wherever it is
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=20,
-    )
-    return done.stdout.split() if done.returncode == 0 else []
