@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
 
 from opsmith.core.conduct import AtenCall, CallConduct
 from opsmith.core.op import TaskKind
@@ -12,6 +17,10 @@ from opsmith.evaluation.integrity.traced_lines import confirm
 from opsmith.runner.job import Job
 from opsmith.runner.protocol import PreparedCase, Raised, Returned
 
+Result = TypeVar("Result")
+
+#: How long a thread may run before another one that waits has its turn, while kernels' files are read.
+SHORT_TURN_S = 5e-4
 #: Lines that a person is asked to read.
 MAX_EVIDENCE_LINES = 12
 #: Calls of a job in which the lines that run are noted; it makes Python slow.
@@ -29,11 +38,16 @@ class JobConduct:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._findings = _examine(job)
+        # Reading the files of a large backend takes seconds, in which its first kernels are compiled and answer.
+        self._examined = _in_background(lambda: _examine(job))
         self._executed: dict[str, set[int]] = {}
         self._traced = 0
         self._launches = 0
         self._answered = 0
+
+    @property
+    def _findings(self) -> tuple[StaticFinding, ...]:
+        return self._examined.result()
 
     def wants_trace(self) -> bool:
         """Whether the next call should say which lines of the kernel ran."""
@@ -155,6 +169,53 @@ def _contains(own: Sequence[str], calls: Sequence[str]) -> bool:
 def conduct_address(job: Job) -> str:
     """What stands for a case's address in a verdict about a kernel's conduct."""
     return f"conduct:{job.schema.name}"
+
+
+def _in_background(work: Callable[[], Result]) -> Future[Result]:
+    """Do this on a thread that ends with the process, and let the others of this process in often meanwhile."""
+    found: Future[Result] = Future()
+
+    def do() -> None:
+        try:
+            with _short_turns():
+                found.set_result(work())
+        except BaseException as exc:  # noqa: BLE001 - raised to whoever asks
+            found.set_exception(exc)
+
+    threading.Thread(target=do, name="examination", daemon=True).start()
+    return found
+
+
+@contextlib.contextmanager
+def _short_turns() -> Iterator[None]:
+    """Within it a thread that wants to run waits half a millisecond for one that computes, not Python's five.
+
+    A seat that copies a kernel's files gives way a thousand times.
+    """
+    with _turns.lock:
+        if not _turns.holders:
+            _turns.usual_s = sys.getswitchinterval()
+            sys.setswitchinterval(SHORT_TURN_S)
+        _turns.holders += 1
+    try:
+        yield
+    finally:
+        with _turns.lock:
+            _turns.holders -= 1
+            if not _turns.holders:
+                sys.setswitchinterval(_turns.usual_s)
+
+
+class _Turns:
+    """How many threads have asked for short turns, and what turns are otherwise."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holders = 0
+        self.usual_s = 0.0
+
+
+_turns = _Turns()
 
 
 def _examine(job: Job) -> tuple[StaticFinding, ...]:

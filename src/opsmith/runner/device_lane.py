@@ -282,12 +282,16 @@ class DeviceLane:
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
         slot, *others = self._slots
+        # The other side of the control pairs: a referee that has its context, if there is one.
+        control = others[0].referee if others else self._make_referee()
         for other in others:
-            other.close()
+            other.worker.close()
+            if self.clock is not None or other.referee is not control:
+                other.referee.close()
         slot.worker.wanted_spares = 0  # Making a device context disturbs whoever times.
         slot.worker.prepare()
         with _kept_affinity():
-            self.clock = self.clock or self._set_up_clock()
+            self.clock = self.clock or self._set_up_clock(control)
             settings = self._clock_settings(self.clock)
             limits = DeviceLimits.of(self.clock.ceilings)
             for job in family:
@@ -325,8 +329,8 @@ class DeviceLane:
             baseline=options.baseline,
         )
 
-    def _set_up_clock(self) -> Clock:
-        control = self._make_referee()
+    def _set_up_clock(self, control: RefereeLink) -> Clock:
+        control.give_memory_back()
         try:
             with self._lock.exclusive():
                 return set_up_clock(

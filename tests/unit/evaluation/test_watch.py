@@ -188,7 +188,9 @@ def test_own_work_is_possible_in_between(supervision: Supervision) -> None:
 def test_what_the_process_computes_itself_is_let_through_alone() -> None:
     """Nothing is told of it, and all the rest stays forbidden: to other threads, and to everybody afterwards."""
     told: list[str] = []
-    poison = Poison(("add.Tensor", "relu.default", "sum.default", "sum.dim_IntList"), ("CPU",), _teller(told))
+    poison = Poison(
+        ("add.Tensor", "relu.default", "sum.default", "sum.dim_IntList"), ("CPU",), _teller(told, trusted=True)
+    )
     x = torch.tensor([-1.0, 2.0])
     poison.install()
     try:
@@ -215,7 +217,7 @@ def test_what_the_process_computes_itself_is_let_through_alone() -> None:
 def test_a_pause_after_a_breach_does_not_put_the_poison_back() -> None:
     """It was taken out for the rest of the call, which may make a million more."""
     told: list[str] = []
-    poison = Poison(("relu.default",), ("CPU",), lambda op: bool(told.append(op)))
+    poison = Poison(("relu.default",), ("CPU",), _teller(told, trusted=False))
     poison.install()
     torch.relu(torch.ones(1))
     with poison.computing():
@@ -228,11 +230,11 @@ def test_a_pause_after_a_breach_does_not_put_the_poison_back() -> None:
     poison.remove()
 
 
-def _teller(told: list[str]) -> Callable[[str], bool]:
-    """Notes every call, as one that trusted code makes."""
+def _teller(told: list[str], *, trusted: bool) -> Callable[[str], bool]:
+    """Notes every call, as one that trusted code makes or a stranger."""
 
     def tell(op: str) -> bool:
         told.append(op)
-        return True
+        return trusted
 
     return tell

@@ -1,6 +1,9 @@
-"""What is held against a Triton kernel of which nothing was ever launched."""
+"""What is held against a kernel, and when its files are read for that."""
 
 from __future__ import annotations
+
+import sys
+import threading
 
 import msgspec
 import pytest
@@ -9,7 +12,9 @@ from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.verdict import Status
-from opsmith.runner.conduct import JobConduct
+from opsmith.evaluation.integrity.static import StaticFinding
+from opsmith.runner import conduct as conduct_module
+from opsmith.runner.conduct import SHORT_TURN_S, JobConduct
 from opsmith.runner.job import Job
 from opsmith.runner.protocol import PreparedCase, Returned
 
@@ -50,3 +55,28 @@ def test_a_kernel_launches_where_there_is_something_to_write(
     verdict = conduct.verdict()
     assert verdict is not None
     assert expected is verdict.status
+
+
+def test_files_are_read_beside_the_judging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wants to know what they show waits for it; turns are short meanwhile and as before afterwards."""
+    usual_s, reading, done = sys.getswitchinterval(), threading.Event(), threading.Event()
+    turns: list[float] = []
+
+    def examine(_job: Job) -> tuple[StaticFinding, ...]:
+        turns.append(sys.getswitchinterval())
+        reading.set()
+        assert done.wait(10)
+        raise ValueError("cannot be read")
+
+    monkeypatch.setattr(conduct_module, "_examine", examine)
+    several = [JobConduct(JOB) for _ in range(2)]
+    assert reading.wait(10)
+    done.set()
+    for conduct in several:
+        with pytest.raises(ValueError, match="cannot be read"):
+            conduct.verdict()
+    for thread in threading.enumerate():
+        if thread.name == "examination":
+            thread.join(10)
+    assert [SHORT_TURN_S] * 2 == pytest.approx(turns)
+    assert usual_s == pytest.approx(sys.getswitchinterval())

@@ -1,12 +1,23 @@
-"""How many processes a lane has, for what it is opened for."""
+"""How many processes a lane has, for what it is opened for, and which of them time."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from opsmith.core.kernel import Loader
 from opsmith.core.run import Options
-from opsmith.runner.device_lane import MAX_WORKERS_AHEAD, workers_ahead
+from opsmith.runner import device_lane
+from opsmith.runner.device_lane import MAX_WORKERS_AHEAD, DeviceLane, workers_ahead
+from opsmith.runner.device_lock import DeviceLock
+from opsmith.runner.job import Job
 from opsmith.runner.lane import LaneWork
+from opsmith.runner.links import RefereeLink
+from opsmith.runner.slot import Slot
 
 
 @pytest.mark.parametrize(
@@ -27,3 +38,35 @@ def test_a_slot_has_workers_ready_for_what_it_is_asked(
     """One whose worker goes on to the next kernel needs no others; they would hold half of a device's memory."""
     options = Options(suite="opinfo", backend="opsmith", device="cuda", dtypes=("f32",), isolation=isolation)
     assert expected == workers_ahead(LaneWork(options=options, seed=1, kernels=kernels), 14, limit)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_the_other_side_of_control_pairs_has_its_context_already(
+    slots: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the next slot's referee, where there is one, and ends when the clock is set up."""
+    asked: list[tuple[RefereeLink, RefereeLink]] = []
+    ended: list[RefereeLink] = []
+
+    def set_up(referee: RefereeLink, control: RefereeLink, *_: object, **_options: object) -> object:
+        assert control not in ended
+        asked.append((referee, control))
+        return SimpleNamespace(noise={}, graphs=None, ceilings=SimpleNamespace(device="cpu"))
+
+    def close(link: RefereeLink) -> None:
+        ended.append(link)
+
+    monkeypatch.setattr(device_lane, "set_up_clock", set_up)
+    monkeypatch.setattr(RefereeLink, "close", close)
+    monkeypatch.setattr(Slot, "time", lambda *_: iter(()))
+    options = Options(suite="smoke", backend="aten", device="cpu", dtypes=("f32",), timing="quick")
+    processes: Any = SimpleNamespace(scratch=tmp_path, worker_limit=0, visible=None)
+    lane = DeviceLane(processes, LaneWork(options=options, seed=1, jobs=slots))
+    lane._lock = cast("DeviceLock", SimpleNamespace(exclusive=nullcontext))
+    for _ in range(2):
+        assert [] == list(lane.time([cast("Job", SimpleNamespace(kernel=SimpleNamespace(loader=Loader.ATEN)))]))
+    [(referee, control)] = asked
+    assert referee is lane._slots[0].referee is not control
+    assert (control is lane._slots[-1].referee) is (slots == 2)
+    assert control in ended
+    assert referee not in ended
