@@ -1,0 +1,1 @@
+"""What judging costs besides the kernels that are judged."""
