@@ -12,7 +12,8 @@ few ops in ``SENSITIVE``: the condition of their results is seen by moving input
 op on the way, ``MODULE_SLACK`` times the farthest that each element goes when each float moves by
 ``eps(float32)``, up or down at random, in a few trials. (Monte Carlo arithmetic: Parker, "Monte Carlo
 Arithmetic", UCLA 1997.) Moving the inputs alone would not do: the gradient of a bias in front of a batch norm
-is 0 for all of them, and what is computed of it is what the steps on the way rounded. An element passes when
+is 0 for all of them, and what is computed of it is what the steps on the way rounded. Of a sum on the way, in which
+terms may cancel, that is what a single accumulator rounds. An element passes when
 
 - oracle and candidate are finite there,
 - eager's own error is at most ``TRUST`` units, or explained by roundings to the result's dtype on the way (else
@@ -47,11 +48,12 @@ computed in two passes and fails computed from the mean of squares.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
@@ -65,6 +67,7 @@ from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, LOGSUMEXP, 
 from opsmith.evaluation.observation import LARGE_ELEMENTS, JudgedCall
 from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion, half_a_step
 from opsmith.suites import callables
+from opsmith.suites.aten_schemas import aten_schemas
 
 #: How many units eager may be off before the oracle is not believed, and how many a candidate may
 #: ever be. Half types have wide units (1.6 % for bfloat16), so they get few of them.
@@ -164,6 +167,14 @@ _IN_STEPS = (
     *_NORM_GRADIENTS,
     *_SOFTMAX_GRADIENTS,
 )
+_WIDE = (torch.float64, torch.complex128)
+#: What adds up terms, on the way of a module.
+_SUMS = frozenset({"sum", "mean"})
+#: A single accumulator in float32 of more terms is less accurate than it need be.
+LONGEST_SUM = 4096
+#: One standard deviation of a rounding, in ``eps`` of a number whose logarithm may be anything: 1/12 of the square of a
+#: last digit, and the mean of 1/m^2 for mantissas m from 1 to 2.
+_ROUNDING = (3 / 8 / math.log(2) / 12) ** 0.5
 #: Gradients of losses that eager multiplies in the type of the elements, beginning at one over their number.
 _LOSS_GRADIENTS = frozenset(
     {"mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward"}
@@ -415,14 +426,20 @@ def _moved(wide: torch.Tensor, *, trial: int, eps: float = torch.finfo(torch.flo
 
 
 def _jittered(wide: torch.Tensor, generator: torch.Generator, eps: float) -> torch.Tensor:
-    signs = torch.randint(2, wide.shape, generator=generator, device=generator.device, dtype=torch.int8)
-    return wide * (1 + eps * signs.to(wide.device).mul_(2).sub_(1))
+    return wide * (1 + eps * _signs(wide, generator))
+
+
+def _signs(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """1 or -1 for each element."""
+    signs = torch.randint(2, like.shape, generator=generator, device=generator.device, dtype=torch.int8)
+    return signs.to(like.device).mul_(2).sub_(1)
 
 
 class _RoundedSteps(TorchDispatchMode):
-    """Moves what every op computes up or down by ``eps`` of it; views and what is written in place stay.
+    """Moves what every op computes up or down by ``eps`` of it; copies, choices and what is written in place stay.
 
-    Ops in which large terms cancel, normalisations above all, run as the steps that torch decomposes them into.
+    Ops in which large terms cancel, normalisations above all, run as the steps that torch decomposes them into. Sums
+    move by what adding up rounds, too (:func:`_rounding_of_sum`): far more than ``eps`` of them, where terms cancel.
     """
 
     def __init__(self, trial: int, eps: float) -> None:
@@ -440,18 +457,72 @@ class _RoundedSteps(TorchDispatchMode):
                 return self._in_steps[func](*args, **kwargs)
         returned = func(*args, **kwargs)
         schema = func._schema
-        if any(result.alias_info is not None for result in schema.returns) or not any(
-            isinstance(leaf, torch.Tensor) for leaf in tree_leaves(args)
+        if (
+            any(result.alias_info is not None for result in schema.returns)
+            or not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(args))
+            or not _rounds(str(func).removeprefix("aten."))
         ):
             return returned
-        return tree_map(self._move, returned)
+        moved = tree_map(self._move, returned)
+        packet = schema.name.removeprefix("aten::")
+        if packet in _SUMS and returned.dtype in _WIDE:
+            share = args[0].numel() // max(returned.numel(), 1) if packet == "mean" else 1
+            squares = func(args[0].abs().square(), *args[1:], **kwargs) / share
+            return moved + self._rounded(returned, squares, args[0].numel())
+        if packet == "convolution_backward" and moved[2] is not None:
+            squares = args[0].abs().square().sum([dim for dim in range(args[0].dim()) if dim != 1])
+            return (*moved[:2], moved[2] + self._rounded(returned[2], squares, args[0].numel()))
+        return moved
+
+    def _rounded(self, total: torch.Tensor, squares: torch.Tensor, terms: int) -> torch.Tensor:
+        """What sums of so many terms in all move by; accumulators are float32 at least."""
+        eps = min(self._eps, torch.finfo(torch.float32).eps)
+        rounding = _rounding_of_sum(total, squares, max(terms // max(total.numel(), 1), 1), eps)
+        return rounding * _signs(rounding, self._generator(rounding.device))
 
     def _move(self, leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or leaf.dtype not in (torch.float64, torch.complex128):
+        if not isinstance(leaf, torch.Tensor) or leaf.dtype not in _WIDE:
             return leaf
-        if leaf.device not in self._generators:
-            self._generators[leaf.device] = torch.Generator(leaf.device).manual_seed(self._trial)
-        return _jittered(leaf, self._generators[leaf.device], self._eps)
+        return _jittered(leaf, self._generator(leaf.device), self._eps)
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self._trial)
+        return self._generators[device]
+
+
+@cache
+def _rounds(op: str) -> bool:
+    """Whether an overload computes. What copies or chooses elements has nothing to round.
+
+    The fiftieth largest element of a row, moved apart from it, would not be among the fifty largest any more.
+    """
+    from opsmith.evaluation.comparisons.table import PLACING, rule_for  # Comparing asks the oracle.
+
+    schema = aten_schemas().get(op)
+    if schema is None:
+        return True
+    rule = rule_for(schema)
+    return rule.role(0) not in ("exact", "view", "metadata") or rule.stem in PLACING
+
+
+def _rounding_of_sum(total: torch.Tensor, squares: torch.Tensor, count: int, eps: float) -> torch.Tensor:
+    """One standard deviation of what is rounded while ``count`` terms are added one by one.
+
+    Each of the partial sums is rounded by up to half of a last digit either way, which is between a half and all of
+    ``eps``. They grow with the number of terms, to ``total``, and around that as a random walk. More than
+    ``LONGEST_SUM`` terms have several accumulators.
+
+    Args:
+        total: the sum, or the mean.
+        squares: the sum of the terms' squares; for a mean that over the square of ``count``.
+        count: 1 or more.
+        eps: of the accumulator.
+    """
+    longest = min(count, LONGEST_SUM)
+    places = total.abs().square() * longest**2 / count / 3 + squares * longest / 2
+    rounding: torch.Tensor = places.sqrt() * (eps * _ROUNDING)
+    return rounding
 
 
 def _without_half_to_float(

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.evaluation_calls import call_of, judge
@@ -19,7 +20,7 @@ from opsmith.evaluation import attention_oracle, philox
 from opsmith.evaluation.attention_oracle import gradients
 from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, TRUST_WIDE, Oracle, _moved
+from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, TRUST_WIDE, Oracle, _moved, _rounding_of_sum
 from opsmith.evaluation.tolerance import tolerance_for
 from opsmith.suites import callables
 
@@ -598,7 +599,7 @@ def test_a_module_computed_from_rounded_operands_fails(
 
 
 @pytest.fixture
-def norm_gradients(tmp_path: Path) -> Iterator[Callable[[int], tuple[JudgedCall, torch.Tensor, torch.Tensor]]]:
+def norm_gradients(tmp_path: Path) -> Iterator[Callable[[int, float], tuple[JudgedCall, torch.Tensor, torch.Tensor]]]:
     """Draws what a bias in front of a batch norm gets, which is rounding alone, beside a gradient that is more."""
     file = tmp_path / "problem.py"
     file.write_text(
@@ -615,9 +616,9 @@ def norm_gradients(tmp_path: Path) -> Iterator[Callable[[int], tuple[JudgedCall,
     callables.use_problems({"problem": file}, "cpu")
     [schema] = callables.loaded_schemas(["problem"])
 
-    def draw(seed: int) -> tuple[JudgedCall, torch.Tensor, torch.Tensor]:
+    def draw(seed: int, mean: float) -> tuple[JudgedCall, torch.Tensor, torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
-        x, dy = (torch.randn(4, 8, 16, 16, generator=generator) + 1 for _ in range(2))
+        x, dy = (torch.randn(4, 8, 16, 16, generator=generator) + mean for _ in range(2))
         call = JudgedCall(schema=schema, args=(x, dy), kwargs={"state": {}}, tolerance=None)
         # Eager's sums are in double precision on a CPU.
         return call, in_one_accumulator(x.double(), dy.double()).float(), in_one_accumulator(x, dy)
@@ -627,26 +628,31 @@ def norm_gradients(tmp_path: Path) -> Iterator[Callable[[int], tuple[JudgedCall,
 
 
 def in_one_accumulator(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
-    """The gradients with every mean over 1,024 values as one running sum in float32."""
+    """The gradients with every mean over 1,024 values, and every sum over them, as one running sum in float32."""
+
+    def total(tensor: torch.Tensor) -> torch.Tensor:
+        # torch's own running sums are in double precision on a CPU.
+        return torch.from_numpy(np.add.accumulate(tensor.numpy(), axis=1)[:, -1:])
 
     def mean(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.cumsum(1)[:, -1:] / tensor.shape[1]
+        return total(tensor) / tensor.shape[1]
 
     x, dy = (tensor.movedim(1, 0).flatten(1) for tensor in (x, dy))
     centred = x - mean(x)
     rstd = mean(centred.square()).rsqrt()
     normal = centred * rstd
     dx = (dy - mean(dy) - normal * mean(dy * normal)) * rstd
-    return torch.cat([(dx * dy).mean(1), dx.sum(1)])
+    return torch.cat([mean(dx * dy), total(dx)])[:, 0]
 
 
+@pytest.mark.parametrize("mean", [0.0, 1.0])
 def test_what_only_the_steps_on_the_way_round_is_granted(
-    norm_gradients: Callable[[int], tuple[JudgedCall, torch.Tensor, torch.Tensor]],
+    norm_gradients: Callable[[int, float], tuple[JudgedCall, torch.Tensor, torch.Tensor]], mean: float
 ) -> None:
     """No input moves a gradient that is 0 for all of them, and every draw of every element has to be granted."""
     excused = 0
     for seed in range(20):
-        call, expected, answer = norm_gradients(seed)
+        call, expected, answer = norm_gradients(seed, mean)
         finding = compare(call, [[expected]], [[answer]], tolerance="strict")
         assert finding.passed, finding.detail
         assert finding.figures is not None
@@ -655,6 +661,43 @@ def test_what_only_the_steps_on_the_way_round_is_granted(
             wrong = answer * torch.tensor([factor] * 8 + [1.0] * 8)
             assert not compare(call, [[expected]], [[wrong]], tolerance="strict").passed
     assert excused > 0
+
+
+def test_a_choice_of_elements_has_nothing_to_round(tmp_path: Path) -> None:
+    """The last element of those chosen stays among them; if it did not, everything of its row would go far."""
+    file = tmp_path / "problem.py"
+    file.write_text(
+        "import torch\n"
+        "class Model(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        least = torch.topk(x * 1.5, 10, dim=-1).values[:, -1:]\n"
+        "        return torch.softmax((x * 1.5).masked_fill(x * 1.5 < least, -torch.inf), dim=-1)\n"
+        "get_inputs = lambda: [torch.rand(4, 50)]\n"
+    )
+    callables.use_problems({"problem": file}, "cpu")
+    try:
+        [schema] = callables.loaded_schemas(["problem"])
+        x = torch.randn(4, 50, generator=torch.Generator().manual_seed(3))
+        call = JudgedCall(schema=schema, args=(x,), kwargs={"state": {}}, tolerance=None)
+        expected = callables.reference("problem")(x, state={})
+        powers = torch.exp(x * 1.5) * (expected > 0)
+        found = powers / powers.sum(-1, keepdim=True)
+        assert compare(call, [[expected]], [[found]], tolerance="strict").passed
+        assert not compare(call, [[expected]], [[found.half().float()]], tolerance="strict").passed
+    finally:
+        callables.use_problems({}, "cpu")
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("count", [16, 1024])
+def test_a_sum_moves_by_what_one_accumulator_rounds(mean: float, count: int) -> None:
+    """In the root mean square of many sums, whether their terms cancel or not."""
+    terms = np.random.default_rng(7).normal(mean, 1.0, (4000, count)).astype(np.float32)
+    exact = terms.astype(np.float64).sum(1)
+    rounded = np.add.accumulate(terms, axis=1)[:, -1] - exact
+    squares = torch.from_numpy((terms.astype(np.float64) ** 2).sum(1))
+    said = _rounding_of_sum(torch.from_numpy(exact), squares, count, torch.finfo(torch.float32).eps)
+    assert float(said.square().mean().sqrt()) == pytest.approx(np.sqrt((rounded**2).mean()), rel=0.4)
 
 
 def test_every_trial_moves_in_its_own_way() -> None:
