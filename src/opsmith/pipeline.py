@@ -23,6 +23,7 @@ from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, DamagedRun, UnknownName
 from opsmith.report.publish import publish
 from opsmith.runner.device_lock import Waiting
+from opsmith.runner.durations import Durations
 from opsmith.runner.fleet import Fleet
 from opsmith.runner.jobs import check_same_kernels, jobs_to_judge, jobs_to_time
 from opsmith.runner.lane import Executor, LaneWork
@@ -210,7 +211,8 @@ def _fleet(
     name, _, argument = executor.partition(":")
     make: Executor = plugins.load(plugins.EXECUTORS, name)(argument, devices)
     with make.lanes(work, waiting) as lanes:
-        yield Fleet(lanes, work.options, first=len(before.devices) if before else 0)
+        durations = Durations.of(lanes[0].facts.environment.device_name)
+        yield Fleet(lanes, work.options, first=len(before.devices) if before else 0, durations=durations)
 
 
 def _is_trusted(asked: Backend | NeedsDiscovery) -> bool:

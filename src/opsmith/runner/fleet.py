@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ import msgspec
 from opsmith.core.run import Options, TimedCase, UsedDevice
 from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
+from opsmith.runner.durations import Durations
 from opsmith.runner.job import Job, families
 from opsmith.runner.lane import EntryAsked, Lane, LaneFacts, LaneLost
 from opsmith.runner.protocol import Discovered, Enumerated, OpsListed, Raised
@@ -57,13 +59,17 @@ class Fleet:
         lanes: open ones, at least one.
         options: of the run.
         first: number of the first lane among the run's devices; those before it served an earlier start of the run.
+        durations: what was judged before took so long; by default a family counts by its cases alone.
 
     Raises:
         BadInput: the lanes cannot serve one run together.
     """
 
-    def __init__(self, lanes: Sequence[Lane], options: Options, *, first: int = 0) -> None:
+    def __init__(
+        self, lanes: Sequence[Lane], options: Options, *, first: int = 0, durations: Durations | None = None
+    ) -> None:
         self.options = options
+        self._durations = durations
         self._first = first
         self._lanes = list(lanes)
         self._lost: set[int] = set()
@@ -137,15 +143,26 @@ class Fleet:
         """Judge jobs, the longest first, and yield verdicts as they are found, each once."""
         seats = sum(lane.facts.seats for lane in self._lanes)
 
+        durations = self._durations
+
         def work(lane: Lane, seat: int, family: list[Job], left: int) -> Iterator[Verdict]:
-            return lane.judge(seat, family, left / seats)
+            began = time.monotonic()
+            yield from lane.judge(seat, family, left / seats)
+            if durations is not None:
+                durations.note(family, time.monotonic() - began)
 
         def give_up(family: list[Job]) -> Iterator[Verdict]:
             for job in family:
                 yield from not_run(job, job.cases, "took the device's judge with it")
 
-        for _, verdict in self._run(families(jobs), _Kind(work, rest_to_judge, give_up)):
-            yield verdict
+        todo = families(jobs)
+        ordered = todo if durations is None else durations.longest_first(todo)
+        try:
+            for _, verdict in self._run(ordered, _Kind(work, rest_to_judge, give_up)):
+                yield verdict
+        finally:
+            if durations is not None:
+                durations.save()
 
     def time(self, jobs: Sequence[Job]) -> Iterator[TimedCase]:
         """Time jobs, the longest first, one family a device at a time, and yield each timed case once.
