@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from opsmith.core.run import Options
-from opsmith.errors import RefereeFailed
+from opsmith.core.verdict import Status
+from opsmith.errors import BadInput, RefereeFailed
 from opsmith.runner import device_lane, own_devices
 from opsmith.runner.device_lane import DeviceLane, open_here
 from opsmith.runner.lane import LaneWork
 from opsmith.runner.links import WorkerLink
+from opsmith.runner.models import judging
+from opsmith.runner.models.judging import ModelJudge, ModelLimits
+from opsmith.runner.models.processes import Unanswered
 from opsmith.runner.own_devices import can_do_without, files_of_others, first_device, known_devices
 from opsmith.runner.sandbox import landlock
 
@@ -99,6 +103,22 @@ def test_a_lane_gets_one_device_but_for_ranks(
     with pytest.raises(RefereeFailed), open_here(LaneWork(options=options, seed=1)):
         pass
     assert seen == asked["visible"]
+
+
+def test_whole_models_are_judged_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kernels are."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-0")
+    seen: list[str | None] = []
+
+    def refused(_log: Path, visible: str | None) -> Any:
+        seen.append(visible)
+        raise Unanswered(Status.CRASHED, "no device here")
+
+    monkeypatch.setattr(judging, "process", refused)
+    options = Options(suite="models", backend="inductor", device="cuda", dtypes=("f32",))
+    with pytest.raises(BadInput, match="no device here"):
+        ModelJudge(options, limits=ModelLimits())
+    assert ["GPU-1"] == seen
 
 
 @pytest.mark.skipif(not landlock.limits_files(), reason="needs Landlock")

@@ -41,6 +41,7 @@ from opsmith.runner.models.messages import (
     Shown,
 )
 from opsmith.runner.models.processes import Process, Unanswered, process
+from opsmith.runner.own_devices import first_device
 
 #: A timed block lasts for so many microseconds at least, and has so many calls at most.
 BLOCK_US, MOST_CALLS = 20_000, 100
@@ -95,8 +96,9 @@ class ModelJudge:
     def __init__(self, options: Options, *, limits: ModelLimits, waiting: Waiting | None = None) -> None:
         self._options, self._limits = options, limits
         self._order = random.Random()  # noqa: S311 - the order of blocks, no secret
+        self._visible = first_device(options.device)
         try:
-            with self._scratch() as scratch, process(scratch / "log") as opening:
+            with self._scratch() as scratch, process(scratch / "log", self._visible) as opening:
                 self.opened = opening.ask(Open(options.device), Opened, timeout_s=limits.start_s)
         except Unanswered as exc:
             raise BadInput(f"device {options.device} cannot be used: {exc}") from exc
@@ -118,7 +120,7 @@ class ModelJudge:
             caches: a folder in which every column has one for what compilers keep, empty when the run begins: what
                 they find out about the machine they find out once, and no column finds what another has compiled.
         """
-        with self._scratch() as scratch, process(scratch / "referee.log") as referee:
+        with self._scratch() as scratch, process(scratch / "referee.log", self._visible) as referee:
             record = scratch / "record"
             try:
                 with self._lock.shared():
@@ -139,7 +141,10 @@ class ModelJudge:
     ) -> ColumnResult:
         own = caches / column_hash("", column)
         own.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=scratch) as folder, process(Path(folder) / "log") as candidate:
+        with (
+            tempfile.TemporaryDirectory(dir=scratch) as folder,
+            process(Path(folder) / "log", self._visible) as candidate,
+        ):
             load = LoadColumn(prepared.case, column, str(prepared.record), str(own))
             return self._judged(prepared, column, candidate, load, Path(folder) / "answer", noise)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from opsmith.core.verdict import Status
 from opsmith.runner.models.messages import Failed, Reply, Request
+from opsmith.runner.own_devices import VISIBLE
 
 #: What the parent of the processes imports.
 _PRELOADED = ["opsmith.runner.models.serving", "torch._dynamo"]
@@ -46,14 +47,15 @@ class Process:
 
     Args:
         log: the file that takes what it prints.
+        visible: the devices that it sees, as ``CUDA_VISIBLE_DEVICES`` names them; None for those of this process.
     """
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, visible: str | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         self._log = log
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, str(log)), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, str(log), visible), daemon=True)
         with _no_autoload():  # The first process starts the one that forks them all.
             self._process.start()
         theirs.close()
@@ -99,9 +101,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def process(log: Path) -> Iterator[Process]:
+def process(log: Path, visible: str | None = None) -> Iterator[Process]:
     """A process for the length of a ``with`` statement."""
-    started = Process(log)
+    started = Process(log, visible)
     try:
         yield started
     finally:
@@ -121,10 +123,12 @@ def _no_autoload() -> Iterator[None]:
             os.environ[_AUTOLOAD] = before
 
 
-def _serve(connection: Connection, log: str) -> None:
+def _serve(connection: Connection, log: str, visible: str | None) -> None:
     """Answer requests until the judge is gone; all that models and compilers print goes to the log."""
     from opsmith.runner.models.serving import Server
 
+    if visible is not None:
+        os.environ[VISIBLE] = visible  # The driver has not been asked yet.
     os.setpgrp()  # What compilers start ends with it.
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for printed in (1, 2):
