@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from opsmith.core.case import GeneratedStorage
 from opsmith.core.conduct import CallConduct
+from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, Uniform
+from opsmith.evaluation.generated import generate, same_content
 from opsmith.evaluation.integrity.poison import Poison
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.suites.aten_schemas import aten_schemas
@@ -168,6 +171,21 @@ def test_a_workspace_may_be_copied(supervision: Supervision) -> None:
         return out
 
     assert not watched(supervision, kernel, torch.ones(8)).copied_results
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [Normal(1.0), Uniform(0.0, 1.0), Magnitude(0.1, 2.0, True), Integers(0, 10, 1.0, 0.0), Specials(0.1, True)],
+)
+def test_a_pause_draws_the_values_that_anybody_draws(supervision: Supervision, domain: Domain) -> None:
+    """The first time, when each op is met poisoned, and later: referee and worker draw the same inputs."""
+    storage = GeneratedStorage(4096, "f32", (1024,), (1,), 0, domain, seed=3)
+    drawn = generate(storage, CPU)
+    supervision.begin(aten_schemas()["mul.Tensor"], "native")
+    for _ in range(2):
+        with supervision.paused():
+            assert same_content(drawn, generate(storage, CPU))
+    assert not supervision.conduct(None).forbidden
 
 
 def test_the_tables_are_clean_afterwards(supervision: Supervision) -> None:
