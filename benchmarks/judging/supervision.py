@@ -27,7 +27,7 @@ import msgspec
 import torch
 
 import opsmith.kernels
-import opsmith.runner.worker
+import opsmith.runner.worker  # What a worker has imported is what it looks after.
 from opsmith.evaluation.integrity.static import examine
 from opsmith.evaluation.integrity.supervision import Supervision, premises
 from opsmith.runner.environment import describe_environment

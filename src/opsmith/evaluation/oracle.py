@@ -214,7 +214,7 @@ class Oracle:
         if self._stem in FORWARDS | BACKWARDS:
             return self._attention[index] if index < len(self._attention) else None
         value = self._values[index] if self._values else None
-        if not isinstance(value, torch.Tensor) or value.dtype not in (torch.float64, torch.complex128):
+        if not isinstance(value, torch.Tensor) or value.dtype not in _WIDE:
             return None
         return Opinion(value, self._slack(index, value), partial(self._rounding, index, value))
 
@@ -466,18 +466,17 @@ class _RoundedSteps(TorchDispatchMode):
         moved = tree_map(self._move, returned)
         packet = schema.name.removeprefix("aten::")
         if packet in _SUMS and returned.dtype in _WIDE:
-            share = args[0].numel() // max(returned.numel(), 1) if packet == "mean" else 1
-            squares = func(args[0].abs().square(), *args[1:], **kwargs) / share
-            return moved + self._rounded(returned, squares, args[0].numel())
+            count = _terms(args[0], returned)
+            squares = func(args[0].abs().square(), *args[1:], **kwargs) / (count if packet == "mean" else 1)
+            return moved + self._rounded(returned, squares, count)
         if packet == "convolution_backward" and moved[2] is not None:
             squares = args[0].abs().square().sum([dim for dim in range(args[0].dim()) if dim != 1])
-            return (*moved[:2], moved[2] + self._rounded(returned[2], squares, args[0].numel()))
+            return (*moved[:2], moved[2] + self._rounded(returned[2], squares, _terms(args[0], returned[2])))
         return moved
 
-    def _rounded(self, total: torch.Tensor, squares: torch.Tensor, terms: int) -> torch.Tensor:
-        """What sums of so many terms in all move by; accumulators are float32 at least."""
-        eps = min(self._eps, torch.finfo(torch.float32).eps)
-        rounding = _rounding_of_sum(total, squares, max(terms // max(total.numel(), 1), 1), eps)
+    def _rounded(self, total: torch.Tensor, squares: torch.Tensor, count: int) -> torch.Tensor:
+        """What sums of so many terms each move by; accumulators are float32 at least."""
+        rounding = _rounding_of_sum(total, squares, count, min(self._eps, torch.finfo(torch.float32).eps))
         return rounding * _signs(rounding, self._generator(rounding.device))
 
     def _move(self, leaf: Any) -> Any:
@@ -504,6 +503,11 @@ def _rounds(op: str) -> bool:
         return True
     rule = rule_for(schema)
     return rule.role(0) not in ("exact", "view", "metadata") or rule.stem in PLACING
+
+
+def _terms(summed: torch.Tensor, sums: torch.Tensor) -> int:
+    """How many terms each of the sums has; 1 where there are none."""
+    return max(summed.numel() // max(sums.numel(), 1), 1)
 
 
 def _rounding_of_sum(total: torch.Tensor, squares: torch.Tensor, count: int, eps: float) -> torch.Tensor:

@@ -177,7 +177,7 @@ def _in_background(work: Callable[[], Result]) -> Future[Result]:
 
     def do() -> None:
         try:
-            with _short_turns():
+            with _EXAMINING, _short_turns():
                 found.set_result(work())
         except BaseException as exc:  # noqa: BLE001 - raised to whoever asks
             found.set_exception(exc)
@@ -186,36 +186,22 @@ def _in_background(work: Callable[[], Result]) -> Future[Result]:
     return found
 
 
+#: One examination at a time: they would only take each other's turns.
+_EXAMINING = threading.Lock()
+
+
 @contextlib.contextmanager
 def _short_turns() -> Iterator[None]:
     """Within it a thread that wants to run waits half a millisecond for one that computes, not Python's five.
 
     A seat that copies a kernel's files gives way a thousand times.
     """
-    with _turns.lock:
-        if not _turns.holders:
-            _turns.usual_s = sys.getswitchinterval()
-            sys.setswitchinterval(SHORT_TURN_S)
-        _turns.holders += 1
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(SHORT_TURN_S)
     try:
         yield
     finally:
-        with _turns.lock:
-            _turns.holders -= 1
-            if not _turns.holders:
-                sys.setswitchinterval(_turns.usual_s)
-
-
-class _Turns:
-    """How many threads have asked for short turns, and what turns are otherwise."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.holders = 0
-        self.usual_s = 0.0
-
-
-_turns = _Turns()
+        sys.setswitchinterval(usual_s)
 
 
 def _examine(job: Job) -> tuple[StaticFinding, ...]:

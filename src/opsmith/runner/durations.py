@@ -6,9 +6,10 @@ begins the longest one last waits for it with all but one of its seats idle.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,35 +26,33 @@ class Durations:
     """Seconds that each op of a backend took when it was judged last, in a file.
 
     Args:
-        path: of the file, which need not be there. One that cannot be read counts as empty: it is made anew.
+        path: of the file, which need not be there; None keeps nothing. One that cannot be read counts as empty, and is
+            made anew; one that cannot be written costs the order of the next run.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._writing = threading.Lock()
-        try:
-            self._seconds = msgspec.json.decode(path.read_bytes(), type=dict[str, float])
-        except (OSError, msgspec.DecodeError):
-            self._seconds = {}
+        self._seconds: dict[str, float] = {}
+        if path is not None:
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                self._seconds = msgspec.json.decode(path.read_bytes(), type=dict[str, float])
 
     @classmethod
     def of(cls, device_name: str) -> Durations:
         """Those of a kind of device on this machine."""
-        return cls(cache_folder() / "durations" / f"{re.sub(r'[^a-zA-Z0-9.-]+', '-', device_name)}.json")
+        return cls(cache_folder() / "durations" / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', device_name)}.json")
 
-    def longest_first(self, families: Iterable[Sequence[Job]]) -> list[Sequence[Job]]:
+    def longest_first(self, families: Sequence[list[Job]]) -> list[list[Job]]:
         """Order families of jobs by what they took before; one that is new is taken for average, by its cases."""
-        families = list(families)
-        known = {number: seconds for number, family in enumerate(families) if (seconds := self._before(family))}
-        cases = sum(_cases(families[number]) for number in known)
-        a_case = sum(known.values()) / cases if cases else 1.0
-        expected = [known.get(number, a_case * _cases(family)) for number, family in enumerate(families)]
-        return [families[number] for number in sorted(range(len(families)), key=lambda number: -expected[number])]
+        cases = sum(_cases(family) for family in families if self._before(family))
+        a_case = sum(map(self._before, families)) / cases if cases else 1.0
+        return sorted(families, key=lambda family: self._before(family) or a_case * _cases(family), reverse=True)
 
-    def _before(self, family: Sequence[Job]) -> float | None:
-        """Seconds of a family of which all jobs are known."""
+    def _before(self, family: Sequence[Job]) -> float:
+        """Seconds of a family; 0 where not all of its jobs are known."""
         found = [self._seconds.get(_name(job)) for job in family]
-        return sum(seconds for seconds in found if seconds is not None) if None not in found else None
+        return 0.0 if None in found else sum(filter(None, found))
 
     def note(self, family: Sequence[Job], seconds: float) -> None:
         """Remember what a family took that was judged from its first case to its last one."""
@@ -67,7 +66,9 @@ class Durations:
 
     def save(self) -> None:
         """Write the file."""
-        with self._writing:
+        if self._path is None:
+            return
+        with self._writing, contextlib.suppress(OSError):
             newest = dict(list(self._seconds.items())[-MOST_KEPT:])
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path, msgspec.json.encode(newest))

@@ -59,7 +59,7 @@ class Fleet:
         lanes: open ones, at least one.
         options: of the run.
         first: number of the first lane among the run's devices; those before it served an earlier start of the run.
-        durations: what was judged before took so long; by default a family counts by its cases alone.
+        durations: what was judged before took so long; by default nothing is known, and a family counts by its cases.
 
     Raises:
         BadInput: the lanes cannot serve one run together.
@@ -69,7 +69,7 @@ class Fleet:
         self, lanes: Sequence[Lane], options: Options, *, first: int = 0, durations: Durations | None = None
     ) -> None:
         self.options = options
-        self._durations = durations
+        self._durations = durations or Durations()
         self._first = first
         self._lanes = list(lanes)
         self._lost: set[int] = set()
@@ -143,26 +143,21 @@ class Fleet:
         """Judge jobs, the longest first, and yield verdicts as they are found, each once."""
         seats = sum(lane.facts.seats for lane in self._lanes)
 
-        durations = self._durations
-
         def work(lane: Lane, seat: int, family: list[Job], left: int) -> Iterator[Verdict]:
             began = time.monotonic()
             yield from lane.judge(seat, family, left / seats)
-            if durations is not None:
-                durations.note(family, time.monotonic() - began)
+            self._durations.note(family, time.monotonic() - began)
 
         def give_up(family: list[Job]) -> Iterator[Verdict]:
             for job in family:
                 yield from not_run(job, job.cases, "took the device's judge with it")
 
-        todo = families(jobs)
-        ordered = todo if durations is None else durations.longest_first(todo)
+        todo = self._durations.longest_first(families(jobs))
         try:
-            for _, verdict in self._run(ordered, _Kind(work, rest_to_judge, give_up)):
+            for _, verdict in self._run(todo, _Kind(work, rest_to_judge, give_up)):
                 yield verdict
         finally:
-            if durations is not None:
-                durations.save()
+            self._durations.save()
 
     def time(self, jobs: Sequence[Job]) -> Iterator[TimedCase]:
         """Time jobs, the longest first, one family a device at a time, and yield each timed case once.

@@ -248,7 +248,7 @@ class Worker:
         """For what the worker itself computes about these calls: it makes values, or gathers results of a device."""
         generated = any(not isinstance(storage, bytes) for record in records for storage in record.storages)
         if self._device.type == "cpu" and not generated:
-            return nullcontext()  # Bytes are copied; taking the poison out and in costs milliseconds.
+            return nullcontext()  # Bytes are copied, which asks for nothing that is poisoned.
         return self._supervision.paused()
 
     def _prepare_timing(self, request: PrepareTiming) -> TimingPrepared:

@@ -37,11 +37,10 @@ class Poison:
 
     def __init__(self, ops: Iterable[str], keys: Sequence[str], report: Callable[[str], bool]) -> None:
         self._report = report
-        registered = {key: registered_for(key) for key in keys}
         self._kernels = {
             op: (self._kernel(op), concerned)
             for op in sorted(ops)
-            if (concerned := [key for key in keys if _registered_name(op) in registered[key]])
+            if (concerned := [key for key in keys if _registered_name(op) in registered_for(key)])
         }
         #: Of each overload that is in, what holds its telling kernels.
         self._libraries: dict[str, list[Any]] = {}

@@ -50,7 +50,7 @@ class Process:
         visible: the devices that it sees, as ``CUDA_VISIBLE_DEVICES`` names them; None for those of this process.
     """
 
-    def __init__(self, log: Path, visible: str | None = None) -> None:
+    def __init__(self, log: Path, visible: str | None) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         self._log = log
@@ -101,7 +101,7 @@ class Process:
 
 
 @contextlib.contextmanager
-def process(log: Path, visible: str | None = None) -> Iterator[Process]:
+def process(log: Path, visible: str | None) -> Iterator[Process]:
     """A process for the length of a ``with`` statement."""
     started = Process(log, visible)
     try:
