@@ -36,7 +36,7 @@ from opsmith.dispatch.layout import EagerLayout
 from opsmith.dispatch.loading import function_of
 from opsmith.dispatch.plan_cache import PlanCache, signature_of
 from opsmith.dispatch.repeats import ANOTHER_CALL
-from opsmith.dispatch.wrapped_numbers import NUMBER_TYPES, wrapped_number
+from opsmith.dispatch.wrapped_numbers import tensor_positions, with_tensors
 from opsmith.errors import BadInput
 from opsmith.suites.aten_schemas import overload
 
@@ -269,7 +269,7 @@ def autograd_function(override: Override, original: Call) -> Call:
     kernel below autograd would lose it. Takes the dispatcher's keys as its first argument.
     """
     op, below_autograd = overload(override.schema.name), torch._C._after_autograd_keyset
-    python, positions = torch._C.DispatchKey.Python, _tensor_positions(op)
+    python, positions = torch._C.DispatchKey.Python, tensor_positions(op)
 
     def call(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         # Modes and subclasses that watch ops, such as export's, are to see what they would without kernels.
@@ -283,7 +283,7 @@ def autograd_function(override: Override, original: Call) -> Call:
                 "decomposition runs; kernels for the ops that it consists of are used"
             )
             return original(*args, **kwargs)
-        return op.redispatch(keys & below_autograd, *_with_tensors(args, positions), **kwargs)
+        return op.redispatch(keys & below_autograd, *with_tensors(args, positions), **kwargs)
 
     return call
 
@@ -296,10 +296,10 @@ def original_kernel(op: OpOverload, key: str) -> Call:
     """
     kernel = torch.library.get_kernel(op, key)
     call_boxed, keys = kernel.call_boxed, torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-    positions = _tensor_positions(op)
+    positions = tensor_positions(op)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return call_boxed(keys, *_with_tensors(args, positions), **kwargs)
+        return call_boxed(keys, *with_tensors(args, positions), **kwargs)
 
     return call
 
@@ -353,23 +353,9 @@ def _is_written(argument: torch.Argument) -> bool:
     return argument.alias_info is not None and argument.alias_info.is_write
 
 
-def _tensor_positions(op: OpOverload) -> tuple[int, ...]:
-    arguments = enumerate(op._schema.arguments)
-    return tuple(index for index, argument in arguments if isinstance(argument.type, torch.TensorType))
-
-
 def _position(op: OpOverload, name: str) -> int | None:
     """Where an overload takes an argument of this name, if it does."""
     return next((index for index, argument in enumerate(op._schema.arguments) if argument.name == name), None)
-
-
-def _with_tensors(args: tuple[Any, ...], positions: Iterable[int]) -> tuple[Any, ...]:
-    """The arguments with torch's tensors in place of numbers at these positions."""
-    given = len(args)
-    for position in positions:
-        if position < given and type(args[position]) in NUMBER_TYPES:
-            args = (*args[:position], wrapped_number(args[position]), *args[position + 1 :])
-    return args
 
 
 def _on_their_device(function: Call, device_type: str) -> Call:

@@ -1,7 +1,7 @@
 """Python numbers as the tensors that torch makes of them.
 
 ``x * 2.5`` dispatches ``mul.Tensor`` with a 0-dim tensor that is marked as a number, so that it takes no
-part in type promotion as a tensor would. An override is handed ``2.5`` instead, and the original kernel
+part in type promotion as a tensor would. A kernel in Python is handed ``2.5`` instead, and the original kernel
 takes tensors only. No public function sets the mark; but the tensors that autograd saves carry it, and
 ``detach`` and ``set_`` keep it.
 """
@@ -9,13 +9,32 @@ takes tensors only. No public function sets the mark; but the tensors that autog
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 #: The types of Python's numbers that torch takes where a schema says Tensor.
 NUMBER_TYPES = frozenset(_DTYPES)
+
+
+@functools.cache
+def tensor_positions(op: OpOverload) -> tuple[int, ...]:
+    """Where an overload takes a tensor."""
+    arguments = enumerate(op._schema.arguments)
+    return tuple(index for index, argument in arguments if isinstance(argument.type, torch.TensorType))
+
+
+def with_tensors(args: tuple[Any, ...], positions: Iterable[int]) -> tuple[Any, ...]:
+    """The arguments with torch's tensors in place of numbers at these positions."""
+    given = len(args)
+    for position in positions:
+        if position < given and type(args[position]) in NUMBER_TYPES:
+            args = (*args[:position], wrapped_number(args[position]), *args[position + 1 :])
+    return args
 
 
 def wrapped_number(value: complex) -> Tensor:

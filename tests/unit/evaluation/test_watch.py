@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ import torch
 from opsmith.core.case import GeneratedStorage
 from opsmith.core.conduct import CallConduct
 from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, Uniform
+from opsmith.evaluation.digests import digest_memory
 from opsmith.evaluation.generated import generate, same_content
 from opsmith.evaluation.integrity.poison import Poison
+from opsmith.evaluation.integrity.policy import forbidden_by_native
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.suites.aten_schemas import aten_schemas
 
@@ -230,6 +233,49 @@ def test_what_the_process_computes_itself_is_let_through_alone() -> None:
     told.clear()
     torch.relu(x)
     assert [] == told
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("computing", [True, False])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.long() & 5,
+        lambda x: x.long().bitwise_and_(5),
+        lambda x: 5 | x.long(),
+        lambda x: torch.xlogy(2.0, x),
+        lambda x: x.half() * 2.5,
+        lambda x: x.remainder(-0.75),
+        lambda x: torch.add(x, True, alpha=3),
+    ],
+)
+def test_a_poisoned_op_takes_numbers_for_tensors_as_it_does_otherwise(
+    call: Callable[[torch.Tensor], torch.Tensor], *, computing: bool, trusted: bool
+) -> None:
+    """Kernels in Python are handed numbers where torch's own get tensors that are marked as numbers."""
+    x = torch.tensor([3.0, 6.0])
+    expected = call(x)
+    told: list[str] = []
+    poison = Poison(forbidden_by_native(), ("CPU",), _teller(told, trusted=trusted))
+    poison.install()
+    try:
+        with poison.computing() if computing else contextlib.nullcontext():
+            found = call(x)
+    finally:
+        poison.remove()
+    assert computing == (not told)
+    assert found.dtype is expected.dtype
+    assert torch.equal(expected, found)
+
+
+def test_memory_is_digested_in_a_pause(supervision: Supervision) -> None:
+    """Large results of a kernel are, where they lie."""
+    memory = torch.arange(100, dtype=torch.uint8)
+    expected = digest_memory(memory)
+    supervision.begin(aten_schemas()["mul.Tensor"], "native")
+    with supervision.paused():
+        found = digest_memory(memory)
+    assert expected.tolist() == found.tolist()
 
 
 def test_a_pause_after_a_breach_does_not_put_the_poison_back() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from opsmith.dispatch.wrapped_numbers import NUMBER_TYPES, prepare, tensor_positions, with_tensors
 from opsmith.suites.aten_schemas import overload
 
 
@@ -36,6 +37,7 @@ class Poison:
     """
 
     def __init__(self, ops: Iterable[str], keys: Sequence[str], report: Callable[[str], bool]) -> None:
+        prepare()  # By multiplying, which is about to be poisoned.
         self._report = report
         self._kernels = {
             op: (self._kernel(op), concerned)
@@ -51,17 +53,24 @@ class Poison:
         self._taken_out: set[str] = set()
 
     def _kernel(self, op: str) -> Callable[..., Any]:
+        def answer(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            function = overload(op)
+            if not NUMBER_TYPES.isdisjoint(map(type, args)):
+                with self.computing():
+                    args = with_tensors(args, tensor_positions(function))
+            return function(*args, **kwargs)
+
         def kernel(*args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() == self._computing:
                 self._called.add(op)
                 self._taken_out |= self._take_out([op])
-                return overload(op)(*args, **kwargs)
+                return answer(args, kwargs)
             if not self._report(op):
                 self.remove()
-                return overload(op)(*args, **kwargs)
+                return answer(args, kwargs)
             out = self._take_out([op])
             try:
-                return overload(op)(*args, **kwargs)
+                return answer(args, kwargs)
             finally:
                 self._put_in(out)
 
