@@ -258,6 +258,16 @@ def test_what_plans_do_not_take_goes_to_the_kernel_as_it_is_judged() -> None:
         assert torch.equal(judged(x, x), timed(x, x))
 
 
+def test_one_call_asks_the_kernel_once() -> None:
+    """In whatever layout: a kernel that draws would otherwise draw twice, and be one call ahead from then on."""
+    schema = aten_schemas()["relu.default"]
+    record = KernelDirectory(KERNELS).kernel_for(Task(name=schema.name, op=schema, suite="opinfo"))
+    assert isinstance(record, Kernel)
+    judged = mock.Mock(side_effect=lambda x: torch.relu(x).t().contiguous().t())
+    as_installed(judged, record, schema, "cpu")(torch.ones(3, 4, dtype=torch.float64).t())
+    judged.assert_called_once()
+
+
 class Generator:
     """What a generator of a GPU shows."""
 
