@@ -159,7 +159,7 @@ def _print(series: Sequence[Series], with_k: str) -> None:
                 count = precision.least_pairs
                 while True:
                     found = estimate(reference[first : first + count], candidate[first : first + count])
-                    if precision.is_enough(found) or count >= MOST_PAIRS:
+                    if precision.is_enough(found, 0.0) or count >= MOST_PAIRS:
                         break
                     count = min(math.ceil(count * LOOKS_APART), MOST_PAIRS)
                 pairs.append(count)

@@ -4,7 +4,8 @@ Blocks of reference and candidate alternate in random order, so that what drifts
 both; the log ratio of each pair is one observation. The interval is the percentile bootstrap of
 their median (Efron and Tibshirani, An Introduction to the Bootstrap, 1993), with the probability of each
 median instead of a draw of samples (Maritz and Jarrett, JASA 73, 1978). Blocks are added until
-it is narrow, which does not favour any result, never until it shows something, which would.
+it is narrow, which does not favour any result, never until it shows something, which would. While it holds a speedup
+from which a claim begins, it has to be narrower, so that a label is one that another run finds as well.
 """
 
 from __future__ import annotations
@@ -31,24 +32,30 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         effect: what has to be exceeded to be claimed, as a share.
         half_width: of the interval, at which it is narrow enough, as a share.
+        half_width_in_doubt: the same while the interval holds a speedup from which a claim begins.
         bound: of SAME: the interval lies within so much of no difference.
         least_pairs: so many at least; the range of eight is the first that covers the median 99 times of 100.
         most_pairs: so many at most.
         budget_s: no further pair after this.
-        same_is_enough: an interval that shows SAME is narrow enough, whatever its width.
     """
 
     effect: float
     half_width: float
+    half_width_in_doubt: float
     bound: float
     least_pairs: int
     most_pairs: int
     budget_s: float
-    same_is_enough: bool = False
 
-    def is_enough(self, found: Estimate) -> bool:
-        """Whether an interval is narrow enough to need no further pair."""
-        return found.half_width <= math.log1p(self.half_width) or (self.same_is_enough and self.shows_same(found))
+    def claims_from(self, noise: float) -> float:
+        """The logarithm of the least speedup that is claimed where equal sides differ by up to ``noise``, a share."""
+        return math.log1p(max(self.effect, noise))
+
+    def is_enough(self, found: Estimate, noise: float) -> bool:
+        """Whether an interval is narrow enough to need no further pair, ``noise`` as for :meth:`claims_from`."""
+        least = self.claims_from(noise)
+        in_doubt = any(found.low < end < found.high for end in (-least, least))
+        return found.half_width <= math.log1p(self.half_width_in_doubt if in_doubt else self.half_width)
 
     def shows_same(self, found: Estimate) -> bool:
         """Whether an interval lies within the bound of no difference as a whole."""
@@ -62,8 +69,24 @@ CLAIMING_PROCESSES = 2
 
 #: By ``--timing``: K.
 PRECISIONS = {
-    "quick": Precision(effect=0.025, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05),
-    "full": Precision(effect=0.01, half_width=0.01, bound=0.02, least_pairs=24, most_pairs=1_000, budget_s=5.0),
+    "quick": Precision(
+        effect=0.025,
+        half_width=0.03,
+        half_width_in_doubt=0.03,
+        bound=0.05,
+        least_pairs=8,
+        most_pairs=240,
+        budget_s=0.05,
+    ),
+    "full": Precision(
+        effect=0.01,
+        half_width=0.01,
+        half_width_in_doubt=0.01,
+        bound=0.02,
+        least_pairs=24,
+        most_pairs=1_000,
+        budget_s=5.0,
+    ),
 }
 #: E of a device: what a host takes for a call varies from block to block by ten times as much, and equal processes
 #: were seen to differ by up to 6 % for as long as they lived.
@@ -72,19 +95,29 @@ PRECISIONS_HOST = {
         PRECISIONS["quick"],
         effect=0.08,
         half_width=0.065,
+        half_width_in_doubt=0.025,
         bound=0.12,
         least_pairs=10,
-        budget_s=0.07,
-        same_is_enough=True,
+        budget_s=0.4,
     ),
-    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.08),
+    "full": msgspec.structs.replace(
+        PRECISIONS["full"], effect=0.05, half_width=0.02, half_width_in_doubt=0.02, bound=0.08
+    ),
 }
 #: E of a CPU, where memory's place alone makes equal processes differ by a few percent.
 PRECISIONS_CPU = {
     "quick": msgspec.structs.replace(
-        PRECISIONS["quick"], effect=0.1, half_width=0.05, bound=0.1, least_pairs=10, budget_s=0.7
+        PRECISIONS["quick"],
+        effect=0.1,
+        half_width=0.05,
+        half_width_in_doubt=0.05,
+        bound=0.1,
+        least_pairs=10,
+        budget_s=0.7,
     ),
-    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.05),
+    "full": msgspec.structs.replace(
+        PRECISIONS["full"], effect=0.05, half_width=0.02, half_width_in_doubt=0.02, bound=0.05
+    ),
 }
 
 
@@ -187,7 +220,7 @@ def label_of(found: Estimate, precision: Precision, noise: float) -> Label:
         noise: what two equal sides differ by at most on this machine, as a share.
     """
     excludes_zero = found.low > 0 or found.high < 0
-    if excludes_zero and abs(found.centre) > math.log1p(max(precision.effect, noise)):
+    if excludes_zero and abs(found.centre) > precision.claims_from(noise):
         return Label.FASTER if found.centre > 0 else Label.SLOWER
     return Label.SAME if precision.shows_same(found) else Label.UNDECIDED
 

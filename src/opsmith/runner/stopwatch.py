@@ -9,11 +9,13 @@ judge holds it against its own clock by the difference between many replays and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import random
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
@@ -35,19 +37,22 @@ from opsmith.runner.protocol import (
 from opsmith.runner.timed_pairs import Dishonest, NotMeasured, Pair, Series
 
 #: Microseconds that a block should take: of K several hundred ticks of an event, of E far more than
-#: the jitter of a round trip between processes, which is larger on a CPU that others use as well.
-BLOCK_US = {"K": 250.0, "E": 300.0}
+#: the jitter of a round trip between processes, which is larger on a CPU that others use as well. To measure E equally
+#: well took 1.6 times as long with blocks of 300 us as with blocks of 1,200, and 1.1 times as long with blocks of 600.
+BLOCK_US = {"K": 250.0, "E": 1_200.0}
 BLOCK_US_CPU = 1_500.0
 #: Blocks of one side before the other one's turn. A device takes time to change from one process to another; a host
 #: is faster or slower for milliseconds, and blocks that follow each other would be so together.
 BLOCKS_A_TURN = {"K": 4, "E": 1}
-#: Cores of which the quickest is taken for a group of pairs.
-TRIED_CORES = 8
+#: Cores of which the quickest is taken for a group of pairs, and pairs of blocks of E on a device before another one
+#: is: a core is fast or slow for some ten milliseconds, and what both sides take then differs by another ratio.
+TRIED_CORES = 4
+PAIRS_A_CORE = 4
 #: Calls that are tried at first to find out how many make a block.
 TRIED_CALLS = 8
 #: Between two questions whether the device's clock is held back.
 LOOK_INTERVAL_S = 0.02
-#: Empty round trips, whose median is taken off every block.
+#: The last so many empty round trips, whose median is taken off every block.
 EMPTY_TRIPS = 9
 #: No block is shorter.
 SHORTEST_US = 0.1
@@ -169,7 +174,7 @@ class PairedClock:
         self._next_question = 0.0
         self._is_held_back = False
         self._turns = _turns(self._order)
-        self._trip_us = 0.0
+        self._trips_us: deque[float] = deque(maxlen=EMPTY_TRIPS)
         self.pairs: list[Pair] = []
         self.asked = 0
 
@@ -178,12 +183,9 @@ class PairedClock:
         with ThreadPoolExecutor(1) as thread:
             self.let_go()
             self._prepare_inputs()
-            cores = self.settings.cores
-            core = quickest(self._order.sample(cores, min(TRIED_CORES, len(cores))))
-            self._run_on([core])
-            os.sched_setaffinity(0, {*self.settings.cores} - siblings_of(core) or {core})
+            core = self._change_core()
             # Both are processes of the same kind: a longer trip to one of them is somebody else's doing.
-            self._trip_us = min(empty_trip_us(side) for side in self._sides)
+            self._trips_us.append(min(empty_trip_us(side) for side in self._sides))
             for quantity in self.settings.quantities:
                 self._calibrate(quantity)
             self.let_go()
@@ -192,13 +194,23 @@ class PairedClock:
             reference_ready.result()
             self._run_on([core])
 
-    def let_go(self) -> None:
-        """Let both sides run side by side, as long as nothing is timed.
+    @property
+    def _may_change_cores(self) -> bool:
+        """Not on a CPU: there inputs would come to lie in memory that is near to another core."""
+        return "K" in self.settings.quantities
 
-        Not on a CPU: there inputs would come to lie in memory that is near to another core.
-        """
-        if "K" in self.settings.quantities:
+    def let_go(self) -> None:
+        """Let both sides run side by side, as long as nothing is timed, where they may change cores."""
+        if self._may_change_cores:
             self._run_on(self.settings.cores)
+
+    def _change_core(self) -> int:
+        """Let both sides run on one core, the quickest of some that are drawn, and the judge beside it."""
+        cores = self.settings.cores
+        core = quickest(self._order.sample(cores, min(TRIED_CORES, len(cores))))
+        self._run_on([core])
+        os.sched_setaffinity(0, {*self.settings.cores} - siblings_of(core) or {core})
+        return core
 
     def _run_on(self, cores: Collection[int]) -> None:
         for side in self._sides:
@@ -271,20 +283,27 @@ class PairedClock:
             for each call its time, or why there is none: K cannot be told from E, or the candidate's own clock
             does not agree with the judge's.
         """
-        precision = self.settings.precisions[quantity]
+        precision, noise = self.settings.precisions[quantity], self.settings.noise.get(quantity, 0.0)
         of_all = self._order.randrange(precision.least_pairs)
         everything = [
             # Where each turn is a block, results of all calls are looked at together.
             Series(
                 pair,
                 precision,
+                noise,
                 looked_at=of_all if BLOCKS_A_TURN[quantity] == 1 else self._order.randrange(precision.least_pairs),
             )
             for pair in self.pairs
             if quantity in pair.calls
         ]
         running = everything
-        while running:
+        changes_cores = quantity == "E" and self._may_change_cores
+        for number in itertools.count():
+            if not running:
+                break
+            if changes_cores and number % PAIRS_A_CORE == 0:
+                with _shared(running):
+                    self._change_core()
             self._take_turns(running, quantity)
             is_held_back = self._was_held_back()
             running = [series for series in running if series.goes_on(is_held_back=is_held_back)]
@@ -308,6 +327,9 @@ class PairedClock:
             if quantity == "E":
                 with _shared(going_on):  # To wait for a device takes as long as a block.
                     self._renew(number, [(one.pair, one.rounds[0], one.pair.calls["E"]) for one in going_on])
+                    _, trip_us = clocked(self._sides[number], TimeBlock(0, "E", more=True))
+                if number == 0:  # The candidate could be slow to answer on purpose.
+                    self._trips_us.append(trip_us)
             for series in going_on:
                 self._run_blocks(number, series, quantity, is_last=series is running[-1])
             places = [
@@ -421,7 +443,7 @@ class PairedClock:
         settling_us = side.settle()
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
-        return max(wall_us - self._trip_us, SHORTEST_US) / calls
+        return max(wall_us - statistics.median(self._trips_us), SHORTEST_US) / calls
 
     def _cross_check(self, pair: Pair, calls: int, own_us: float) -> None:
         """Hold the candidate's device time against the wall clock, and again if it is found to be far below.

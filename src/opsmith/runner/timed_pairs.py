@@ -69,13 +69,15 @@ class Series:
 
     Args:
         precision: how long a pair is timed.
+        noise: what two equal sides differ by at most, as a share.
         looked_at: the candidate's block of which a result is looked at. It ends its turn: the next one would write
             over the result, and to look takes a change from one process to the other and back.
     """
 
-    def __init__(self, pair: Pair, precision: Precision, *, looked_at: int) -> None:
+    def __init__(self, pair: Pair, precision: Precision, noise: float, *, looked_at: int) -> None:
         self.pair = pair
         self._precision = precision
+        self._noise = noise
         self._looked_at = looked_at
         self._next_look = precision.least_pairs
         self.rounds = range(0)
@@ -112,6 +114,7 @@ class Series:
             return True
         self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
         found = estimate(*self.measured)
-        if precision.is_enough(found) or pairs >= precision.most_pairs or self.spent_s > precision.budget_s:
+        is_enough = precision.is_enough(found, self._noise)
+        if is_enough or pairs >= precision.most_pairs or self.spent_s > precision.budget_s:
             self.found = found
         return self.found is None

@@ -28,6 +28,7 @@ from opsmith.evaluation.pairing import (
     label_of,
     timing_of,
 )
+from opsmith.runner.timed_pairs import LOOKS_APART
 
 L = Label
 QUICK = PRECISIONS["quick"]
@@ -191,14 +192,42 @@ def test_an_interval_that_is_narrow_enough_fits_into_what_is_called_the_same(pre
     assert 8 <= precision.least_pairs < precision.most_pairs
 
 
-def test_quick_pairs_on_a_host_end_when_they_show_the_same() -> None:
-    """However wide their interval is; a difference is not claimed before it is narrow."""
-    quick, full = PRECISIONS_HOST["quick"], PRECISIONS_HOST["full"]
-    same, narrow, different = found(0.9, 1.11), found(1.1, 1.2), found(1.1, 1.3)
-    assert [True, True, False] == [quick.is_enough(each) for each in (same, narrow, different)]
-    assert not quick.is_enough(found(0.9, 1.13))
-    assert not full.is_enough(found(0.95, 1.05))
-    assert not PRECISIONS["quick"].is_enough(found(0.96, 1.04))
+@pytest.mark.parametrize(
+    ("low", "high", "noise", "is_enough"),
+    [
+        (1.12, 1.22, 0.0, True),  # Faster by more than the least claim, wherever in it the speedup lies.
+        (0.96, 1.05, 0.0, True),  # The same, wherever.
+        (1.04, 1.13, 0.0, False),  # As wide, and it may be either.
+        (0.88, 0.97, 0.0, False),
+        (1.06, 1.11, 0.0, True),  # Either, and as narrow as it has to be.
+        (1.12, 1.22, 0.2, False),  # On this machine a claim begins in the midst of it.
+        (1.2, 1.4, 0.0, False),
+    ],
+)
+def test_more_pairs_are_timed_where_a_label_is_in_doubt(
+    low: float, high: float, noise: float, *, is_enough: bool
+) -> None:
+    """Or chance would say which one it gets, and another run would say another one."""
+    assert is_enough == PRECISIONS_HOST["quick"].is_enough(found(low, high), noise)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS_HOST.values(), ids=PRECISIONS_HOST)
+def test_who_was_timed_long_enough_gets_a_label(precision: Precision) -> None:
+    """Wherever the interval lies: on one side of the claims' beginning it is one, on the other it is the same."""
+    assert (1 + precision.effect) * (1 + precision.half_width_in_doubt) < 1 + precision.bound
+
+
+@pytest.mark.parametrize(("speedup", "share"), [(1.0, 0.96), (1.08, 0.92), (1.3, 0.96)])
+def test_an_interval_holds_the_speedup_when_it_was_looked_at_often(speedup: float, share: float) -> None:
+    """Pairs end as the interval falls, which costs coverage: most where the speedup is that from which claims begin."""
+    precision, generator, covered = PRECISIONS_HOST["quick"], random.Random(3), 0
+    for _ in range(SIMULATIONS):
+        reference, candidate = simulated(generator, precision.most_pairs, speedup=speedup)
+        pairs = precision.least_pairs
+        while not precision.is_enough(estimated := estimate(reference[:pairs], candidate[:pairs]), 0.0):
+            pairs = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
+        covered += estimated.low <= math.log(speedup) <= estimated.high
+    assert covered >= share * SIMULATIONS
 
 
 def test_a_record_holds_what_was_measured() -> None:

@@ -266,7 +266,7 @@ class _TimedPair:
                 continue
             found = estimate(*measured)
             if (
-                precision.is_enough(found)
+                precision.is_enough(found, noise)
                 or pairs >= precision.most_pairs
                 or time.monotonic() - start > precision.budget_s
             ):
