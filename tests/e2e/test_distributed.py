@@ -167,7 +167,8 @@ def test_a_rank_reaches_nothing_beyond_its_group(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_torchs_own_collectives_are_right(tmp_path: Path) -> None:
-    """All of them in all dtypes on 2, 3 and 4 ranks: what the reference says is what gloo does."""
-    summary, verdicts = judge(tmp_path / "run", "aten", dtypes=DTYPES, selection=Selection(ranks=(2, 3, 4)))
-    assert [] == [verdict.case for verdict in verdicts if verdict.status is not S.PASSED]
-    assert 13 == summary.ops["correct"] == summary.ops["asked"]
+    """All of them in all dtypes on 3 ranks, and in two on 2 and 4: what the reference says is what gloo does."""
+    for number, (dtypes, ranks) in enumerate(((DTYPES, (3,)), (("f32", "i64"), (2, 4)))):
+        summary, verdicts = judge(tmp_path / str(number), "aten", dtypes=dtypes, selection=Selection(ranks=ranks))
+        assert [] == [verdict.case for verdict in verdicts if verdict.status is not S.PASSED]
+        assert 13 == summary.ops["correct"] == summary.ops["asked"]

@@ -298,10 +298,9 @@ class PairedClock:
         ]
         running = everything
         changes_cores = quantity == "E" and self._may_change_cores
-        for number in itertools.count():
-            if not running:
-                break
-            if changes_cores and number % PAIRS_A_CORE == 0:
+        of_this_core = itertools.cycle(range(PAIRS_A_CORE))
+        while running:
+            if changes_cores and next(of_this_core) == 0:
                 with _shared(running):
                     self._change_core()
             self._take_turns(running, quantity)

@@ -24,14 +24,14 @@ def test_weights_far_from_the_edge_are_as_accurate_as_at_it(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["_upsample_bilinear2d_aa_backward.default", "_upsample_bicubic2d_aa_backward.default"])
-@pytest.mark.parametrize(("size", "out"), [((2, 3), (2, 70)), ((9, 16), (9, 16)), ((1, 1), (9, 9)), ((3, 50), (40, 3))])
+@pytest.mark.parametrize(("size", "out"), [((2, 3), (2, 30)), ((9, 16), (9, 16)), ((1, 1), (9, 9)), ((3, 20), (18, 3))])
 def test_gradients_reach_every_output_that_reads_a_position(
     op: str, size: tuple[int, int], out: tuple[int, int]
 ) -> None:
     """Of more outputs than a lane has weights for at once, of one, and of channels that lie side by side."""
     for align_corners in (False, True):
-        dy = values(2, 5, *out, dtype=torch.float64)
-        arguments = (list(out), [2, 5, *size], align_corners)
+        dy = values(2, 2, *out, dtype=torch.float64)
+        arguments = (list(out), [2, 2, *size], align_corners)
         expected = eager(op)(dy, *arguments)
         torch.testing.assert_close(kernel(op)(dy, *arguments), expected)
         dy = dy.contiguous(memory_format=torch.channels_last)

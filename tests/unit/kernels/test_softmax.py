@@ -67,7 +67,7 @@ def short_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("length", [107, 96, 98])
 def test_rows_of_one_stretch_of_memory(dtype: torch.dtype, length: int) -> None:
     """Of any length, with gaps between them, and their gradients."""
-    wide = values(5, 120, dtype=dtype)
+    wide = values(3, 120, dtype=dtype)
     for x in (wide[:, :length], wide[:, :length].contiguous()):
         for op in (SOFTMAX, "_log_softmax.default"):
             assert_as_eager(op, x, 1, half_to_float=False)
