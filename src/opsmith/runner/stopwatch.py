@@ -37,8 +37,8 @@ from opsmith.runner.protocol import (
 from opsmith.runner.timed_pairs import Dishonest, NotMeasured, Pair, Series
 
 #: Microseconds that a block should take: of K several hundred ticks of an event, of E far more than
-#: the jitter of a round trip between processes, which is larger on a CPU that others use as well. To measure E equally
-#: well took 1.6 times as long with blocks of 300 us as with blocks of 1,200, and 1.1 times as long with blocks of 600.
+#: the jitter of a round trip between processes, which is larger on a CPU that others use as well. With blocks of 300 us
+#: E of many inputs got another label in the next run (benchmarks/results/h100/labels-again.json).
 BLOCK_US = {"K": 250.0, "E": 1_200.0}
 BLOCK_US_CPU = 1_500.0
 #: Blocks of one side before the other one's turn. A device takes time to change from one process to another; a host
