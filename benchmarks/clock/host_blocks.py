@@ -25,7 +25,7 @@ import msgspec
 from opsmith.core.environment import Environment
 from opsmith.core.run import write_atomically
 from opsmith.core.timing import Label
-from opsmith.evaluation.pairing import estimate, label_of, precisions_of
+from opsmith.evaluation.pairing import LOOKS_APART, estimate, label_of, precisions_of
 from opsmith.runner.clock_setup import CONTROL, ControlCall
 from opsmith.runner.device_lock import DeviceLock, default_folder
 from opsmith.runner.environment import describe_environment
@@ -35,7 +35,6 @@ from opsmith.runner.protocol import DeviceOpened, OpenDevice, Renewal, RenewInpu
 from opsmith.runner.sides import RefereeSide
 from opsmith.runner.starting import start_processes
 from opsmith.runner.stopwatch import ClockSettings, PairedClock, clocked
-from opsmith.runner.timed_pairs import LOOKS_APART
 from opsmith.suites import derive_seed
 
 #: Calls that a host is busy with for longer than the device.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,7 +9,6 @@ import pytest
 from benchmarks.kernels.public_rule import answers, found_by_dtype, overloads_of_rule
 from benchmarks.kernels.trace_figures import Record, figures
 from tests.report_runs import manifest, planned, timed_case, timing, verdict, write_run
-from torch.testing._internal.common_methods_invocations import op_db
 
 from opsmith.core.run import Options
 from opsmith.core.timing import Work
@@ -98,25 +96,14 @@ def test_an_op_of_several_runs_counts_as_in_the_last(tmp_path: Path) -> None:
     assert {"PASSED": 3} == record.statuses
 
 
-@pytest.fixture
-def _few_ops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All of OpInfo take half a minute."""
-    asked = {"abs", "nn.functional.relu", "topk", "addmm", "softmax", "special.zeta", "add"}
-    monkeypatch.setattr("benchmarks.kernels.public_rule.op_db", [info for info in op_db if info.name in asked])
-    overloads_of_rule.cache_clear()
-    yield
-    overloads_of_rule.cache_clear()
-
-
-@pytest.mark.usefixtures("_few_ops")
 def test_the_rule_counts_calls_that_dispatch_one_op_with_the_functions_own_arguments() -> None:
     """Softmax takes another argument than its op, and the names of special functions have a dot."""
     found = overloads_of_rule("f32", "cpu")
-    assert {"relu.default", "topk.default", "addmm.default", "add.Tensor"} <= found
+    assert {"relu.default", "topk.default", "addmm.default"} <= found
     assert not {"_softmax.default", "special_zeta.default", "add_.Tensor"} & found
+    assert 280 <= len(found) <= 380
 
 
-@pytest.mark.usefixtures("_few_ops")
 def test_an_overload_is_correct_when_all_of_its_cases_are(tmp_path: Path) -> None:
     """One that nobody answers, or that the suite has no case of, is named; what was judged again counts."""
     options = Options(suite="opinfo", backend="opsmith", device="cpu", dtypes=("f32",))

@@ -22,6 +22,8 @@ from opsmith.core.timing import Label, Timing
 
 #: Coverage of the interval on a speedup.
 CONFIDENCE = 0.99
+#: How many times more pairs there are at each look at the interval than at the one before.
+LOOKS_APART = 1.25
 #: Medians that are less likely than this are left out: so few of them are left that sorting them takes microseconds.
 LEAST_LIKELY = 1e-9
 
@@ -32,20 +34,20 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         effect: what has to be exceeded to be claimed, as a share.
         half_width: of the interval, at which it is narrow enough, as a share.
-        half_width_in_doubt: the same while the interval holds a speedup from which a claim begins.
         bound: of SAME: the interval lies within so much of no difference.
         least_pairs: so many at least; the range of eight is the first that covers the median 99 times of 100.
         most_pairs: so many at most.
         budget_s: no further pair after this.
+        half_width_in_doubt: the same while the interval holds a speedup from which a claim begins; None for no other.
     """
 
     effect: float
     half_width: float
-    half_width_in_doubt: float
     bound: float
     least_pairs: int
     most_pairs: int
     budget_s: float
+    half_width_in_doubt: float | None = None
 
     def claims_from(self, noise: float) -> float:
         """The logarithm of the least speedup that is claimed where equal sides differ by up to ``noise``, a share."""
@@ -53,9 +55,18 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_enough(self, found: Estimate, noise: float) -> bool:
         """Whether an interval is narrow enough to need no further pair, ``noise`` as for :meth:`claims_from`."""
-        least = self.claims_from(noise)
-        in_doubt = any(found.low < end < found.high for end in (-least, least))
-        return found.half_width <= math.log1p(self.half_width_in_doubt if in_doubt else self.half_width)
+        width, least = self.half_width, self.claims_from(noise)
+        if self.half_width_in_doubt is not None and any(found.low < end < found.high for end in (-least, least)):
+            width = self.half_width_in_doubt
+        return found.half_width <= math.log1p(width)
+
+    def ends(self, found: Estimate, noise: float, *, pairs: int, spent_s: float) -> bool:
+        """Whether a series of so many pairs, which took so long, ends with what was found at this look."""
+        return self.is_enough(found, noise) or pairs >= self.most_pairs or spent_s > self.budget_s
+
+    def next_look(self, pairs: int) -> int:
+        """After how many pairs an interval is looked at again that did not end a series of so many."""
+        return min(math.ceil(pairs * LOOKS_APART), self.most_pairs)
 
     def shows_same(self, found: Estimate) -> bool:
         """Whether an interval lies within the bound of no difference as a whole."""
@@ -69,24 +80,8 @@ CLAIMING_PROCESSES = 2
 
 #: By ``--timing``: K.
 PRECISIONS = {
-    "quick": Precision(
-        effect=0.025,
-        half_width=0.03,
-        half_width_in_doubt=0.03,
-        bound=0.05,
-        least_pairs=8,
-        most_pairs=240,
-        budget_s=0.05,
-    ),
-    "full": Precision(
-        effect=0.01,
-        half_width=0.01,
-        half_width_in_doubt=0.01,
-        bound=0.02,
-        least_pairs=24,
-        most_pairs=1_000,
-        budget_s=5.0,
-    ),
+    "quick": Precision(effect=0.025, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05),
+    "full": Precision(effect=0.01, half_width=0.01, bound=0.02, least_pairs=24, most_pairs=1_000, budget_s=5.0),
 }
 #: E of a device: what a host takes for a call varies from block to block by ten times as much, and equal processes
 #: were seen to differ by up to 6 % for as long as they lived.
@@ -100,24 +95,14 @@ PRECISIONS_HOST = {
         least_pairs=10,
         budget_s=0.4,
     ),
-    "full": msgspec.structs.replace(
-        PRECISIONS["full"], effect=0.05, half_width=0.02, half_width_in_doubt=0.02, bound=0.08
-    ),
+    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.08),
 }
 #: E of a CPU, where memory's place alone makes equal processes differ by a few percent.
 PRECISIONS_CPU = {
     "quick": msgspec.structs.replace(
-        PRECISIONS["quick"],
-        effect=0.1,
-        half_width=0.05,
-        half_width_in_doubt=0.05,
-        bound=0.1,
-        least_pairs=10,
-        budget_s=0.7,
+        PRECISIONS["quick"], effect=0.1, half_width=0.05, bound=0.1, least_pairs=10, budget_s=0.7
     ),
-    "full": msgspec.structs.replace(
-        PRECISIONS["full"], effect=0.05, half_width=0.02, half_width_in_doubt=0.02, bound=0.05
-    ),
+    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.05),
 }
 
 

@@ -209,7 +209,7 @@ class PairedClock:
         cores = self.settings.cores
         core = quickest(self._order.sample(cores, min(TRIED_CORES, len(cores))))
         self._run_on([core])
-        os.sched_setaffinity(0, {*self.settings.cores} - siblings_of(core) or {core})
+        os.sched_setaffinity(0, {*cores} - siblings_of(core) or {core})
         return core
 
     def _run_on(self, cores: Collection[int]) -> None:

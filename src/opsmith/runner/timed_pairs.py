@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from opsmith.evaluation.pairing import Estimate, Precision, estimate
 from opsmith.runner.protocol import TimingPrepared
-
-#: How many times more pairs there are at each look at the interval than at the one before.
-LOOKS_APART = 1.25
 
 
 class NotMeasured(Exception):
@@ -112,9 +107,8 @@ class Series:
         pairs, precision = len(self.measured[0]), self._precision
         if pairs < self._next_look:
             return True
-        self._next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
+        self._next_look = precision.next_look(pairs)
         found = estimate(*self.measured)
-        is_enough = precision.is_enough(found, self._noise)
-        if is_enough or pairs >= precision.most_pairs or self.spent_s > precision.budget_s:
+        if precision.ends(found, self._noise, pairs=pairs, spent_s=self.spent_s):
             self.found = found
         return self.found is None

@@ -28,7 +28,6 @@ from opsmith.evaluation.pairing import (
     label_of,
     timing_of,
 )
-from opsmith.runner.timed_pairs import LOOKS_APART
 
 L = Label
 QUICK = PRECISIONS["quick"]
@@ -211,10 +210,17 @@ def test_more_pairs_are_timed_where_a_label_is_in_doubt(
     assert is_enough == PRECISIONS_HOST["quick"].is_enough(found(low, high), noise)
 
 
+def test_what_is_enough_for_e_of_a_host_is_not_for_others() -> None:
+    """Nor under full timing."""
+    assert not PRECISIONS_HOST["full"].is_enough(found(0.95, 1.05), 0.0)
+    assert not PRECISIONS["quick"].is_enough(found(0.96, 1.04), 0.0)
+
+
 @pytest.mark.parametrize("precision", PRECISIONS_HOST.values(), ids=PRECISIONS_HOST)
 def test_who_was_timed_long_enough_gets_a_label(precision: Precision) -> None:
     """Wherever the interval lies: on one side of the claims' beginning it is one, on the other it is the same."""
-    assert (1 + precision.effect) * (1 + precision.half_width_in_doubt) < 1 + precision.bound
+    half_width = precision.half_width_in_doubt or precision.half_width
+    assert (1 + precision.effect) * (1 + half_width) < 1 + precision.bound
 
 
 @pytest.mark.parametrize(("speedup", "share"), [(1.0, 0.96), (1.08, 0.92), (1.3, 0.96)])
@@ -225,7 +231,7 @@ def test_an_interval_holds_the_speedup_when_it_was_looked_at_often(speedup: floa
         reference, candidate = simulated(generator, precision.most_pairs, speedup=speedup)
         pairs = precision.least_pairs
         while not precision.is_enough(estimated := estimate(reference[:pairs], candidate[:pairs]), 0.0):
-            pairs = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
+            pairs = precision.next_look(pairs)
         covered += estimated.low <= math.log(speedup) <= estimated.high
     assert covered >= share * SIMULATIONS
 

@@ -8,7 +8,6 @@ import random
 import re
 from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
@@ -50,6 +49,7 @@ class Machine:
     Attributes:
         now_us: what the judge's clock reads.
         asked: each side and what it was asked, in order.
+        placed: the cores that the side and the judge could run on, each time.
         pinned: the judge's own cores.
         tried: of which the quickest was to be found, time after time.
     """
@@ -57,6 +57,7 @@ class Machine:
     def __init__(self) -> None:
         self.now_us = 0.0
         self.asked: list[tuple[StandInSide, msgspec.Struct]] = []
+        self.placed: list[tuple[set[int], set[int]]] = []
         self.pinned: set[int] = set()
         self.tried: list[tuple[int, ...]] = []
         self.jitter = random.Random(11)
@@ -135,6 +136,7 @@ class StandInSide:
     def ask(self, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
         machine = self._machine
         machine.asked.append((self, request))
+        machine.placed.append((self.cores, machine.pinned))
         start_us = machine.now_us
         try:
             return self._answer(request)
@@ -777,18 +779,13 @@ def stays_on_cores(machine: Machine, quantities: str, quantity: str) -> list[tup
     precisions = settings(quantities=quantities).precisions | {quantity: precision}
     run = msgspec.structs.replace(settings(quantities=quantities), precisions=precisions, cores=tuple(range(100)))
     clock = clock_of(*sides, run=run)
-    cores = []
-    for side in sides:
-        answered = side.ask
-
-        def ask(request: msgspec.Struct, answered: Callable[..., Any] = answered, side: StandInSide = side) -> Any:
-            if isinstance(request, TimeBlock) and request.quantity == quantity and request.calls:
-                cores.append((*side.cores,))
-                assert machine.pinned == {*range(100)} - side.cores
-            return answered(request)
-
-        side.ask = ask  # type: ignore[method-assign]
+    before = len(machine.asked)
     clock.time(quantity)
+    cores = []
+    for (_, request), (core, judge) in [*zip(machine.asked, machine.placed, strict=True)][before:]:
+        if isinstance(request, TimeBlock) and request.quantity == quantity and request.calls:
+            assert judge == {*range(100)} - core
+            cores.append((*core,))
     assert 2 * 7 * PAIRS_A_CORE == len(cores)
     return [(core, len([*same])) for core, same in itertools.groupby(cores)]
 

@@ -51,8 +51,6 @@ SHORTEST_US = 1.0
 WARM_UPS = 3
 #: Empty blocks whose median is what a round trip to a process costs.
 EMPTY_TRIPS = 15
-#: How many times more pairs there are at each look at the interval than at the one before.
-LOOKS_APART = 1.25
 
 
 class ModelLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,13 +263,9 @@ class _TimedPair:
             if pairs < next_look:
                 continue
             found = estimate(*measured)
-            if (
-                precision.is_enough(found, noise)
-                or pairs >= precision.most_pairs
-                or time.monotonic() - start > precision.budget_s
-            ):
+            if precision.ends(found, noise, pairs=pairs, spent_s=time.monotonic() - start):
                 break
-            next_look = min(math.ceil(pairs * LOOKS_APART), precision.most_pairs)
+            next_look = precision.next_look(pairs)
         return timing_of(
             *measured,
             found,
