@@ -99,7 +99,16 @@ def merge_bitonic(x: tl.tensor, n: tl.tensor, LOG: tl.constexpr, UNIT: tl.conste
 
 @triton.jit
 def sort_bitonic(x: tl.tensor, n: tl.tensor, LOG: tl.constexpr, UNIT: tl.constexpr) -> tl.tensor:
-    """Sort groups of ``2^LOG`` elements, UNIT apart, of which ``n`` is the number within its group."""
-    for log in tl.static_range(1, LOG + 1):
-        x = merge_bitonic(x, n, log, UNIT, (1 << log) if log < LOG else 0)
+    """Sort groups of ``2^LOG`` elements, UNIT apart, of which ``n`` is the number within its group.
+
+    Merges to groups of twice the size are a loop, whose body holds the steps of the last one: written out, the steps of
+    all would take five times as long to compile.
+    """
+    for log in range(1, LOG + 1):
+        falling = ((n >> log) & 1) != 0  # Never in the last merge.
+        for j in tl.static_range(LOG):
+            if LOG - 1 - j < log:
+                other = partner_of(x, UNIT << (LOG - 1 - j))
+                upper = (n & (1 << (LOG - 1 - j))) != 0
+                x = tl.where(upper != falling, tl.maximum(x, other), tl.minimum(x, other))
     return x
