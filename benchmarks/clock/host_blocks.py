@@ -139,7 +139,10 @@ def _measured(
         for place in ((0, 1), (1, 0))[turn % 2]:
             side = sides[place]
             calls = [math.ceil(pair.calls["E"] / PARTS) for pair in clock.pairs]
-            side.ask(RenewInputs(tuple(Renewal(turn + 1, count, n) for n, count in enumerate(calls))))
+            warm_ups = [pair.warm_up_calls for pair in clock.pairs]
+            sets = [count + warm_up for count, warm_up in zip(calls, warm_ups, strict=True)]
+            renewals = [Renewal(turn + 1, *each) for each in zip(sets, range(len(sets)), warm_ups, strict=True)]
+            side.ask(RenewInputs(tuple(renewals)))
             for n, count in enumerate(calls):
                 blocks = [clocked(side, TimeBlock(count, "E", pair=n, more=True))[1] for _ in range(PARTS)]
                 found[n][place].append([round(max(us - trip_us, 0.1) / count, 4) for us in blocks])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -106,6 +106,12 @@ class TimedInputs:
                 copies.write(values.start(round_number, self._count), count)
         if self._changes_shapes:
             self.lives[:count] = self._made(count)
+
+    def tensors(self, count: int) -> Iterator[torch.Tensor]:
+        """Those among the arguments of the first ``count`` sets, in lists of tensors, too."""
+        for live in self.lives[:count]:
+            for argument in (*live.args, *live.kwargs.values()):
+                yield from (one for one in _several(argument) if isinstance(one, torch.Tensor))
 
     def before(self, slot: int, round_number: int) -> list[torch.UntypedStorage]:
         """Fresh storages with the values that one set has in a round."""
@@ -220,6 +226,10 @@ class _SideBySide:
     def write(self, start: int, count: int) -> None:
         """Write the values of the first ``count`` sets."""
         self._copy(self._rows[:count], self._values.rows(start, 0, count))
+
+
+def _several(argument: Any) -> Sequence[Any]:
+    return argument if isinstance(argument, list | tuple) else (argument,)
 
 
 @cache

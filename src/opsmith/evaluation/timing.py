@@ -15,13 +15,14 @@ from __future__ import annotations
 import ctypes
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
 import torch
 
 from opsmith.evaluation.cuda_graphs import QUEUED_GATE_CYCLES, CapturedCalls, Gate, capture
+from opsmith.evaluation.inputs import LiveCall
 from opsmith.evaluation.outcome import Observed, Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
 
@@ -103,19 +104,32 @@ class TimedCall:
         if self._flushed is not None:
             self._flushed.zero_()
 
+    def warm_up(self, sets: int, calls: int) -> None:
+        """Have in the processor's caches what a block of calls on the first of so many sets needs.
+
+        A process that was not asked for a while has lost its code to the other one. Run so many calls, on the last of
+        these sets, and touch the arguments of all of them: a program has just made what it calls an op with.
+        """
+        for tensor in self.inputs.tensors(sets):
+            tensor.data_ptr()
+        if calls:
+            self._run_calls(self._function, self.inputs.lives[sets - calls : sets])
+            self._results = []
+            self._synchronize()
+
     def host_block(self, calls: int) -> None:
         """Run so many calls, each on a set of inputs of its own, and wait: for somebody else's clock."""
         gc.disable()  # A collection takes longer the more the process holds, which is not the call's doing.
         try:
-            self._run_calls(self._function, calls)
+            self._run_calls(self._function, self.inputs.lives[:calls])
             self._synchronize()
         finally:
             gc.enable()
 
     @torch.no_grad()
-    def _run_calls(self, function: Callable[..., Any], calls: int) -> None:
+    def _run_calls(self, function: Callable[..., Any], lives: Sequence[LiveCall]) -> None:
         results = self._results
-        for live in self.inputs.lives[:calls]:
+        for live in lives:
             results.append(function(*live.args, **live.kwargs))
 
     def device_block(
@@ -154,7 +168,7 @@ class TimedCall:
     def _queue_calls(self, calls: int, times: int) -> None:
         for _ in range(times):
             self._results = []
-            self._run_calls(self._on_device, calls)
+            self._run_calls(self._on_device, self.inputs.lives[:calls])
 
     def captured(self, calls: int) -> CapturedCalls | None:
         """The CUDA graph of so many calls, or None if they cannot be captured."""

@@ -162,11 +162,19 @@ class MakeReady(msgspec.Struct, frozen=True, tag=True):
 
 
 class Renewal(msgspec.Struct, frozen=True, array_like=True):
-    """The values of a round, for the first ``calls`` sets of one call's inputs."""
+    """The values of a round, for the first ``sets`` sets of one call's inputs.
+
+    Attributes:
+        round: which values.
+        sets: so many.
+        pair: which call.
+        warm_up: get ready for a block of E with so many calls, on the last of these sets; None for no such block.
+    """
 
     round: int
-    calls: int
+    sets: int
     pair: int = 0
+    warm_up: int | None = None
 
 
 class RenewInputs(msgspec.Struct, frozen=True, tag=True):

@@ -48,8 +48,8 @@ BLOCKS_A_TURN = {"K": 4, "E": 1}
 #: is: a core is fast or slow for some ten milliseconds, and what both sides take then differs by another ratio.
 TRIED_CORES = 4
 PAIRS_A_CORE = 4
-#: Calls that are tried at first to find out how many make a block.
-TRIED_CALLS = 8
+#: Sets of inputs that are used at first to find out how many calls make a block.
+TRIED_SETS = 8
 #: Between two questions whether the device's clock is held back.
 LOOK_INTERVAL_S = 0.02
 #: The last so many empty round trips, whose median is taken off every block.
@@ -244,10 +244,11 @@ class PairedClock:
         fastest_us: dict[int, float] = {}
         for number in range(2):
             for pair in self.pairs:
-                calls = min(TRIED_CALLS, pair.reference_prepared.slots)
+                calls = min(TRIED_SETS, pair.reference_prepared.slots)
                 [round_number] = pair.new_rounds(1)
                 try:
                     if quantity == "E":
+                        calls -= pair.warm_up_calls
                         self._renew(number, [(pair, round_number, calls)])
                     time_us = self._block_us(number, pair, calls, quantity, round_number, captured=False)
                 except NotMeasured as problem:
@@ -256,15 +257,16 @@ class PairedClock:
                 fastest_us[pair.number] = min(time_us, fastest_us.get(pair.number, math.inf))
         for pair in self.pairs:
             if quantity not in pair.problems:
-                calls = math.ceil(block_us / fastest_us[pair.number])
-                pair.calls[quantity] = max(1, min(calls, pair.reference_prepared.slots))
+                most = pair.reference_prepared.slots - (pair.warm_up_calls if quantity == "E" else 0)
+                pair.calls[quantity] = min(math.ceil(block_us / fastest_us[pair.number]), most)
 
     def _make_ready(self, number: int) -> None:
         for pair in self.pairs:
             if number == 1:
                 self.asked = pair.number
             if pair.calls:
-                request = MakeReady(pair.number, max(pair.calls.values()), pair.calls.get("K"))
+                sets = max(pair.calls.get("K", 0), pair.calls.get("E", 0) + pair.warm_up_calls)
+                request = MakeReady(pair.number, sets, pair.calls.get("K"))
                 reply = self._sides[number].ask(request)
                 assert isinstance(reply, BlockTimed)
                 pair.nodes[number] = reply.nodes
@@ -341,9 +343,14 @@ class PairedClock:
                     self._look(places)
 
     def _renew(self, number: int, rounds: Sequence[tuple[Pair, int, int]]) -> None:
-        """Write the values of a round into so many sets of each pair's inputs."""
+        """Get a side ready for a block of so many calls of E of each pair, on the values of a round."""
         self._sides[number].ask(
-            RenewInputs(tuple(Renewal(round_, calls, pair.number) for pair, round_, calls in rounds))
+            RenewInputs(
+                tuple(
+                    Renewal(round_, calls + pair.warm_up_calls, pair.number, warm_up=pair.warm_up_calls)
+                    for pair, round_, calls in rounds
+                )
+            )
         )
 
     def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> None:

@@ -24,11 +24,14 @@ def forget(timed: MutableMapping[int, Any], device: torch.device) -> None:
 
 
 def renewed(timed: Mapping[int, TimedCall], request: RenewInputs) -> BlockTimed:
-    """Write the values that are asked for, of several calls with one wait for the device."""
+    """Write the values that are asked for, of several calls with one wait for the device, and warm up for blocks."""
     *others, last = request.renewals
     for renewal in others:
-        timed[renewal.pair].queue_renewal(renewal.round, renewal.calls)
-    timed[last.pair].renew(last.round, last.calls)
+        timed[renewal.pair].queue_renewal(renewal.round, renewal.sets)
+    timed[last.pair].renew(last.round, last.sets)
+    for renewal in request.renewals:
+        if renewal.warm_up is not None:
+            timed[renewal.pair].warm_up(renewal.sets, renewal.warm_up)
     return BlockTimed(None)
 
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 from opsmith.evaluation.pairing import Estimate, Precision, estimate
 from opsmith.runner.protocol import TimingPrepared
 
+#: Calls that come before each block of E and are not part of it: the first ones after the other side's turn take
+#: longer, 50 to 60 us in all on one host, by more for one side than for the other, and by more at one time than at
+#: another. At most this share of the sets is theirs.
+WARM_UP_CALLS = 4
+WARM_UP_SHARE = 1 / 4
+
 
 class NotMeasured(Exception):
     """A quantity cannot be measured of this call."""
@@ -34,6 +40,11 @@ class Pair:
         self.problems: dict[str, NotMeasured] = {}
         self.nodes: list[float | None] = [None, None]
         self.round = 0
+
+    @property
+    def warm_up_calls(self) -> int:
+        """Before each block of E."""
+        return min(WARM_UP_CALLS, int(self.reference_prepared.slots * WARM_UP_SHARE))
 
     def is_captured(self) -> bool:
         """Whether K is that of graphs: of both sides or of none.

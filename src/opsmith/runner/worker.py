@@ -274,6 +274,7 @@ class Worker:
         return ready(timed, request.captured)
 
     def _renew(self, request: RenewInputs) -> BlockTimed:
+        self._supervision.arm()
         return renewed(self._timed, request)
 
     def _time(self, request: TimeBlock) -> BlockTimed:

@@ -137,6 +137,21 @@ def test_every_call_of_a_block_has_inputs_of_its_own() -> None:
     assert 2 * SLOTS == len(set(kernel.firsts))
 
 
+def test_calls_that_warm_up_leave_the_sets_of_the_block_alone() -> None:
+    """They are on the last sets, and nothing of them is kept: the block's results are those of its own calls."""
+    kernel = Recording()
+    timed = TimedCall(kernel, inputs(), CPU)
+    timed.renew(1, SLOTS)
+    kernel.clear()
+    timed.warm_up(SLOTS, 2)
+    assert [live.args[0].data_ptr() for live in timed.inputs.lives[SLOTS - 2 :]] == kernel.places
+    kernel.clear()
+    timed.host_block(SLOTS - 2)
+    assert numbers(looked_at(timed, 0))[0] == 2 * kernel.firsts[0]
+    timed.warm_up(SLOTS, 0)
+    assert SLOTS - 2 == len(kernel.places)
+
+
 def test_a_block_has_as_many_calls_as_are_asked_for() -> None:
     """None is one, too: it measures the trip."""
     kernel = Recording()
