@@ -11,8 +11,8 @@ class Label(enum.StrEnum):
     """What a timed pair shows.
 
     FASTER and SLOWER are claims: the interval excludes 1 and the effect exceeds both the mode's least
-    one (2 % quick, 1 % full) and what two equal sides differ by on this machine. SAME says that the
-    interval lies within the mode's bound.
+    one and what two equal sides differ by on this machine. SAME says that the interval lies within the
+    mode's bound (:mod:`opsmith.evaluation.pairing`).
     """
 
     FASTER = "FASTER"
@@ -36,7 +36,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         quantity: ``K`` (kernel time on the device) or ``E`` (one call as a caller pays for it).
         label: what that shows.
         noise: what two equal sides may differ by on this machine, as a share: 0.01 for 1 %.
-        processes: pairs of processes that were timed, one after another.
+        processes: how often it was timed anew: on a CPU in fresh pairs of processes, on a device at other times.
         discarded: further pairs that do not count, because the device's clock was held back.
         node_us: of K from a CUDA graph, what an empty node of it costs; None where no graph was captured.
         reference_nodes: nodes of the graph that one reference call takes; None without a graph.

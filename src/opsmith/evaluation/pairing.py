@@ -39,6 +39,8 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
         most_pairs: so many at most.
         budget_s: no further pair after this.
         half_width_in_doubt: the same while the interval holds a speedup from which a claim begins; None for no other.
+        apart: what the same pair differs by from one time to another, beyond its intervals, as a share; a label that
+            depends on no more than that is asked again at another time. 0 for never.
     """
 
     effect: float
@@ -48,6 +50,7 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     most_pairs: int
     budget_s: float
     half_width_in_doubt: float | None = None
+    apart: float = 0.0
 
     def claims_from(self, noise: float) -> float:
         """The logarithm of the least speedup that is claimed where equal sides differ by up to ``noise``, a share."""
@@ -80,45 +83,68 @@ CLAIMING_PROCESSES = 2
 
 #: By ``--timing``: K.
 PRECISIONS = {
-    "quick": Precision(effect=0.025, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05),
-    "full": Precision(effect=0.01, half_width=0.01, bound=0.02, least_pairs=24, most_pairs=1_000, budget_s=5.0),
+    "quick": Precision(
+        effect=0.025, half_width=0.03, bound=0.05, least_pairs=8, most_pairs=240, budget_s=0.05, apart=0.008
+    ),
+    "full": Precision(
+        effect=0.01, half_width=0.01, bound=0.02, least_pairs=24, most_pairs=1_000, budget_s=5.0, apart=0.005
+    ),
 }
-#: E of a device: what a host takes for a call varies from block to block by ten times as much, and equal processes
-#: were seen to differ by up to 6 % for as long as they lived.
+#: E of a device: what a host takes for a call varies from block to block by ten times as much, and the ratio of two
+#: calls by 3 to 4 % from one minute to the next, with what others do on the machine.
 PRECISIONS_HOST = {
     "quick": msgspec.structs.replace(
         PRECISIONS["quick"],
-        effect=0.08,
+        effect=0.12,
         half_width=0.065,
         half_width_in_doubt=0.025,
-        bound=0.12,
+        bound=0.18,
         least_pairs=10,
         budget_s=0.4,
+        apart=0.05,
     ),
-    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.08),
+    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.08, apart=0.05),
 }
 #: E of a CPU, where memory's place alone makes equal processes differ by a few percent.
 PRECISIONS_CPU = {
     "quick": msgspec.structs.replace(
-        PRECISIONS["quick"], effect=0.1, half_width=0.05, bound=0.1, least_pairs=10, budget_s=0.7
+        PRECISIONS["quick"], effect=0.1, half_width=0.05, bound=0.1, least_pairs=10, budget_s=0.7, apart=0.0
     ),
-    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.05),
+    "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.05, apart=0.0),
 }
 
 
-def precisions_of(mode: str, quantities: str, *, pairs: int | None = None) -> dict[str, Precision]:
+#: E of a whole model, whose calls are many: the differences between them cancel out.
+PRECISIONS_MODEL = {
+    "quick": msgspec.structs.replace(PRECISIONS_HOST["quick"], effect=0.08, bound=0.12, apart=0.0),
+    "full": msgspec.structs.replace(PRECISIONS_HOST["full"], apart=0.0),
+}
+
+
+def quantities_on(device: str) -> str:
+    """What is measured on a device: the host's time, and but for a CPU that of kernels."""
+    return "E" if device.startswith("cpu") else "KE"
+
+
+def precisions_of(
+    mode: str, quantities: str, *, pairs: int | None = None, whole_models: bool = False
+) -> dict[str, Precision]:
     """How long each quantity of a pair is timed under ``--timing MODE``; without K it is a CPU's.
 
     Args:
+        mode: ``quick`` or ``full``.
         quantities: ``KE`` or ``E``.
-        pairs: so many pairs of blocks, however wide the interval is then; by default until it is narrow.
+        pairs: so many pairs of blocks, however wide the interval is then, and none at another time; by default until it
+            is narrow.
+        whole_models: a call is one of a model.
     """
-    host = PRECISIONS_HOST if "K" in quantities else PRECISIONS_CPU
+    on_device = PRECISIONS_MODEL if whole_models else PRECISIONS_HOST
+    host = on_device if "K" in quantities else PRECISIONS_CPU
     precisions = {quantity: (PRECISIONS if quantity == "K" else host)[mode] for quantity in quantities}
     if pairs is None:
         return precisions
     return {
-        quantity: msgspec.structs.replace(precision, least_pairs=pairs, most_pairs=pairs)
+        quantity: msgspec.structs.replace(precision, least_pairs=pairs, most_pairs=pairs, apart=0.0)
         for quantity, precision in precisions.items()
     }
 
@@ -251,8 +277,21 @@ def is_settled(runs: Sequence[Timing]) -> bool:
     return len(runs) > 1 and runs[-1].label is not Label.UNDECIDED and runs[-1].label is runs[-2].label
 
 
+def is_in_doubt(timing: Timing, precision: Precision) -> bool:
+    """Whether a label could well be another one at another time.
+
+    Args:
+        timing: of so many times as it has processes.
+        precision: of its quantity.
+    """
+    if not precision.apart:
+        return False
+    beyond = abs(math.log(timing.speedup)) - precision.claims_from(timing.noise)
+    return timing.label is Label.UNDECIDED or abs(beyond) < math.log1p(precision.apart) / math.sqrt(timing.processes)
+
+
 def combined(runs: Sequence[Timing], precision: Precision) -> Timing:
-    """One record of several pairs of processes: the median of each figure, and the label that they have in common."""
+    """One record of several pairs of processes, or times: the median of each figure, and what they have in common."""
     if len(runs) == 1:
         return runs[0]
     median = statistics.median
@@ -264,6 +303,7 @@ def combined(runs: Sequence[Timing], precision: Precision) -> Timing:
     label = label_of(found, precision, runs[0].noise)
     if label in (Label.FASTER, Label.SLOWER) and sum(run.label is label for run in runs) < CLAIMING_PROCESSES:
         label = Label.UNDECIDED
+    percents = [run.percent_of_floor for run in runs if run.percent_of_floor is not None]
     return msgspec.structs.replace(
         runs[-1],
         reference_us=median([run.reference_us for run in runs]),
@@ -275,4 +315,6 @@ def combined(runs: Sequence[Timing], precision: Precision) -> Timing:
         discarded=sum(run.discarded for run in runs),
         label=label,
         processes=len(runs),
+        percent_of_floor=median(percents) if percents else None,
+        suspect=any(run.suspect for run in runs),
     )

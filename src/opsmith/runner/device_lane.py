@@ -20,7 +20,7 @@ from opsmith.core.run import DISTRIBUTED, TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, RefereeFailed
-from opsmith.evaluation.pairing import precisions_of
+from opsmith.evaluation.pairing import precisions_of, quantities_on
 from opsmith.runner.clock_setup import set_up_clock
 from opsmith.runner.cores import default_jobs, machine_id
 from opsmith.runner.device_limits import DeviceLimits
@@ -317,7 +317,7 @@ class DeviceLane:
 
     def _clock_settings(self, clock: Clock | None) -> ClockSettings:
         options, watch = self._work.options, self._watch
-        quantities = "E" if options.device.startswith("cpu") else "KE"
+        quantities = quantities_on(options.device)
         return ClockSettings(
             precisions=precisions_of(options.timing, quantities, pairs=options.timing_pairs),
             quantities=quantities,

@@ -19,11 +19,13 @@ import msgspec
 from opsmith.core.run import Options, TimedCase, UsedDevice
 from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
+from opsmith.evaluation.pairing import precisions_of, quantities_on
 from opsmith.runner.durations import Durations
 from opsmith.runner.job import Job, families
 from opsmith.runner.lane import EntryAsked, Lane, LaneFacts, LaneLost
 from opsmith.runner.protocol import Discovered, Enumerated, OpsListed, Raised
 from opsmith.runner.verdicts import not_run
+from opsmith.runner.visits import Visits
 from opsmith.runner.work_queue import Piece, WorkQueue
 
 #: After so many lanes were lost over a piece of work it is its own fault.
@@ -162,7 +164,8 @@ class Fleet:
     def time(self, jobs: Sequence[Job]) -> Iterator[TimedCase]:
         """Time jobs, the longest first, one family a device at a time, and yield each timed case once.
 
-        Where there are several lanes, the case names the one that it was timed on by its number.
+        Cases whose labels are in doubt come last: they are timed again when all others have been (:mod:`.visits`).
+        Where there are several lanes, a case names the one that it was timed on first by its number.
         """
         if not jobs:
             return
@@ -185,9 +188,17 @@ class Fleet:
                         problem=f"{MOST_LOSSES} devices were lost over it",
                     )
 
-        for number, timed in self._run(families(jobs), _Kind(work, rest_to_time, give_up), self._timing_seats):
-            alone = len(self._lanes) == 1 and not self._first
-            yield timed if alone else msgspec.structs.replace(timed, device=self._first + number)
+        alone = len(self._lanes) == 1 and not self._first
+        options = self.options
+        visits = Visits(precisions_of(options.timing, quantities_on(options.device), pairs=options.timing_pairs))
+        todo = families(jobs)
+        while todo:
+            for number, timed in self._run(todo, _Kind(work, rest_to_time, give_up), self._timing_seats):
+                device = None if alone else self._first + number
+                whole = visits.add(msgspec.structs.replace(timed, device=device))
+                if whole is not None:
+                    yield whole
+            todo = visits.due(todo)
 
     def _all_seats(self) -> dict[int, int]:
         return {n: lane.facts.seats for n, lane in enumerate(self._lanes) if n not in self._lost}

@@ -20,7 +20,7 @@ from opsmith.runner.lane import LaneLost
 from opsmith.runner.protocol import OpsListed
 from opsmith.runner.verdicts import make_verdict
 
-OPTIONS = Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",))
+OPTIONS = Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",), timing="quick")
 WAIT_S = 10.0
 
 

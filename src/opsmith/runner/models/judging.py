@@ -208,8 +208,9 @@ class ModelJudge:
         timings: list[Timing] = []
         problems: list[str] = []
         peak_bytes = None
-        on_cuda = self._options.device.startswith("cuda")
-        precisions = precisions_of(self._options.timing, "KE" if on_cuda else "E", pairs=self._options.timing_pairs)
+        options = self._options
+        quantities = "KE" if options.device.startswith("cuda") else "E"
+        precisions = precisions_of(options.timing, quantities, pairs=options.timing_pairs, whole_models=True)
         try:
             with self._lock.exclusive():
                 prepared.referee.ask(MakeReady(), Ready, timeout_s=self._limits.referee_s)
