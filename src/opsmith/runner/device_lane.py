@@ -28,7 +28,7 @@ from opsmith.runner.device_lock import DeviceLock, Waiting, default_folder
 from opsmith.runner.environment import describe_environment, workers_that_fit
 from opsmith.runner.job import Job
 from opsmith.runner.lane import EntryAsked, LaneFacts, LaneWork
-from opsmith.runner.links import RefereeDied, RefereeLink, WorkerLink
+from opsmith.runner.links import RefereeDied, RefereeHung, RefereeLink, WorkerLink
 from opsmith.runner.own_devices import OWN_DEVICES, can_do_without, files_of_others, first_device
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import (
@@ -54,6 +54,8 @@ from opsmith.runner.throttling import ThrottleWatch
 STOCKING_INTERVAL_S = 0.02
 #: Workers that a slot has ready when the first kernel is judged: on an H200 as many contexts are made until then.
 MAX_WORKERS_AHEAD = 10
+#: In what eager raises when it was the device context that failed, and not the call.
+DEVICE_FAILURES = ("CUDA error", "CUDA driver error")
 #: Arguments of all cases that are judged at a time.
 BYTES_AT_A_TIME = 8 << 30
 
@@ -231,15 +233,25 @@ class DeviceLane:
             again=self._work.again,
             afresh=asked.afresh,
         )
+        enumerated, device_failed = self._enumerated(slot, request)
+        if device_failed:  # Perhaps not by the entry's doing: a case that is left out here is missing in the run.
+            slot.referee.close()
+            enumerated, _ = self._enumerated(slot, request)
+        slot.worker.prepare()
+        return enumerated
+
+    def _enumerated(self, slot: Slot, request: Enumerate) -> tuple[Enumerated, bool]:
+        """The cases of an entry, and whether the referee or its device context failed on the way."""
         try:
             with self._at_device(0, slot.give_memory_back):
-                enumerated = slot.referee.ask(request, Enumerated)
+                found = slot.referee.ask(request, Enumerated)
         except (RefereeDied, RefereeFailed) as death:
+            where = f"{request.suite}:{request.entry}:{request.dtype}"
             reason = str(death).partition("\n")[0]
-            return Enumerated((), {}, (), {f"{options.suite}:{asked.entry}:{asked.dtype}": reason})
-        slot.worker.prepare()
-        assert isinstance(enumerated, Enumerated)
-        return enumerated
+            crashed = isinstance(death, RefereeDied) and not isinstance(death, RefereeHung)
+            return Enumerated((), {}, (), {where: reason}), crashed
+        assert isinstance(found, Enumerated)
+        return found, any(failure in why for failure in DEVICE_FAILURES for why in found.skipped.values())
 
     def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         slot = self._slots[seat]

@@ -130,7 +130,7 @@ class Lane(Protocol):
     def enumerate(self, seat: int, asked: EntryAsked) -> Enumerated:
         """Turn one suite entry into cases, which are good for every lane of the executor.
 
-        An entry that kills the referee is skipped with that reason.
+        An entry that kills the referee is asked once more of a new one, and then skipped with that reason.
         """
         ...
 

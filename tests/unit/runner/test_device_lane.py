@@ -11,12 +11,14 @@ import pytest
 
 from opsmith.core.kernel import Loader
 from opsmith.core.run import Options
+from opsmith.errors import RefereeFailed
 from opsmith.runner import device_lane
 from opsmith.runner.device_lane import MAX_WORKERS_AHEAD, DeviceLane, workers_ahead
 from opsmith.runner.device_lock import DeviceLock
 from opsmith.runner.job import Job
-from opsmith.runner.lane import LaneWork
-from opsmith.runner.links import RefereeLink
+from opsmith.runner.lane import EntryAsked, LaneWork
+from opsmith.runner.links import RefereeDied, RefereeHung, RefereeLink, WorkerLink
+from opsmith.runner.protocol import Enumerated
 from opsmith.runner.slot import Slot
 
 
@@ -70,3 +72,48 @@ def test_the_other_side_of_control_pairs_has_its_context_already(
     assert (control is lane._slots[-1].referee) is (slots == 2)
     assert control in ended
     assert referee not in ended
+
+
+ALL = Enumerated((), {"signature": 1}, ("op",), {})
+DEVICE_FAILED = Enumerated((), {}, (), {"traces:op": "op: RuntimeError: CUDA driver error: invalid argument"})
+REFUSED = Enumerated((), {}, (), {"traces:op": "op: NotImplementedError: no kernel for CUDA"})
+CRASHED, HUNG = RefereeDied("the process was ended by SIGSEGV\nmore"), RefereeHung("no answer in 180 s")
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ([CRASHED, ALL], ALL.skipped),
+        ([DEVICE_FAILED, ALL], ALL.skipped),
+        ([CRASHED, CRASHED], {"traces:entry:f32": "the process was ended by SIGSEGV"}),
+        ([DEVICE_FAILED, DEVICE_FAILED], DEVICE_FAILED.skipped),
+        ([REFUSED], REFUSED.skipped),
+        ([HUNG], {"traces:entry:f32": "no answer in 180 s"}),  # It would take as long again.
+        ([RefereeFailed("a bug of its own")], {"traces:entry:f32": "a bug of its own"}),
+    ],
+)
+def test_an_entry_over_which_a_process_dies_is_asked_once_more(
+    answers: list[Any], found: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a new one: drivers fail at times, and two runs with one seed are to have the same cases."""
+    waiting, closed = [*answers], []
+
+    def ask(*_: object) -> Enumerated:
+        answer = waiting.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast("Enumerated", answer)
+
+    def close(link: RefereeLink) -> None:
+        closed.append(link)
+
+    monkeypatch.setattr(RefereeLink, "ask", ask)
+    monkeypatch.setattr(RefereeLink, "close", close)
+    monkeypatch.setattr(WorkerLink, "prepare", lambda _: None)
+    options = Options(suite="traces", backend="aten", device="cpu", dtypes=("f32",))
+    processes: Any = SimpleNamespace(scratch=tmp_path, worker_limit=0, visible=None)
+    lane = DeviceLane(processes, LaneWork(options=options, seed=1, jobs=1))
+    lane._lock = cast("DeviceLock", SimpleNamespace(shared=nullcontext))
+    assert found == lane.enumerate(0, EntryAsked(entry="entry", dtype="f32", ops=None)).skipped
+    assert not waiting
+    assert len(answers) - 1 == len(closed)
