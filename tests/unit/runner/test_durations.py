@@ -39,6 +39,21 @@ def test_what_took_long_before_begins_first(tmp_path: Path) -> None:
     assert ["compiled", "new", "many", "short short_"] == ops(again.longest_first(families))
 
 
+def test_of_what_nothing_is_known_what_has_most_code_begins_early(tmp_path: Path) -> None:
+    """It compiles for longer than others are judged on some cases; a hundred cases take longer than that."""
+    (tmp_path / "long.py").write_text("#" * 140_000)
+    (tmp_path / "short.py").write_text("#")
+
+    def of_file(name: str, cases: int, file: str) -> list[Job]:
+        asked = job(name, cases)
+        files = dict.fromkeys(["long.py", "short.py"], "")
+        kernel = msgspec.structs.replace(asked.kernel, entry=f"{file}:{name}", files=files)
+        return [msgspec.structs.replace(asked, kernel=kernel, root=tmp_path)]
+
+    families = [of_file("few", 3, "short.py"), of_file("compiled", 1, "long.py"), of_file("many", 100, "short.py")]
+    assert ["many", "compiled", "few"] == ops(Durations().longest_first(families))
+
+
 def test_only_whole_families_are_noted(tmp_path: Path) -> None:
     """Of a run that is taken up again only the rest was judged."""
     noted = Durations(tmp_path / "file")
