@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from opsmith.core.run import Options, Selection
 from opsmith.core.verdict import Status
 from opsmith.errors import BadInput, InternalError, MissingDependency, RefereeFailed, UnknownName
 from opsmith.runner.cores import share_of_cores
+from opsmith.runner.executors import local
 from opsmith.runner.executors.lane_host import LaneHost, inputs_in, inputs_of, write_inputs
 from opsmith.runner.executors.local import Local, chosen_devices
 from opsmith.runner.executors.messages import (
@@ -129,6 +131,43 @@ def test_a_cluster_that_is_too_small_is_refused(device: str, wanted: int, messag
     """Nothing waits for devices that will never be there."""
     with pytest.raises(BadInput, match=message):
         place_lanes(NODES, device, wanted)
+
+
+class StandInWire:
+    """A process of a lane; notes when it is told to end, and when somebody waits for that."""
+
+    events: ClassVar[list[str]] = []
+
+    def __init__(self, device: str | None, seats: int) -> None:
+        pass
+
+    def hang_up(self) -> None:
+        self.events.append("told")
+
+    def close(self) -> None:
+        self.events.append("awaited")
+
+
+class StandInRemoteLane:
+    """Opens at once."""
+
+    def __init__(self, wire: StandInWire, calls: object) -> None:
+        pass
+
+    def open(self, request: OpenLane) -> None:
+        pass
+
+
+def test_all_lanes_are_told_to_end_before_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts of a device take a second and more to end."""
+    monkeypatch.setattr(StandInWire, "events", [])
+    monkeypatch.setattr(local, "ProcessWire", StandInWire)
+    monkeypatch.setattr(local, "RemoteLane", StandInRemoteLane)
+    options = Options(suite="smoke", backend="aten", device="cpu", dtypes=("f32",))
+    with Local(devices="3").lanes(LaneWork(options=options, seed=1)) as lanes:
+        assert len(lanes) == 3
+        assert [] == StandInWire.events
+    assert ["told"] * 3 + ["awaited"] * 3 == StandInWire.events
 
 
 def test_what_an_executor_does_not_understand_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
