@@ -9,14 +9,16 @@ Both runs ask the same inputs of real models, drawn from the shipped traces, und
 seconds of each stage, their ratio, and how many timed quantities got the same label. With ``--again`` one device is
 asked a second time: what differs there is the clock's own doing. The runs are kept in the folder of ``--runs``, and
 those that are finished there are not repeated, so that each can have a command of its own. Each begins with an empty
-cache: what one has compiled and measured would save the next one time. Setting up the clock takes every device the same
-time, however many there are: a small sample shows less than a large one.
+cache: what one has compiled and measured would save the next one time. The libraries are read beforehand, which on a
+machine that was just started would take the first run ten seconds and more. Setting up the clock takes every device the
+same time, however many there are: a small sample shows less than a large one.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
+import importlib.util
 import json
 import os
 import shutil
@@ -49,6 +51,17 @@ class Stages(Silent):
         """Of each stage so far."""
         ends = [*(start for _, start in self._began[1:]), time.monotonic()]
         return {name: round(end - start, 1) for (name, start), end in zip(self._began, ends, strict=True)}
+
+
+def read_libraries() -> None:
+    """Have torch's libraries, and those that come with it, in the machine's memory."""
+    for package in ("torch", "nvidia", "triton"):
+        found = importlib.util.find_spec(package)
+        for folder in found.submodule_search_locations or () if found else ():
+            for library in Path(folder).rglob("*.so*"):
+                with library.open("rb") as file:
+                    while file.read(1 << 24):
+                        pass
 
 
 def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDirectory, dict[str, float]]:
@@ -138,6 +151,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.runs or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
+        read_libraries()
         one, one_s = ask(arguments, folder / "one", "")
         several, several_s = ask(arguments, folder / "several", arguments.devices)
         work = ("judging", "timing")
