@@ -6,8 +6,8 @@ from opsmith.evaluation.pairing import Estimate, Precision, estimate
 from opsmith.runner.protocol import TimingPrepared
 
 #: Calls that come before each block of E and are not part of it: the first ones after the other side's turn take
-#: longer, 50 to 60 us in all on one host, by more for one side than for the other, and by more at one time than at
-#: another. At most this share of the sets is theirs.
+#: longer, by more for one side than for the other, and by more at one time than at another. At most this share of the
+#: sets is theirs.
 WARM_UP_CALLS = 4
 WARM_UP_SHARE = 1 / 4
 

@@ -73,6 +73,52 @@ def test_a_sum_accumulated_in_a_half_type_fails(step: torch.dtype) -> None:
         assert not judge(aten.sum.dim_IntList, (x, [1]), _tree_sum(x, step)).passed
 
 
+def _product_in_a_tree(x: torch.Tensor, step: torch.dtype = torch.float32) -> torch.Tensor:
+    """Running products of a row, each out of two of half as many factors."""
+    distance = 1
+    while distance < x.numel():
+        x = torch.cat([x[:distance], (x[distance:] * x[:-distance]).to(step).float()])
+        distance *= 2
+    return x
+
+
+def _product_in_parts(x: torch.Tensor) -> torch.Tensor:
+    """Sixteen factors one after another, and then such parts in a tree."""
+    parts = x.view(-1, 16)
+    within = torch.stack([parts[:, : n + 1].prod(1) for n in range(16)], 1)
+    before = torch.cat([torch.ones(1), _product_in_a_tree(within[:, -1])[:-1]])
+    return (within * before[:, None]).flatten()
+
+
+def test_a_product_in_another_order_passes_however_lucky_eager_is() -> None:
+    """Of these 40 products 2 were refused when only eager's own error widened the tolerance."""
+    for seed in range(40):
+        x = torch.exp(0.02 * torch.randn(8192, generator=torch.Generator().manual_seed(seed)))
+        one, other = _product_in_a_tree(x), _product_in_parts(x)
+        call = call_of(aten.cumprod.default, x, 0)
+        assert compare(call, [[one]], [[other]], tolerance="strict").passed
+        assert not compare(call, [[one]], [[_product_in_a_tree(x, torch.bfloat16)]], tolerance="strict").passed
+        assert not compare(call, [[one]], [[_product_in_a_tree(x, torch.float16)]], tolerance="strict").passed
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "shape"),
+    [(aten.prod.default, (), ()), (aten.prod.dim_int, (1,), (3, 5)), (aten.cumprod.default, (-2,), (3, 4, 5))],
+)
+def test_a_product_is_granted_what_its_factors_round(
+    op: torch._ops.OpOverload, args: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    """The more there are, the more; of running products each has one more than the one before."""
+    x = torch.rand(3, 4, 5) + 0.5
+    opinion = Oracle(call_of(op, x, *args), str(op).removeprefix("aten.").partition(".")[0], 1).opinion(0)
+    assert opinion is not None
+    assert opinion.slack is not None
+    factors = {0: 60.0, 2: 4.0, 3: torch.arange(1.0, 5.0).view(1, 4, 1)}[len(shape)]
+    expected = 6 * 0.2123 * 2.0**-23 * opinion.value * (torch.as_tensor(factors).double().sqrt())
+    assert shape == tuple(opinion.slack.shape)
+    torch.testing.assert_close(opinion.slack, expected.expand(shape), rtol=1e-3, atol=0.0)
+
+
 def test_a_matrix_product_in_blocks_passes() -> None:
     """Also where rows cancel."""
     a, b = _cancelling(32, 1024), torch.randn(1024, 32)
