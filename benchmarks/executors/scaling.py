@@ -20,12 +20,15 @@ import argparse
 import datetime as dt
 import importlib.util
 import json
+import math
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,11 @@ from benchmarks.executors.comparison import asked, found, judged_twice
 
 from opsmith.core.dtypes import RECORDED, parse_dtypes
 from opsmith.core.run import Options, RunDirectory, Selection
+from opsmith.core.timing import Timing
 from opsmith.pipeline import Silent, evaluate
+
+#: Of a normal distribution: its standard deviation over the median distance from its median.
+MAD_TO_SIGMA = 1.4826
 
 
 class Stages(Silent):
@@ -89,28 +96,39 @@ def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDire
     return RunDirectory(out), stages.seconds()
 
 
-def labels(run: RunDirectory) -> dict[tuple[str, str, str], str]:
-    """(op, case, quantity) -> label."""
-    return {
-        (timed.op, timed.case, timing.quantity): timing.label for timed in run.timed_cases() for timing in timed.timings
-    }
+def timings(run: RunDirectory) -> dict[tuple[str, str, str], Timing]:
+    """(op, case, quantity) -> what was found of it."""
+    return {(timed.op, timed.case, timing.quantity): timing for timed in run.timed_cases() for timing in timed.timings}
+
+
+def apart(ours: Sequence[Timing], theirs: Sequence[Timing]) -> dict[str, float]:
+    """By how much the speedups of one run differ from those of another one, as a share."""
+    logs = [math.log(its.speedup / mine.speedup) for mine, its in zip(ours, theirs, strict=True)]
+    middle = statistics.median(logs)
+    spread = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in logs])
+    return {"median": round(math.expm1(middle), 4), "spread": round(math.expm1(spread), 4)}
 
 
 def agreement(one: RunDirectory, other: RunDirectory) -> dict[str, Any]:
     """How many quantities that both have timed got the same label, and what became of the others."""
-    ours, theirs = labels(one), labels(other)
-    both = ours.keys() & theirs.keys()
-    pairs = Counter((str(ours[key]), str(theirs[key])) for key in both)
+    ours, theirs = timings(one), timings(other)
+    both = sorted(ours.keys() & theirs.keys())
+    pairs = Counter((str(ours[key].label), str(theirs[key].label)) for key in both)
     same = sum(count for (mine, its), count in pairs.items() if mine == its)
+    keys = {quantity: [key for key in both if key[2] == quantity] for quantity in sorted({key[2] for key in both})}
     by_quantity = {
-        quantity: round(sum(ours[key] == theirs[key] for key in both if key[2] == quantity) / count, 4)
-        for quantity, count in Counter(key[2] for key in both).items()
+        quantity: round(sum(ours[key].label == theirs[key].label for key in asked) / len(asked), 4)
+        for quantity, asked in keys.items()
     }
     return {
         "timed by both": len(both),
         "timed by one": len(ours.keys() ^ theirs.keys()),
         "same label": round(same / len(both), 4) if both else None,
         "same label, by quantity": by_quantity,
+        "speedups of the second over those of the first": {
+            quantity: apart([ours[key] for key in asked], [theirs[key] for key in asked])
+            for quantity, asked in keys.items()
+        },
         "FASTER in one and SLOWER in the other": sum(
             count for pair, count in pairs.items() if set(pair) == {"FASTER", "SLOWER"}
         ),
@@ -130,6 +148,7 @@ def described(run: RunDirectory, seconds: dict[str, float]) -> dict[str, Any]:
         "verdicts": sum(1 for _ in run.verdicts()),
         "judged_twice": judged_twice(run),
         "timed_on": dict(Counter(str(timed.device) for timed in run.timed_cases())),
+        "timed_so_often": dict(Counter(str(timing.processes) for timing in timings(run).values())),
     }
 
 
