@@ -44,20 +44,45 @@ from opsmith.pipeline import Silent, evaluate
 MAD_TO_SIGMA = 1.4826
 
 
+class Taken(msgspec.Struct):
+    """What a run took.
+
+    Attributes:
+        stages_s: seconds of each stage.
+        results_s: of each stage that has results, seconds until the first of them was there, each tenth, and the last.
+    """
+
+    stages_s: dict[str, float]
+    results_s: dict[str, list[float]]
+
+
 class Stages(Silent):
-    """Progress that notes when each stage began."""
+    """Progress that notes when each stage began, and when its results came."""
 
     def __init__(self) -> None:
         self._began: list[tuple[str, float]] = []
+        self._results: dict[str, list[float]] = {}
+
+    def advance(self, done: int, note: str = "") -> None:  # noqa: ARG002 - when it came is all that counts.
+        name, began = self._began[-1]
+        self._results.setdefault(name, []).append(time.monotonic() - began)
 
     def stage(self, name: str, total: int) -> None:
         self._began.append((name, time.monotonic()))
         sys.stderr.write(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {name} {total or ''}\n")
 
-    def seconds(self) -> dict[str, float]:
-        """Of each stage so far."""
+    def taken(self) -> Taken:
+        """So far."""
         ends = [*(start for _, start in self._began[1:]), time.monotonic()]
-        return {name: round(end - start, 1) for (name, start), end in zip(self._began, ends, strict=True)}
+        return Taken(
+            {name: round(end - start, 1) for (name, start), end in zip(self._began, ends, strict=True)},
+            {name: tenths(times) for name, times in self._results.items()},
+        )
+
+
+def tenths(times: Sequence[float]) -> list[float]:
+    """Of ascending times the first, that of each tenth of them, and the last."""
+    return [round(times[max(math.ceil(n * len(times) / 10) - 1, 0)], 1) for n in range(11)]
 
 
 def read_libraries() -> None:
@@ -71,11 +96,11 @@ def read_libraries() -> None:
                         pass
 
 
-def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDirectory, dict[str, float]]:
-    """One run, and the seconds of its stages; a finished one that is there already is not repeated."""
-    kept = out.with_suffix(".stages.json")
+def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDirectory, Taken]:
+    """One run, and what it took; a finished one that is there already is not repeated."""
+    kept = out.with_suffix(".taken.json")
     if kept.exists():
-        return RunDirectory(out), json.loads(kept.read_bytes())
+        return RunDirectory(out), msgspec.json.decode(kept.read_bytes(), type=Taken)
     shutil.rmtree(out, ignore_errors=True)  # What a killed command left: its times would be of two halves.
     cache = out.with_suffix(".cache")
     shutil.rmtree(cache, ignore_errors=True)
@@ -92,8 +117,9 @@ def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDire
     )
     stages = Stages()
     evaluate(options, out, seed=arguments.seed, jobs=None, devices=devices, command=tuple(sys.argv), progress=stages)
-    kept.write_text(json.dumps(stages.seconds()))
-    return RunDirectory(out), stages.seconds()
+    taken = stages.taken()
+    kept.write_bytes(msgspec.json.encode(taken))
+    return RunDirectory(out), taken
 
 
 def timings(run: RunDirectory) -> dict[tuple[str, str, str], Timing]:
@@ -137,12 +163,12 @@ def agreement(one: RunDirectory, other: RunDirectory) -> dict[str, Any]:
     }
 
 
-def described(run: RunDirectory, seconds: dict[str, float]) -> dict[str, Any]:
+def described(run: RunDirectory, taken: Taken) -> dict[str, Any]:
     """A run for the record."""
     manifest = run.manifest()
     return {
         "wall_s": manifest.wall_s,
-        "stages_s": seconds,
+        **msgspec.to_builtins(taken),
         "devices": [msgspec.to_builtins(device) | {"clock": None} for device in manifest.devices],
         "noise": [device.clock.noise for device in manifest.devices if device.clock is not None],
         "verdicts": sum(1 for _ in run.verdicts()),
@@ -171,15 +197,16 @@ def main() -> int:
         folder = arguments.runs or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         read_libraries()
-        one, one_s = ask(arguments, folder / "one", "")
-        several, several_s = ask(arguments, folder / "several", arguments.devices)
+        one, one_taken = ask(arguments, folder / "one", "")
+        several, several_taken = ask(arguments, folder / "several", arguments.devices)
         work = ("judging", "timing")
+        one_s, several_s = one_taken.stages_s, several_taken.stages_s
         record = {
             "asked": asked(arguments),
             "utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             "environment": msgspec.to_builtins(one.manifest().environment),
-            "one": described(one, one_s),
-            "several": described(several, several_s),
+            "one": described(one, one_taken),
+            "several": described(several, several_taken),
             "times as fast": {
                 "judging and timing": round(sum(one_s[s] for s in work) / sum(several_s[s] for s in work), 2),
                 "all": round(sum(one_s.values()) / sum(several_s.values()), 2),
@@ -188,8 +215,8 @@ def main() -> int:
             "one and several": agreement(one, several),
         }
         if arguments.again:
-            again, again_s = ask(arguments, folder / "again", "")
-            record |= {"again": described(again, again_s), "one and again": agreement(one, again)}
+            again, again_taken = ask(arguments, folder / "again", "")
+            record |= {"again": described(again, again_taken), "one and again": agreement(one, again)}
     arguments.out.write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps({key: record[key] for key in ("times as fast", "one and several")}, indent=2))
     return int(bool(record["several"]["judged_twice"]))

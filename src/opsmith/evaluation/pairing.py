@@ -91,7 +91,7 @@ PRECISIONS = {
     ),
 }
 #: E of a device: what a host takes for a call varies from block to block by ten times as much, and the ratio of two
-#: calls by 3 to 4 % from one minute to the next, with what others do on the machine.
+#: calls by 4 to 5 % from one run to the next, with what others do on the machine.
 PRECISIONS_HOST = {
     "quick": msgspec.structs.replace(
         PRECISIONS["quick"],
