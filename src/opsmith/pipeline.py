@@ -133,7 +133,8 @@ def evaluate(
         )
         progress.stage("timing", sum(len(job.cases) for job in to_time))
         with run.appender("timings.jsonl") as append:
-            for done, timed in enumerate(fleet.time(to_time), start=1):
+            timing = fleet.time(to_time, earlier=run.visits(), note=run.note_visit)
+            for done, timed in enumerate(timing, start=1):
                 append(timed)
                 progress.advance(done, timed.op)
         manifest = _with_devices(manifest, fleet, before)

@@ -7,6 +7,7 @@
       plan.json       every op asked, who answers it, how many cases it has
       verdicts.jsonl  one verdict a line, append-only
       timings.jsonl   one timed case a line, append-only
+      visits.jsonl    what was found of a case that was then timed again at another time, append-only
       columns.jsonl   of whole models one way to run one a line, append-only
       kernels/        exact snapshot of what was judged
       summary.json    the scores
@@ -544,8 +545,20 @@ class RunDirectory:
 
     def timed_cases(self) -> Iterator[TimedCase]:
         """Yield what was timed; a damaged line ends it, and its case is timed again on a resume."""
+        yield from self._timed_in("timings.jsonl")
+
+    def visits(self) -> Iterator[TimedCase]:
+        """Yield what was found of cases that were then timed again; a damaged line ends it."""
+        yield from self._timed_in("visits.jsonl")
+
+    def note_visit(self, timed: TimedCase) -> None:
+        """Keep what was found of a case that is to be timed again."""
+        with self.appender("visits.jsonl") as append:
+            append(timed)
+
+    def _timed_in(self, name: str) -> Iterator[TimedCase]:
         decoder = msgspec.json.Decoder(TimedCase)
-        for line in _complete_lines(self.path / "timings.jsonl"):
+        for line in _complete_lines(self.path / name):
             try:
                 yield decoder.decode(line)
             except msgspec.DecodeError:
@@ -572,7 +585,7 @@ class RunDirectory:
             yield append
 
     def recover(self) -> tuple[list[Verdict], Path | None]:
-        """Return the intact verdicts; cut them, the timings and the columns off before the first damage.
+        """Return the intact verdicts; cut them, the timings, the visits and the columns off before the first damage.
 
         Whatever follows the last intact line is moved to a side file, so nothing is lost.
 
@@ -583,6 +596,7 @@ class RunDirectory:
         with contextlib.suppress(DamagedRun):
             intact.extend(self.verdicts())  # Keeps what was yielded before the damage.
         self._keep_lines("timings", len(list(self.timed_cases())))
+        self._keep_lines("visits", len(list(self.visits())))
         self._keep_lines("columns", len(list(self.column_results())))
         return intact, self._keep_lines("verdicts", len(intact))
 

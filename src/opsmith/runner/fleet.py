@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -161,11 +161,22 @@ class Fleet:
         finally:
             self._durations.save()
 
-    def time(self, jobs: Sequence[Job]) -> Iterator[TimedCase]:
+    def time(
+        self,
+        jobs: Sequence[Job],
+        *,
+        earlier: Iterable[TimedCase] = (),
+        note: Callable[[TimedCase], None] | None = None,
+    ) -> Iterator[TimedCase]:
         """Time jobs, the longest first, one family a device at a time, and yield each timed case once.
 
         Cases whose labels are in doubt come last: they are timed again when all others have been (:mod:`.visits`).
         Where there are several lanes, a case names the one that it was timed on first by its number.
+
+        Args:
+            jobs: what is to be timed.
+            earlier: what was found before of cases that were to be timed again, in the order in which it was.
+            note: told what is found of such a case, to be ``earlier`` if the run is killed and taken up again.
         """
         if not jobs:
             return
@@ -190,15 +201,14 @@ class Fleet:
 
         alone = len(self._lanes) == 1 and not self._first
         options = self.options
-        visits = Visits(precisions_of(options.timing, quantities_on(options.device), pairs=options.timing_pairs))
-        todo = families(jobs)
-        while todo:
+        precisions = precisions_of(options.timing, quantities_on(options.device), pairs=options.timing_pairs)
+        visits, everything = Visits(precisions, earlier=earlier, note=note), families(jobs)
+        while todo := visits.due(everything):
             for number, timed in self._run(todo, _Kind(work, rest_to_time, give_up), self._timing_seats):
                 device = None if alone else self._first + number
                 whole = visits.add(msgspec.structs.replace(timed, device=device))
                 if whole is not None:
                     yield whole
-            todo = visits.due(todo)
 
     def _all_seats(self) -> dict[int, int]:
         return {n: lane.facts.seats for n, lane in enumerate(self._lanes) if n not in self._lost}

@@ -6,10 +6,11 @@ differs by more from one time to another than within one, and no number of block
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from opsmith.core.case import CaseRef
 from opsmith.core.run import TimedCase
 from opsmith.core.timing import Timing
 from opsmith.evaluation.pairing import MOST_PROCESSES, Precision, combined, is_in_doubt
@@ -21,35 +22,59 @@ class Visits:
 
     Args:
         precisions: of the run's clock, by quantity.
+        earlier: what was found before the run was taken up again, of cases that were to be visited once more.
+        note: told what was found of a case that is to be visited once more.
     """
 
-    def __init__(self, precisions: Mapping[str, Precision]) -> None:
+    def __init__(
+        self,
+        precisions: Mapping[str, Precision],
+        *,
+        earlier: Iterable[TimedCase] = (),
+        note: Callable[[TimedCase], None] | None = None,
+    ) -> None:
         self._precisions = precisions
+        self._note = note
         self._found: dict[tuple[str, str], list[TimedCase]] = {}
+        self._done: set[tuple[str, str]] = set()
+        for timed in earlier:
+            self._found.setdefault((timed.op, timed.case), []).append(timed)
 
     def add(self, timed: TimedCase) -> TimedCase | None:
         """Take in what a visit found; the case with what all of its visits say, or None if there is to be another."""
         key = timed.op, timed.case
-        found = [*self._found.pop(key, ()), timed]
+        found = self._found.setdefault(key, [])
+        found.append(timed)
         whole = self._whole(found)
         was_measured = bool(timed.timings)  # Else another visit would not say more, either.
         in_doubt = [timing for timing in whole.timings if is_in_doubt(timing, self._precisions[timing.quantity])]
         if was_measured and in_doubt and len(found) < MOST_PROCESSES:
-            self._found[key] = found
+            if self._note is not None:
+                self._note(timed)
             return None
+        self._done.add(key)
+        del self._found[key]
         return whole
 
     def due(self, families: Sequence[Sequence[Job]]) -> list[list[Job]]:
-        """Of families that were visited, what is to be visited again."""
-        again = []
-        for family in families:
-            jobs = [
-                msgspec.structs.replace(job, cases=cases, visit=job.visit + 1)
-                for job in family
-                if (cases := tuple([case for case in job.cases if (job.schema.name, str(case.address)) in self._found]))
-            ]
-            again += [jobs] if jobs else []
-        return again
+        """Of these families what is to be visited next: the cases that were visited least; nothing when all is done."""
+        counts = [self._count(job, case) for family in families for job in family for case in self._open(job)]
+        if not counts:
+            return []
+        chosen = ([*self._visited(family, min(counts))] for family in families)
+        return [family for family in chosen if family]
+
+    def _visited(self, family: Sequence[Job], times: int) -> Iterator[Job]:
+        for job in family:
+            cases = tuple([case for case in self._open(job) if self._count(job, case) == times])
+            if cases:
+                yield msgspec.structs.replace(job, cases=cases, visit=times)
+
+    def _open(self, job: Job) -> list[CaseRef]:
+        return [case for case in job.cases if (job.schema.name, str(case.address)) not in self._done]
+
+    def _count(self, job: Job, case: CaseRef) -> int:
+        return len(self._found.get((job.schema.name, str(case.address)), ()))
 
     def _whole(self, found: Sequence[TimedCase]) -> TimedCase:
         """One record of all visits: of the first, but for what is held against the kernel at any."""

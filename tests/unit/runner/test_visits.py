@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import pytest
@@ -43,7 +43,7 @@ class TimingLane(StandInLane):
         says: of each op, what its visits find: a logarithm, or the case as it is.
     """
 
-    def __init__(self, number: int, says: dict[str, Sequence[float | TimedCase]]) -> None:
+    def __init__(self, number: int, says: Mapping[str, Sequence[float | TimedCase]]) -> None:
         super().__init__(number)
         self._says = says
         self.visits: list[tuple[str, int]] = []
@@ -92,6 +92,19 @@ def test_a_label_is_what_most_visits_say(visits: list[float], label: Label) -> N
     assert label is timing.label
     assert len(visits) == len(lane.visits) == timing.processes
     assert 10 * len(visits) == timing.blocks
+
+
+def test_a_run_that_is_taken_up_again_knows_of_its_visits() -> None:
+    """What was found before counts, and what was not visited at all comes first."""
+    says = {"twice": [SHORT_OF_IT, SHORT_OF_IT, 0.0], "once": [SHORT_OF_IT, 0.0], "new": [FAR], "other": [FAR]}
+    jobs = [job(op, 1) for op in ("twice", "once", "new")]
+    visits: list[TimedCase] = []
+    list(Fleet([TimingLane(0, says)], OPTIONS).time(jobs[:2], note=visits.append))
+    assert Counter({"twice": 2, "once": 1}) == Counter(timed.op for timed in visits)
+    lane = TimingLane(0, says)
+    told = list(Fleet([lane], OPTIONS).time(jobs, earlier=visits))
+    assert [("new", 0), ("once", 1), ("twice", 2)] == lane.visits
+    assert {"twice": 3, "once": 2, "new": 1} == {case.op: case.timings[0].processes for case in told}
 
 
 def test_what_the_first_visit_took_to_load_is_what_loading_takes() -> None:
