@@ -8,10 +8,11 @@
 Both runs ask the same inputs of real models, drawn from the shipped traces, under the same seed. The record has the
 seconds of each stage, their ratio, and how many timed quantities got the same label. With ``--again`` one device is
 asked a second time: what differs there is the clock's own doing. The runs are kept in the folder of ``--runs``, and
-those that are finished there are not repeated, so that each can have a command of its own. Each begins with an empty
-cache: what one has compiled and measured would save the next one time. The libraries are read beforehand, which on a
-machine that was just started would take the first run ten seconds and more. Setting up the clock takes every device the
-same time, however many there are: a small sample shows less than a large one.
+those that are finished there are not repeated, so that each can have a command of its own; one that was interrupted
+(Ctrl-C, ``timeout -s INT``) goes on, and what its commands took is added up. Each begins with an empty cache: what one
+has compiled and measured would save the next one time. The libraries are read beforehand, which on a machine that was
+just started would take the first run ten seconds and more. Setting up the clock takes every device the same time,
+however many there are: a small sample shows less than a large one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +51,14 @@ class Taken(msgspec.Struct):
 
     Attributes:
         stages_s: seconds of each stage.
-        results_s: of each stage that has results, seconds until the first of them was there, each tenth, and the last.
+        results_s: of each stage that has results, seconds until the first of them was there, each tenth, and the last;
+            nothing of a run that several commands were needed for.
+        commands: that were.
     """
 
     stages_s: dict[str, float]
     results_s: dict[str, list[float]]
+    commands: int = 1
 
 
 class Stages(Silent):
@@ -75,7 +80,7 @@ class Stages(Silent):
         """So far."""
         ends = [*(start for _, start in self._began[1:]), time.monotonic()]
         return Taken(
-            {name: round(end - start, 1) for (name, start), end in zip(self._began, ends, strict=True)},
+            {name: round(end - start, 1) for (name, start), end in zip(self._began, ends, strict=False)},
             {name: tenths(times) for name, times in self._results.items()},
         )
 
@@ -97,13 +102,16 @@ def read_libraries() -> None:
 
 
 def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDirectory, Taken]:
-    """One run, and what it took; a finished one that is there already is not repeated."""
-    kept = out.with_suffix(".taken.json")
+    """One run, and what it took; a finished one that is there already is not repeated, an interrupted one goes on."""
+    kept, cache = out.with_suffix(".taken.json"), out.with_suffix(".cache")
     if kept.exists():
         return RunDirectory(out), msgspec.json.decode(kept.read_bytes(), type=Taken)
-    shutil.rmtree(out, ignore_errors=True)  # What a killed command left: its times would be of two halves.
-    cache = out.with_suffix(".cache")
-    shutil.rmtree(cache, ignore_errors=True)
+    parts = sorted(out.parent.glob(f"{out.name}.part-*.json"))
+    if not parts or not (out / "run.json").exists():  # There is nothing to go on with, or nobody knows what it took.
+        for folder in (out, cache):
+            shutil.rmtree(folder, ignore_errors=True)
+        while parts:
+            parts.pop().unlink()
     os.environ["XDG_CACHE_HOME"] = str(cache)
     default = "f32" if arguments.device == "cpu" else RECORDED
     options = Options(
@@ -116,10 +124,26 @@ def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDire
         selection=Selection(sample=arguments.sample, sample_seed=arguments.seed),
     )
     stages = Stages()
-    evaluate(options, out, seed=arguments.seed, jobs=None, devices=devices, command=tuple(sys.argv), progress=stages)
-    taken = stages.taken()
+    asking = partial(evaluate, options, out, seed=arguments.seed, jobs=None, devices=devices, command=tuple(sys.argv))
+    try:
+        asking(resume=bool(parts), progress=stages)
+    finally:
+        part = out.with_name(f"{out.name}.part-{len(parts)}.json")
+        part.write_bytes(msgspec.json.encode(stages.taken()))
+    taken = together([*parts, part])
     kept.write_bytes(msgspec.json.encode(taken))
     return RunDirectory(out), taken
+
+
+def together(parts: Sequence[Path]) -> Taken:
+    """What a run took in all."""
+    taken = [msgspec.json.decode(part.read_bytes(), type=Taken) for part in parts]
+    if len(taken) == 1:
+        return taken[0]
+    stages_s: Counter[str] = Counter()
+    for each in taken:
+        stages_s.update(each.stages_s)
+    return Taken({name: round(seconds, 1) for name, seconds in stages_s.items()}, {}, len(taken))
 
 
 def timings(run: RunDirectory) -> dict[tuple[str, str, str], Timing]:
