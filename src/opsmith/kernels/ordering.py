@@ -87,13 +87,12 @@ def partner_of(x: tl.tensor, DISTANCE: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
-def merge_bitonic(x: tl.tensor, n: tl.tensor, LOG: tl.constexpr, UNIT: tl.constexpr, SIZE: tl.constexpr) -> tl.tensor:
-    """Sort runs of ``2^LOG`` that rise and then fall: those whose number ``n`` has the bit SIZE downwards."""
-    falling = (n & SIZE) != 0
+def merge_bitonic(x: tl.tensor, n: tl.tensor, LOG: tl.constexpr) -> tl.tensor:
+    """Sort ``2^LOG`` elements that rise and then fall, of which ``n`` is the number."""
     for j in tl.static_range(LOG):
-        other = partner_of(x, UNIT << (LOG - 1 - j))
+        other = partner_of(x, 1 << (LOG - 1 - j))
         upper = (n & (1 << (LOG - 1 - j))) != 0
-        x = tl.where(upper != falling, tl.maximum(x, other), tl.minimum(x, other))
+        x = tl.where(upper, tl.maximum(x, other), tl.minimum(x, other))
     return x
 
 

@@ -205,7 +205,7 @@ def merge_kernel(
     # The other run backwards: the smaller ones of each pair are the WIDTH smallest, first rising and then falling.
     back = b_first + WIDTH - 1 - t
     b_T = tl.load(b_ptr + back, mask=back < b_length, other=LAST)
-    merged_T = merge_bitonic(tl.minimum(a_T, b_T), t, LOG, 1, 0)
+    merged_T = merge_bitonic(tl.minimum(a_T, b_T), t, LOG)
     n_T = d + t
     if FINAL:
         row_T = row.to(INDEX) + tl.zeros([WIDTH], INDEX)
