@@ -40,7 +40,8 @@ class TimedCall:
 
     Attributes:
         first_call_s: seconds of the first call, compiling and tuning included.
-        peak_bytes: what a further call took of the device's memory at most; None where torch does not count it.
+        peak_bytes: what a call takes of the device's memory at most when it was made before; None where torch does not
+            count it.
 
     Args:
         function: the kernel or the ATen overload.
@@ -83,6 +84,7 @@ class TimedCall:
         self._synchronize()
 
     def _peak_bytes(self) -> int:
+        self._call_once()  # At its second call a kernel is recorded for a launch plan, which takes memory of its own.
         before = _allocated_bytes(self._device)["current"]
         torch.cuda.reset_peak_memory_stats(self._device)
         self._call_once()

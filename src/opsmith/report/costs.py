@@ -65,7 +65,8 @@ def costs(timed_cases: Sequence[TimedCase]) -> Iterable[tuple[str, str]]:
     if (seconds := first_calls_s(timed_cases)) is not None:
         yield "compiling", f"first calls took {seconds:,.1f} s in all, compiling included; not in K or E"
     if (excess := memory_excess(timed_cases)) is not None:
-        worst = f"worst {one_line(excess.op)}, {excess.ratio:.1f}x, {excess.peak_bytes / 2**20:,.0f} MiB"
+        times = f"{excess.ratio:.1f}x" if math.isfinite(excess.ratio) else "where the reference takes none"
+        worst = f"worst {one_line(excess.op)}, {times}, {excess.peak_bytes / 2**20:,.0f} MiB"
         cases = f"{excess.cases:,} of {excess.measured:,} timed cases"
         yield "memory", f"more than {MUCH_MEMORY:g}x the reference's in {cases}; {worst}"
 

@@ -137,6 +137,16 @@ def test_every_call_of_a_block_has_inputs_of_its_own() -> None:
     assert 2 * SLOTS == len(set(kernel.firsts))
 
 
+def test_a_calls_memory_is_that_of_one_that_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of the second one, at which its kernel is recorded for a launch plan."""
+    kernel = Recording()
+    monkeypatch.setattr(timing, "_allocated_bytes", lambda _: {"current": 5, "peak": 5 + (len(kernel.firsts) == 2)})
+    monkeypatch.setattr(timing, "_flushed_memory", lambda _: torch.zeros(1))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: None)
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
+    assert 0 == TimedCall(kernel, inputs(), torch.device("cuda")).peak_bytes
+
+
 def test_calls_that_warm_up_leave_the_sets_of_the_block_alone() -> None:
     """They are on the last sets, and nothing of them is kept: the block's results are those of its own calls."""
     kernel = Recording()

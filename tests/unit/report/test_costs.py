@@ -59,6 +59,8 @@ def test_memory_where_the_reference_takes_none_is_an_excess() -> None:
     excess = memory_excess([taking(8 * MIB, 0)])
     assert excess is not None
     assert math.inf == excess.ratio
+    [(name, line)] = costs([taking(8 * MIB, 0)])
+    assert ("memory", True) == (name, line.endswith("worst relu.default, where the reference takes none, 8 MiB"))
 
 
 def test_cheap_kernels_have_no_costs() -> None:
