@@ -17,7 +17,7 @@ from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.inductor import Inductor
 from opsmith.backends.resolve import resolve
 from opsmith.core.op import TaskKind
-from opsmith.core.run import MODELS, Options, Plan, RunDirectory, RunManifest, Summary, new_seed
+from opsmith.core.run import MODELS, Options, Plan, RunDirectory, RunManifest, Summary, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, DamagedRun, UnknownName
@@ -132,10 +132,16 @@ def evaluate(
             plan, enumeration, schemas, run, interpreted=fleet.facts.interpreted, trusted=_is_trusted(asked)
         )
         progress.stage("timing", sum(len(job.cases) for job in to_time))
+        done = 0
+
+        def timed_again_later(timed: TimedCase) -> None:
+            run.note_visit(timed)
+            progress.advance(done, timed.op)
+
         with run.appender("timings.jsonl") as append:
-            timing = fleet.time(to_time, earlier=run.visits(), note=run.note_visit)
-            for done, timed in enumerate(timing, start=1):
+            for timed in fleet.time(to_time, earlier=run.visits(), note=timed_again_later):
                 append(timed)
+                done += 1
                 progress.advance(done, timed.op)
         manifest = _with_devices(manifest, fleet, before)
 
