@@ -13,7 +13,7 @@ import msgspec
 from opsmith.core.case import CaseRef
 from opsmith.core.op import TaskKind, Variant
 from opsmith.core.run import Options, TimedCase
-from opsmith.core.verdict import Status, Verdict
+from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.case_timing import CaseTimer
 from opsmith.runner.conduct import JobConduct
@@ -167,7 +167,8 @@ class Slot:
             yield shrinking.explain(verdict, cases[verdict.case])
         if not job.integrity or not loaded:
             return
-        if tally.enough() is None:
+        # Variants that had begun before a resume go on, as they would have, even if all that is said is NOT_RUN.
+        if tally.enough() is None or any(verdict.part is Part.VARIANT for verdict in job.earlier):
             judged = {verdict.case for verdict in job.earlier}
             variants = [case for case in self._variants(job) if str(case.address) not in judged]
             yield from self._judge_cases(job, variants, tally, conduct)
