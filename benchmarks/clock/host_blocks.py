@@ -139,7 +139,7 @@ def _measured(
         for place in ((0, 1), (1, 0))[turn % 2]:
             side = sides[place]
             calls = [math.ceil(pair.calls["E"] / PARTS) for pair in clock.pairs]
-            warm_ups = [pair.warm_up_calls for pair in clock.pairs]
+            warm_ups = [pair.warm_up_calls(PARTS * count) for pair, count in zip(clock.pairs, calls, strict=True)]
             sets = [count + warm_up for count, warm_up in zip(calls, warm_ups, strict=True)]
             renewals = [Renewal(turn + 1, *each) for each in zip(sets, range(len(sets)), warm_ups, strict=True)]
             side.ask(RenewInputs(tuple(renewals)))

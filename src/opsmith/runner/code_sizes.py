@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from opsmith.core.kernel import Kernel, Loader
@@ -37,7 +37,7 @@ def code_bytes(kernel: Kernel, root: Path | None) -> int:
     return total
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _read(file: Path, path: str) -> tuple[int, tuple[str, ...]]:
     """Bytes of a file, and the paths in its folder that its imports may mean."""
     try:

@@ -248,7 +248,7 @@ class PairedClock:
                 [round_number] = pair.new_rounds(1)
                 try:
                     if quantity == "E":
-                        calls -= pair.warm_up_calls
+                        calls -= pair.warm_up_calls(calls)
                         self._renew(number, [(pair, round_number, calls)])
                     time_us = self._block_us(number, pair, calls, quantity, round_number, captured=False)
                 except NotMeasured as problem:
@@ -257,15 +257,17 @@ class PairedClock:
                 fastest_us[pair.number] = min(time_us, fastest_us.get(pair.number, math.inf))
         for pair in self.pairs:
             if quantity not in pair.problems:
-                most = pair.reference_prepared.slots - (pair.warm_up_calls if quantity == "E" else 0)
-                pair.calls[quantity] = min(math.ceil(block_us / fastest_us[pair.number]), most)
+                slots = pair.reference_prepared.slots
+                calls = min(math.ceil(block_us / fastest_us[pair.number]), slots)
+                pair.calls[quantity] = min(calls, slots - pair.warm_up_calls(calls)) if quantity == "E" else calls
 
     def _make_ready(self, number: int) -> None:
         for pair in self.pairs:
             if number == 1:
                 self.asked = pair.number
             if pair.calls:
-                sets = max(pair.calls.get("K", 0), pair.calls.get("E", 0) + pair.warm_up_calls)
+                of_host = pair.calls.get("E", 0)
+                sets = max(pair.calls.get("K", 0), of_host + pair.warm_up_calls(of_host))
                 request = MakeReady(pair.number, sets, pair.calls.get("K"))
                 reply = self._sides[number].ask(request)
                 assert isinstance(reply, BlockTimed)
@@ -344,14 +346,11 @@ class PairedClock:
 
     def _renew(self, number: int, rounds: Sequence[tuple[Pair, int, int]]) -> None:
         """Get a side ready for a block of so many calls of E of each pair, on the values of a round."""
-        self._sides[number].ask(
-            RenewInputs(
-                tuple(
-                    Renewal(round_, calls + pair.warm_up_calls, pair.number, warm_up=pair.warm_up_calls)
-                    for pair, round_, calls in rounds
-                )
-            )
-        )
+        renewals = []
+        for pair, round_, calls in rounds:
+            warm_up = pair.warm_up_calls(calls)
+            renewals.append(Renewal(round_, calls + warm_up, pair.number, warm_up=warm_up))
+        self._sides[number].ask(RenewInputs(tuple(renewals)))
 
     def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> None:
         """The blocks of one call's turn, the last call's if ``is_last``."""

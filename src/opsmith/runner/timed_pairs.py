@@ -6,10 +6,11 @@ from opsmith.evaluation.pairing import Estimate, Precision, estimate
 from opsmith.runner.protocol import TimingPrepared
 
 #: Calls that come before each block of E and are not part of it: the first ones after the other side's turn take
-#: longer, by more for one side than for the other, and by more at one time than at another. At most this share of the
-#: sets is theirs.
+#: longer, by more for one side than for the other, and by more at one time than at another. So many at most; this share
+#: of the block's, or one; and no more than the last share of the sets of inputs.
 WARM_UP_CALLS = 4
-WARM_UP_SHARE = 1 / 4
+WARM_UP_SHARE = 1 / 30
+WARM_UP_SHARE_OF_SETS = 1 / 4
 
 
 class NotMeasured(Exception):
@@ -41,10 +42,12 @@ class Pair:
         self.nodes: list[float | None] = [None, None]
         self.round = 0
 
-    @property
-    def warm_up_calls(self) -> int:
-        """Before each block of E."""
-        return min(WARM_UP_CALLS, int(self.reference_prepared.slots * WARM_UP_SHARE))
+    def warm_up_calls(self, calls: int) -> int:
+        """How many come before a block of E with so many calls; none before a single one, which is long."""
+        if calls == 1:
+            return 0
+        of_sets = int(self.reference_prepared.slots * WARM_UP_SHARE_OF_SETS)
+        return min(WARM_UP_CALLS, max(int(calls * WARM_UP_SHARE), 1), of_sets)
 
     def is_captured(self) -> bool:
         """Whether K is that of graphs: of both sides or of none.

@@ -367,6 +367,19 @@ def test_a_block_of_e_begins_with_fresh_values_outside_of_its_time(machine: Mach
             assert block.calls + renewal.warm_up <= renewal.sets
 
 
+@pytest.mark.parametrize(
+    ("call_us", "slots", "expected"),
+    [(4.0, 512, 4), (20.0, 512, 2), (400.0, 512, 1), (4.0, 8, 1), (400.0, 3, 0), (2e3, 9, 0)],
+)
+def test_few_calls_warm_up(machine: Machine, call_us: float, slots: int, expected: int) -> None:
+    """Where a call is long, they would take as long as the block, and where there are few sets, its sets."""
+    reference = StandInSide(machine, call_us, slots=slots)
+    clock = clock_of(reference, StandInSide(machine, call_us, slots=slots))
+    timing_of(clock, "E")
+    last = next(asked for _, asked in reversed(machine.asked) if isinstance(asked, RenewInputs))
+    assert expected == last.renewals[0].warm_up
+
+
 @pytest.mark.parametrize(("slots", "longer_us"), [(512, 0.0), (3, 200.0)])
 def test_what_the_first_calls_of_a_turn_take_longer_is_no_part_of_e(
     machine: Machine, slots: int, longer_us: float
