@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -30,7 +31,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,6 @@ from opsmith.core.dtypes import RECORDED, parse_dtypes
 from opsmith.core.run import Options, RunDirectory, Selection
 from opsmith.core.timing import Timing
 from opsmith.pipeline import Silent, evaluate
-
-#: Of a normal distribution: its standard deviation over the median distance from its median.
-MAD_TO_SIGMA = 1.4826
 
 
 class Taken(msgspec.Struct):
@@ -78,9 +76,9 @@ class Stages(Silent):
 
     def taken(self) -> Taken:
         """So far."""
-        ends = [*(start for _, start in self._began[1:]), time.monotonic()]
+        until_now = itertools.pairwise([*self._began, ("", time.monotonic())])
         return Taken(
-            {name: round(end - start, 1) for (name, start), end in zip(self._began, ends, strict=False)},
+            {name: round(end - start, 1) for (name, start), (_, end) in until_now},
             {name: tenths(times) for name, times in self._results.items()},
         )
 
@@ -90,6 +88,7 @@ def tenths(times: Sequence[float]) -> list[float]:
     return [round(times[max(math.ceil(n * len(times) / 10) - 1, 0)], 1) for n in range(11)]
 
 
+@cache
 def read_libraries() -> None:
     """Have torch's libraries, and those that come with it, in the machine's memory."""
     for package in ("torch", "nvidia", "triton"):
@@ -123,10 +122,19 @@ def ask(arguments: argparse.Namespace, out: Path, devices: str) -> tuple[RunDire
         isolation=arguments.isolation,
         selection=Selection(sample=arguments.sample, sample_seed=arguments.seed),
     )
+    read_libraries()
     stages = Stages()
-    asking = partial(evaluate, options, out, seed=arguments.seed, jobs=None, devices=devices, command=tuple(sys.argv))
     try:
-        asking(resume=bool(parts), progress=stages)
+        evaluate(
+            options,
+            out,
+            seed=arguments.seed,
+            jobs=None,
+            devices=devices,
+            command=tuple(sys.argv),
+            resume=bool(parts),
+            progress=stages,
+        )
     finally:
         part = out.with_name(f"{out.name}.part-{len(parts)}.json")
         part.write_bytes(msgspec.json.encode(stages.taken()))
@@ -153,9 +161,11 @@ def timings(run: RunDirectory) -> dict[tuple[str, str, str], Timing]:
 
 def apart(ours: Sequence[Timing], theirs: Sequence[Timing]) -> dict[str, float]:
     """By how much the speedups of one run differ from those of another one, as a share."""
+    from opsmith.evaluation.comparisons.value import MEDIAN_TO_RMS  # At use: runs are judged without torch here.
+
     logs = [math.log(its.speedup / mine.speedup) for mine, its in zip(ours, theirs, strict=True)]
     middle = statistics.median(logs)
-    spread = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in logs])
+    spread = MEDIAN_TO_RMS * statistics.median([abs(value - middle) for value in logs])
     return {"median": round(math.expm1(middle), 4), "spread": round(math.expm1(spread), 4)}
 
 
@@ -167,8 +177,8 @@ def agreement(one: RunDirectory, other: RunDirectory) -> dict[str, Any]:
     same = sum(count for (mine, its), count in pairs.items() if mine == its)
     keys = {quantity: [key for key in both if key[2] == quantity] for quantity in sorted({key[2] for key in both})}
     by_quantity = {
-        quantity: round(sum(ours[key].label == theirs[key].label for key in asked) / len(asked), 4)
-        for quantity, asked in keys.items()
+        quantity: round(sum(ours[key].label == theirs[key].label for key in of_it) / len(of_it), 4)
+        for quantity, of_it in keys.items()
     }
     return {
         "timed by both": len(both),
@@ -176,8 +186,8 @@ def agreement(one: RunDirectory, other: RunDirectory) -> dict[str, Any]:
         "same label": round(same / len(both), 4) if both else None,
         "same label, by quantity": by_quantity,
         "speedups of the second over those of the first": {
-            quantity: apart([ours[key] for key in asked], [theirs[key] for key in asked])
-            for quantity, asked in keys.items()
+            quantity: apart([ours[key] for key in of_it], [theirs[key] for key in of_it])
+            for quantity, of_it in keys.items()
         },
         "FASTER in one and SLOWER in the other": sum(
             count for pair, count in pairs.items() if set(pair) == {"FASTER", "SLOWER"}
@@ -220,7 +230,6 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.runs or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        read_libraries()
         one, one_taken = ask(arguments, folder / "one", "")
         several, several_taken = ask(arguments, folder / "several", arguments.devices)
         work = ("judging", "timing")

@@ -545,29 +545,25 @@ class RunDirectory:
 
     def timed_cases(self) -> Iterator[TimedCase]:
         """Yield what was timed; a damaged line ends it, and its case is timed again on a resume."""
-        yield from self._timed_in("timings.jsonl")
+        yield from self._intact("timings.jsonl", TimedCase)
 
     def visits(self) -> Iterator[TimedCase]:
         """Yield what was found of cases that were then timed again; a damaged line ends it."""
-        yield from self._timed_in("visits.jsonl")
+        yield from self._intact("visits.jsonl", TimedCase)
 
     def note_visit(self, timed: TimedCase) -> None:
         """Keep what was found of a case that is to be timed again."""
         with self.appender("visits.jsonl") as append:
             append(timed)
 
-    def _timed_in(self, name: str) -> Iterator[TimedCase]:
-        decoder = msgspec.json.Decoder(TimedCase)
-        for line in _complete_lines(self.path / name):
-            try:
-                yield decoder.decode(line)
-            except msgspec.DecodeError:
-                return
-
     def column_results(self) -> Iterator[ColumnResult]:
         """Yield what was found of whole models; a damaged line ends it, and its column is judged again on a resume."""
-        decoder = msgspec.json.Decoder(ColumnResult)
-        for line in _complete_lines(self.path / "columns.jsonl"):
+        yield from self._intact("columns.jsonl", ColumnResult)
+
+    def _intact(self, name: str, record_type: type[Record]) -> Iterator[Record]:
+        """The records of a file up to the first damaged line."""
+        decoder = msgspec.json.Decoder(record_type)
+        for line in _complete_lines(self.path / name):
             try:
                 yield decoder.decode(line)
             except msgspec.DecodeError:

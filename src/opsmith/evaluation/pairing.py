@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from opsmith.core.run import Options
 from opsmith.core.timing import Label, Timing
 
 #: Coverage of the interval on a speedup.
@@ -112,8 +113,6 @@ PRECISIONS_CPU = {
     ),
     "full": msgspec.structs.replace(PRECISIONS["full"], effect=0.05, half_width=0.02, bound=0.05, apart=0.0),
 }
-
-
 #: E of a whole model, whose calls are many: the differences between them cancel out.
 PRECISIONS_MODEL = {
     "quick": msgspec.structs.replace(PRECISIONS_HOST["quick"], effect=0.08, bound=0.12, apart=0.0),
@@ -147,6 +146,11 @@ def precisions_of(
         quantity: msgspec.structs.replace(precision, least_pairs=pairs, most_pairs=pairs, apart=0.0)
         for quantity, precision in precisions.items()
     }
+
+
+def precisions_under(options: Options) -> dict[str, Precision]:
+    """How long each quantity of a kernel is timed in a run that times."""
+    return precisions_of(options.timing, quantities_on(options.device), pairs=options.timing_pairs)
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 
 from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, tensor_values
 from opsmith.core.domains import IndependentDomain
+from opsmith.dispatch.fallbacks import tensors_in
 from opsmith.evaluation.generated import flat_view
 from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_storages
 from opsmith.suites.aten_schemas import overload
@@ -107,11 +108,10 @@ class TimedInputs:
         if self._changes_shapes:
             self.lives[:count] = self._made(count)
 
-    def tensors(self, count: int) -> Iterator[torch.Tensor]:
+    def tensors(self, count: int) -> list[torch.Tensor]:
         """Those among the arguments of the first ``count`` sets, in lists of tensors, too."""
-        for live in self.lives[:count]:
-            for argument in (*live.args, *live.kwargs.values()):
-                yield from (one for one in _several(argument) if isinstance(one, torch.Tensor))
+        lives = self.lives[:count]
+        return tensors_in(argument for live in lives for argument in (*live.args, *live.kwargs.values()))
 
     def before(self, slot: int, round_number: int) -> list[torch.UntypedStorage]:
         """Fresh storages with the values that one set has in a round."""
@@ -226,10 +226,6 @@ class _SideBySide:
     def write(self, start: int, count: int) -> None:
         """Write the values of the first ``count`` sets."""
         self._copy(self._rows[:count], self._values.rows(start, 0, count))
-
-
-def _several(argument: Any) -> Sequence[Any]:
-    return argument if isinstance(argument, list | tuple) else (argument,)
 
 
 @cache

@@ -20,7 +20,7 @@ from opsmith.core.run import DISTRIBUTED, TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, RefereeFailed
-from opsmith.evaluation.pairing import precisions_of, quantities_on
+from opsmith.evaluation.pairing import precisions_under, quantities_on
 from opsmith.runner.clock_setup import set_up_clock
 from opsmith.runner.cores import default_jobs, machine_id
 from opsmith.runner.device_limits import DeviceLimits
@@ -329,10 +329,9 @@ class DeviceLane:
 
     def _clock_settings(self, clock: Clock | None) -> ClockSettings:
         options, watch = self._work.options, self._watch
-        quantities = quantities_on(options.device)
         return ClockSettings(
-            precisions=precisions_of(options.timing, quantities, pairs=options.timing_pairs),
-            quantities=quantities,
+            precisions=precisions_under(options),
+            quantities=quantities_on(options.device),
             cores=self._cores,
             noise={} if clock is None else clock.noise,
             graphs=None if clock is None else clock.graphs,

@@ -19,7 +19,7 @@ import msgspec
 from opsmith.core.run import Options, TimedCase, UsedDevice
 from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
-from opsmith.evaluation.pairing import precisions_of, quantities_on
+from opsmith.evaluation.pairing import precisions_under
 from opsmith.runner.durations import Durations
 from opsmith.runner.job import Job, families
 from opsmith.runner.lane import EntryAsked, Lane, LaneFacts, LaneLost
@@ -200,9 +200,7 @@ class Fleet:
                     )
 
         alone = len(self._lanes) == 1 and not self._first
-        options = self.options
-        precisions = precisions_of(options.timing, quantities_on(options.device), pairs=options.timing_pairs)
-        visits, everything = Visits(precisions, earlier=earlier, note=note), families(jobs)
+        visits, everything = Visits(precisions_under(self.options), earlier=earlier, note=note), families(jobs)
         while todo := visits.due(everything):
             for number, timed in self._run(todo, _Kind(work, rest_to_time, give_up), self._timing_seats):
                 device = None if alone else self._first + number

@@ -61,7 +61,8 @@ class Visits:
         counts = [self._count(job, case) for family in families for job in family for case in self._open(job)]
         if not counts:
             return []
-        chosen = ([*self._visited(family, min(counts))] for family in families)
+        least = min(counts)
+        chosen = ([*self._visited(family, least)] for family in families)
         return [family for family in chosen if family]
 
     def _visited(self, family: Sequence[Job], times: int) -> Iterator[Job]:
@@ -71,10 +72,10 @@ class Visits:
                 yield msgspec.structs.replace(job, cases=cases, visit=times)
 
     def _open(self, job: Job) -> list[CaseRef]:
-        return [case for case in job.cases if (job.schema.name, str(case.address)) not in self._done]
+        return [case for case in job.cases if _key(job, case) not in self._done]
 
     def _count(self, job: Job, case: CaseRef) -> int:
-        return len(self._found.get((job.schema.name, str(case.address)), ()))
+        return len(self._found.get(_key(job, case), ()))
 
     def _whole(self, found: Sequence[TimedCase]) -> TimedCase:
         """One record of all visits: of the first, but for what is held against the kernel at any."""
@@ -87,3 +88,8 @@ class Visits:
                 by_quantity.setdefault(timing.quantity, []).append(timing)
         timings = [combined(runs, self._precisions[quantity]) for quantity, runs in by_quantity.items()]
         return msgspec.structs.replace(found[0], timings=tuple(timings))
+
+
+def _key(job: Job, case: CaseRef) -> tuple[str, str]:
+    """What a timed case names: its op and its case."""
+    return job.schema.name, str(case.address)
