@@ -12,7 +12,8 @@ those that are finished there are not repeated, so that each can have a command 
 (Ctrl-C, ``timeout -s INT``) goes on, and what its commands took is added up. Each begins with an empty cache: what one
 has compiled and measured would save the next one time. The libraries are read beforehand, which on a machine that was
 just started would take the first run ten seconds and more. Setting up the clock takes every device the same time,
-however many there are: a small sample shows less than a large one.
+however many there are: a small sample shows less than a large one. A host that others use changes its speed by a tenth and
+more in minutes, and an input on it takes as much longer: what the reference took in both runs shows whether it did.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -159,11 +160,11 @@ def timings(run: RunDirectory) -> dict[tuple[str, str, str], Timing]:
     return {(timed.op, timed.case, timing.quantity): timing for timed in run.timed_cases() for timing in timed.timings}
 
 
-def apart(ours: Sequence[Timing], theirs: Sequence[Timing]) -> dict[str, float]:
-    """By how much the speedups of one run differ from those of another one, as a share."""
+def apart(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+    """By how much the figures of one run differ from those of another one, as a share."""
     from opsmith.evaluation.comparisons.value import MEDIAN_TO_RMS  # At use: runs are judged without torch here.
 
-    logs = [math.log(its.speedup / mine.speedup) for mine, its in zip(ours, theirs, strict=True)]
+    logs = [math.log(its / mine) for mine, its in zip(ours, theirs, strict=True)]
     middle = statistics.median(logs)
     spread = MEDIAN_TO_RMS * statistics.median([abs(value - middle) for value in logs])
     return {"median": round(math.expm1(middle), 4), "spread": round(math.expm1(spread), 4)}
@@ -180,15 +181,21 @@ def agreement(one: RunDirectory, other: RunDirectory) -> dict[str, Any]:
         quantity: round(sum(ours[key].label == theirs[key].label for key in of_it) / len(of_it), 4)
         for quantity, of_it in keys.items()
     }
+
+    def compared(figure: Callable[[Timing], float]) -> dict[str, dict[str, float]]:
+        return {
+            quantity: apart([figure(ours[key]) for key in of_it], [figure(theirs[key]) for key in of_it])
+            for quantity, of_it in keys.items()
+        }
+
     return {
         "timed by both": len(both),
         "timed by one": len(ours.keys() ^ theirs.keys()),
         "same label": round(same / len(both), 4) if both else None,
         "same label, by quantity": by_quantity,
-        "speedups of the second over those of the first": {
-            quantity: apart([ours[key] for key in of_it], [theirs[key] for key in of_it])
-            for quantity, of_it in keys.items()
-        },
+        "speedups of the second over those of the first": compared(lambda timing: timing.speedup),
+        # The same calls of eager: what they differ by is the machine's doing.
+        "times of the second's reference over those of the first's": compared(lambda timing: timing.reference_us),
         "FASTER in one and SLOWER in the other": sum(
             count for pair, count in pairs.items() if set(pair) == {"FASTER", "SLOWER"}
         ),
