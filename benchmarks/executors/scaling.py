@@ -12,8 +12,8 @@ those that are finished there are not repeated, so that each can have a command 
 (Ctrl-C, ``timeout -s INT``) goes on, and what its commands took is added up. Each begins with an empty cache: what one
 has compiled and measured would save the next one time. The libraries are read beforehand, which on a machine that was
 just started would take the first run ten seconds and more. Setting up the clock takes every device the same time,
-however many there are: a small sample shows less than a large one. A host that others use changes its speed by a tenth and
-more in minutes, and an input on it takes as much longer: what the reference took in both runs shows whether it did.
+however many there are: a small sample shows less than a large one. A host that others use changes its speed by a tenth
+and more in minutes, and inputs take as much longer: what the reference took in both runs shows whether it did.
 """
 
 from __future__ import annotations
