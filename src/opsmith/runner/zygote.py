@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
-    from opsmith.runner.triton_start import DriverModule, make_keys_quick
+    from opsmith.runner.triton_start import DriverModule, make_interpreter_quick, make_keys_quick
 
     driver_module = DriverModule(scratch / "driver") if device.startswith("cuda") else None
 
@@ -89,7 +89,7 @@ def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_
         "interpreted": os.environ.get("TRITON_INTERPRET") == "1",
     }
     if facts["triton"] is not None and facts["interpreted"]:
-        import triton.runtime.interpreter  # noqa: F401
+        make_interpreter_quick()
     elif facts["triton"] is not None:
         make_keys_quick()
 
