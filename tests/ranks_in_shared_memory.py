@@ -16,6 +16,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from tests.triton_collectives import module
 
+from opsmith.runner.triton_start import make_interpreter_quick
+
 #: Bytes of a rank's buffer, and of its signal pad, which is as long as torch's.
 BUFFER_BYTES, PAD_BYTES = 1 << 17, 2048
 #: Reduction, dtype, elements: one block and several, with a last one that is not full.
@@ -47,6 +49,7 @@ def mapped(folder: Path, name: str, ranks: int, size_bytes: int) -> list[torch.T
 
 def main(folder: Path, rank: int, ranks: int) -> None:
     """Reduce every case, in one shot and in two, twice; leave the results in ``FOLDER/RANK.pt``."""
+    make_interpreter_quick()
     example = module("all_reduce__default")
     example.STEP_BYTES, example.MOST_BLOCKS = 1024, 5
     buffers, pads = mapped(folder, "buffers", ranks, BUFFER_BYTES), mapped(folder, "pads", ranks, PAD_BYTES)
