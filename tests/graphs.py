@@ -49,6 +49,28 @@ def outcome(
     """Compile a function with passes, run it in ATen, and run it in eager mode."""
     reports: list[PassReport] = []
     targets: list[str] = []
+    backend = in_aten(passes, reports, targets)
+    torch._dynamo.reset()
+    results = _run(torch.compile(function, backend=backend, dynamic=dynamic), inputs, gradients=gradients)
+    expected = _run(function, inputs, gradients=gradients)
+    return Outcome(results, expected, sum(one.fired for one in reports), reports, targets)
+
+
+def in_aten(
+    passes: Sequence[GraphPass], reports: list[PassReport] | None = None, targets: list[str] | None = None
+) -> Callable[..., Any]:
+    """A backend for ``torch.compile`` that rewrites graphs as opsmith does, and has ATen run them.
+
+    The graphs are those that Inductor would get: its decompositions, its partitioning into forward and backward,
+    inputs written at the end of a graph.
+
+    Args:
+        passes: those of both stages, in the order in which they run.
+        reports: to which those of every pass and graph are added.
+        targets: to which the names of what the rewritten graphs call are added.
+    """
+    reports = [] if reports is None else reports
+    targets = [] if targets is None else targets
 
     def traced(module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         reports.extend(run_passes(module.graph, passes, Stage.TRACED))
@@ -69,10 +91,7 @@ def outcome(
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    torch._dynamo.reset()
-    results = _run(torch.compile(function, backend=traced, dynamic=dynamic), inputs, gradients=gradients)
-    expected = _run(function, inputs, gradients=gradients)
-    return Outcome(results, expected, sum(one.fired for one in reports), reports, targets)
+    return traced
 
 
 def _run(function: Callable[..., Tensor], inputs: Sequence[Tensor], *, gradients: bool) -> list[Tensor]:
