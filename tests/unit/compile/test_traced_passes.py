@@ -259,6 +259,46 @@ def test_batch_norm_is_folded_into_a_transposed_convolution(groups: int, folded:
     found.assert_equal(rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("layer", "norm", "shape"),
+    [
+        (nn.Conv1d(3, 8, 1), nn.BatchNorm1d(8), (3, 8)),
+        (nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm1d(8), (3, 8, 10)),
+        (nn.Conv3d(3, 6, 1), nn.BatchNorm2d(6), (3, 6, 7, 8)),
+        (nn.ConvTranspose1d(3, 8, 1), nn.BatchNorm1d(8), (3, 8)),
+        (nn.ConvTranspose2d(3, 8, 1), nn.BatchNorm1d(8), (3, 8, 10)),
+        (nn.Linear(3, 8), nn.BatchNorm1d(5), (4, 5, 3)),
+    ],
+)
+def test_batch_norm_of_another_dimension_than_the_layers_channels_stays(
+    layer: nn.Module, norm: nn.BatchNorm1d | nn.BatchNorm2d, shape: tuple[int, ...]
+) -> None:
+    """One image without a batch has its channels first, where the norm has a batch."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    found = _compiled(nn.Sequential(layer, norm).eval(), [_random(*shape)], "batch_norm", gradients=False)
+    assert 0 == found.fired
+    found.assert_equal(rtol=1e-5, atol=1e-5)
+
+
+def test_batch_norm_after_a_linear_layer_with_one_output_stays() -> None:
+    """Its weight is a vector, and the norm's channels are rows of its input."""
+
+    def function(x: Tensor, weight: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return F.batch_norm(F.linear(x, weight), mean, variance)
+
+    found = outcome(
+        function,
+        [_random(9, 4, 4), _random(4), _random(4), _random(4).abs() + 0.5],
+        choose_passes("batch_norm"),
+        gradients=False,
+    )
+    assert 0 == found.fired
+    found.assert_equal()
+
+
 def test_nothing_is_moved_across_a_write() -> None:
     """The squares are of the tensor before it was written to."""
 

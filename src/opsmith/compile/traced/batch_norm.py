@@ -33,8 +33,7 @@ def _fold(node: fx.Node) -> Match | None:
     result = tensor(node)
     if layer is None or result is None or result.requires_grad or result.dtype not in {torch.float32, torch.float64}:
         return None
-    # A linear layer's features are the norm's channels only where there is nothing between.
-    if layer.name == "linear" and result.dim() != 2:
+    if not _channels_are_the_norms(layer, result):
         return None
     # The channels of each group of a transposed convolution have a dimension of the weight of their own.
     if layer.name == "conv_transpose" and layer["groups"] not in {None, 1}:
@@ -46,6 +45,19 @@ def _fold(node: fx.Node) -> Match | None:
     if any(one is None or one.dtype != result.dtype for one in given):
         return None
     return Match(reader.inside, lambda graph: _folded(graph, layer, norm))
+
+
+def _channels_are_the_norms(layer: Call, result: torch.Tensor) -> bool:
+    """Whether the layer makes its channels in the norm's dimension, the second one.
+
+    A linear layer does where it makes rows; a convolution of a batch, but not of one image without a batch.
+    """
+    weight, given = tensor(layer["weight"]), tensor(layer["input"])
+    if weight is None or given is None:
+        return False
+    if layer.name == "linear":
+        return weight.dim() == result.dim() == 2
+    return given.dim() == weight.dim()
 
 
 def _pays(result: torch.Tensor, weight: torch.Tensor | None) -> bool:
