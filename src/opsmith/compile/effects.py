@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - what everybody calls it
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 _WRITING_OPERATORS = {
     operator.setitem,
@@ -29,6 +31,16 @@ _WRITING_OPERATORS = {
     operator.ixor,
 }
 
+_WRITING_METHODS = {f"__{one.__name__}__" for one in _WRITING_OPERATORS}
+
+#: Functions that write to some arguments if another one, whose default comes last, is true.
+_CHANGING: dict[Any, tuple[Sequence[str], str, bool]] = {
+    F.batch_norm: (("running_mean", "running_var"), "training", False),
+    F.instance_norm: (("running_mean", "running_var"), "use_input_stats", True),
+    F.embedding: (("weight",), "max_norm", False),
+    F.embedding_bag: (("weight",), "max_norm", False),
+}
+
 #: Functions of the modules below that only report what is used.
 _HARMLESS = {"_log_api_usage_once"}
 #: Modules whose functions switch autocast, gradients or transforms on and off in the middle of a graph.
@@ -41,7 +53,7 @@ def writes(node: fx.Node) -> bool:
         return True
     if node.op == "call_method":
         name = str(node.target)
-        return name.endswith("_") and not name.endswith("__")
+        return name in _WRITING_METHODS or (name.endswith("_") and not name.endswith("__"))
     if node.op != "call_function":
         return node.op == "call_module"
     target: Any = node.target
@@ -50,7 +62,40 @@ def writes(node: fx.Node) -> bool:
     if isinstance(target, (torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)):
         return True  # One of its overloads, or its body, might.
     name = getattr(target, "__name__", "")
-    return target in _WRITING_OPERATORS or (name.endswith("_") and not name.endswith("__")) or _in_place(node)
+    named_so = name.endswith("_") and not name.endswith("__")
+    return target in _WRITING_OPERATORS or named_so or _in_place(node) or bool(_statistics(node))
+
+
+def written_by(node: fx.Node) -> Sequence[fx.Node]:
+    """The nodes whose results a call writes to; all that it was given where nobody knows which."""
+    if not writes(node):
+        return ()
+    target: Any = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        parameters = target._schema.arguments
+        places = [place for place, one in enumerate(parameters) if one.alias_info and one.alias_info.is_write]
+        given = [node.args[place] for place in places if place < len(node.args)]
+        return _nodes([*given, *(node.kwargs.get(parameters[place].name) for place in places)])
+    if "out" in node.kwargs:
+        return _nodes(node.kwargs["out"])
+    name = str(target) if node.op == "call_method" else getattr(target, "__name__", "_")
+    opaque = isinstance(target, (torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator))
+    if node.op == "call_module" or opaque or not node.args or (node.op == "call_function" and name.startswith("_")):
+        return tuple(node.all_input_nodes)  # torch._foreach_add_ and the like among them.
+    return _nodes(_statistics(node) or node.args[0])
+
+
+def _nodes(arguments: Any) -> tuple[fx.Node, ...]:
+    return tuple(leaf for leaf in tree_leaves(arguments) if isinstance(leaf, fx.Node))
+
+
+def _statistics(node: fx.Node) -> list[fx.Node]:
+    """The running statistics, or the table, that a function of ``torch.nn.functional`` changes."""
+    if node.op != "call_function" or node.target not in _CHANGING:
+        return []
+    names, switch, default = _CHANGING[node.target]
+    given: dict[str, Any] = {**dict(zip(_parameters(node.target), node.args, strict=False)), **node.kwargs}
+    return [given[name] for name in names if given.get(switch, default) and isinstance(given.get(name), fx.Node)]
 
 
 def changes_state(node: fx.Node) -> bool:
@@ -69,14 +114,15 @@ def has_effect(node: fx.Node) -> bool:
 
 
 def _in_place(node: fx.Node) -> bool:
-    place = _place_of_inplace(node.target) if callable(node.target) else None
-    return place is not None and len(node.args) > place and bool(node.args[place])
+    names = _parameters(node.target) if callable(node.target) else []
+    place = names.index("inplace") if "inplace" in names else len(node.args)
+    return place < len(node.args) and bool(node.args[place])
 
 
 @functools.cache
-def _place_of_inplace(function: Callable[..., Any]) -> int | None:
+def _parameters(function: Callable[..., Any]) -> Sequence[str]:
+    """The names of a function's parameters; none where it does not say."""
     try:
-        names = list(inspect.signature(function).parameters)
+        return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        return None
-    return names.index("inplace") if "inplace" in names else None
+        return []

@@ -28,42 +28,58 @@ class BrokenGraphError(Exception):
 
 def run_passes(graph: fx.Graph, passes: Iterable[GraphPass], stage: Stage) -> Sequence[PassReport]:
     """Rewrite a graph in place with the passes of one stage."""
-    return [_run_pass(graph, one) for one in passes if one.stage is stage]
+    chosen = [one for one in passes if one.stage is stage]
+    if not chosen:
+        return []
+    guarded = _Guarded(graph)
+    return [guarded.run(one) for one in chosen]
 
 
-def _run_pass(graph: fx.Graph, one: GraphPass) -> PassReport:
-    started, before = time.perf_counter(), len(graph.nodes)
-    original, values, effects = copy_of(graph), Values(graph), _effects(graph)
-    complaint, fired = None, 0
-    try:
-        fired = one.run(graph)
-        _check(graph, values, effects)
-    except Exception as exc:  # noqa: BLE001 - a pass may be anybody's and raise anything
-        _restore(graph, original)
-        complaint, fired = f"{type(exc).__name__}: {' '.join(str(exc).split())}", 0
-        _log.warning(
-            "the pass %s is undone on a %s graph: %s; leave it out with passes='-%s'",
-            *(one.name, one.stage, complaint, one.name),
+class _Guarded:
+    """A graph that goes back to what it was before a pass that broke it."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._graph = graph
+        self._keep()
+
+    def _keep(self) -> None:
+        self._original, self._values, self._effects = copy_of(self._graph), Values(self._graph), _effects(self._graph)
+
+    def run(self, one: GraphPass) -> PassReport:
+        started, before = time.perf_counter(), len(self._graph.nodes)
+        complaint, fired = None, 0
+        try:
+            fired = one.run(self._graph)
+            if self._values.changed():
+                self._check()
+                self._original = copy_of(self._graph)
+        except Exception as exc:  # noqa: BLE001 - a pass may be anybody's and raise anything
+            _restore(self._graph, self._original)
+            self._keep()
+            complaint, fired = f"{type(exc).__name__}: {' '.join(str(exc).split())}", 0
+            _log.warning(
+                "the pass %s is undone on a %s graph: %s; leave it out with passes='-%s'",
+                *(one.name, one.stage, complaint, one.name),
+            )
+        return PassReport(
+            name=one.name,
+            stage=one.stage.value,
+            fired=fired,
+            undone=complaint,
+            nodes_before=before,
+            nodes_after=len(self._graph.nodes),
+            seconds=time.perf_counter() - started,
         )
-    return PassReport(
-        name=one.name,
-        stage=one.stage.value,
-        fired=fired,
-        undone=complaint,
-        nodes_before=before,
-        nodes_after=len(graph.nodes),
-        seconds=time.perf_counter() - started,
-    )
 
-
-def _check(graph: fx.Graph, values: Values, effects: list[object]) -> None:
-    graph.lint()
-    if _effects(graph) != effects:
-        raise BrokenGraphError("calls that write, draw random numbers or check something came or went")
-    updated = values.updated()
-    if not values.outputs_kept(updated):
-        raise BrokenGraphError("the graph's outputs changed in shape, dtype, stride, device or need of a gradient")
-    values.store(updated)
+    def _check(self) -> None:
+        self._graph.lint()
+        if _effects(self._graph) != self._effects:
+            raise BrokenGraphError("calls that write, draw random numbers or check something came or went")
+        updated = self._values.updated()
+        complaint = self._values.complaint(updated)
+        if complaint is not None:
+            raise BrokenGraphError(complaint)
+        self._values.store(updated)
 
 
 def _effects(graph: fx.Graph) -> list[object]:

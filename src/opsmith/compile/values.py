@@ -17,6 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 from torch.utils._pytree import tree_flatten
 
+from opsmith.compile.aliasing import Memory, storages
+
 _CALLS = {"call_function", "call_method"}
 
 
@@ -34,13 +36,19 @@ class Values:
             "val" in node.meta for node in graph.nodes if not placeholders
         )
         self.key = "val" if lowered else "example_value"
-        self._calls = {node: (node.target, node.args, node.kwargs) for node in graph.nodes}
+        self._calls = _calls(graph)
         self._fake_mode = _fake_mode(node.meta.get(self.key) for node in graph.nodes)
         self._outputs = [self.of(node) for node in _outputs(graph)]
+        self._memory = Memory.of(graph, self.of)
 
     def of(self, node: Any) -> Any:
         """The fake result of a node, or None where nobody knows; what is no node is itself."""
         return node.meta.get(self.key) if isinstance(node, fx.Node) else node
+
+    def changed(self) -> bool:
+        """Whether the graph makes other calls than when its results were stored last."""
+        calls = _calls(self._graph)
+        return list(calls) != list(self._calls) or calls != self._calls
 
     def updated(self) -> dict[fx.Node, Any]:
         """Results of nodes that are new, or return something else than before; nothing is stored.
@@ -61,20 +69,33 @@ class Values:
                 if known and not any(one in found for one in node.all_input_nodes):
                     continue
                 result = _call(node, current)
-                if not (self.key in node.meta and same(result, node.meta[self.key])):
+                given = frozenset().union(*(storages(current(one)) for one in node.all_input_nodes))
+                if self.key not in node.meta or not _stays(result, node.meta[self.key], given):
                     found[node] = result
         return found
 
-    def outputs_kept(self, updated: dict[fx.Node, Any]) -> bool:
-        """Whether the graph returns what it did: shapes, dtypes, strides, devices and the need of a gradient."""
-        after = [updated[node] if node in updated else self.of(node) for node in _outputs(self._graph)]
-        return len(after) == len(self._outputs) and all(map(same, after, self._outputs))
+    def complaint(self, updated: dict[fx.Node, Any]) -> str | None:
+        """Why the graph, with these results, does not return what it did, or None.
+
+        Shapes, dtypes, strides, devices and the need of a gradient have to be what they were, and so does the use of
+        memory: what outputs share, and between which writes memory is read.
+        """
+
+        def now(node: Any) -> Any:
+            return updated[node] if node in updated else self.of(node)
+
+        after = list(map(now, _outputs(self._graph)))
+        if len(after) != len(self._outputs) or not all(map(same, after, self._outputs)):
+            return "the graph's outputs changed in shape, dtype, stride, device or need of a gradient"
+        return self._memory.complaint(Memory.of(self._graph, now))
 
     def store(self, updated: dict[fx.Node, Any]) -> None:
         """Keep what :meth:`updated` found, and take the graph as it is now for the one to compare with."""
         for node, value in updated.items():
             node.meta[self.key] = value
-        self._calls = {node: (node.target, node.args, node.kwargs) for node in self._graph.nodes}
+        self._calls = _calls(self._graph)
+        self._outputs = [self.of(node) for node in _outputs(self._graph)]
+        self._memory = Memory.of(self._graph, self.of)
 
     @contextlib.contextmanager
     def _evaluation(self) -> Iterator[None]:
@@ -85,6 +106,15 @@ class Values:
                     stack.enter_context(self._fake_mode.shape_env.ignore_fresh_unbacked_symbols())
             stack.enter_context(enable_python_dispatcher())
             yield
+
+
+def _calls(graph: fx.Graph) -> dict[fx.Node, Any]:
+    return {node: (node.target, node.args, node.kwargs) for node in graph.nodes}
+
+
+def _stays(new: Any, old: Any, given: frozenset[int]) -> bool:
+    """Whether a result looks the same and shares the same memory with what the call was given."""
+    return same(new, old) and storages(new) & given == storages(old) & given
 
 
 def _call(node: fx.Node, current: Callable[[fx.Node], Any]) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from opsmith.compile.lowered.nodes import calls, replace, value_of
+from opsmith.compile.aliasing import Sharing
+from opsmith.compile.lowered.nodes import calls, use_instead, value_of
 
 aten = torch.ops.aten
 
@@ -29,12 +30,11 @@ def canonicalise(graph: fx.Graph) -> int:
         torch.ops.prims.convert_element_type.default: _cast,
         aten._to_copy.default: _cast,
     }
-    fired = 0
+    sharing, fired = Sharing(graph), 0
     for node in calls(graph, *rules):
         new = rules[node.target](node)
         if new is not None:
-            replace(node, new)
-            fired += 1
+            fired += use_instead(sharing, node, new)
     return fired
 
 

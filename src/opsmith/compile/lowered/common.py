@@ -8,8 +8,8 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten
 
+from opsmith.compile.aliasing import Sharing
 from opsmith.compile.effects import has_effect
-from opsmith.compile.lowered.nodes import replace
 
 #: Results that somebody may write to later, or that are different each time.
 _OWN_RESULT = (torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view)
@@ -18,7 +18,7 @@ _OWN_RESULT = (torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view)
 def share_common_calls(graph: fx.Graph) -> int:
     """Use the earlier of two equal calls for both."""
     seen: dict[Any, fx.Node] = {}
-    fired = 0
+    sharing, fired = Sharing(graph), 0
     written = _written(graph)
     for node in list(graph.nodes):
         if not _sharable(node) or node in written:
@@ -26,8 +26,7 @@ def share_common_calls(graph: fx.Graph) -> int:
         key = _key(node)
         earlier = seen.setdefault(key, node) if key is not None else node
         if earlier is not node:
-            replace(node, earlier)
-            fired += 1
+            fired += sharing.stand_in(node, earlier)
     return fired
 
 

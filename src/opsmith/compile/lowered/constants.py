@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from opsmith.compile.lowered.nodes import calls, replace, tensor_of
+from opsmith.compile.aliasing import Sharing
+from opsmith.compile.lowered.nodes import calls, replace, tensor_of, use_instead
 
 aten = torch.ops.aten
 
@@ -45,17 +46,12 @@ def fold_constants(graph: fx.Graph) -> int:
 
 
 def _drop_neutral(graph: fx.Graph) -> int:
-    fired = 0
+    sharing, fired = Sharing(graph), 0
     for node in calls(graph, *_NEUTRAL):
         operand, other = node.args[:2]
-        before, after = tensor_of(operand), tensor_of(node)
-        if before is None or after is None or not isinstance(operand, fx.Node) or node.kwargs:
-            continue
         neutral = type(other) in {int, float} and other == _NEUTRAL[node.target]
-        exact = node.target is not aten.sub.Tensor or other == 0
-        if neutral and exact and before.dtype == after.dtype:
-            replace(node, operand)
-            fired += 1
+        if neutral and isinstance(operand, fx.Node) and not node.kwargs:
+            fired += use_instead(sharing, node, operand)
     return fired
 
 

@@ -10,6 +10,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map_only
 
+from opsmith.compile.aliasing import Sharing
 from opsmith.compile.values import same
 
 
@@ -37,6 +38,24 @@ def replace(node: fx.Node, new: fx.Node) -> None:
     new.meta.setdefault("val", node.meta["val"])
     node.replace_all_uses_with(new)
     node.graph.erase_node(node)
+
+
+def use_instead(sharing: Sharing, node: fx.Node, other: fx.Node) -> bool:
+    """Let what a rule found be used instead of ``node``.
+
+    Args:
+        sharing: of the graph.
+        node: goes, unless it stays.
+        other: a call that the rule has just made, or an earlier node, which has to look the same and may have to share
+            no memory: see :meth:`~opsmith.compile.aliasing.Sharing.stand_in`.
+
+    Returns:
+        Whether ``other`` is used now.
+    """
+    if "val" not in other.meta:
+        sharing.replace(node, other)
+        return True
+    return same(value_of(other), value_of(node)) and sharing.stand_in(node, other)
 
 
 def replace_by_calls(node: fx.Node, function: Callable[[Sequence[Any], Mapping[str, Any]], Any]) -> bool:

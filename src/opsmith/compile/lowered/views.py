@@ -9,7 +9,8 @@ import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
-from opsmith.compile.lowered.nodes import calls, replace, tensor_of, value_of
+from opsmith.compile.aliasing import Sharing
+from opsmith.compile.lowered.nodes import calls, tensor_of, use_instead, value_of
 from opsmith.compile.values import same
 
 aten = torch.ops.aten
@@ -34,13 +35,12 @@ def clean_views(graph: fx.Graph) -> int:
         aten.expand.default: _expand_of_expand,
         aten.squeeze.dim: _squeeze_of_unsqueeze,
     }
-    fired = 0
+    sharing, fired = Sharing(graph), 0
     for node in calls(graph, *_NO_OPS):
         rule = rules.get(node.target)
         new = _unchanged(node) or (rule(node) if rule is not None else None)
         if new is not None:
-            replace(node, new)
-            fired += 1
+            fired += use_instead(sharing, node, new)
     return fired
 
 

@@ -148,7 +148,7 @@ def _accepted(node: fx.Node, new: fx.Node, values: Values) -> bool:
     node.replace_all_uses_with(new)
     try:
         updated = values.updated()
-        kept = values.outputs_kept(updated) and _fits(updated.get(new), values.of(node))
+        kept = _fits(updated.get(new), values.of(node)) and values.complaint(updated) is None
     except Exception:  # noqa: BLE001 - a call that refuses the new layout: any error of torch's
         kept = False
     if kept:
