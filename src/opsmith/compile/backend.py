@@ -9,8 +9,6 @@ it may be repeated from a CUDA graph: :mod:`opsmith.compile.replay`.
 from __future__ import annotations
 
 import copy
-import hashlib
-import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,15 +18,17 @@ from torch import fx
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from opsmith.compile.graph_pass import GraphPass, Stage
+from opsmith.compile.built_in import BUILT_IN, LAST
+from opsmith.compile.cache_key import opsmith_content
+from opsmith.compile.graph_pass import Stage
 from opsmith.compile.layouts import layout_settings
-from opsmith.compile.lowered.library_calls import answered, answered_hash
+from opsmith.compile.lowered.library_calls import answered
 from opsmith.compile.manager import copy_of, run_passes
 from opsmith.compile.options import Options, read_options
 from opsmith.compile.replay import Replayed, why_not_repeatable
 from opsmith.compile.replay.cuda import Cuda
 from opsmith.compile.report import GraphReport, add_fallback, add_graph, add_passes
-from opsmith.compile.shipped import kernel_decompositions, kernels_hash
+from opsmith.compile.shipped import kernel_decompositions
 from opsmith.compile.trials.trying import convolution_precision
 
 _log = logging.getLogger("opsmith")
@@ -156,19 +156,14 @@ class LoweredPasses(CustomGraphPass):
         add_passes(run_passes(graph, self._passes, Stage.LOWERED))
 
     def uuid(self) -> Any | None:
-        """A hash of the passes' source files, or None where there is none to read: then nothing is kept."""
-        parts = [kernels_hash(self._kernels), *(_source_hash(one) for one in self._passes)]
+        """What tells these passes and kernels from others, or None if nobody knows: then nothing is kept."""
+        ours = {*BUILT_IN, LAST}
+        parts: list[Any] = [opsmith_content(), self._kernels]
+        parts += [one.name if one in ours else one.identity() for one in self._passes]
         if self._tries_kernels:
-            # Torch's own keys leave out the second, which the layout of images hangs on as well.
-            parts += [answered_hash(), convolution_precision()]
+            parts.append(
+                convolution_precision()
+            )  # Torch's own keys leave it out; the layout of images hangs on it, too.
         configured = (one for one in self._configured if one is not None)
         parts.extend(one.uuid() if isinstance(one, CustomGraphPass) else None for one in configured)
         return None if None in parts else ("opsmith", *parts)
-
-
-def _source_hash(one: GraphPass) -> str | None:
-    try:
-        source = inspect.getsource(inspect.getmodule(one.run) or one.run)
-    except (OSError, TypeError):
-        return None
-    return hashlib.sha256(f"{one.name}\n{source}".encode()).hexdigest()

@@ -24,6 +24,7 @@ from typing import Literal, TypeAlias
 
 from torch import fx
 
+from opsmith.compile.cache_key import package_content
 from opsmith.errors import BadInput, UnknownName
 
 Rewrite: TypeAlias = Callable[[fx.Graph], int]
@@ -51,23 +52,46 @@ class GraphPass:
         name: what options, warnings and reports call it.
         stage: the graphs that it takes.
         run: rewrites a graph in place and returns how often it did.
+        differs: where results may differ from those of the graph before, in a few words; None: nowhere but by
+            rounding.
+        key: what its author changes with what it does; None: its package is looked at.
+        registered: a hash of its package as it was then; None where there is none.
     """
 
     name: str
     stage: Stage
     run: Rewrite
+    differs: str | None = None
+    key: str | None = None
+    registered: str | None = None
+
+    def identity(self) -> tuple[str, ...] | None:
+        """What tells this version of the pass from others in caches on disk; None where nobody knows.
+
+        A package may have changed since it was imported. Both contents count, so that what one process compiles
+        with the old code is never taken for the new one's.
+        """
+        if self.key is not None:
+            return self.name, self.key
+        now = package_content(self.run)
+        return None if now is None or self.registered is None else (self.name, self.registered, now)
 
 
 #: Passes of users, in the order in which they were registered.
 _registered: dict[str, GraphPass] = {}
 
 
-def graph_pass(name: str, *, stage: Literal["traced", "lowered"] = "lowered") -> Callable[[Rewrite], Rewrite]:
+def graph_pass(
+    name: str, *, stage: Literal["traced", "lowered"] = "lowered", key: str | None = None
+) -> Callable[[Rewrite], Rewrite]:
     """Register the decorated function as a pass that every later compilation runs.
 
     Args:
         name: not that of one of opsmith's own; a pass of yours with the same name is replaced.
         stage: of :class:`Stage`.
+        key: names this version of the pass; change it with everything that changes what the pass does. Compiled
+            graphs on disk are told apart by it. Without one, by the content of the pass's whole package; and a pass
+            in no package turns Inductor's caches off for the graphs that it runs on.
 
     Raises:
         BadInput: one of opsmith's own passes has this name, or there is no such stage.
@@ -80,7 +104,7 @@ def graph_pass(name: str, *, stage: Literal["traced", "lowered"] = "lowered") ->
         raise BadInput(f"no stage {stage!r}; a pass runs on graphs of the stage traced or lowered")
 
     def register(run: Rewrite) -> Rewrite:
-        _registered[name] = GraphPass(name, Stage(stage), run)
+        _registered[name] = GraphPass(name, Stage(stage), run, key=key, registered=package_content(run))
         return run
 
     return register

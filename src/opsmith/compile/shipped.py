@@ -26,7 +26,6 @@ from torch.utils._pytree import tree_leaves
 
 from opsmith.backends.shipped import Shipped
 from opsmith.compile.opaque import opaque_overload
-from opsmith.core.case import digest
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant
@@ -89,12 +88,6 @@ def check_kernels(wanted: str) -> str:
     if wanted not in {"measured", "none"} and not list(_wanted_records(wanted)):
         raise UnknownName("shipped kernel", wanted, ("measured", "none"))
     return wanted
-
-
-def kernels_hash(wanted: str) -> str:
-    """Names what graphs may call: the choice, the table and the kernels' files."""
-    records = [record.content_hash for _, record, _ in _wanted_records(wanted)]
-    return digest(msgspec.json.encode((wanted, measured(), records)))
 
 
 def kernel_decompositions(wanted: str) -> Decompositions | None:

@@ -279,7 +279,7 @@ def test_cached_graphs_hang_on_the_kernels_and_on_cudnns_precision(monkeypatch: 
     keys = [key(), key(kernels="none")]
     monkeypatch.setattr("opsmith.compile.backend.convolution_precision", lambda: "ieee")
     keys += [key(), key(kernels="none")]
-    monkeypatch.setattr("opsmith.compile.backend.answered_hash", lambda: "other kernels")
+    monkeypatch.setattr("opsmith.compile.backend.opsmith_content", lambda: "other kernels")
     keys.append(key())
     assert [0, 1, 2, 1, 3] == [sorted(set(keys), key=keys.index).index(one) for one in keys]
 
