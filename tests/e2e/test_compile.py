@@ -193,6 +193,7 @@ def test_explain_tells_breaks_causes_passes_launches_and_times(tmp_path: Path) -
     assert ["size mismatch at index 0. expected 3, actual 4"] * 2 == [cause.partition("' ")[2] for cause in causes]
     fired = {one["name"]: one["fired"] for one in found["passes"]}
     assert 2 == fired["rms_norm"]
+    assert "overflow" in {one["name"]: one["differs"] or "" for one in found["passes"]}["gelu"]
     launches = {name: work["launches"] for name, work in found["work"].items()}
     moved = {name: work["bytes_moved"] for name, work in found["work"].items()}
     assert (9, 2, 2) == (launches["eager"], launches["inductor"], launches["opsmith"])

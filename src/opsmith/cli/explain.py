@@ -207,6 +207,8 @@ def _print(found: Explanation, console: Console) -> None:
     for summary in found.passes:
         for reason in summary.undone:
             line(f"undone: {summary.name}: {reason}")
+        if summary.fired and summary.differs:
+            line(f"{summary.name} may differ from eager and Inductor: {summary.differs}")
     for reason in found.fallbacks:
         line(f"compiled by Inductor alone: {reason}")
     for graph in found.graphs:

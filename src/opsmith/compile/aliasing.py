@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
@@ -30,6 +31,8 @@ _GIVEN = {"placeholder", "get_attr"}
 def storages(value: Any) -> frozenset[Storage]:
     """The storages behind the tensors of a fake result; sparse tensors have none."""
     if isinstance(value, Tensor):
+        while is_functorch_wrapped_tensor(value):  # In a graph with a vmap or a gradient in it.
+            value = get_unwrapped(value)
         if is_traceable_wrapper_subclass(value):
             names, _ = value.__tensor_flatten__()
             return frozenset().union(*(storages(getattr(value, name)) for name in names))

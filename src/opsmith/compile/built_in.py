@@ -26,20 +26,86 @@ from opsmith.compile.traced.triangles import halve_products
 LIBRARY_CALLS = "library_calls"
 
 BUILT_IN = (
-    GraphPass("softmax", Stage.TRACED, fuse_softmax),
-    GraphPass("attention", Stage.TRACED, fuse_attention),
-    GraphPass("layer_norm", Stage.TRACED, fuse_layer_norm),
+    GraphPass(
+        "softmax",
+        Stage.TRACED,
+        fuse_softmax,
+        differs="exp(x) / sum without a shift is finite where exp(x) overflows or the sum underflows, and an infinity "
+        "makes its whole row NaN; log(softmax(x)) is finite where softmax(x) underflows",
+    ),
+    GraphPass(
+        "attention",
+        Stage.TRACED,
+        fuse_attention,
+        differs="a query whose scores are all NaN or -inf may be 0 instead of NaN; a score that a boolean mask hides "
+        "makes its query NaN if it is NaN or inf; values above 1e38 may overflow",
+    ),
+    GraphPass(
+        "layer_norm",
+        Stage.TRACED,
+        fuse_layer_norm,
+        differs="a row whose sum overflows may be finite",
+    ),
     GraphPass("rms_norm", Stage.TRACED, fuse_rms_norm),
-    GraphPass("gelu", Stage.TRACED, fuse_gelu),
+    GraphPass(
+        "gelu",
+        Stage.TRACED,
+        fuse_gelu,
+        differs="0.5 * (x * (1 + erf)) is finite where x * 2 overflows",
+    ),
     GraphPass("cross_entropy", Stage.TRACED, fuse_cross_entropy),
-    GraphPass("rotary", Stage.TRACED, make_rotary_real),
-    GraphPass("batch_norm", Stage.TRACED, fold_batch_norm),
-    GraphPass("diagonal_product", Stage.TRACED, scale_by_diagonals),
-    GraphPass("product_order", Stage.TRACED, order_products),
-    GraphPass("pooled_convolution", Stage.TRACED, pool_in_convolutions),
-    GraphPass("reduced_product", Stage.TRACED, reduce_before_products),
-    GraphPass("triangle", Stage.TRACED, halve_products),
-    GraphPass("bilinear_form", Stage.LOWERED, multiply_bilinear_forms),
+    GraphPass(
+        "rotary",
+        Stage.TRACED,
+        make_rotary_real,
+        differs="turns so large that products overflow may be NaN instead of infinite",
+    ),
+    GraphPass(
+        "batch_norm",
+        Stage.TRACED,
+        fold_batch_norm,
+        differs="an infinite scale may make NaN of infinities, and the other way round; huge numbers overflow "
+        "elsewhere",
+    ),
+    GraphPass(
+        "diagonal_product",
+        Stage.TRACED,
+        scale_by_diagonals,
+        differs="zeros of the matrix times what is not finite count as zero instead of NaN; a zero may have the other "
+        "sign",
+    ),
+    GraphPass(
+        "product_order",
+        Stage.TRACED,
+        order_products,
+        differs="NaN and infinities may stand for each other, and inner products overflow or underflow elsewhere",
+    ),
+    GraphPass(
+        "pooled_convolution",
+        Stage.TRACED,
+        pool_in_convolutions,
+        differs="infinities of both signs in a window may be one infinity instead of NaN, and sums overflow elsewhere",
+    ),
+    GraphPass(
+        "reduced_product",
+        Stage.TRACED,
+        reduce_before_products,
+        differs="infinities of both signs may be one infinity instead of NaN, sums overflow elsewhere, and a zero may "
+        "have the other sign",
+    ),
+    GraphPass(
+        "triangle",
+        Stage.TRACED,
+        halve_products,
+        differs="zeros of the triangle times what is not finite count as zero instead of NaN; partial sums overflow "
+        "elsewhere",
+    ),
+    GraphPass(
+        "bilinear_form",
+        Stage.LOWERED,
+        multiply_bilinear_forms,
+        differs="partial sums overflow elsewhere",
+    ),
     GraphPass("canonicalise", Stage.LOWERED, canonicalise),
     GraphPass("constant_folding", Stage.LOWERED, fold_constants),
     GraphPass("view_cleanup", Stage.LOWERED, clean_views),

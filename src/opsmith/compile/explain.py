@@ -66,6 +66,7 @@ class PassSummary(msgspec.Struct, frozen=True, kw_only=True):
         graphs: that it saw.
         fired: how often it rewrote something.
         undone: why it was taken back, once for each reason.
+        differs: where results may differ from those of eager and of Inductor alone by more than rounding, or None.
         seconds: that it took.
     """
 
@@ -74,6 +75,7 @@ class PassSummary(msgspec.Struct, frozen=True, kw_only=True):
     graphs: int
     fired: int
     undone: list[str]
+    differs: str | None
     seconds: float
 
 
@@ -270,6 +272,7 @@ def summarise(reports: Sequence[PassReport]) -> list[PassSummary]:
             graphs=len(runs),
             fired=sum(run.fired for run in runs),
             undone=sorted({run.undone for run in runs if run.undone}),
+            differs=runs[0].differs,
             seconds=round(sum(run.seconds for run in runs), 4),
         )
         for (stage, name), runs in ordered

@@ -66,6 +66,7 @@ class _Guarded:
             stage=one.stage.value,
             fired=fired,
             undone=complaint,
+            differs=one.differs,
             nodes_before=before,
             nodes_after=len(self._graph.nodes),
             seconds=time.perf_counter() - started,

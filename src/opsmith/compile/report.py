@@ -19,6 +19,7 @@ class PassReport(msgspec.Struct, frozen=True, kw_only=True):
         stage: ``traced`` or ``lowered``.
         fired: how often it rewrote something.
         undone: why what it did was taken back, or None.
+        differs: where what it makes may return something else than what it replaces, or None.
         nodes_before: nodes of the graph before it ran.
         nodes_after: and after.
         seconds: that it took, with its check.
@@ -28,6 +29,7 @@ class PassReport(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     fired: int
     undone: str | None
+    differs: str | None
     nodes_before: int
     nodes_after: int
     seconds: float

@@ -204,3 +204,13 @@ def test_a_running_statistic_is_read_between_the_same_writes() -> None:
     compiled = torch.compile(function, backend=in_aten([GraphPass("wrong", Stage.TRACED, run)], reports))
     torch.testing.assert_close(compiled(*given), expected)
     assert any("other writes" in (one.undone or "") for one in reports)
+
+
+def test_a_graph_with_transformed_tensors_compiles() -> None:
+    """Those of vmap have no memory of their own that anybody may ask about."""
+    reports: list[PassReport] = []
+    compiled = torch.compile(
+        torch.vmap(lambda row: row.clone().add_(1) * 1.0), backend=in_aten(choose_passes(), reports)
+    )
+    assert [[2.0, 2.0], [2.0, 2.0]] == compiled(torch.ones(2, 2)).tolist()
+    assert [] == [one.undone for one in reports if one.undone]
