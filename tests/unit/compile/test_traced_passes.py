@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - what everybody calls it
-from tests.graphs import Outcome, outcome
+from tests.graphs import Outcome, in_aten, outcome
 from torch import Tensor, nn
 
 from opsmith.compile import choose_passes
@@ -310,6 +311,73 @@ def test_nothing_is_moved_across_a_write() -> None:
     found = _compiled(norm, [_random(4, 32)], "rms_norm", gradients=False)
     assert 0 == found.fired
     found.assert_equal()
+
+
+def _softmax_then_written(x: Tensor) -> Tensor:
+    exponentials = (x - x.amax(-1, keepdim=True)).exp()
+    return (exponentials / exponentials.sum(-1, keepdim=True)).add_(1)
+
+
+def _log_softmax_then_written(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1).log().add_(1)
+
+
+def _layer_norm_of_what_is_written(x: Tensor) -> Tensor:
+    given = x + 0.5
+    centred = given - given.mean(-1, keepdim=True)
+    result = centred / ((centred**2).mean(-1, keepdim=True) + 1e-5).sqrt()
+    given.add_(1)
+    return result
+
+
+def _gelu_of_what_is_written(x: Tensor) -> Tensor:
+    given = x * 1.5
+    result = given * 0.5 * (1 + torch.erf(given / math.sqrt(2)))
+    given.add_(1)
+    return result
+
+
+class _TriangleOfABuffer(nn.Module):
+    """A part of its gradient may be computed once more, from what the buffer then holds."""
+
+    square: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("square", _random(6, 6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = x @ torch.triu(self.square, 1)
+        self.square.mul_(0.5)
+        return result
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: _softmax_then_written,
+        lambda: _log_softmax_then_written,
+        lambda: _layer_norm_of_what_is_written,
+        lambda: _gelu_of_what_is_written,
+        _TriangleOfABuffer,
+    ],
+)
+def test_a_gradient_that_could_read_what_is_written_later_stays_the_formulas(
+    make: Callable[[], Callable[..., Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fused call's gradient keeps its input or its result, where the formula's keeps something else."""
+    for name in ("_FEWEST_ENTRIES", "_FEWEST_PRODUCTS"):
+        monkeypatch.setattr(f"opsmith.compile.traced.triangles.{name}", 1)
+    expected, actual = (_gradient(make(), backend) for backend in (None, in_aten(choose_passes())))
+    torch.testing.assert_close(actual, expected)
+
+
+def _gradient(function: Callable[..., Tensor], backend: Any) -> Tensor | None:
+    torch._dynamo.reset()
+    x = _random(6, 6).requires_grad_()
+    run = function if backend is None else torch.compile(function, backend=backend)
+    run(x).sin().sum().backward()
+    return x.grad
 
 
 def test_patterns_are_found_under_symbolic_sizes() -> None:

@@ -2,12 +2,13 @@
 
 A pattern is replaced where its inner results are used nowhere else, where nothing between its first and its last
 call writes to a tensor or switches autocast or gradients, and where the graph, run again on fake tensors, returns
-what it did: shapes, dtypes, strides, devices and the need of a gradient.
+what it did: shapes, dtypes, strides, devices and the need of a gradient. The gradient of a replacement remembers other
+tensors than that of the pattern, so with one nothing that the result depends on may be written later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,8 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
-from opsmith.compile.effects import changes_state, has_effect, writes
+from opsmith.compile.aliasing import Storage, storages
+from opsmith.compile.effects import changes_state, has_effect, writes, written_by
 from opsmith.compile.traced.calls import tensor
 from opsmith.compile.values import Values
 
@@ -71,17 +73,45 @@ class _Barriers:
 
     def __init__(self, graph: fx.Graph) -> None:
         self._before: dict[fx.Node, int] = {}
+        self._writes: list[fx.Node] = []
         count = 0
         for node in graph.nodes:
             self._before[node] = count
             called = node.op in {"call_function", "call_method", "call_module"}
-            count += called and (writes(node) or changes_state(node))
+            written = called and writes(node)
+            count += written or (called and changes_state(node))
+            if written:
+                self._writes.append(node)
         self._switched = _switched(graph)
 
     def free(self, last: fx.Node, inside: set[fx.Node]) -> bool:
-        """Whether nothing happens between a pattern's first and last node; and it isn't in a switched region."""
+        """Whether nothing happens between a pattern's first and last node; and it isn't in a switched region.
+
+        With a gradient, nothing may be written afterwards that it could read: the result, or what that depends on, of
+        which the partitioner may compute a part once more in the backward graph.
+        """
         counts = {self._before.get(node) for node in (last, *inside)}
-        return len(counts) == 1 and None not in counts and last not in self._switched
+        if len(counts) != 1 or None in counts or last in self._switched:
+            return False
+        result = tensor(last)
+        return result is None or not result.requires_grad or not self._changed_after(last)
+
+    def _changed_after(self, last: fx.Node) -> bool:
+        written = _memory(target for write in self._writes if last < write for target in written_by(write))
+        return bool(written) and bool(written & _memory(_with_ancestors(last)))
+
+
+def _with_ancestors(node: fx.Node) -> set[fx.Node]:
+    found, waiting = {node}, [node]
+    while waiting:
+        new = [one for one in waiting.pop().all_input_nodes if one not in found]
+        found.update(new)
+        waiting.extend(new)
+    return found
+
+
+def _memory(nodes: Iterable[fx.Node]) -> frozenset[Storage]:
+    return frozenset().union(*(storages(node.meta.get("example_value")) for node in nodes))
 
 
 def _switched(graph: fx.Graph) -> set[fx.Node]:
