@@ -60,6 +60,18 @@ def test_neutral_operands_go_and_uniform_tensors_are_computed_once(
     found.assert_equal(rtol=0, atol=0)
 
 
+def test_uniform_tensors_are_computed_with_all_arguments() -> None:
+    """A scale of the second operand is one of them; only where the result lies is not asked."""
+
+    def function(x: Tensor) -> Tensor:
+        full = torch.full((4, 6), 2.5)
+        return x + torch.sub(full, full, alpha=0.5) + torch.add(full, 1, alpha=3).to(torch.float64, copy=True)
+
+    found = outcome(function, [X], choose_passes("constant_folding,dead_code"), gradients=False)
+    assert found.fired >= 3
+    found.assert_equal(rtol=0, atol=0)
+
+
 def test_adding_zero_stays_because_of_minus_zero() -> None:
     """-0 + 0 is 0."""
     given = torch.tensor([-0.0, 1.0])

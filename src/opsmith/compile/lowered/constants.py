@@ -38,6 +38,8 @@ _ELEMENTWISE = (
     aten._to_copy.default,
     torch.ops.prims.convert_element_type.default,
 )
+#: Arguments that say where a result lies, not what it is.
+_PLACEMENT = {"device", "layout", "memory_format", "non_blocking", "pin_memory"}
 
 
 def fold_constants(graph: fx.Graph) -> int:
@@ -92,7 +94,7 @@ def _on_one_element(node: fx.Node) -> bool | int | float:
 
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-    kwargs: dict[str, Any] = {name: value for name, value in node.kwargs.items() if name == "dtype"}
+    kwargs: dict[str, Any] = {name: value for name, value in node.kwargs.items() if name not in _PLACEMENT}
     with unset_fake_temporarily():
         args = fx.map_arg(node.args, one_element)
         assert callable(node.target)
