@@ -23,11 +23,11 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers unit corpus format hooks clean
+.PHONY: help run test lint types layers unit corpus differential format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -87,6 +87,17 @@ corpus: export OMP_NUM_THREADS ?= 1
 corpus: $(STAMP)  ## Judge the corpus of reward hacks and of honest kernels
 	@echo "== corpus"
 	@.ci/lane corpus -m corpus $(PYTEST_OPTIONS)
+
+# 677 OpInfos, 20,000 programs of which 1,000 go through Inductor, 270 problems and 8 models: hours on two cores. JOBS=16 says on
+# how many processes. OpInfos that are done are kept if it is interrupted.
+JOBS ?= 2
+differential: export OMP_NUM_THREADS ?= 1
+differential: $(STAMP)  ## Compare compiled graphs with eager mode on all that there is
+	@mkdir -p $(RUNS)/differential
+	@$(BIN)/python -m tests.differential.opinfo --jobs $(JOBS) --resume -o $(RUNS)/differential/opinfo.json
+	@$(BIN)/python -m tests.differential.models --jobs $(JOBS) -o $(RUNS)/differential/models.json
+	@$(BIN)/python -m tests.differential.programs --count 20000 --inductor 1000 --jobs $(JOBS) \
+	  -o $(RUNS)/differential/programs.json
 
 format: $(STAMP)  ## Rewrite the tree as ruff wants it
 	@$(BIN)/ruff check --quiet --fix-only

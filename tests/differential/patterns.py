@@ -59,7 +59,7 @@ def _softmax(b: Builder) -> None:
 
 def _rms_norm(b: Builder) -> None:
     x = _any_real(b, 2)
-    eps = b.choice(["1e-6", "1e-5", "0.1"])
+    eps = b.choice(["1e-6", "1e-5", "0.1"] if b[x].shape[-1] > 1 else ["0.1"])  # One element: all rounding.
     weight = b.fresh(_last(b, x), positive=True)
     if b.chance(25):
         x = b.value(f"{x}.{b.choice(['half', 'bfloat16', 'double'])}()")
@@ -78,7 +78,7 @@ def _rms_norm(b: Builder) -> None:
 
 def _layer_norm(b: Builder) -> None:
     x = _any_real(b, 2)
-    eps = b.choice(["1e-5", "0.1"])
+    eps = b.choice(["1e-5", "0.1"] if b[x].shape[-1] > 1 else ["0.1"])
     weight, bias = b.fresh(_last(b, x), positive=True), b.fresh(_last(b, x))
     if b.chance(15):
         x = b.value(f"{x}.{b.choice(['half', 'bfloat16', 'double'])}()")

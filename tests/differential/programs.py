@@ -27,6 +27,8 @@ import torch
 CHUNK, CHUNKS_OF_A_PROCESS = 25, 60
 #: After which a process that says nothing is ended.
 LONGEST_CHUNK_S = 900.0
+#: For what has begun when no more programs begin.
+GRACE_S = 20.0
 #: Of programs that go through Inductor, how many change a pass's helper.
 STALE_SHARE = 10
 #: Failures of one worker's chunk that are made small, and seconds for each.
@@ -252,6 +254,8 @@ class Campaign:
         """Those that answered or ended, or that say nothing for too long."""
         ready = wait([one.connection for one in busy], timeout=5)
         late = time.monotonic() - LONGEST_CHUNK_S
+        if time.monotonic() > self._end + GRACE_S:
+            return busy
         return [one for one in busy if one.connection in ready or one.since < late]
 
     def _taken(self, one: _Process) -> _Process:
@@ -264,6 +268,9 @@ class Campaign:
             self.tally.add(one.connection.recv())
         except (EOFError, OSError):
             self._stop(one)
+            if time.monotonic() > self._end + GRACE_S:
+                self.tally.kinds["cut off"] += task.count
+                return self._start()
             text = f"the process ended with {one.process.exitcode} within programs {task.first} + {task.count}"
             self.tally.kinds["crashed"] += task.count
             self.tally.failures.append(Failure(task.seed, task.first, task.way, text, ""))
@@ -346,7 +353,8 @@ def main() -> int:
     with own_caches():
         looking = arguments.mutation is not None
         campaign = Campaign(jobs=arguments.jobs, seconds=arguments.seconds, stop_at_failure=looking)
-        campaign.run(tasks_of(arguments.count, arguments.inductor, arguments.seed, arguments.mutation))
+        with contextlib.suppress(KeyboardInterrupt):  # What is known by then is reported.
+            campaign.run(tasks_of(arguments.count, arguments.inductor, arguments.seed, arguments.mutation))
     return _report(campaign, arguments)
 
 
