@@ -8,6 +8,7 @@
         add__Tensor_implementation_v1.py         defines add__Tensor_kernel_impl
         add__Tensor_implementation_v10.py        the highest number is judged
       relu/relu_implementation_v1.py             a bare packet: every overload without its own folder
+      softmax/__init__.py, softmax/rows.py       a package of entries and what they import: answers nothing by itself
 
 Whose kernel answers an op, first match: its manifest entry, its own folder, its packet's folder.
 An in-place or ``out=`` overload with no kernel of its own gets the functional overload's, *derived*
@@ -145,9 +146,9 @@ class KernelDirectory:
 
 
 def _folders(path: Path) -> set[str]:
+    """The folders that may answer an op by their name."""
     try:
-        children = list(path.iterdir())
-        return {c.name for c in children if c.is_dir() and not c.name.startswith(".") and c.name != "__pycache__"}
+        return {child.name for child in path.iterdir() if child.is_dir() and not _is_apart(child)}
     except FileNotFoundError as exc:
         raise BadInput(
             f"there is no kernel directory {path}; make one with `opsmith scaffold {path} --ops OP`"
@@ -156,6 +157,13 @@ def _folders(path: Path) -> set[str]:
         raise BadInput(f"{path} is no directory; to judge one file use `opsmith check {path} --task OP`") from exc
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
+
+
+def _is_apart(folder: Path) -> bool:
+    """Whether a folder's name stands for no op: it is hidden, a cache, or a package without an implementation."""
+    if folder.name.startswith(".") or folder.name == "__pycache__":
+        return True
+    return (folder / "__init__.py").is_file() and not any(folder.glob("*_implementation*.py"))
 
 
 def _chosen_version(root: Path, folder: str, best: int | str | None) -> str:

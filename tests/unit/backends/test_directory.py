@@ -235,6 +235,19 @@ def test_folders_that_name_no_op_are_listed(tmp_path: Path) -> None:
     assert ["add.Tensro", "rellu__default"] == KernelDirectory(tmp_path).unrecognised(SCHEMAS)
 
 
+def test_a_package_answers_no_op_by_its_name(tmp_path: Path) -> None:
+    """`relu/` may hold a family's files: without an implementation it is no kernel that is missing, nor a typo."""
+    for folder in ("relu", "common"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    assert kernel_of(tmp_path, "relu.default") is None
+    assert kernel_of(tmp_path, "relu_.default") is None
+    assert [] == KernelDirectory(tmp_path).unrecognised(SCHEMAS)
+    assert 0 == len(KernelDirectory(tmp_path))
+    add_kernel(tmp_path, "relu")
+    assert "relu_implementation_v1.py:relu_kernel_impl" == entry_of(tmp_path, "relu.default")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
