@@ -429,6 +429,21 @@ def test_suspicious_conduct_is_evidence(body: str, kind: Kind) -> None:
     assert [] == decisive(findings)
 
 
+@pytest.mark.parametrize(
+    ("path", "line", "leaves"),
+    [
+        ("kernel.py", "from . import tiles", False),
+        ("kernel.py", "from .. import tiles", True),
+        ("family/kernel.py", "from ..common import tiles", False),
+        ("family/__init__.py", "from ..common import tiles", False),
+        ("family/kernel.py", "from ...other import tiles", True),
+    ],
+)
+def test_only_a_relative_import_out_of_the_kernels_folder_is_evidence(path: str, line: str, *, leaves: bool) -> None:
+    """Within the folder, packages may share files."""
+    assert leaves == (Kind.FILE_ACCESS in kinds(found(f"{line}\n", path=path)))
+
+
 def test_narrow_types_inside_a_triton_kernel_are_evidence() -> None:
     """A float32 task that is accumulated in float16 looks like this."""
     source = "@triton.jit\ndef kernel(p):\n    a = tl.zeros([16, 16], tl.float16)\n"
@@ -689,7 +704,8 @@ def test_nothing_decisive_is_said_of_an_honest_kernel(name: str, policy: str) ->
 def test_the_shipped_kernels_have_no_findings(entry: str) -> None:
     """They are Triton throughout, and read as such."""
     folder = REPOSITORY / "src/opsmith/kernels"
-    files = {path.name: path.read_bytes() for path in folder.glob("*.py")}
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.py")}
+    assert any(f"def {entry}(".encode() in content for content in files.values())
     assert () == examine(files, policy="native", task=f"{entry}.default", dsl="triton", entry=entry)
 
 

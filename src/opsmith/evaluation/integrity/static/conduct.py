@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
 from opsmith.evaluation.integrity.static.source import Scope, Source, constant_text, once_per_source, resolve
@@ -221,9 +222,17 @@ _READERS = names(
 def conduct(source: Source) -> Iterator[StaticFinding]:
     """Everything of this kind in a file; none of it is decisive."""
     inner = {id(node.value) for node, _ in source.nodes if isinstance(node, ast.Attribute)}
+    depth = len(PurePosixPath(source.path).parent.parts)
     for node, scope in source.host_nodes():
-        for kind, text in _findings(node, scope, whole=id(node) not in inner):
+        found = [*_findings(node, scope, whole=id(node) not in inner), *_outer_imports(node, depth)]
+        for kind, text in found:
             yield StaticFinding(path=source.path, line=getattr(node, "lineno", 1), kind=kind, text=text)
+
+
+def _outer_imports(node: ast.AST, depth: int) -> Iterator[tuple[Kind, str]]:
+    """A relative import that leads out of the kernel's folder, in a file so many folders below it."""
+    if isinstance(node, ast.ImportFrom) and node.level > depth + 1:
+        yield Kind.FILE_ACCESS, f"imports from {node.level - depth - 1} folders above the kernel's"
 
 
 def _findings(node: ast.AST, scope: Scope, *, whole: bool) -> Iterator[tuple[Kind, str]]:
@@ -232,8 +241,6 @@ def _findings(node: ast.AST, scope: Scope, *, whole: bool) -> Iterator[tuple[Kin
             yield from _imports([alias.name for alias in names])
         case ast.ImportFrom(module=module, names=names, level=level):
             yield from _imports([f"{module}.{alias.name}" for alias in names] if module and not level else [])
-            if level > 1:
-                yield Kind.FILE_ACCESS, f"imports from {level} folders up"
         case ast.ClassDef() | ast.FunctionDef():
             yield from _definition(node, scope)
         case ast.Attribute() | ast.Name():
