@@ -86,7 +86,7 @@ def in_the_worker(device: torch.device, repeats: int) -> dict[str, float]:
 def in_the_judge() -> dict[str, float]:
     """Milliseconds of examining the shipped backend for one op, and then for another."""
     folder = Path(opsmith.kernels.__file__).parent
-    files = {path.name: path.read_bytes() for path in folder.glob("*.py")}
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.py")}
     first, then = (
         milliseconds(partial(examine, files, policy=POLICY, task=op, dsl="triton", entry=entry))
         for op, entry in ENTRIES.items()

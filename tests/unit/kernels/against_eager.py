@@ -24,7 +24,18 @@ FLOATS = (torch.float32, torch.float64, *HALF)
 def kernel(op: str) -> Callable[..., Any]:
     """The shipped kernel of an overload."""
     file, _, function = MANIFEST[op]["entry"].partition(":")
-    return getattr(importlib.import_module(f"opsmith.kernels.{Path(file).stem}"), function)  # type: ignore[no-any-return]
+    return getattr(module_of(file), function)  # type: ignore[no-any-return]
+
+
+def module_of(file: str) -> ModuleType:
+    """The module of a file of the folder, by its path in it."""
+    return importlib.import_module(f"opsmith.kernels.{file.removesuffix('.py').replace('/', '.')}")
+
+
+def files_of_kernels() -> list[str]:
+    """Every file of the folder, by its path in it."""
+    paths = (path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.py") if path.name != "__init__.py")
+    return sorted(paths)
 
 
 def eager(op: str) -> Callable[..., Any]:
@@ -48,10 +59,10 @@ def assert_as_eager(op: str, *args: Any, **kwargs: Any) -> None:
 
 def small_tiles(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
     """Let kernels read in pieces of so many elements what the interpreter would take at once."""
-    for file in sorted(FOLDER.glob("[a-z]*.py")):
-        module = importlib.import_module(f"opsmith.kernels.{file.stem}")
-        if hasattr(module, "INTERPRETED_TILE"):
-            monkeypatch.setattr(module, "INTERPRETED_TILE", elements)
+    modules = [module for module in map(module_of, files_of_kernels()) if hasattr(module, "INTERPRETED_TILE")]
+    assert modules
+    for module in modules:
+        monkeypatch.setattr(module, "INTERPRETED_TILE", elements)
 
 
 def tiles_of_a_device(monkeypatch: pytest.MonkeyPatch, multiprocessors: int = 4) -> None:
@@ -64,11 +75,11 @@ def tiles_of_a_device(monkeypatch: pytest.MonkeyPatch, multiprocessors: int = 4)
 
 def modules_with(name: str) -> list[ModuleType]:
     """The files of kernels, all imported, in which something has that name."""
-    stems = {Path(entry["entry"].partition(":")[0]).stem for entry in MANIFEST.values()}
-    imported = [
-        importlib.import_module(f"opsmith.kernels.{stem}") for stem in sorted(stems | {"matrix", "standardization"})
-    ]
-    return [module for module in imported if hasattr(module, name)]
+    files = {entry["entry"].partition(":")[0] for entry in MANIFEST.values()}
+    imported = map(module_of, sorted(files | {"matrix.py", "standardization.py"}))
+    found = [module for module in imported if hasattr(module, name)]
+    assert found
+    return found
 
 
 def values(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 3.0) -> torch.Tensor:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from tests.unit.kernels.against_eager import kernel
+from tests.unit.kernels.against_eager import FOLDER, files_of_kernels, kernel
 
 from opsmith.kernels import filling, launch
 from opsmith.kernels.launch import settled, workplace
 
-FOLDER = Path(launch.__file__).parent
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
 
@@ -83,11 +81,11 @@ def test_a_factory_hands_over_what_was_written_elsewhere(
 
 def launched_kernels() -> Iterator[Any]:
     """Each kernel that host code launches, by its place."""
-    for path in sorted(FOLDER.glob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
+    for file in files_of_kernels():
+        tree = ast.parse((FOLDER / file).read_text("utf-8"))
         for one in tree.body:
             if isinstance(one, ast.FunctionDef) and one.name.endswith("_kernel") and one.decorator_list:
-                yield pytest.param(one, id=f"{path.stem}.{one.name}")
+                yield pytest.param(one, id=f"{file}:{one.name}")
 
 
 @pytest.mark.parametrize("function", [*launched_kernels()])
@@ -99,8 +97,11 @@ def test_a_kernel_begins_by_waiting_for_those_before_it(function: ast.FunctionDe
 
 def test_only_kernels_are_launched_and_by_their_names() -> None:
     """By which the test above finds them."""
-    for path in sorted(FOLDER.glob("*.py")):
-        calls = [one for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.Call)]
+    launched = set()
+    for file in files_of_kernels():
+        calls = [one for one in ast.walk(ast.parse((FOLDER / file).read_text("utf-8"))) if isinstance(one, ast.Call)]
         names = {ast.unparse(one.args[0]) for one in calls if ast.unparse(one.func) == "launch"}
-        assert all(name.endswith("kernel") for name in names), path.name
-        assert path.name == "launch.py" or not any(ast.unparse(one.func).endswith("[grid]") for one in calls)
+        launched |= names
+        assert all(name.endswith("kernel") for name in names), file
+        assert file.endswith("launch.py") or not any(ast.unparse(one.func).endswith("[grid]") for one in calls)
+    assert launched
