@@ -17,17 +17,9 @@ import triton.language as tl
 
 from .activations import halves
 from .arithmetic import quotient_of
+from .elementwise import FLOATS, map_elements, map_into_several, map_several
 from .launch import require_served
-from .pointwise import (
-    FLOATS,
-    exp_of,
-    map_elements,
-    map_into_several,
-    map_several,
-    minimum_of,
-    mul_of,
-    normal_tail_roughly,
-)
+from .pointwise import exp_of, minimum_of, mul_of, normal_tail_roughly
 from .type_rules import form_for, refuse_bool
 
 # ---------------------------------------------------------------- from the result

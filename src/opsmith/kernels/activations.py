@@ -11,10 +11,11 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, map_elements, map_into, map_into_several
 from .exponentials import expm1_of, log1p_of
+from .indexing import normalized_dims
 from .launch import require_served
-from .pointwise import FLOATS, clamp_of, exp_of, map_elements, map_into, map_into_several, minimum_of
-from .reductions import normalized_dims
+from .pointwise import clamp_of, exp_of, minimum_of
 from .type_rules import form_for, only_floating, refuse_bool
 
 # ---------------------------------------------------------------- made of exponentials

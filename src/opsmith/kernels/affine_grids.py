@@ -16,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import converted
 from .launch import (
     INTERPRETED,
@@ -26,7 +27,6 @@ from .launch import (
     loop_bound,
     require_served,
 )
-from .pointwise import FLOATS
 from .rearrangements import copied
 
 _BLOCK = 1024

@@ -20,10 +20,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Ints, converted, number
 from .lanes import load_along_columns
 from .launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
-from .pointwise import FLOATS
 from .resampling import Sampling, cubic, linear, planned
 from .volumes import (
     Volume,

@@ -1,4 +1,4 @@
-"""Sums, products, quotients, powers and roots. See :mod:`.pointwise` for the traffic."""
+"""Sums, products, quotients, powers and roots. See :mod:`.elementwise` for the traffic."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import triton.language as tl
 
 from . import complex_arithmetic
 from .complex_parts import has_complex, map_parts
+from .elementwise import Operand, map_elements, same, served_promotion
 from .exponentials import exp2_of, log2_of
 from .launch import require_served
-from .pointwise import Operand, add_of, map_elements, mul_of, same, served_promotion
+from .pointwise import add_of, mul_of
 from .signs import sign_bit_of
 from .type_rules import floating, form_for, promoting_to_float, refuse_bool
 

@@ -19,10 +19,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Ints, converted
 from .lanes import load_along_columns
 from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch, require_served
-from .pointwise import FLOATS
 from .volumes import (
     Volume,
     aligned_volumes,

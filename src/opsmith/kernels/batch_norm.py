@@ -13,10 +13,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import converted, number
 from .launch import await_earlier_kernels, compute_type, launch, loop_bound, number_bits, require_served
 from .matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
-from .pointwise import FLOATS
 from .standardization import Running, channels_kept, spread_vector, standardize, statistics_dtype
 
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

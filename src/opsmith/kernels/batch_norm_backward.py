@@ -20,11 +20,11 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Geometry, converted
 from .launch import await_earlier_kernels, compute_type, launch, loop_bound, require_served
 from .matrix import Matrix, column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
 from .pair_sums import fold_pairs, given_statistics, merged_pairs, pair_sums
-from .pointwise import FLOATS
 from .standardization import channels_kept, spread_vector, whole_rows
 
 #: Elements of a channel that a program holds in registers, once for x and once for dy.

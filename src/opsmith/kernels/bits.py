@@ -1,6 +1,6 @@
 """Bitwise ops, shifts, common divisors, and floats taken apart into mantissa and exponent.
 
-See :mod:`.pointwise` for the traffic.
+See :mod:`.elementwise` for the traffic.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import triton
 import triton.language as tl
 
 from .comparisons import is_zero
+from .elementwise import Operand, map_elements, map_several, served_promotion
 from .exponentials import exp2_of
 from .launch import require_served
-from .pointwise import Operand, map_elements, map_several, served_promotion
 from .type_rules import SINGLE, float_result, refuse_bool, require_type
 
 # ---------------------------------------------------------------- functions of values

@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, store_dense
 from .indexing import Geometry, converted, index_type, merge_dims, offset_of
 from .launch import (
     INTERPRETED,
@@ -31,7 +32,6 @@ from .launch import (
     require_served,
 )
 from .losses import Reduction
-from .pointwise import FLOATS, store_dense
 
 #: Targets that a program looks at at a time.
 BLOCK = 1024

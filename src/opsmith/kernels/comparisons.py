@@ -1,4 +1,4 @@
-"""Comparisons, logic, what is special about a number, and limits. See :mod:`.pointwise` for the traffic."""
+"""Comparisons, logic, what is special about a number, and limits. See :mod:`.elementwise` for the traffic."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import Operand, map_elements, same
 from .launch import require_served
-from .pointwise import Operand, limited, map_elements, maximum_of, minimum_of, same
+from .pointwise import limited, maximum_of, minimum_of
 from .type_rules import comparison, predicate, promoting
 
 # ---------------------------------------------------------------- functions of values

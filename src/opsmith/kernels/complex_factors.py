@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from .complex_parts import PART
-from .pointwise import map_into_several
+from .elementwise import map_into_several
 from .rearrangements import copied
 
 

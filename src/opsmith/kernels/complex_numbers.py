@@ -9,8 +9,8 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import empty_result, map_into_several
 from .launch import require_served
-from .pointwise import empty_result, map_into_several
 from .rearrangements import copy_into
 
 #: The complex type of two numbers.

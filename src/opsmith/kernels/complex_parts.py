@@ -1,6 +1,6 @@
 """Functions of complex numbers as functions of their parts: a complex tensor is two real ones, each with stride 2.
 
-Real operands and numbers have an imaginary part of 0. See :mod:`.pointwise` for the traffic.
+Real operands and numbers have an imaginary part of 0. See :mod:`.elementwise` for the traffic.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from .elementwise import Operand, empty_result, map_into_several
 from .launch import ELEMENT_TYPE, require_served
-from .pointwise import Operand, empty_result, map_into_several
 from .promotion import promoted
 
 #: The type of both numbers of a complex type.

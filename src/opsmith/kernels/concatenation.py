@@ -19,12 +19,11 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Geometry, Ints, contiguous_strides, dense_strides, merge_dims
+from .elementwise import as_bits
+from .indexing import Geometry, Ints, contiguous_strides, dense_strides, merge_dims, normalized_dims
 from .launch import await_earlier_kernels, launch, layout_of, pick_device, require_served
-from .pointwise import as_bits
 from .promotion import promoted
 from .rearrangements import copied, copy_into, fill
-from .reductions import normalized_dims
 from .turned_tiles import tile_for
 
 #: How many inputs a launch takes. The number is part of a compilation, so that few numbers are used.

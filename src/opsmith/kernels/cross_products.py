@@ -1,6 +1,6 @@
 """The cross product of vectors of three elements: an elementwise op on the six slices of its operands.
 
-``3 * itemsize`` bytes read of each operand and written for each vector, see :mod:`.pointwise`.
+``3 * itemsize`` bytes read of each operand and written for each vector, see :mod:`.elementwise`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import torch
 import triton
 import triton.language as tl
 
-from .pointwise import map_into_several, served_promotion
-from .reductions import normalized_dims
+from .elementwise import map_into_several, served_promotion
+from .indexing import normalized_dims
 
 
 @triton.jit

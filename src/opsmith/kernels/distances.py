@@ -17,10 +17,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Geometry, converted, expanded_strides, index_type, merge_dims, number, offset_of, widened
 from .launch import await_earlier_kernels, compute_type, launch, layout_of, loop_bound, number_bits, require_served
 from .matrix import side
-from .pointwise import FLOATS
 from .rearrangements import fill
 from .vector_norms import norm_fold, raised
 

@@ -12,10 +12,11 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, Operand
 from .exponentials import log_of
 from .launch import require_served
 from .philox import LONGS, WORDS, draw_into, source_for
-from .pointwise import FLOATS, Operand, exp_of
+from .pointwise import exp_of
 
 #: Up to this many integers a word of 32 bits is enough: none is more than 2^-12 more likely than another.
 _FEW_INTEGERS = 1 << 20

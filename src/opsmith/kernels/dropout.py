@@ -13,9 +13,9 @@ import triton.language as tl
 from .activation_gradients import product_of_three
 from .activations import leaky_relu, leaky_relu_of
 from .distributions import number_below, uniform_of
+from .elementwise import FLOATS, map_elements, map_into, map_several
 from .launch import require_served
 from .philox import WORDS, draw_into, source_for
-from .pointwise import FLOATS, map_elements, map_into, map_several
 
 
 @triton.jit

@@ -16,12 +16,12 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, map_elements
 from .exponentials import exp2_of, log2_of
 from .extrema import is_nan
 from .gathering import Index, require_index
 from .indexing import Geometry, converted, index_type, number
 from .launch import INTERPRETED, await_earlier_kernels, compute_dtype, compute_type, launch, number_bits, require_served
-from .pointwise import FLOATS, map_elements
 from .rearrangements import copied, fill
 from .scattering import Combine, Places, combine
 from .segment_sums import sum_rows

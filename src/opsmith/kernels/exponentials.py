@@ -1,7 +1,7 @@
 """Exponentials, logarithms and what is made of them: expm1, exp2, log, log1p, sigmoid, logit, logaddexp, xlogy, entr.
 
 A device's float32 ``exp`` and ``log`` treat denormal numbers as zero, and their compositions cancel near the zeros of a
-function; each form below is chosen so that the relative error stays at a few ulp. See :mod:`.pointwise` for the
+function; each form below is chosen so that the relative error stays at a few ulp. See :mod:`.elementwise` for the
 traffic.
 """
 
@@ -11,8 +11,9 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, map_elements
 from .launch import require_served
-from .pointwise import FLOATS, clamp_of, exp_of, map_elements, minimum_of
+from .pointwise import clamp_of, exp_of, minimum_of
 from .type_rules import float_result, floating, promoting_to_float, require_type
 
 _SMALLEST_NORMAL = tl.constexpr(1.1754943508222875e-38)

@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import converted
+from .indexing import converted, normalized_dims
 from .launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
 from .matrix import (
     TILE,
@@ -30,7 +30,7 @@ from .matrix import (
     tiling,
 )
 from .pointwise import maximum_of, minimum_of
-from .reductions import Fold, fold, keep, normalized_dims, require_few_dims, split_matrix
+from .reductions import Fold, fold, keep, require_few_dims, split_matrix
 
 # ---------------------------------------------------------------- values alone
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import torch
 
+from .elementwise import map_into, same
 from .launch import delivered, require_plain_memory, require_served, workplace
-from .pointwise import map_into, require_holds, same
+from .pointwise import require_holds
 
 Number = bool | int | float | complex
 

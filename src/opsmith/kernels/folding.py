@@ -19,11 +19,10 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Geometry, Ints, converted, index_type, merge_dims
+from .indexing import Geometry, Ints, converted, index_type, merge_dims, normalized_dims
 from .lanes import load_along_columns
 from .launch import await_earlier_kernels, compute_type, launch, layout_of, loop_bound, require_served
 from .mirrored_planes import unmirror
-from .reductions import normalized_dims
 from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
 

@@ -24,8 +24,9 @@ from .arithmetic import (
     root_of,
     sub_of,
 )
+from .elementwise import same
 from .exponentials import expm1_of, log1p_of, log2_of, log10_of, log_of, sigmoid_of
-from .pointwise import add_of, exp_of, maximum_of, minimum_of, mul_of, same
+from .pointwise import add_of, exp_of, maximum_of, minimum_of, mul_of
 from .reductions import plus
 from .rounding import ceil_of, floor_of, frac_of, round_of, trunc_of
 from .signs import absolute_of, negative_of, sign_of

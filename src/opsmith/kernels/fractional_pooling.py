@@ -18,10 +18,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Ints, converted, number
 from .launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
 from .max_pooling import max_backward
-from .pointwise import FLOATS
 from .volumes import channels_first, place_of, require_volume, tiles_of, volume_index_type, volume_of
 from .windows import Window, place_in_box, spatial_numbers
 

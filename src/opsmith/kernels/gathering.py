@@ -20,13 +20,12 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Geometry, Ints, Layout, expanded_strides, index_type, merge_dims, output_layout
+from .elementwise import as_bits
+from .indexing import Geometry, Ints, Layout, expanded_strides, index_type, merge_dims, normalized_dims, output_layout
 from .lanes import load_along_columns, store_along_columns
 from .launch import await_earlier_kernels, launch, layout_of, require_served
 from .masking import nonzero
-from .pointwise import as_bits
 from .rearrangements import copied
-from .reductions import normalized_dims
 from .turned_tiles import Cut, Side, Tile, cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
 

@@ -23,6 +23,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, map_into, same
 from .indexing import Geometry, converted, merge_dims, offset_of
 from .lanes import add_along_columns, load_along_columns, store_along_columns
 from .launch import (
@@ -35,7 +36,6 @@ from .launch import (
     loop_bound,
     require_served,
 )
-from .pointwise import FLOATS, map_into, same
 from .resampling import cubic_weight
 from .volumes import Volume, channels_first, volume_index_type, volume_of
 

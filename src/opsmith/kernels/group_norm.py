@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
+from .elementwise import FLOATS
 from .launch import require_served
-from .pointwise import FLOATS
 from .standardization import channels_kept, standardize, statistics_dtype
 
 

@@ -21,12 +21,12 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .group_norm import channels_along, grouped, output_strides, require_fits
 from .indexing import Geometry, converted, offset_of
 from .launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
 from .matrix import Matrix, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tile_rows, tiling
 from .pair_sums import fold_pairs, pair_sums
-from .pointwise import FLOATS
 from .standardization import dependence, scaled_and_shifted, whole_rows
 
 #: Elements of a group that a program holds in registers, once for x and once for dy.

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .pointwise import FLOATS, Operand, map_elements, served_promotion
+from .elementwise import FLOATS, Operand, map_elements, served_promotion
 from .special_functions import erfc_of, lgamma_above_0
 from .type_rules import refuse_bool, require_type
 

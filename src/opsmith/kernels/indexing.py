@@ -134,6 +134,24 @@ def merge_dims(shape: Ints, strides_I: Sequence[Ints], order: Iterable[int]) -> 
     return Geometry(tuple(sizes), tuple(tuple(kept) for kept in merged))
 
 
+def normalized_dims(dim: Sequence[int] | int | None, ndim: int) -> set[int]:
+    """The dimensions as a set of non-negative numbers, all for None or none; a 0-dim tensor has the dimension 0.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension given twice.
+    """
+    dims = [dim] if isinstance(dim, int) else list(dim or range(ndim))
+    room = max(ndim, 1)
+    for given in dims:
+        if not -room <= given < room:
+            raise IndexError(f"dimension {given} is out of range for a tensor of {ndim} dimensions")
+    normalized = {given % room for given in dims}
+    if len(normalized) < len(dims):
+        raise ValueError(f"a dimension appears twice in {dims}")
+    return normalized
+
+
 def contiguous_strides(shape: Ints) -> Ints:
     """Row-major strides; as torch has it, an empty dimension counts as one element."""
     return dense_strides(tuple(max(size, 1) for size in shape), range(len(shape) - 1, -1, -1))

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import torch
 
+from .elementwise import FLOATS
 from .launch import require_served
-from .pointwise import FLOATS
 from .standardization import along_dims, standardize, statistics_dtype
 
 

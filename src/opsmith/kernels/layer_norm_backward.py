@@ -21,6 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Geometry, converted
 from .launch import (
     INTERPRETED,
@@ -35,7 +36,6 @@ from .launch import (
 from .layer_norm import leading_dims
 from .matrix import Matrix, Tiling, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tiling
 from .pair_sums import fold_pairs
-from .pointwise import FLOATS
 from .standardization import along_dims, whole_rows
 
 #: Elements of a tile of whole rows, at most and where there are enough rows, and of it in a thread: x, dy and two sums

@@ -1,6 +1,6 @@
 """Elementwise losses, whole or reduced to their mean or sum, and their gradients.
 
-Whole: as in :mod:`.pointwise`. Reduced: ``2 * numel * itemsize`` bytes read by one pass that adds up as it goes, and
+Whole: as in :mod:`.elementwise`. Reduced: ``2 * numel * itemsize`` bytes read by one pass that adds up as it goes, and
 one number for each of its programs, which a second pass adds up; nothing of the size of the input is written.
 Gradients: three tensors of the input's size, and one number or a fourth tensor.
 """
@@ -15,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, Operand, map_elements, prepare_call, served_promotion, tile_offsets, tile_values
 from .exponentials import log1p_of, log_of
 from .indexing import converted, number, output_layout
 from .launch import (
@@ -29,18 +30,7 @@ from .launch import (
     pick_device,
     require_served,
 )
-from .pointwise import (
-    FLOATS,
-    Operand,
-    exp_of,
-    map_elements,
-    maximum_of,
-    minimum_of,
-    prepare_call,
-    served_promotion,
-    tile_offsets,
-    tile_values,
-)
+from .pointwise import exp_of, maximum_of, minimum_of
 from .reductions import sum_default
 
 

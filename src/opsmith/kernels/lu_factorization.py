@@ -18,10 +18,10 @@ import triton.language as tl
 
 from . import complex_lu
 from .comparisons import eq_of
+from .elementwise import map_into
 from .indexing import offset_of
 from .launch import await_earlier_kernels, launch, loop_bound, require_served
 from .matrix_batches import Batch, block_of, check_info, empty_columns, require_matrices, require_small, warps_for
-from .pointwise import map_into
 from .rearrangements import fill
 from .reductions import times
 from .sequences import arange

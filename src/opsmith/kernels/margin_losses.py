@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Geometry, converted, index_type, number
 from .launch import (
     INTERPRETED,
@@ -26,7 +27,6 @@ from .launch import (
     require_served,
 )
 from .losses import Reduction
-from .pointwise import FLOATS
 from .reductions import MEAN, SUM, fold
 
 #: Classes of a row with several targets, which a program holds in registers.

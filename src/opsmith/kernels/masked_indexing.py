@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import torch
 
+from .elementwise import map_elements
 from .gathering import index
 from .launch import require_served
-from .pointwise import map_elements, where_of
+from .pointwise import where_of
 from .scattering import index_put
 
 

@@ -4,7 +4,7 @@ The n-th true element goes to, or comes from, place n of a vector. Blocks of the
 counts are added up in a second, and in the third each block knows where its first true element belongs:
 the mask is read twice.
 
-Where the number of true elements is the size of the result, the host waits for it (:func:`read_count`), as in
+Where the number of true elements is the size of the result, the host waits for it (:func:`.launch.read_count`), as in
 eager: such a call cannot be recorded and replayed.
 """
 
@@ -14,9 +14,18 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import as_bits
 from .indexing import Geometry, Ints, contiguous_strides, expanded_strides, index_type, merge_dims, offset_of
-from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, layout_of, loop_bound, require_served
-from .pointwise import as_bits
+from .launch import (
+    INTERPRETED,
+    INTERPRETED_TILE,
+    await_earlier_kernels,
+    launch,
+    layout_of,
+    loop_bound,
+    read_count,
+    require_served,
+)
 from .rearrangements import copied, fill
 
 BLOCK = INTERPRETED_TILE if INTERPRETED else 2048
@@ -139,11 +148,6 @@ def repeat_kernel(
 
 
 # ---------------------------------------------------------------- counting
-
-
-def read_count(sums: torch.Tensor) -> int:
-    """Wait for the last of the sums that a kernel has made. A call that needs it has no plan that could be replayed."""
-    return int(sums.select(0, -1).item())
 
 
 def row_major(shape: Ints, *strides: Ints) -> Geometry:

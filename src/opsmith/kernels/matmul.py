@@ -25,6 +25,7 @@ import triton.language as tl
 from . import complex_arithmetic
 from .complex_factors import pairs_of, right_factor
 from .complex_parts import PART, has_complex, map_parts
+from .elementwise import FLOATS
 from .filling import filled
 from .indexing import Geometry, converted, index_type
 from .launch import (
@@ -40,7 +41,6 @@ from .launch import (
     number_bits,
     require_served,
 )
-from .pointwise import FLOATS
 from .product_tiles import existing, in_parts, matrix_strides, multiple, scaled_sum, tile_place, times
 from .rearrangements import copied
 from .split_factors import multiply_parts, parts_fit, parts_of

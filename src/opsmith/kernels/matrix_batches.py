@@ -16,8 +16,7 @@ import triton
 from .comparisons import eq
 from .complex_parts import PART
 from .indexing import Geometry, Ints, expanded_strides, merge_dims
-from .launch import require_served
-from .masking import read_count
+from .launch import read_count, require_served
 from .reductions import all_default
 
 SERVED = (torch.float32, torch.float64)

@@ -17,11 +17,11 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Ints, converted
 from .lanes import load_along_columns
 from .launch import await_earlier_kernels, compute_type, launch, require_served
 from .max_pooling_boxes import boxes_of, max_backward_by_boxes
-from .pointwise import FLOATS
 from .volumes import (
     aligned_volumes,
     channels_first,

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from .comparisons import eq, eq_of, ne, ne_of
+from .elementwise import map_into_several, served_promotion
 from .indexing import converted, index_type, offset_of
 from .launch import (
     ELEMENT_TYPE,
@@ -24,7 +25,6 @@ from .launch import (
     require_served,
 )
 from .masking import row_major
-from .pointwise import map_into_several, served_promotion
 from .rearrangements import copied, fill
 from .reductions import all_default, any_default
 from .sorting import sort_rows

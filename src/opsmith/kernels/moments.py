@@ -20,7 +20,8 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import converted, number
+from .elementwise import FLOATS
+from .indexing import converted, normalized_dims, number
 from .launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, number_bits, require_served
 from .matrix import (
     Matrix,
@@ -34,8 +35,7 @@ from .matrix import (
     tile_rows,
     tiling,
 )
-from .pointwise import FLOATS
-from .reductions import normalized_dims, split_matrix
+from .reductions import split_matrix
 
 # ---------------------------------------------------------------- in a kernel
 

@@ -17,10 +17,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .exponentials import log_of
 from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, require_served
 from .philox import COUNTER, draw_into, long_of, next_counter, source_for, unit_of, words_at
-from .pointwise import FLOATS
 from .scans import cumsum
 from .sorting import topk
 

@@ -16,9 +16,9 @@ import triton
 import triton.language as tl
 
 from .extrema import is_nan
+from .indexing import normalized_dims
 from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, loop_bound, require_served
 from .rearrangements import copied, fill, is_dense
-from .reductions import normalized_dims
 from .sorting import sort_rows
 
 

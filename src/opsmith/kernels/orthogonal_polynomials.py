@@ -3,7 +3,7 @@
 All follow from their recurrences, of which one step is ``r[k + 1] = (a x + b) r[k] - c r[k - 1]``, walked in float64 as
 far as the highest order of a tile's elements that are still finite in the result's type. Between -1 and 1, where they
 would go on, those of Chebyshev have closed forms. The order is cut to an integer; below zero, the polynomial is 0. See
-:mod:`.pointwise` for the traffic.
+:mod:`.elementwise` for the traffic.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import Operand, map_elements, served_promotion
 from .launch import INTERPRETED
-from .pointwise import Operand, map_elements, served_promotion
 from .special_functions import i0e_of, i1e_of, j0_of, j1_of
 from .trigonometry import acos_of
 from .type_rules import float_result

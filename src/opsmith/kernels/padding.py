@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
+from .elementwise import as_bits
 from .framed_copies import Dim, Rule, show
+from .indexing import normalized_dims
 from .launch import require_served
-from .pointwise import as_bits
 from .rearrangements import copied, copy_into
-from .reductions import normalized_dims
 
 
 def constant_pad_nd(self: torch.Tensor, pad: Sequence[int], value: float = 0) -> torch.Tensor:

@@ -15,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, served_promotion
 from .indexing import converted, expanded_strides, number, widened
 from .launch import (
     ELEMENT_TYPE,
@@ -26,11 +27,10 @@ from .launch import (
     loop_bound,
     number_bits,
     pick_device,
+    read_count,
     require_served,
 )
-from .masking import read_count
 from .matrix import column_offsets, matrix_of, tile_columns, tiling
-from .pointwise import FLOATS, served_promotion
 from .reductions import ALL, Fold, fold, keep
 from .type_rules import float_result, require_type
 from .vector_norms import norm_fold

@@ -8,7 +8,7 @@ torch's, before the generator is seeded anew.
 A call draws anew although its arguments are the same: launch plans know :data:`COUNTER` by these names and fill it at
 each call. A capture for a CUDA graph is declined: its replays would draw the same numbers.
 
-Suffixes as in :mod:`.pointwise`, and ``_S`` one sample for each of several elements.
+Suffixes as in :mod:`.elementwise`, and ``_S`` one sample for each of several elements.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import Operand, prepare_call, store_dense, tile_offsets, tile_values
 from .exponentials import log_of
 from .indexing import converted
 from .launch import await_earlier_kernels, launch, layout_of, multiprocessors
-from .pointwise import Operand, prepare_call, store_dense, tile_offsets, tile_values
 
 #: Torch counts an offset in words; a counter of Philox gives four.
 _WORDS = 4

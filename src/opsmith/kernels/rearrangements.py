@@ -13,11 +13,10 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Ints, converted, dense_strides, index_type, merge_dims
+from .elementwise import as_bits, load_dense, map_into, same, store_dense
+from .indexing import Ints, converted, dense_strides, index_type, merge_dims, normalized_dims
 from .lanes import load_along_columns, store_along_columns
 from .launch import await_earlier_kernels, launch, layout_of, require_served
-from .pointwise import as_bits, load_dense, map_into, same, store_dense
-from .reductions import normalized_dims
 from .turned_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
 # ---------------------------------------------------------------- the kernel

@@ -17,6 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .exponentials import sigmoid_of
 from .indexing import Geometry, converted, index_type
 from .launch import (
@@ -28,7 +29,7 @@ from .launch import (
     layout_of,
     require_served,
 )
-from .pointwise import FLOATS, clamp_of
+from .pointwise import clamp_of
 from .reductions import sum_dim
 from .signs import with_sign_of
 from .trigonometry import tanh_of

@@ -19,7 +19,8 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import Geometry, converted, dense_strides, number, widened
+from .elementwise import FLOATS, load_dense
+from .indexing import Geometry, converted, dense_strides, normalized_dims, number, widened
 from .launch import (
     ELEMENT_TYPE,
     await_earlier_kernels,
@@ -31,7 +32,6 @@ from .launch import (
     require_served,
 )
 from .matrix import Matrix, Tiling, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tile_rows, tiling
-from .pointwise import FLOATS, load_dense
 
 # ---------------------------------------------------------------- the kernel
 
@@ -64,7 +64,7 @@ def fold_kernel(
     Every lane of the tile keeps its own running result and the lanes are joined as a tree at the end, so
     the rounding error of a sum grows with the number of steps and the logarithm of a tile's width.
     Split s of S writes to ``out + s * M``; with more than one, ``out_strides`` are those of one split.
-    RAGGED: there is one row, of which whole tiles are read without a mask, see :func:`.pointwise.load_dense`.
+    RAGGED: there is one row, of which whole tiles are read without a mask, see :func:`.elementwise.load_dense`.
     """
     await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
@@ -451,21 +451,3 @@ def require_few_dims(x: torch.Tensor) -> None:
     """
     if x.ndim > 64:
         raise ValueError(f"a tensor of {x.ndim} dimensions is not reduced, 64 are the most")
-
-
-def normalized_dims(dim: Sequence[int] | int | None, ndim: int) -> set[int]:
-    """The dimensions as a set of non-negative numbers, all for None or none; a 0-dim tensor has the dimension 0.
-
-    Raises:
-        IndexError: a dimension out of range.
-        ValueError: a dimension given twice.
-    """
-    dims = [dim] if isinstance(dim, int) else list(dim or range(ndim))
-    room = max(ndim, 1)
-    for given in dims:
-        if not -room <= given < room:
-            raise IndexError(f"dimension {given} is out of range for a tensor of {ndim} dimensions")
-    normalized = {given % room for given in dims}
-    if len(normalized) < len(dims):
-        raise ValueError(f"a dimension appears twice in {dims}")
-    return normalized

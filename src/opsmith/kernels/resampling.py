@@ -22,6 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Ints, converted, number
 from .lanes import load_along_columns
 from .launch import (
@@ -33,7 +34,6 @@ from .launch import (
     number_bits,
     require_served,
 )
-from .pointwise import FLOATS
 from .volumes import (
     aligned_volumes,
     channels_first,

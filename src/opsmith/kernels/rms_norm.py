@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import torch
 
+from .elementwise import FLOATS
 from .launch import compute_dtype, require_served
 from .layer_norm import leading_dims
-from .pointwise import FLOATS
 from .standardization import along_dims, standardize
 
 

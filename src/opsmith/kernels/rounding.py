@@ -1,6 +1,6 @@
 """Rounding to whole numbers, and division with a whole quotient or a remainder.
 
-See :mod:`.pointwise` for the traffic.
+See :mod:`.elementwise` for the traffic.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 
 from .arithmetic import div, quotient_of
+from .elementwise import Operand, map_elements, served_promotion
 from .indexing import converted
 from .launch import ELEMENT_TYPE, INTERPRETED, require_served
-from .pointwise import Operand, map_elements, served_promotion
 from .type_rules import SINGLE, only_floating, refuse_bool, require_type, rounding
 
 #: The half types, to which eager rounds quotients. The compiler takes constants only, the interpreter plain types.

@@ -17,9 +17,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .exponentials import logaddexp_of
 from .extrema import is_nan, worst
-from .indexing import converted
+from .indexing import converted, normalized_dims
 from .launch import (
     ELEMENT_TYPE,
     await_earlier_kernels,
@@ -31,8 +32,7 @@ from .launch import (
     require_served,
 )
 from .matrix import Matrix, Tiling, matrix_of, row_offsets, tile_rows, tiling
-from .pointwise import FLOATS
-from .reductions import normalized_dims, plus, product, require_few_dims, sum_dtype, times, total
+from .reductions import plus, product, require_few_dims, sum_dtype, times, total
 
 # ---------------------------------------------------------------- values alone
 

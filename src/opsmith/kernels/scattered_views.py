@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import torch
 
+from .elementwise import as_bits
 from .framed_copies import Dim, Rule, show
+from .indexing import normalized_dims
 from .launch import require_served
-from .pointwise import as_bits
 from .rearrangements import copy_into, fill
-from .reductions import normalized_dims
 
 
 def slice_backward(

@@ -28,14 +28,13 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import as_bits, map_into, same
 from .gathering import Index, check_along, indexed_places, plan_index, require_index, walk_indexed, walk_places
-from .indexing import Ints, Layout, converted, number
+from .indexing import Ints, Layout, converted, normalized_dims, number
 from .lanes import add_along_columns, lanes_first, load_along_columns, store_along_columns
 from .launch import ELEMENT_TYPE, await_earlier_kernels, compute_type, launch, number_bits, require_served
 from .ordering import float_of_bits, ordered_bits
-from .pointwise import as_bits, map_into, same
 from .rearrangements import copied, copy_into, fill
-from .reductions import normalized_dims
 from .turned_tiles import offset_in, tile_indices
 
 

@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import Operand
 from .extrema import aminmax
 from .indexing import Geometry, converted, index_type, merge_dims, number, offset_of
 from .launch import (
@@ -32,7 +33,6 @@ from .launch import (
     number_bits,
     require_served,
 )
-from .pointwise import Operand
 from .promotion import promoted
 from .rearrangements import copy_into, fill
 

@@ -17,6 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Geometry, converted, index_type, number
 from .launch import (
     INTERPRETED,
@@ -28,7 +29,7 @@ from .launch import (
     number_bits,
     require_served,
 )
-from .pointwise import FLOATS, maximum_of, minimum_of
+from .pointwise import maximum_of, minimum_of
 from .rearrangements import copied, fill
 from .scans import cumsum
 

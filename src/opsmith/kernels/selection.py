@@ -10,10 +10,11 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import Operand, map_into, prepare_call, tile_offsets, tile_values
 from .indexing import converted
 from .lanes import store_along_columns
 from .launch import await_earlier_kernels, launch, layout_of, require_served
-from .pointwise import Operand, map_into, prepare_call, require_holds, tile_offsets, tile_values
+from .pointwise import require_holds
 from .tiles import Tiles
 
 

@@ -1,6 +1,6 @@
 """Signs and lengths: abs, neg, sign, sgn, signbit, copysign, heaviside, and the neighbours of a number.
 
-A complex number's sign is the point of the unit circle in its direction. See :mod:`.pointwise` for the traffic.
+A complex number's sign is the point of the unit circle in its direction. See :mod:`.elementwise` for the traffic.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 
 from .complex_parts import map_parts, map_to_real
+from .elementwise import as_bits, map_elements, same
 from .launch import require_served
-from .pointwise import as_bits, map_elements, same
 from .type_rules import predicate, promoting_to_float, refuse_bool
 
 # ---------------------------------------------------------------- functions of values

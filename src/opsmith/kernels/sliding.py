@@ -20,9 +20,9 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import Ints
 from .launch import require_served
-from .pointwise import FLOATS
 from .windows import NO_WINDOW, Window
 
 

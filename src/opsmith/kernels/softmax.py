@@ -20,7 +20,8 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import converted
+from .elementwise import FLOATS
+from .indexing import converted, normalized_dims
 from .lanes import load_first_in_lane, store_first_in_lane
 from .launch import (
     ELEMENT_TYPE,
@@ -45,8 +46,6 @@ from .matrix import (
     tile_rows,
     tiling,
 )
-from .pointwise import FLOATS
-from .reductions import normalized_dims
 from .standardization import WHOLE_ROW, whole_rows
 from .stretches import (
     Stretches,

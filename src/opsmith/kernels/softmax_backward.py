@@ -15,12 +15,11 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import converted
+from .elementwise import FLOATS
+from .indexing import converted, normalized_dims
 from .lanes import load_first_in_lane, store_first_in_lane
 from .launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
 from .matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows
-from .pointwise import FLOATS
-from .reductions import normalized_dims
 from .softmax import pieces
 from .standardization import whole_rows
 from .stretches import (

@@ -26,12 +26,11 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import merge_dims
+from .indexing import merge_dims, normalized_dims
 from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, loop_bound, require_served
 from .ordering import HIGH, LOW, WHOLE, merge_bitonic, sort_bitonic
 from .radix_selection import select_first
 from .ranking import is_ranked, rank
-from .reductions import normalized_dims
 from .sorted_rows import LAST, Sorting, read_packed, write_sorted
 
 #: Elements that a program sorts: eight a thread. A network of twice the size takes twice as long to compile.

@@ -2,7 +2,7 @@
 
 All but ``erf`` and ``erfinv`` are computed in float64, whatever the type of the elements, and rounded once: what
 cancels in one form or another, such as lgamma near its zeros, loses nothing that a float32 result would show. Fits are
-those of :mod:`.fitted_series`; the other formulas are named where they stand. See :mod:`.pointwise` for the traffic.
+those of :mod:`.fitted_series`; the other formulas are named where they stand. See :mod:`.elementwise` for the traffic.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import triton
 import triton.language as tl
 
 from . import fitted_series as fits
+from .elementwise import Operand, empty_result, map_elements, map_into, served_promotion
 from .exponentials import log1p_of
 from .indexing import IS_INTERPRETED
 from .launch import require_served
-from .pointwise import Operand, clamp_of, empty_result, map_elements, map_into, served_promotion
+from .pointwise import clamp_of
 from .rounding import BFLOAT16, FLOAT16, rounded
 from .type_rules import float_result, floating
 

@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .indexing import converted, number
 from .launch import (
     INTERPRETED,
@@ -30,7 +31,6 @@ from .launch import (
     number_bits,
     require_served,
 )
-from .pointwise import FLOATS
 from .rearrangements import is_dense
 
 #: Tensors of a launch: at least, as many pointers and sizes as are compared in the time that a first load takes; more

@@ -11,10 +11,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import as_bits
 from .filling import empty
 from .indexing import index_type, merge_dims, offset_of
 from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, require_served
-from .pointwise import as_bits
 
 
 @triton.jit

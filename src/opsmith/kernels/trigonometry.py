@@ -2,7 +2,7 @@
 
 The polynomials are minimax fits of this project (iteratively reweighted least squares against 30 digits); in float64
 their 8 digits are the start of one Newton-like step of third order, for which sine and cosine are at hand.
-See :mod:`.pointwise` for the traffic.
+See :mod:`.elementwise` for the traffic.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import triton
 import triton.language as tl
 
 from .complex_parts import map_to_real
+from .elementwise import empty_result, map_into_several
 from .exponentials import expm1_of, log1p_of, log_of
 from .launch import require_served
-from .pointwise import empty_result, exp_of, map_into_several
+from .pointwise import exp_of
 from .signs import hypot_of, sign_bit_of, with_sign_of
 from .type_rules import floating, promoting, promoting_to_float, require_type
 

@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import torch
 
+from .elementwise import FLOATS
+from .indexing import normalized_dims
 from .launch import compute_dtype, require_served
 from .matmul import product
-from .pointwise import FLOATS
 from .rearrangements import copy_into, fill
-from .reductions import normalized_dims, sum_dim
+from .reductions import sum_dim
 
 
 class Spread(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from .elementwise import FLOATS, Operand, map_elements, same, served_promotion
 from .launch import require_served
-from .pointwise import FLOATS, Operand, map_elements, same, served_promotion
 
 HALF = (torch.float16, torch.bfloat16)
 SINGLE = (*HALF, torch.float32)

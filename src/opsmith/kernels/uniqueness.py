@@ -15,12 +15,13 @@ import triton.language as tl
 
 from .arithmetic import sub
 from .comparisons import ne, ne_of
+from .elementwise import map_into
 from .gathering import index_select
-from .launch import await_earlier_kernels, launch, require_served
-from .masking import BLOCK, first_places, read_count, row_major
-from .pointwise import map_into
+from .indexing import normalized_dims
+from .launch import await_earlier_kernels, launch, read_count, require_served
+from .masking import BLOCK, first_places, row_major
 from .rearrangements import copied, fill
-from .reductions import any_dim, normalized_dims
+from .reductions import any_dim
 from .sorting import sort_rows
 
 #: Elements of a slice that slices are sorted by: each takes a sort.

@@ -15,9 +15,9 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS, map_into, same
 from .indexing import Geometry, index_type, merge_dims, offset_of
 from .launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, require_served
-from .pointwise import FLOATS, map_into, same
 from .volumes import require_volume
 
 

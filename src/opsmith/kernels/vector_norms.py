@@ -12,12 +12,13 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import FLOATS
 from .extrema import greatest_or_nan, is_nan, smallest_or_nan
-from .indexing import converted, number
+from .indexing import converted, normalized_dims, number
 from .launch import await_earlier_kernels, compute_type, launch, loop_bound, number_bits, require_served
 from .matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
-from .pointwise import FLOATS, maximum_of, minimum_of
-from .reductions import Fold, fold, is_nonzero, keep, normalized_dims, plus, total
+from .pointwise import maximum_of, minimum_of
+from .reductions import Fold, fold, is_nonzero, keep, plus, total
 
 # ---------------------------------------------------------------- functions of values
 

@@ -15,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .elementwise import map_elements
 from .indexing import converted, number, widened
 from .launch import (
     ELEMENT_TYPE,
@@ -27,7 +28,6 @@ from .launch import (
     require_served,
 )
 from .matrix import Tiling, matrix_of, side, tile_rows, tiling
-from .pointwise import map_elements
 from .promotion import promoted
 
 _SERVED = tuple(dtype for dtype in ELEMENT_TYPE if dtype != torch.bool)

@@ -12,11 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
-from .indexing import converted
+from .elementwise import FLOATS
+from .indexing import converted, normalized_dims
 from .launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
 from .matrix import Matrix, column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
-from .pointwise import FLOATS
-from .reductions import normalized_dims
 
 # ---------------------------------------------------------------- the kernels
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, eager, kernel, small_tiles, values
 
-from opsmith.kernels import pointwise, selection, tiles
+from opsmith.kernels import elementwise, selection, tiles
 
 SCALAR, TENSOR = "masked_fill_.Scalar", "masked_fill_.Tensor"
 
@@ -72,7 +72,7 @@ def test_accesses_of_16_bytes_are_not_broken_by_a_mask(
 ) -> None:
     """Where rows are written 16 bytes at a time what stays is read and written, else it is left alone."""
     operands: list[int] = []
-    for module in (selection, pointwise):
+    for module in (selection, elementwise):
         monkeypatch.setattr(module, "launch", lambda *args, **_: operands.append(len(args[4])))
     kernel(SCALAR)(values(12, columns + gap)[:, :columns], mask_of(12, columns), 1)
     assert [3 if reads else 2] == operands
