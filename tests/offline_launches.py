@@ -29,28 +29,15 @@ from opsmith.dispatch.override import _written
 from opsmith.dispatch.plans import Refusal
 from opsmith.dispatch.recorder import Recorder
 from opsmith.dispatch.triton_launches import counted_launches, repeatable, watched_launches
-from opsmith.kernels import (
-    arithmetic,
-    concatenation,
-    distributions,
-    dropout,
-    filling,
-    foreach,
-    gathering,
-    layer_norm,
-    masking,
-    matmul,
-    multinomial,
-    philox,
-    pointwise,
-    random_creation,
-    rearrangements,
-    reductions,
-    scattering,
-    sequences,
-    signs,
-    softmax,
-)
+from opsmith.kernels.copies import concatenation, filling, rearrangements, sequences
+from opsmith.kernels.indexing import gathering, masking, scattering
+from opsmith.kernels.lists import foreach
+from opsmith.kernels.matmul import matmul
+from opsmith.kernels.norms import layer_norm
+from opsmith.kernels.pointwise import arithmetic, basic, signs
+from opsmith.kernels.random import distributions, dropout, multinomial, philox, random_creation
+from opsmith.kernels.reductions import reductions
+from opsmith.kernels.softmax import softmax
 from opsmith.suites.aten_schemas import overload
 
 FUNCTION = 0xF00D
@@ -131,14 +118,14 @@ INDEX = torch.arange(16)
 CPU = torch.device("cpu")
 #: A call of one shipped kernel of each family.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "relu.default": (pointwise.relu, (X,)),
-    "gelu.default": (pointwise.gelu, (X.half(),)),
-    "exp.default": (pointwise.exp, (X.long().t(),)),
+    "relu.default": (basic.relu, (X,)),
+    "gelu.default": (basic.gelu, (X.half(),)),
+    "exp.default": (basic.exp, (X.long().t(),)),
     "add.Tensor": (arithmetic.add, (X, Y)),
     "mul.Tensor": (arithmetic.mul, (2.5, Y.half().t())),
-    "where.self": (pointwise.where, (X.bool(), X, Y)),
-    "clamp.default": (pointwise.clamp, (X, 0.0, 1.0)),
-    "clamp.Tensor": (pointwise.clamp_tensor, (X, Y, None)),
+    "where.self": (basic.where, (X.bool(), X, Y)),
+    "clamp.default": (basic.clamp, (X, 0.0, 1.0)),
+    "clamp.Tensor": (basic.clamp_tensor, (X, Y, None)),
     "sum.dim_IntList": (reductions.sum_dim, (X, [1])),
     "sum.default": (reductions.sum_default, (X.repeat(200, 1),)),
     "_softmax.default": (softmax.softmax, (X, 1, False)),

@@ -25,12 +25,14 @@ from benchmarks.kernels.library_class import error, time_us
 from benchmarks.models.records import command_of, environment_of, write
 
 from opsmith.core.environment import Environment
-from opsmith.kernels import attention_backward, attention_forward, gathered_products, matmul
-from opsmith.kernels.attention import (
+from opsmith.kernels.attention import attention_backward, attention_forward
+from opsmith.kernels.attention.attention import (
     scaled_dot_product_efficient_attention,
     scaled_dot_product_efficient_attention_backward,
 )
-from opsmith.kernels.convolution import convolution
+from opsmith.kernels.convolution import gathered_products
+from opsmith.kernels.convolution.convolution import convolution
+from opsmith.kernels.matmul import matmul
 
 #: Matrices, rows, terms, columns, and which factors lie along the terms of the other: as in models, and squares.
 SIZES = (

@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-from opsmith.kernels.ordering import partner_of, sort_bitonic
+from opsmith.kernels.common.ordering import partner_of, sort_bitonic
 
 ELEMENTS = 1 << 22
 #: Of a tile: the logarithm of its elements, how many a program sorts, and its warps.
@@ -31,7 +31,7 @@ TILES = ((11, 1, 8), (8, 8, 8), (6, 32, 8))
 
 @triton.jit
 def sort_written_out(x: tl.tensor, n: tl.tensor, log_size: tl.constexpr) -> tl.tensor:
-    """As :func:`opsmith.kernels.ordering.sort_bitonic`, without its loop."""
+    """As :func:`opsmith.kernels.common.ordering.sort_bitonic`, without its loop."""
     for log in tl.static_range(1, log_size + 1):
         falling = ((n >> log) & 1) != 0
         for j in tl.static_range(log):

@@ -20,8 +20,8 @@ def test_candidates_of_traced_products_are_compiled_beforehand(tmp_path: Path, m
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     monkeypatch.setenv("TRITON_INTERPRET", "1")  # Put back afterwards: the processes that compile set it to 0.
     tasks = [
-        Task("mm.default", "bf16", "matmul.py:mm"),
-        Task("convolution.default", "bf16", "convolution.py:convolution"),
+        Task("mm.default", "bf16", "matmul/matmul.py:mm"),
+        Task("convolution.default", "bf16", "convolution/convolution.py:convolution"),
     ]
     works = find_works(tasks, inputs=1, jobs=1, architecture=90)
     assert {"product", "gathered product"} == {work.family for work in works}

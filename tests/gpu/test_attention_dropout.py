@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from opsmith.evaluation import philox
-from opsmith.kernels import attention
+from opsmith.kernels.attention import attention
 
 pytestmark = [
     pytest.mark.gpu,

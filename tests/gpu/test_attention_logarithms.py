@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from opsmith.kernels import attention
+from opsmith.kernels.attention import attention
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,10 +10,14 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.kernels import attention_backward, attention_forward, gathered_products, matmul
-from opsmith.kernels.attention import scaled_dot_product_efficient_attention as efficient_attention
-from opsmith.kernels.attention import scaled_dot_product_efficient_attention_backward as efficient_attention_backward
-from opsmith.kernels.convolution import convolution, convolution_backward
+from opsmith.kernels.attention import attention_backward, attention_forward
+from opsmith.kernels.attention.attention import scaled_dot_product_efficient_attention as efficient_attention
+from opsmith.kernels.attention.attention import (
+    scaled_dot_product_efficient_attention_backward as efficient_attention_backward,
+)
+from opsmith.kernels.convolution import gathered_products
+from opsmith.kernels.convolution.convolution import convolution, convolution_backward
+from opsmith.kernels.matmul import matmul
 
 pytestmark = [
     pytest.mark.gpu,

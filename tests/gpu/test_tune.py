@@ -18,7 +18,7 @@ pytestmark = [
 def test_a_product_is_measured() -> None:
     """A candidate with more shared memory than there is costs itself; a choice is never slower than the rule's."""
     assert torch.cuda.get_device_name() == gpu()[0]
-    (work,) = find_works([Task("mm.default", "bf16", "matmul.py:mm")], inputs=1, jobs=1, architecture=None)
+    (work,) = find_works([Task("mm.default", "bf16", "matmul/matmul.py:mm")], inputs=1, jobs=1, architecture=None)
     works = [msgspec.structs.replace(work, candidates=((128, 128, 64, 8, 3, 1), (256, 256, 128, 8, 4, 1)))]
     ((_, tuned),) = time_all(works)
     assert tuned is not None
@@ -30,7 +30,7 @@ def test_a_product_is_measured() -> None:
 
 def test_a_rule_that_does_not_run_is_no_choice() -> None:
     """Neither its time nor its result is needed for the others."""
-    (work,) = find_works([Task("mm.default", "bf16", "matmul.py:mm")], inputs=1, jobs=1, architecture=None)
+    (work,) = find_works([Task("mm.default", "bf16", "matmul/matmul.py:mm")], inputs=1, jobs=1, architecture=None)
     fits, too_large = (128, 128, 64, 8, 3, 1), (256, 256, 128, 8, 4, 1)
     ((_, tuned),) = time_all([msgspec.structs.replace(work, rule=too_large, candidates=(fits,))])
     assert tuned is not None

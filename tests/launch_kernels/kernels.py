@@ -10,7 +10,7 @@ import torch
 from tests.launch_stand_in import Kernel, memory
 from torch import Tensor
 
-from opsmith.kernels.philox import halves
+from opsmith.kernels.random.philox import halves
 
 #: Each run of a host function, by name.
 ran: list[str] = []

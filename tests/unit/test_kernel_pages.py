@@ -24,6 +24,7 @@ from benchmarks.kernels.family_pages import (
     index_part,
     latest_figures,
     ops_by_file,
+    ops_of,
     rewritten,
     timed_records,
 )
@@ -48,12 +49,20 @@ def stated_traffic() -> list[tuple[str, str, str]]:
     return found
 
 
-def test_every_op_of_the_shipped_kernels_is_on_exactly_one_page() -> None:
-    """Through the file that answers it; a new file belongs into the line "Files:" of a page."""
-    pages = Counter(file for page in PAGES for file in files_of(page))
-    entries = {entry.file for entry in manifest.read(KERNELS).kernels.values()}
-    assert entries == set(pages)
+def test_every_file_of_the_shipped_kernels_is_on_exactly_one_page() -> None:
+    """And so is every op, through the file that answers it; a new file belongs into the line "Files:" of a page."""
+    pages = Counter(file for page in [INDEX, *PAGES] for file in files_of(page))
+    there = {path.relative_to(KERNELS).as_posix() for path in KERNELS.rglob("*.py") if path.name != "__init__.py"}
+    assert there == set(pages)
     assert {1} == set(pages.values())
+    assert {entry.file for entry in manifest.read(KERNELS).kernels.values()} <= there
+
+
+@pytest.mark.parametrize("page", [INDEX, *PAGES], ids=lambda page: page.stem)
+def test_a_page_is_about_the_folder_of_its_name(page: Path) -> None:
+    """Who reads about a family finds its files together; the index describes what all of them share."""
+    folder = "common" if page == INDEX else page.stem.replace("-", "_")
+    assert {folder} == {file.partition("/")[0] for file in files_of(page)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -62,7 +71,7 @@ def test_the_tables_of_a_page_are_made_from_the_records(page: Path) -> None:
     entries, figures = ops_by_file(), latest_figures(timed_records(RECORDS), ops_by_file())
     looks = [look for look in first_looks(FIRST_LOOK.read_text(encoding="utf-8")) if look.family == page.stem]
     text = page.read_text(encoding="utf-8")
-    assert text == rewritten(text, family_part({file: entries[file] for file in files_of(page)}, figures, looks))
+    assert text == rewritten(text, family_part(ops_of(page, entries), figures, looks))
 
 
 def test_the_overview_is_made_from_the_records() -> None:

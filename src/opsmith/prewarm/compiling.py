@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable
-from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import MockTensor
 
 from opsmith.core.case import CallRecord
-from opsmith.kernels import launch, tuning
+from opsmith.kernels.common import launch, tuning
 from opsmith.prewarm.fake_calls import fake_arguments, traced_calls
 from opsmith.prewarm.warming import Warmed
 
@@ -79,7 +79,7 @@ class Compiler:
         launch.address_of = _address  # A fake tensor lies nowhere.
         triton.knobs.compilation.listener = self._listen
         # A GPU that is not there has no generator.
-        importlib.import_module("opsmith.kernels.philox").next_words = lambda *_: (0, 0)  # type: ignore[attr-defined]
+        importlib.import_module("opsmith.kernels.random.philox").next_words = lambda *_: (0, 0)  # type: ignore[attr-defined]
         # Nothing is counted where nothing runs; one element broadcasts with whatever comes along in the call.
         launch.read_count = lambda _sums: 1  # type: ignore[assignment]
 
@@ -146,8 +146,13 @@ class Compiler:
 def kernel_function(entry: str) -> Callable[..., Any]:
     """The shipped kernel that a manifest's entry names."""
     file, _, name = entry.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(f"opsmith.kernels.{Path(file).stem}"), name)
+    function: Callable[..., Any] = getattr(kernel_module(file), name)
     return function
+
+
+def kernel_module(file: str) -> ModuleType:
+    """The module of a file of the shipped kernels, by its path in their folder."""
+    return importlib.import_module(f"opsmith.kernels.{file.removesuffix('.py').replace('/', '.')}")
 
 
 def _mocked(value: Any) -> Any:

@@ -6,7 +6,6 @@ one process that times. A candidate that ends that process costs itself and the 
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -20,7 +19,7 @@ from opsmith.tune.works import Tuned, TunedWork
 if TYPE_CHECKING:
     import torch
 
-    from opsmith.kernels.tuning import Family
+    from opsmith.kernels.common.tuning import Family
 
 #: Calls of a block that is timed, each on inputs of its own, and blocks; the fastest block counts.
 CALLS, BLOCKS = 8, 5
@@ -99,7 +98,7 @@ def _timer() -> ProcessPoolExecutor:
 
 
 def _find(task: Task, inputs: int) -> list[TunedWork]:
-    from opsmith.kernels.tuning import FAMILIES, work_name
+    from opsmith.kernels.common.tuning import FAMILIES, work_name
     from opsmith.prewarm.compiling import kernel_function
     from opsmith.prewarm.fake_calls import traced_calls
 
@@ -270,7 +269,8 @@ def _device_us(work: TunedWork, choice: Sequence[int]) -> float:
 
 
 def _family(work: TunedWork) -> Family[Any]:
-    from opsmith.kernels.tuning import FAMILIES
+    from opsmith.kernels.common.tuning import FAMILIES
+    from opsmith.prewarm.compiling import kernel_module
 
-    importlib.import_module(f"opsmith.kernels.{work.entry.partition(':')[0].removesuffix('.py')}")
+    kernel_module(work.entry.partition(":")[0])
     return FAMILIES[work.family]

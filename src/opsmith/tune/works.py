@@ -21,7 +21,7 @@ class TunedWork(msgspec.Struct, frozen=True, kw_only=True):
     """A work of a family of kernels, and a call that asks it.
 
     Attributes:
-        family: see :class:`opsmith.kernels.tuning.Family`.
+        family: see :class:`opsmith.kernels.common.tuning.Family`.
         work: its name in tables.
         op: the overload of the call.
         dtype: that the call was recorded with.

@@ -20,7 +20,8 @@ from opsmith.dispatch.activity import ServedOp
 from opsmith.dispatch.launcher import VARIABLE, Choice, chosen
 from opsmith.dispatch.plans import Copy, Launch, Precision, Refusal
 from opsmith.dispatch.precisions import in_force, watched_precisions
-from opsmith.kernels import gathered_products, matmul
+from opsmith.kernels.convolution import gathered_products
+from opsmith.kernels.matmul import matmul
 
 #: The stand-in's streams tell who launched: a kernel's host code, a plan in Python, a plan in C++.
 HOST, PYTHON, CPP = 0, 55, 77

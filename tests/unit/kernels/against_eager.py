@@ -76,7 +76,7 @@ def tiles_of_a_device(monkeypatch: pytest.MonkeyPatch, multiprocessors: int = 4)
 def modules_with(name: str) -> list[ModuleType]:
     """The files of kernels, all imported, in which something has that name."""
     files = {entry["entry"].partition(":")[0] for entry in MANIFEST.values()}
-    imported = map(module_of, sorted(files | {"matrix.py", "standardization.py"}))
+    imported = map(module_of, sorted(files | {"common/matrix.py", "norms/standardization.py"}))
     found = [module for module in imported if hasattr(module, name)]
     assert found
     return found

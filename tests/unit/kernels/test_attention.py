@@ -9,7 +9,9 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import MANIFEST, assert_as_eager, eager, kernel, values
 
-from opsmith.kernels import attention_backward, attention_forward, launch, matmul
+from opsmith.kernels.attention import attention_backward, attention_forward
+from opsmith.kernels.common import launch
+from opsmith.kernels.matmul import matmul
 
 CPU = "_scaled_dot_product_flash_attention_for_cpu.default"
 FLASH = "_scaled_dot_product_flash_attention.default"

@@ -14,8 +14,8 @@ from tests.unit.kernels.against_eager import (
     values,
 )
 
-from opsmith.kernels import class_losses
-from opsmith.kernels.launch import launch
+from opsmith.kernels.common.launch import launch
+from opsmith.kernels.losses import class_losses
 
 MODES = [0, 1, 2]
 IGNORED = -100

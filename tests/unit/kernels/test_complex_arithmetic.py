@@ -9,7 +9,7 @@ import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, kernel
 
 from opsmith.dispatch.derivation import DerivedKernel
-from opsmith.kernels import complex_arithmetic
+from opsmith.kernels.pointwise import complex_arithmetic
 
 INFINITE, NAN, TINY = float("inf"), float("nan"), 3e-310
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, eager, kernel, layouts, values
 
-from opsmith.kernels import concatenation
-from opsmith.kernels.launch import launch
+from opsmith.kernels.common.launch import launch
+from opsmith.kernels.copies import concatenation
 
 CAT = "cat.default"
 

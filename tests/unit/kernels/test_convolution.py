@@ -9,25 +9,25 @@ import triton
 import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, tiles_of_a_device, values
 
-from opsmith.kernels import (
+from opsmith.kernels.common import lanes
+from opsmith.kernels.common.launch import launch
+from opsmith.kernels.common.windows import NO_WINDOW, Window
+from opsmith.kernels.convolution import (
     convolution_operands,
     depthwise_gradients,
     depthwise_patches,
     filter_gradients,
     gathered_products,
-    lanes,
-    matmul,
-    reductions,
     words,
 )
-from opsmith.kernels.convolution_operands import Sides
-from opsmith.kernels.depthwise_gradients import Block
-from opsmith.kernels.depthwise_patches import cut_of, has_channels_inside, laid_out_as, part_of
-from opsmith.kernels.kernel_rows import reads_kernel_rows
-from opsmith.kernels.launch import launch
-from opsmith.kernels.sliding import Sliding, walk_of
-from opsmith.kernels.windows import NO_WINDOW, Window
-from opsmith.kernels.words import longest_word
+from opsmith.kernels.convolution.convolution_operands import Sides
+from opsmith.kernels.convolution.depthwise_gradients import Block
+from opsmith.kernels.convolution.depthwise_patches import cut_of, has_channels_inside, laid_out_as, part_of
+from opsmith.kernels.convolution.kernel_rows import reads_kernel_rows
+from opsmith.kernels.convolution.sliding import Sliding, walk_of
+from opsmith.kernels.convolution.words import longest_word
+from opsmith.kernels.matmul import matmul
+from opsmith.kernels.reductions import reductions
 
 FORWARD, BACKWARD = "convolution.default", "convolution_backward.default"
 
@@ -541,7 +541,7 @@ def test_depthwise_gradients_are_the_same_in_every_layout(
         summed.append((field, sites))
         by_weight(grad_weight, field, sites, rule)
 
-    monkeypatch.setattr("opsmith.kernels.convolution.depthwise_weight_gradient", watched)
+    monkeypatch.setattr("opsmith.kernels.convolution.convolution.depthwise_weight_gradient", watched)
     arguments = operands(name, torch.bfloat16)
     arguments = in_layout(arguments[0], inside=inside[0]), *arguments[1:]
     grad, x, weight, *rest = gradients(*arguments)

@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.core.op import Variant
 from opsmith.dispatch.recorder import _ALLOCATIONS
-from opsmith.kernels import tiles
-from opsmith.kernels.elementwise import map_into, same
-from opsmith.kernels.pointwise import mul_of
+from opsmith.kernels.common import tiles
+from opsmith.kernels.common.elementwise import map_into, same
+from opsmith.kernels.pointwise.basic import mul_of
 from opsmith.suites.aten_schemas import aten_schemas, overload
 
 IN_PLACE = {

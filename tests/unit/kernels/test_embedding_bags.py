@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, values
 
-from opsmith.kernels import embedding_bags
+from opsmith.kernels.embedding import embedding_bags
 
 INDICES = torch.tensor([0, 1, 2, 3, 4, 5, 1, 1])
 OFFSETS = torch.tensor([0, 3, 3, 7])

@@ -9,8 +9,8 @@ import torch
 from tests.unit.kernels.against_eager import FLOATS, HALF, assert_as_eager, eager, kernel, values
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opsmith.kernels import segment_sums
-from opsmith.kernels.segment_sums import Way
+from opsmith.kernels.embedding import segment_sums
+from opsmith.kernels.embedding.segment_sums import Way
 
 OP = "embedding_dense_backward.default"
 #: Row 3 four times, row 6 twice, row 1 and the last once.

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import MANIFEST, eager, kernel, values
 
-from opsmith.kernels.launch import launch
+from opsmith.kernels.common.launch import launch
 
 OPS = [op for op in MANIFEST if op.startswith("_foreach_")]
 
@@ -79,7 +79,7 @@ def test_a_launch_takes_more_tensors_the_fewer_lists_there_are(
         taken.append(len(lists[0]))
         launch(kernel, grid, device, lists, *args, **meta)
 
-    monkeypatch.setattr("opsmith.kernels.tensor_lists.launch", noted)
+    monkeypatch.setattr("opsmith.kernels.lists.tensor_lists.launch", noted)
     given = [
         [values(n % 3 + 1).abs() + 0.1 for n in range(most + 3)]
         if isinstance(one, list) and isinstance(one[0], torch.Tensor)
@@ -93,7 +93,7 @@ def test_a_launch_takes_more_tensors_the_fewer_lists_there_are(
 
 def test_tensors_longer_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole blocks are moved without a mask, the rest with one."""
-    monkeypatch.setattr("opsmith.kernels.tensor_lists.BLOCK", 16)
+    monkeypatch.setattr("opsmith.kernels.lists.tensor_lists.BLOCK", 16)
     ours, eagers = both("_foreach_add.List", arguments("_foreach_add.List", torch.float32))
     torch.testing.assert_close(ours, eagers)
 
@@ -107,8 +107,8 @@ def test_programs_take_several_blocks_of_long_lists(monkeypatch: pytest.MonkeyPa
         grids.append(grid)
         launch(kernel, grid, *args, **meta)
 
-    monkeypatch.setattr("opsmith.kernels.tensor_lists.launch", noted)
-    monkeypatch.setattr("opsmith.kernels.tensor_lists.BLOCK", 16)
+    monkeypatch.setattr("opsmith.kernels.lists.tensor_lists.launch", noted)
+    monkeypatch.setattr("opsmith.kernels.lists.tensor_lists.BLOCK", 16)
     sizes = (1, 16 * 3, 0, 16 * 3 + 1, 700, 31)  # 54 blocks, six a program.
     x = [values(size, dtype=torch.float16) for size in sizes]
     other = [values(size + 1, dtype=torch.float16)[1:] for size in sizes] if op == "_foreach_add.List" else [3.0] * 6

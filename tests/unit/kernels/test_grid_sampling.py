@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, values
 
-from opsmith.kernels import grid_sampling
+from opsmith.kernels.resampling import grid_sampling
 
 
 @pytest.mark.parametrize("padding", [0, 1, 2])

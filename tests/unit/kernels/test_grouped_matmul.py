@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, kernel, values
 
-from opsmith.kernels import grouped_matmul
-from opsmith.kernels.launch import launch
+from opsmith.kernels.common.launch import launch
+from opsmith.kernels.matmul import grouped_matmul
 
 #: Where groups end: one is empty, one a row long, and they add up to 150.
 ENDS = torch.tensor([3, 3, 70, 149, 150], dtype=torch.int32)

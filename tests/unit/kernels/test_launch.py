@@ -11,8 +11,9 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FOLDER, files_of_kernels, kernel
 
-from opsmith.kernels import filling, launch
-from opsmith.kernels.launch import settled, workplace
+from opsmith.kernels.common import launch
+from opsmith.kernels.common.launch import settled, workplace
+from opsmith.kernels.copies import filling
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 

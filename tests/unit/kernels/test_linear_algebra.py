@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, values
 
-from opsmith.kernels import lu_factorization
+from opsmith.kernels.linear_algebra import lu_factorization
 
 BATCH = (2, 1)
 WIDE = torch.float64

@@ -6,7 +6,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, eager, kernel, small_tiles, values
 
-from opsmith.kernels import elementwise, selection, tiles
+from opsmith.kernels.common import elementwise, tiles
+from opsmith.kernels.pointwise import selection
 
 SCALAR, TENSOR = "masked_fill_.Scalar", "masked_fill_.Tensor"
 

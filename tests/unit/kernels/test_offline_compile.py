@@ -102,7 +102,8 @@ import torch
 from torch._subclasses import FakeTensorMode
 from opsmith.prewarm.compiling import Compiler
 compiler = Compiler(90)
-from opsmith.kernels import incomplete_gamma, special_functions
+from opsmith.kernels.special import incomplete_gamma
+from opsmith.kernels.special import special_functions
 with FakeTensorMode(allow_non_fake_inputs=True):
     x = torch.empty(1029, 917, dtype=torch.bfloat16, device="cuda")
     special_functions.polygamma(2, x)
@@ -126,7 +127,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 from opsmith.prewarm.compiling import Compiler
 compiler = Compiler(90)
-from opsmith.kernels import scattering
+from opsmith.kernels.indexing import scattering
 with FakeTensorMode(allow_non_fake_inputs=True):
     nodes, edges = torch.empty(1000, 256, device="cuda"), torch.empty(40000, 256, device="cuda")
     index = torch.empty_strided(edges.shape, (1, 0), dtype=torch.int64, device="cuda")
@@ -156,7 +157,8 @@ import torch
 from torch._subclasses import FakeTensorMode
 from opsmith.prewarm.compiling import Compiler
 compiler = Compiler(90)
-from opsmith.kernels import group_norm_backward, layer_norm_backward
+from opsmith.kernels.norms import group_norm_backward
+from opsmith.kernels.norms import layer_norm_backward
 def empty(*sizes):
     return torch.empty(sizes, device="cuda")
 with FakeTensorMode(allow_non_fake_inputs=True):

@@ -70,8 +70,8 @@ def test_the_mode_is_the_smallest_of_the_most_frequent() -> None:
 
 def test_rows_longer_than_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sorted in runs; a run of equals crosses tiles."""
-    monkeypatch.setattr("opsmith.kernels.sorting.TILE", 16)
-    monkeypatch.setattr("opsmith.kernels.order_statistics.INTERPRETED_TILE", 8)
+    monkeypatch.setattr("opsmith.kernels.sorting.sorting.TILE", 16)
+    monkeypatch.setattr("opsmith.kernels.sorting.order_statistics.INTERPRETED_TILE", 8)
     x = distinct(3, 100)
     assert_as_eager("median.dim", x, 1)
     assert_as_eager("kthvalue.default", x.float(), 70, 1)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, eager, kernel, small_tiles, values
 
-from opsmith.kernels.max_pooling_boxes import boxes_of
-from opsmith.kernels.windows import output_sizes, pooling_windows
+from opsmith.kernels.common.windows import output_sizes, pooling_windows
+from opsmith.kernels.pooling.max_pooling_boxes import boxes_of
 
 BACKWARD = "max_pool3d_with_indices_backward.default"
 #: Sizes, and kernel, stride, padding, dilation of windows that overlap: one apart, in planes only, ragged, dilated.

@@ -18,8 +18,8 @@ from tests.unit.kernels.against_eager import FLOATS, MANIFEST, kernel, layouts, 
 import opsmith
 from opsmith.dispatch.draws import COUNTER
 from opsmith.dispatch.exclusions import why_excluded
-from opsmith.kernels import philox
-from opsmith.kernels.distributions import number_below
+from opsmith.kernels.random import philox
+from opsmith.kernels.random.distributions import number_below
 from opsmith.suites.aten_schemas import aten_schemas
 
 #: Draws of a test; a mean of so many is off by a hundredth of a standard deviation at most, 6 times in 1e9.

@@ -15,7 +15,7 @@ from tests.unit.kernels.against_eager import (
     values,
 )
 
-from opsmith.kernels import reductions
+from opsmith.kernels.reductions import reductions
 
 SUM = "sum.dim_IntList"
 

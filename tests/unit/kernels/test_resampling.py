@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, values
 
-from opsmith.kernels.resampling import NEAREST, NEAREST_EXACT, Sampling, planned
+from opsmith.kernels.resampling.resampling import NEAREST, NEAREST_EXACT, Sampling, planned
 
 FACTORS = (0.3, 0.5, 1.5, 2.0, 2.7, 3.0, 4.0, 8.0)
 

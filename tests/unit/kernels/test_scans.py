@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, layouts, small_tiles, tiles_of_a_device, values
 
-from opsmith.kernels.scans import PRODUCT, SUM, Scan
+from opsmith.kernels.scans.scans import PRODUCT, SUM, Scan
 
 NAN, INFINITE = float("nan"), float("inf")
 SUMS = ["cumsum.default", "cumprod.default", "logcumsumexp.default"]
@@ -69,8 +69,8 @@ def test_long_rows_are_walked_and_split(monkeypatch: pytest.MonkeyPatch, op: str
     assert_as_eager(op, values(*shape, scale=1.0), dim)
     wide = (3, 100) if dim else (100, 3)
     assert_as_eager(op, values(*wide, scale=1.0), dim)
-    monkeypatch.setattr("opsmith.kernels.scans.multiprocessors", lambda _device: 4)
-    monkeypatch.setattr("opsmith.kernels.matrix.multiprocessors", lambda _device: 4)
+    monkeypatch.setattr("opsmith.kernels.scans.scans.multiprocessors", lambda _device: 4)
+    monkeypatch.setattr("opsmith.kernels.common.matrix.multiprocessors", lambda _device: 4)
     small_tiles(monkeypatch, 8)
     assert_as_eager(op, values(*shape, scale=1.0), dim)
 

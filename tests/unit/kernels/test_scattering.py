@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import HALF, assert_as_eager, eager, kernel, layouts, values
 
-from opsmith.kernels import scattering
+from opsmith.kernels.indexing import scattering
 
 
 @pytest.mark.parametrize("accumulate", [False, True])

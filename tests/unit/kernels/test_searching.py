@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, kernel, values
 
-from opsmith.kernels import searching
+from opsmith.kernels.sorting import searching
 
 NAN = float("nan")
 BOUNDARIES = torch.tensor([1.0, 2.0, 2.0, 3.0])

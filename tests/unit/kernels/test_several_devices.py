@@ -10,7 +10,7 @@ import torch
 from tests.unit.kernels.against_eager import kernel, modules_with
 from torch._subclasses import FakeTensorMode
 
-from opsmith.kernels import launch
+from opsmith.kernels.common import launch
 
 GPU = torch.device("cuda", 0)
 

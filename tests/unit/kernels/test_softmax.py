@@ -8,8 +8,9 @@ import torch
 import triton.language as tl
 from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, layouts, small_tiles, values
 
-from opsmith.kernels import lanes, softmax, softmax_backward, stretches
-from opsmith.kernels.launch import launch
+from opsmith.kernels.common import lanes
+from opsmith.kernels.common.launch import launch
+from opsmith.kernels.softmax import softmax, softmax_backward, stretches
 
 SOFTMAX = "_softmax.default"
 INFINITE = -float("inf")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, kernel, values
 
-from opsmith.kernels import radix_selection, ranking, sorting
+from opsmith.kernels.sorting import radix_selection, ranking, sorting
 
 NAN = float("nan")
 TYPES = [

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import MANIFEST, eager, kernel
 
-from opsmith.kernels import orthogonal_polynomials
+from opsmith.kernels.special import orthogonal_polynomials
 
 INFINITE, NAN = float("inf"), float("nan")
 ENDS = torch.tensor([0.0, -0.0, INFINITE, -INFINITE, NAN, 1e-40, 1e30], dtype=torch.float64)

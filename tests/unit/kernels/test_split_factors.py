@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from opsmith.kernels import matmul, split_factors
+from opsmith.kernels.matmul import matmul, split_factors
 
 #: A tile, and the factors split beforehand.
 SMALL = (32, 64, 16, 4, 1, 1, 1)

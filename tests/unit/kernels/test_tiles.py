@@ -8,9 +8,10 @@ import pytest
 import torch
 from tests.unit.kernels.against_eager import assert_as_eager, kernel, small_tiles, values
 
-from opsmith.kernels import framed_copies, tiles, turned_tiles
-from opsmith.kernels.indexing import Geometry, Ints, dense_strides
-from opsmith.kernels.turned_tiles import Cut, tile_for
+from opsmith.kernels.common import tiles, transposed_tiles
+from opsmith.kernels.common.indexing import Geometry, Ints, dense_strides
+from opsmith.kernels.common.transposed_tiles import Cut, tile_for
+from opsmith.kernels.copies import framed_copies
 
 #: Of an H200.
 MULTIPROCESSORS = 132
@@ -30,21 +31,21 @@ def test_tiles_of_odd_columns_leave_few_lanes_idle(
     columns: int, width: int, monkeypatch: pytest.MonkeyPatch, *, turned: bool
 ) -> None:
     """But a tile that is turned has both sides long."""
-    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
-    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
+    monkeypatch.setattr(transposed_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(transposed_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
     assert width == tile_for((1, 1 << 16, columns), 2, torch.device("cpu"), turned=turned).width
 
 
 @pytest.mark.parametrize("shape", [(4096, 16, 16), (2048, 64, 64), (256, 192, 192)])
 def test_few_channels_and_short_rows_make_one_tile(shape: Ints, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two channels of 16 pixels would have 32 elements; a row of the result has them side by side."""
-    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
-    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
+    monkeypatch.setattr(transposed_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(transposed_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
     (channels, height, width), plane = shape, shape[1] * shape[2]
     sizes = (2, width, 2, height, channels // 4)
     geometry = Geometry(sizes, (dense_strides(sizes, range(5)), (plane, 1, 2 * plane, width, 4 * plane)))
-    cut = turned_tiles.cut_dims(geometry)
-    tile = tile_for(turned_tiles.sizes_of(geometry, cut), 2, torch.device("cpu"), turned=False)
+    cut = transposed_tiles.cut_dims(geometry)
+    tile = tile_for(transposed_tiles.sizes_of(geometry, cut), 2, torch.device("cpu"), turned=False)
     assert cut.columns == (0, 1)
     assert tile.height * tile.width >= 2048
 
@@ -67,8 +68,8 @@ def test_a_pad_takes_rows_of_one_image_if_tiles_fit_it(
     height: int, groups: tuple[Ints, Ints], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four tiles of 32 rows have 115, and three would have 65."""
-    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
-    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
+    monkeypatch.setattr(transposed_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(transposed_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
     geometry = dense(115, height, 64, 64)
     cut = Cut((), (1, 2, 3), (0,))
     actual, tile = framed_copies.by_images(geometry, cut, 2, torch.device("cpu"), turned=False)
@@ -79,8 +80,8 @@ def test_a_pad_takes_rows_of_one_image_if_tiles_fit_it(
 @pytest.mark.parametrize("op", ["reflection_pad2d.default", "replication_pad2d.default", "constant_pad_nd.default"])
 def test_pads_in_tiles_of_one_image_are_as_eager(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Images of 62 x 62 elements, dense, with gaps and with turned dimensions."""
-    monkeypatch.setattr(turned_tiles, "INTERPRETED", False)
-    monkeypatch.setattr(turned_tiles, "multiprocessors", lambda _device: 1)
+    monkeypatch.setattr(transposed_tiles, "INTERPRETED", False)
+    monkeypatch.setattr(transposed_tiles, "multiprocessors", lambda _device: 1)
     x = values(4, 3, 60, 60)
     for given in (x[:2], x[:, :2], x[:2].transpose(2, 3)):
         assert_as_eager(op, given, [1, 1, 1, 1])

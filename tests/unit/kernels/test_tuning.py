@@ -13,9 +13,11 @@ import torch
 
 from opsmith.core.case import CallRecord
 from opsmith.errors import BadInput
-from opsmith.kernels import gathered_products, matmul, tuning
-from opsmith.kernels.gathered_products import GATHERED
-from opsmith.kernels.gathered_products import Plan as GatheredPlan
+from opsmith.kernels.common import tuning
+from opsmith.kernels.convolution import gathered_products
+from opsmith.kernels.convolution.gathered_products import GATHERED
+from opsmith.kernels.convolution.gathered_products import Plan as GatheredPlan
+from opsmith.kernels.matmul import matmul
 from opsmith.tune.works import Table, Tuned, TunedWork, own_table
 
 
@@ -51,7 +53,7 @@ def work(name: str = "bf16 1024") -> TunedWork:
         work=name,
         op="mm.default",
         dtype="bf16",
-        entry="matmul.py:mm",
+        entry="matmul/matmul.py:mm",
         record=record,
         rule=RULE,
         candidates=(MEASURED,),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.dispatch.exclusions import REASONS, why_excluded
-from opsmith.kernels.strided_views import View, expanded, reshaped
+from opsmith.kernels.views.strided_views import View, expanded, reshaped
 from opsmith.prewarm.warming import shipped_entries
 from opsmith.suites.aten_schemas import aten_schemas
 

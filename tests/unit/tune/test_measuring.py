@@ -27,7 +27,7 @@ def work(rule: tuple[int, ...]) -> TunedWork:
         work="bf16",
         op="mm.default",
         dtype="bf16",
-        entry="matmul.py:mm",
+        entry="matmul/matmul.py:mm",
         record=record,
         rule=rule,
         candidates=tuple(choice for choice in (RULE, FAST, WRONG, LARGE, LOST) if choice != rule),
