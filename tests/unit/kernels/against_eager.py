@@ -38,6 +38,13 @@ def files_of_kernels() -> list[str]:
     return sorted(paths)
 
 
+def ops_of(file: str) -> list[str]:
+    """The overloads that a file of the folder answers."""
+    found = [op for op, entry in MANIFEST.items() if entry["entry"].partition(":")[0] == file]
+    assert found
+    return found
+
+
 def eager(op: str) -> Callable[..., Any]:
     """The overload itself."""
     packet, _, overload = op.rpartition(".")
@@ -76,7 +83,7 @@ def tiles_of_a_device(monkeypatch: pytest.MonkeyPatch, multiprocessors: int = 4)
 def modules_with(name: str) -> list[ModuleType]:
     """The files of kernels, all imported, in which something has that name."""
     files = {entry["entry"].partition(":")[0] for entry in MANIFEST.values()}
-    imported = map(module_of, sorted(files | {"common/matrix.py", "norms/standardization.py"}))
+    imported = map(module_of, sorted(files | {"common/elementwise.py", "common/matrix.py", "norms/standardization.py"}))
     found = [module for module in imported if hasattr(module, name)]
     assert found
     return found

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.unit.kernels.against_eager import MANIFEST, eager, kernel
+from tests.unit.kernels.against_eager import MANIFEST, eager, kernel, ops_of
 
 from opsmith.kernels.special import orthogonal_polynomials
 
 INFINITE, NAN = float("inf"), float("nan")
 ENDS = torch.tensor([0.0, -0.0, INFINITE, -INFINITE, NAN, 1e-40, 1e30], dtype=torch.float64)
 GRID = torch.cat([torch.linspace(-12, 12, 97).double() + 0.013, torch.logspace(-8, 3, 40).double(), ENDS])
-OPS = [op for op, entry in MANIFEST.items() if entry["entry"].startswith("special_functions.py")]
+OPS = ops_of("special/special_functions.py")
 UNARY = [op for op in OPS if not op.startswith(("polygamma", "mvlgamma")) and "zeta" not in op]
 #: Eager's own fits of these are no better.
 ROUGH = {"special_airy_ai.default", *(f"special_bessel_{kind}.default" for kind in ("j0", "j1", "y0", "y1"))}
