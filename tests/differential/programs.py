@@ -265,7 +265,10 @@ class Campaign:
         try:
             if not one.connection.poll():
                 raise EOFError
-            self.tally.add(one.connection.recv())
+            found = one.connection.recv()
+            self.tally.add(found)
+            for failure in found.failures:  # At once: a campaign may be interrupted.
+                sys.stderr.write(f"{shown(failure)}\n")
         except (EOFError, OSError):
             self._stop(one)
             if time.monotonic() > self._end + GRACE_S:
@@ -302,6 +305,12 @@ def tasks_of(count: int, inductor: int, seed: int, mutation: str | None) -> Iter
         yield Task(seed, first[way], share, way, mutation)
         left[way] -= share
         first[way] += share
+
+
+def shown(failure: Failure) -> str:
+    """A failure as source that runs by itself, under what is wrong."""
+    place = f"# seed {failure.seed}, index {failure.index}, {failure.way}"
+    return f"{place}\n# {failure.detail[:600]!r}\n{failure.source}"
 
 
 def never_fired(tally: Tally) -> list[str]:
@@ -353,8 +362,7 @@ def main() -> int:
     with own_caches():
         looking = arguments.mutation is not None
         campaign = Campaign(jobs=arguments.jobs, seconds=arguments.seconds, stop_at_failure=looking)
-        with contextlib.suppress(KeyboardInterrupt):  # What is known by then is reported.
-            campaign.run(tasks_of(arguments.count, arguments.inductor, arguments.seed, arguments.mutation))
+        campaign.run(tasks_of(arguments.count, arguments.inductor, arguments.seed, arguments.mutation))
     return _report(campaign, arguments)
 
 
@@ -364,7 +372,7 @@ def _report(campaign: Campaign, arguments: argparse.Namespace) -> int:
         arguments.output.write_text(json.dumps(record, indent=1) + "\n")
     failures = campaign.tally.failures
     for one in failures[:20]:
-        sys.stdout.write(f"# seed {one.seed}, index {one.index}, {one.way}\n# {one.detail[:600]!r}\n{one.source}\n")
+        sys.stdout.write(f"{shown(one)}\n")
     summary = {name: value for name, value in record.items() if name not in {"failures", "reasons", "features"}}
     sys.stdout.write(json.dumps(summary, indent=1) + "\n")
     if arguments.mutation is not None:
