@@ -218,25 +218,22 @@ def _reads(
 def _reading_otherwise(before: Memory, after: Memory) -> Iterator[fx.Node]:
     """Nodes of both graphs that depend on other versions of some memory than they did.
 
-    What a node depends on in one graph only is compared: the versions of a storage that are read there have to be
-    those that are read in the other graph, unless it is not read any more.
+    What is compared is read between a node and the nearest ones that it depends on in both graphs, which are looked at
+    by themselves: the versions of a storage that are read there have to be those that are read in the other graph,
+    unless it is not read any more.
     """
     if not before.reads and not after.reads:
         return
     numbers = {node: number for number, node in enumerate(dict.fromkeys((*before.reads, *after.reads)))}
     above, now_above = _ancestors(before, numbers), _ancestors(after, numbers)
-    reading = [node for node in numbers if before.reads.get(node) or after.reads.get(node)]
     for node in after.reads:
         if node not in before.reads:
             continue
-        unchanged = before.sources[node] == after.sources[node] and before.reads[node] == after.reads[node]
-        if unchanged:
+        if before.sources[node] == after.sources[node] and before.reads[node] == after.reads[node]:
             continue
-        own = 1 << numbers[node]
-        were = (above[node] & ~now_above[node]) | own
-        are = (now_above[node] & ~above[node]) | own
-        old = _versions(before, [one for one in reading if were >> numbers[one] & 1])
-        new = _versions(after, [one for one in reading if are >> numbers[one] & 1])
+        common = above[node] & now_above[node]
+        shared = {one for one, number in numbers.items() if common >> number & 1}
+        old, new = (_versions(memory, node, shared) for memory in (before, after))
         if any(old.get(storage) != versions for storage, versions in new.items()):
             yield node
 
@@ -252,9 +249,15 @@ def _ancestors(memory: Memory, numbers: Mapping[fx.Node, int]) -> dict[fx.Node, 
     return found
 
 
-def _versions(memory: Memory, nodes: Iterable[fx.Node]) -> dict[int, set[int]]:
+def _versions(memory: Memory, node: fx.Node, shared: set[fx.Node]) -> dict[int, set[int]]:
+    """The versions that a node reads, and what it depends on up to the nodes that are shared; by storage."""
     found: dict[int, set[int]] = {}
-    for node in nodes:
-        for storage, version in memory.reads.get(node, ()):
+    seen, waiting = {node}, [node]
+    while waiting:
+        one = waiting.pop()
+        for storage, version in memory.reads[one]:
             found.setdefault(storage, set()).add(version)
+        further = [source for source in memory.sources[one] if source not in shared and source not in seen]
+        seen.update(further)
+        waiting.extend(further)
     return found

@@ -206,6 +206,22 @@ def test_a_running_statistic_is_read_between_the_same_writes() -> None:
     assert any("other writes" in (one.undone or "") for one in reports)
 
 
+def test_two_rewrites_of_one_graph_are_looked_at_apart() -> None:
+    """Only one of them reads memory that is written, and the other reaches the same output."""
+
+    def function(x: Tensor, y: Tensor) -> Any:
+        x.copy_(x * 1 + 1)
+        x.add_(1)
+        return torch.ones_like(y).neg().neg() * torch.ones(()), x
+
+    reports: list[PassReport] = []
+    with torch.no_grad():
+        expected, actual = (_run(function, torch.float32, one) for one in (None, in_aten(choose_passes(), reports)))
+    assert expected == actual
+    assert "constant_folding" in {one.name for one in reports if one.fired}
+    assert [] == [one.undone for one in reports if one.undone]
+
+
 def test_a_graph_with_transformed_tensors_compiles() -> None:
     """Those of vmap have no memory of their own that anybody may ask about."""
     reports: list[PassReport] = []
