@@ -135,11 +135,13 @@ class Memory:
             there, or the first leaf with the same memory. None for what is no strided tensor.
         reads: for each node, which versions of written memory it reads; empty where nothing is written.
         sources: for each node, the nodes that it was given; empty where nothing is written.
+        views: nodes that return memory that they were given, and read none.
     """
 
     outputs: Sequence[Any]
     reads: Mapping[fx.Node, frozenset[Version]]
     sources: Mapping[fx.Node, tuple[fx.Node, ...]]
+    views: frozenset[fx.Node] = frozenset()
 
     @classmethod
     def of(cls, graph: fx.Graph, value_of: Callable[[fx.Node], Any]) -> Memory:
@@ -157,11 +159,13 @@ class Memory:
         outputs = _memory_of_outputs(graph, value_of)
         if not written:
             return cls(outputs, {}, {})
-        return cls(
-            outputs,
-            dict(_reads(writes, written, value_of)),
-            {node: tuple(node.all_input_nodes) for node in graph.nodes},
+        sources = {node: tuple(node.all_input_nodes) for node in graph.nodes}
+        views = (
+            node
+            for node, targets in writes
+            if not targets and storages(value_of(node)) & _all_storages(map(value_of, sources[node]))
         )
+        return cls(outputs, dict(_reads(writes, written, value_of)), sources, frozenset(views))
 
     def complaint(self, after: Memory) -> str | None:
         """What is different in a rewritten graph, or None."""
@@ -218,9 +222,9 @@ def _reads(
 def _reading_otherwise(before: Memory, after: Memory) -> Iterator[fx.Node]:
     """Nodes of both graphs that depend on other versions of some memory than they did.
 
-    What is compared is read between a node and the nearest ones that it depends on in both graphs, which are looked at
-    by themselves: the versions of a storage that are read there have to be those that are read in the other graph,
-    unless it is not read any more.
+    What is compared is read between a node and the nearest ones, but for views, that it depends on in both graphs:
+    these are looked at by themselves. The versions of a storage that are read there have to be those that are read in
+    the other graph, unless it is not read any more.
     """
     if not before.reads and not after.reads:
         return
@@ -232,7 +236,7 @@ def _reading_otherwise(before: Memory, after: Memory) -> Iterator[fx.Node]:
         if before.sources[node] == after.sources[node] and before.reads[node] == after.reads[node]:
             continue
         common = above[node] & now_above[node]
-        shared = {one for one, number in numbers.items() if common >> number & 1}
+        shared = {one for one, number in numbers.items() if common >> number & 1} - before.views - after.views
         old, new = (_versions(memory, node, shared) for memory in (before, after))
         if any(old.get(storage) != versions for storage, versions in new.items()):
             yield node

@@ -41,6 +41,8 @@ USES: dict[str, Callable[..., Any]] = {
     "a write of what the input was": lambda neutral, x, y: (old := neutral(x), x.copy_(y), y.copy_(old))[1:],
     "the result of a view of the input": lambda neutral, x, y: neutral(x[1:]),
     "the result and that of another": lambda neutral, x, y: (made := x + y, neutral(made)),
+    "a copy of views of the result": lambda neutral, x, y: (old := neutral(x), x.mul_(1), torch.stack([old, old]))[2:],
+    "a write of a part": lambda neutral, x, y: (neutral(x), x[1:].copy_(x[:-1].clone()), y.mul_(x))[:1],
     "two results": lambda neutral, x, y: (neutral(x), neutral(x)),
     "the result of a result": lambda neutral, x, y: neutral(neutral(x)),
 }
