@@ -52,7 +52,7 @@ def _drop_neutral(graph: fx.Graph) -> int:
     for node in calls(graph, *_NEUTRAL):
         operand, other = node.args[:2]
         neutral = type(other) in {int, float} and other == _NEUTRAL[node.target]
-        if neutral and isinstance(operand, fx.Node) and not node.kwargs:
+        if neutral and isinstance(operand, fx.Node) and tensor_of(operand) is not None and not node.kwargs:
             fired += use_instead(sharing, node, operand)
     return fired
 
