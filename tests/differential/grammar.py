@@ -13,7 +13,7 @@ import re
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -138,8 +138,27 @@ class Program:
         )
 
 
+def in_single_precision(program: Program) -> Program:
+    """The same steps with float32 in place of dtypes of few bits, and without autocast."""
+
+    def widened(text: str) -> str:
+        return _HALF_METHOD.sub(".float()", _HALF_DTYPE.sub("torch.float32", text))
+
+    return replace(
+        program,
+        given=tuple(replace(one, text=widened(one.text)) for one in program.given),
+        steps=tuple(
+            replace(one, text=widened(one.text), under="" if one.under == "autocast" else one.under)
+            for one in program.steps
+        ),
+        autocast=False,
+    )
+
+
 # ---------------------------------------------------------------- text
 
+_HALF_METHOD = re.compile(r"\.(?:half|bfloat16)\(\)")
+_HALF_DTYPE = re.compile(r"torch\.(?:half|bfloat16|float16)\b")
 _CONTEXTS = {"autocast": 'with torch.autocast("cpu", dtype=torch.bfloat16):', "no_grad": "with torch.no_grad():"}
 
 

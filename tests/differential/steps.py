@@ -42,7 +42,7 @@ def _alias_argument(b: Builder) -> None:
     if not name.startswith("x"):
         return
     options = [name, name, f"{name}.detach()", f"{name}[..., 0]", f"{name}.transpose(0, -1)"]
-    if len(b[name]) > 1:
+    if b[name].dim() and len(b[name]) > 1:
         options += [f"{name}[1:]", f"{name}[:-1]"]
     b.give("x", b.choice(options))
     b.features.add("aliasing arguments")
