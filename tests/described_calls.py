@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.calls.live import dtype_name
+from opsmith.calls.recording import PendingRecord
 from opsmith.core.case import CallRecord, GeneratedStorage, OutputTensor
 from opsmith.core.domains import Normal
 from opsmith.core.timing import Work
 from opsmith.evaluation.floors.work import work_of
-from opsmith.evaluation.inputs import dtype_name
-from opsmith.suites.aten_schemas import aten_schemas, overload
-from opsmith.suites.recording import PendingRecord
 
 
 class FormsOnly:

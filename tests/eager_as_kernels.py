@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from opsmith.aten.groups import dispatched_overloads
+from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.op import Variant
-from opsmith.dispatch.variants import dispatched_overloads
-from opsmith.suites.aten_schemas import aten_schemas, overload
 
 table: dict[str, Callable[..., Any]] = {
     op: overload(op)

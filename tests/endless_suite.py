@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from opsmith.calls.recording import PendingRecord
+from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import CaseAddress
 from opsmith.suites import SuiteCall
-from opsmith.suites.recording import PendingRecord
-from opsmith.suites.transfer import HostBytes
 
 OP = "special_laguerre_polynomial_l.default"
 DEGREE = 1e18

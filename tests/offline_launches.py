@@ -24,7 +24,8 @@ import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
-from opsmith.dispatch.fallbacks import tensors_in
+from opsmith.aten.arguments import tensors_in
+from opsmith.aten.schemas import overload
 from opsmith.dispatch.override import _written
 from opsmith.dispatch.plans import Refusal
 from opsmith.dispatch.recorder import Recorder
@@ -38,7 +39,6 @@ from opsmith.kernels.pointwise import arithmetic, basic, signs
 from opsmith.kernels.random import distributions, dropout, multinomial, philox, random_creation
 from opsmith.kernels.reductions import reductions
 from opsmith.kernels.softmax import softmax
-from opsmith.suites.aten_schemas import overload
 
 FUNCTION = 0xF00D
 

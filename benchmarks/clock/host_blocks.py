@@ -24,6 +24,7 @@ import msgspec
 
 from opsmith.core.environment import Environment
 from opsmith.core.run import write_atomically
+from opsmith.core.seeds import derive_seed
 from opsmith.core.timing import Label
 from opsmith.evaluation.pairing import LOOKS_APART, estimate, label_of, precisions_of
 from opsmith.runner.clock_setup import CONTROL, ControlCall
@@ -35,7 +36,6 @@ from opsmith.runner.protocol import DeviceOpened, OpenDevice, Renewal, RenewInpu
 from opsmith.runner.sides import RefereeSide
 from opsmith.runner.starting import start_processes
 from opsmith.runner.stopwatch import ClockSettings, PairedClock, clocked
-from opsmith.suites import derive_seed
 
 #: Calls that a host is busy with for longer than the device.
 CALLS = (

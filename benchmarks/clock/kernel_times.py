@@ -30,12 +30,13 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
+from opsmith.aten.schemas import overload
+from opsmith.calls.live import rebuild
 from opsmith.core.case import CallRecord
 from opsmith.core.environment import Environment
 from opsmith.core.run import Selection, write_atomically
 from opsmith.core.timing import GraphCosts
 from opsmith.evaluation.cuda_graphs import EMPTY_NODES, Gate, empty_nodes, graph_costs
-from opsmith.evaluation.inputs import rebuild
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.environment import describe_environment
@@ -45,7 +46,6 @@ from opsmith.runner.sides import RefereeSide
 from opsmith.runner.starting import start_processes
 from opsmith.runner.stopwatch import clocked, empty_trip_us
 from opsmith.suites import SuiteCall
-from opsmith.suites.aten_schemas import overload
 from opsmith.suites.traces import Traces
 
 BLOCKS = 15

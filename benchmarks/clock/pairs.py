@@ -31,6 +31,7 @@ from opsmith.backends.file import KernelFile
 from opsmith.core.environment import Environment
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import write_atomically
+from opsmith.core.seeds import derive_seed
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock, Label, Timing
 from opsmith.evaluation.pairing import PRECISIONS, combined, is_settled, precisions_of
@@ -44,7 +45,6 @@ from opsmith.runner.sides import WorkerSide
 from opsmith.runner.starting import start_processes
 from opsmith.runner.stopwatch import BLOCK_US, ClockSettings, PairedClock, never_held_back
 from opsmith.runner.throttling import ThrottleWatch
-from opsmith.suites import derive_seed
 
 SCHEMA = OpSchema(
     name="mul.Scalar", schema="aten::mul.Scalar(Tensor self, Scalar other) -> Tensor", variant=Variant.FUNCTIONAL

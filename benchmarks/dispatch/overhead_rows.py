@@ -31,14 +31,14 @@ import torch
 import triton
 
 import opsmith
+from opsmith.aten.schemas import overload
+from opsmith.calls.live import rebuild
 from opsmith.core.environment import Environment
 from opsmith.core.op import matches
 from opsmith.core.run import Selection, write_atomically
 from opsmith.errors import BadInput
-from opsmith.evaluation.inputs import rebuild
 from opsmith.prewarm.fake_calls import recorded_calls
 from opsmith.runner.environment import describe_environment
-from opsmith.suites.aten_schemas import overload
 from opsmith.suites.traces import Traces
 
 ROUNDS, WARM_UP = 7, 5

@@ -28,11 +28,11 @@ import torch
 
 import opsmith.kernels
 import opsmith.runner.worker  # What a worker has imported is what it looks after.
+from opsmith.aten.schemas import aten_schemas
 from opsmith.evaluation.integrity.static import examine
 from opsmith.evaluation.integrity.supervision import Supervision, premises
 from opsmith.runner.environment import describe_environment
 from opsmith.runner.versions import versions
-from opsmith.suites.aten_schemas import aten_schemas
 
 POLICY = "native"
 #: Two ops that are looked at one after another, by the names of their entries.

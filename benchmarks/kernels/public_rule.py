@@ -27,10 +27,10 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opsmith.calls.recording import op_name
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.environment import Environment
 from opsmith.core.run import OpSummary, RunDirectory
-from opsmith.suites.recording import op_name
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):

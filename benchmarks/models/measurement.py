@@ -21,12 +21,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import opsmith
+from opsmith.aten.groups import dispatched_overloads
+from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.op import Variant
 from opsmith.dispatch.activity import Active
 from opsmith.dispatch.registry import is_composite
-from opsmith.dispatch.variants import dispatched_overloads
 from opsmith.evaluation.integrity.policy import COPIES, FILLS, computes, stem
-from opsmith.suites.aten_schemas import aten_schemas, overload
 
 #: How much further from the float64 result than eager a result with kernels may be.
 FACTOR = 3.0

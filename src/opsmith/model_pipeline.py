@@ -29,13 +29,13 @@ from opsmith.core.run import (
     Summary,
     UsedDevice,
 )
+from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput, UnknownName
 from opsmith.pipeline import Progress, Silent, now, open_run, run_seed
 from opsmith.report.publish import publish
 from opsmith.runner.environment import describe_environment
 from opsmith.runner.models.judging import ModelJudge, ModelLimits, address_of, column_hash
 from opsmith.runner.models.messages import ModelCase
-from opsmith.suites import derive_seed
 
 #: What a model is asked.
 MODES = ("infer", "train")

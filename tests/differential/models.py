@@ -47,11 +47,11 @@ from opsmith.compile import choose_passes
 from opsmith.compile.report import PassReport, collected
 from opsmith.compile.traced import triangles
 from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files
-from opsmith.suites import derive_seed
+from opsmith.core.seeds import derive_seed
 from opsmith.suites.models import INFER, TRAIN, Models
 from opsmith.suites.models.workload import plain, without_dropout
-from opsmith.suites.modules.call import CONSTRUCTION_SEED
-from opsmith.suites.modules.problem import ProblemFile
+from opsmith.tasks.module_call import CONSTRUCTION_SEED
+from opsmith.tasks.problem import ProblemFile
 
 ATEN, INDUCTOR = "aten", "inductor"
 AGREES, ROUNDING, SHARED, FAILED, SKIPPED = "agrees", "rounding", "shared", "failed", "skipped"

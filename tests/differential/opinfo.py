@@ -53,7 +53,7 @@ from opsmith.compile.manager import run_passes
 from opsmith.compile.report import PassReport, collected
 from opsmith.compile.shipped import kernel_decompositions
 from opsmith.core.dtypes import TORCH_NAMES
-from opsmith.suites import derive_seed
+from opsmith.core.seeds import derive_seed
 from opsmith.suites.opinfo import _declared_tolerance, op_infos, seed_everything
 
 #: How graphs run: in ATen, before or after Inductor's passes over joint graphs; compiled by Inductor.

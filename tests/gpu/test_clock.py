@@ -16,11 +16,11 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.utils.cpp_extension import CUDA_HOME, load_inline
 
+from opsmith.calls.digests import digest_memory
+from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Normal
 from opsmith.evaluation.cuda_graphs import capture, give_memory_back, graph_costs
-from opsmith.evaluation.digests import digest_memory
-from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.calls import transfer
+from opsmith.calls.live import rebuild
+from opsmith.calls.observer import Observer, before_call
+from opsmith.calls.outcomes import HeldOutcome
+from opsmith.calls.transfer import as_bytes, to_device
 from opsmith.core.case import CallRecord, TensorValue
 from opsmith.core.verdict import Status
 from opsmith.evaluation.answers import answers_of
 from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.inputs import rebuild
-from opsmith.evaluation.outcome import Observer, before_call
 from opsmith.evaluation.reference import repetitions
 from opsmith.runner.exchange import OutcomeWriter, read_outcome
-from opsmith.suites import transfer
-from opsmith.suites.aten_schemas import aten_schemas, overload
-from opsmith.suites.transfer import as_bytes, to_device
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import opsmith
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.shipped import Shipped
 from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
@@ -22,7 +23,6 @@ from opsmith.dispatch.as_installed import as_installed
 from opsmith.dispatch.launcher import VARIABLE, Choice
 from opsmith.dispatch.plans import Launch
 from opsmith.runner.loading import load_kernel
-from opsmith.suites.aten_schemas import aten_schemas
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from opsmith import pipeline
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.shipped import Shipped
 from opsmith.core.kernel import Kernel
 from opsmith.core.run import Options, RunDirectory, Selection
 from opsmith.core.task import Task
 from opsmith.dispatch.as_installed import as_installed
 from opsmith.runner.loading import load_kernel
-from opsmith.suites.aten_schemas import aten_schemas
 
 pytestmark = [
     pytest.mark.gpu,

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from opsmith.suites.aten_schemas import overload
+from opsmith.aten.schemas import overload
 
 #: Fills a tensor of the right form, in place. Arguments: the tensor, the leaf to fill it from or None.
 Fill = Callable[[torch.Tensor, torch.Tensor | None], object]

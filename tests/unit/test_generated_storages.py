@@ -13,6 +13,12 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.calls import synthetic
+from opsmith.calls.live import item_bytes, rebuild
+from opsmith.calls.observer import Observer
+from opsmith.calls.outcomes import HeldOutcome
+from opsmith.calls.transfer import storage_bytes
 from opsmith.core.case import CallRecord, GeneratedStorage, Outcome, TensorValue, digest, storage_size
 from opsmith.core.domains import (
     Definite,
@@ -34,17 +40,11 @@ from opsmith.core.domains import (
 )
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.verdict import Status
-from opsmith.evaluation import generated
 from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.inputs import item_bytes, rebuild
-from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.reference import repetitions
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
-from opsmith.suites.aten_schemas import aten_schemas, overload
-from opsmith.suites.transfer import storage_bytes
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.traces.grammar import parse_call
 
@@ -110,7 +110,7 @@ def test_a_seed_gives_the_same_values_again_and_another_seed_gives_others(
 ) -> None:
     """Referee and worker generate for themselves, and a resumed run generates again."""
     first, again, other = (
-        storage_bytes(generated.generate(described(domain, shape, dtype=dtype, seed=seed), CPU)) for seed in (1, 1, 2)
+        storage_bytes(synthetic.generate(described(domain, shape, dtype=dtype, seed=seed), CPU)) for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
@@ -121,14 +121,14 @@ def test_another_process_generates_the_same_values() -> None:
     storage = described(Normal(), (1000,), dtype="bf16")
     program = (
         "import sys, msgspec, torch; from opsmith.core.case import GeneratedStorage, digest;"
-        "from opsmith.evaluation.generated import generate; from opsmith.suites.transfer import storage_bytes;"
+        "from opsmith.calls.synthetic import generate; from opsmith.calls.transfer import storage_bytes;"
         "torch.randn(5); data = bytes.fromhex(sys.argv[1]);"
         "storage = msgspec.msgpack.decode(data, type=GeneratedStorage);"
         "print(digest(storage_bytes(generate(storage, torch.device('cpu')))))"
     )
     command = [sys.executable, "-c", program, msgspec.msgpack.encode(storage).hex()]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    assert digest(storage_bytes(generated.generate(storage, CPU))) == printed
+    assert digest(storage_bytes(synthetic.generate(storage, CPU))) == printed
 
 
 @pytest.mark.parametrize(("domain", "shape", "dtype"), EVERY_DOMAIN)
@@ -343,15 +343,15 @@ def test_structured_values_follow_the_window_and_not_the_memory() -> None:
 
 def test_a_large_tensor_is_drawn_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No piece is larger than a chunk, and none cuts a dimension whose elements depend on each other."""
-    monkeypatch.setattr(generated, "CHUNK_ELEMENTS", 64)
+    monkeypatch.setattr(synthetic, "CHUNK_ELEMENTS", 64)
     seen: list[tuple[int, ...]] = []
-    arrangement = generated._arrangement
+    arrangement = synthetic._arrangement
 
     def watched(domain: Any, shape: torch.Size, *rest: Any) -> torch.Tensor:
         seen.append(tuple(shape))
         return arrangement(domain, shape, *rest)
 
-    monkeypatch.setattr(generated, "_arrangement", watched)
+    monkeypatch.setattr(synthetic, "_arrangement", watched)
     torch.testing.assert_close(torch.ones(20, 3), values(Probabilities(1), (20, 50, 3)).sum(1))
     assert len(seen) > 20
     assert {50} == {shape[1] for shape in seen}
@@ -359,8 +359,8 @@ def test_a_large_tensor_is_drawn_a_piece_at_a_time(monkeypatch: pytest.MonkeyPat
 
 def test_memory_between_strided_elements_is_filled_too() -> None:
     """A kernel that ignores strides must not read the same numbers by accident."""
-    storage = generated.generate(described(Normal(), (100,), strides=(3,)), CPU)
-    flat = generated.flat_view(storage, torch.float32)
+    storage = synthetic.generate(described(Normal(), (100,), strides=(3,)), CPU)
+    flat = synthetic.flat_view(storage, torch.float32)
     assert (298, 298) == (flat.numel(), flat.unique().numel())
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.cheats.honest import corpus as honest
 from tests.cheats.modules import corpus as modules
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.directory import KernelDirectory
 from opsmith.core.op import folder_name
 from opsmith.core.task import Task
-from opsmith.suites.aten_schemas import aten_schemas
 
 KERNELS = honest.read_corpus()
 HACKS = modules.read_corpus()

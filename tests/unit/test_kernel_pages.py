@@ -32,8 +32,8 @@ from tests.described_calls import described, recorded, work_with_results
 from tests.traffic_calls import CALLS
 from torch.utils._pytree import tree_leaves
 
+from opsmith.aten.schemas import overload
 from opsmith.backends import manifest
-from opsmith.suites.aten_schemas import overload
 
 PAGES = family_pages()
 _ROW = re.compile(r"^\| (.*) \| `([^`]*)` \|$", re.MULTILINE)

@@ -13,11 +13,11 @@ import pytest
 from tests.cheats_corpus import PAGE, ROOT, Hack, quick, read_corpus, rounds, table
 from tests.naive_evaluator import Job, Report, read_report
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.directory import KernelDirectory
 from opsmith.core.op import folder_name
 from opsmith.core.task import Task
 from opsmith.core.verdict import Status
-from opsmith.suites.aten_schemas import aten_schemas
 
 HACKS = read_corpus()
 #: What an issue, a paper or a log of a training run has shown; each needs at least one hack.

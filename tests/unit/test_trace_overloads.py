@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from opsmith.aten.renames import SUCCESSORS, current, misfit
 from opsmith.core.case import NamedValue, SequenceValue, TensorValue
 from opsmith.core.trace import TracedCall
 from opsmith.traces.grammar import parse_call, print_arguments
-from opsmith.traces.overloads import SUCCESSORS, current, misfit
 from opsmith.traces.trace_file import find_traces, read_trace
 
 PUBLIC_TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"

@@ -13,6 +13,9 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
+from opsmith.aten.renames import current
+from opsmith.aten.schemas import overload
+from opsmith.calls.live import rebuild
 from opsmith.core.case import CallRecord, storage_size
 from opsmith.core.domains import (
     Definite,
@@ -33,14 +36,11 @@ from opsmith.core.domains import (
     Uniform,
 )
 from opsmith.core.trace import TracedCall
-from opsmith.evaluation.inputs import rebuild
-from opsmith.suites.aten_schemas import overload
 from opsmith.suites.valid_inputs import CannotRebuild, domains, traced_record
 from opsmith.suites.valid_inputs.binding import BoundCall, Slot, stem_of
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import COMMON_RULES, VALUE_RULES
 from opsmith.traces.grammar import parse_call
-from opsmith.traces.overloads import current
 from opsmith.traces.trace_file import find_traces, read_trace
 
 PUBLIC_TRACES = Path(__file__).parents[3] / "shared/data/traces"

@@ -38,8 +38,8 @@ def scaffold(
     Existing files stay as they are. In-place and out= overloads get a stub only where they are
     named exactly: otherwise the functional kernel answers them.
     """
+    from opsmith.aten.schemas import aten_schemas
     from opsmith.backends.scaffold import scaffold as write_stubs
-    from opsmith.suites.aten_schemas import aten_schemas
 
     chosen, derived = select(aten_schemas().values(), [pattern.strip() for pattern in ops.split(",")])
     done = write_stubs(directory, chosen, derived=derived)

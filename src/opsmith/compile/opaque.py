@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.override import Override, Serving, backend_function
-from opsmith.suites.aten_schemas import overload
 
 _defined: dict[str, torch._ops.OpOverload] = {}
 

@@ -24,6 +24,7 @@ import msgspec
 import torch
 from torch.utils._pytree import tree_leaves
 
+from opsmith.aten.schemas import overload
 from opsmith.backends.shipped import Shipped
 from opsmith.compile.opaque import opaque_overload
 from opsmith.core.dtypes import TORCH_NAMES
@@ -33,7 +34,6 @@ from opsmith.dispatch.choice import runs_on
 from opsmith.dispatch.exclusions import why_excluded
 from opsmith.dispatch.selection import offered, split_patterns
 from opsmith.errors import UnknownName
-from opsmith.suites.aten_schemas import overload
 
 _TABLE = Path(__file__).with_name("measured.json")
 

@@ -1,7 +1,7 @@
 """Domains: which values make sense for a tensor that was recorded without them.
 
 An index has to lie inside what it indexes, a variance is positive, a probability lies between 0
-and 1. A domain says so in a few numbers; ``opsmith.evaluation.generated`` draws values from it.
+and 1. A domain says so in a few numbers; ``opsmith.calls.synthetic`` draws values from it.
 """
 
 from __future__ import annotations

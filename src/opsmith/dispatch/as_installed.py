@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from opsmith.aten.derivation import DerivedKernel
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, TaskKind
-from opsmith.dispatch.derivation import DerivedKernel
 from opsmith.dispatch.override import Override, Serving, backend_function
 
 Call = Callable[..., Any]

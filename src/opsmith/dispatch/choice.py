@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import torch
 
+from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.override import Serving
-from opsmith.suites.aten_schemas import overload
 
 #: Languages whose kernels run on an accelerator only.
 _ACCELERATOR_DSLS = {"cuda", "cutedsl", "helion", "tilelang", "triton"}

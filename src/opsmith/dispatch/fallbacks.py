@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
+from opsmith.aten.arguments import tensors_in
+
 
 class Fallback(enum.StrEnum):
     """Why a call was answered by PyTorch's own kernel."""
@@ -68,17 +70,6 @@ def obstacle(values: Iterable[Any]) -> Fallback | None:
     return None
 
 
-def tensors_in(values: Iterable[Any]) -> list[Tensor]:
-    """The tensors among arguments, those in lists included, in their order."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found.extend(tensors_in(value))
-    return found
-
-
 def on_several_devices(values: Sequence[Any]) -> bool:
     """Whether tensors lie on different devices; a 0-dim CPU tensor beside others counts as well."""
     first = None
@@ -105,37 +96,3 @@ def gradient_needed(values: Iterable[Any]) -> bool:
     if forward_ad._current_level >= 0:
         return True
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_in(values))
-
-
-def share_memory(destinations: Iterable[Any], values: Iterable[Any], *, or_are_one: bool = False) -> bool:
-    """Whether an argument that is written to overlaps another argument; being it counts if ``or_are_one``."""
-    sources = tensors_in(values)
-    return any(
-        or_are_one
-        if _are_one(source, destination)
-        else torch._C._overlaps(source, destination) and _ranges_meet(source, destination)
-        for destination in tensors_in(destinations)
-        for source in sources
-    )
-
-
-def _are_one(one: Tensor, other: Tensor) -> bool:
-    """Whether both look at the same elements in the same order, as eager allows it to elementwise ops."""
-    return one is other or (
-        one.data_ptr() == other.data_ptr() != 0  # Tensors without elements have no memory to share.
-        and one.dtype is other.dtype
-        and one.shape == other.shape
-        and one.stride() == other.stride()
-    )
-
-
-def _ranges_meet(one: Tensor, other: Tensor) -> bool:
-    (first, first_end), (second, second_end) = _bytes_of(one), _bytes_of(other)
-    return first < second_end and second < first_end
-
-
-def _bytes_of(tensor: Tensor) -> tuple[int, int]:
-    if tensor.numel() == 0:
-        return 0, 0
-    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + span * tensor.element_size()

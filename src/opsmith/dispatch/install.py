@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opsmith.dispatch import launcher, wrapped_numbers
+from opsmith.aten import numbers
+from opsmith.dispatch import launcher
 from opsmith.dispatch.activity import Active, ServedOp
 from opsmith.dispatch.choice import Choice, merged
 from opsmith.dispatch.judging import refuse_while_judging
@@ -35,7 +36,7 @@ class _Installation:
             if choice is None:
                 self.registry.remove()
                 return
-            wrapped_numbers.prepare()
+            numbers.prepare()
             self.registry.ensure((serving.schema, serving.device_type) for serving in choice.servings)
             for serving in choice.servings:
                 self.registry.overrides[serving.schema.name, serving.device_type].serve(serving)

@@ -18,27 +18,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._ops import OpOverload
 
+from opsmith.aten.arguments import tensors_in
+from opsmith.aten.derivation import DoesNotFit, derived_exactly
+from opsmith.aten.numbers import tensor_positions, with_tensors
+from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant
-from opsmith.dispatch.derivation import DoesNotFit, derived_exactly
 from opsmith.dispatch.drivers import Driver, driver
 from opsmith.dispatch.exclusions import DROPOUT
-from opsmith.dispatch.fallbacks import (
-    Fallback,
-    gradient_needed,
-    has_lazy,
-    obstacle,
-    on_several_devices,
-    tensors_in,
-)
+from opsmith.dispatch.fallbacks import Fallback, gradient_needed, has_lazy, obstacle, on_several_devices
 from opsmith.dispatch.launcher import Choice, Front, chosen
 from opsmith.dispatch.layout import EagerLayout
 from opsmith.dispatch.loading import function_of
 from opsmith.dispatch.plan_cache import PlanCache, signature_of
 from opsmith.dispatch.repeats import ANOTHER_CALL
-from opsmith.dispatch.wrapped_numbers import tensor_positions, with_tensors
 from opsmith.errors import BadInput
-from opsmith.suites.aten_schemas import overload
 
 if TYPE_CHECKING:
     from opsmith.dispatch.recorder import Recorder

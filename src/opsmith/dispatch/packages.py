@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import torch
 
+from opsmith.aten.schemas import overload
 from opsmith.core import package
 from opsmith.core.op import OpSchema
 from opsmith.core.package import Package, PackagedOp
 from opsmith.dispatch.choice import Choice, answers, runs_on
 from opsmith.dispatch.install import add_package
 from opsmith.dispatch.override import Serving
-from opsmith.suites.aten_schemas import overload
 
 
 def activate(folder: Path) -> None:

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opsmith.aten.arguments import tensors_in
 from opsmith.dispatch.draws import COUNTER, Draws, watched_draws
-from opsmith.dispatch.fallbacks import tensors_in
 from opsmith.dispatch.plans import (
     Copy,
     Form,

@@ -20,12 +20,12 @@ from types import CodeType, FrameType
 
 import torch
 
+from opsmith.aten.schemas import overload
 from opsmith.core.op import OpSchema
 from opsmith.dispatch import launcher
 from opsmith.dispatch.drivers import driver
 from opsmith.dispatch.launcher import Front
 from opsmith.dispatch.override import Override, autograd_function, backend_function, original_kernel
-from opsmith.suites.aten_schemas import overload
 
 #: Where an idle thread of the standard library stands: it calls nothing of torch's from there.
 _WAITING: frozenset[CodeType] = frozenset(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from opsmith.aten.groups import dispatched_overloads
+from opsmith.aten.schema_cache import kept_schemas
 from opsmith.backends import Backend
 from opsmith.backends.attribute import AttributeBackend, NeedsDiscovery
 from opsmith.backends.directory import KernelDirectory
@@ -16,10 +18,8 @@ from opsmith.core.op import OpSchema, matches
 from opsmith.core.task import Task
 from opsmith.dispatch.choice import Choice, answers, runs_on
 from opsmith.dispatch.exclusions import REASONS, why_excluded
-from opsmith.dispatch.kept_schemas import kept_schemas
 from opsmith.dispatch.loading import function_of, import_target, kernel_directory, lookup
 from opsmith.dispatch.override import Serving
-from opsmith.dispatch.variants import dispatched_overloads
 from opsmith.errors import BadInput, UnknownName
 
 

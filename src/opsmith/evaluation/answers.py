@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from opsmith.calls.observer import Observer
+from opsmith.calls.outcomes import HeldOutcome
 from opsmith.core.case import Outcome
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.outcome import Observer
 
 
 @dataclass(frozen=True)

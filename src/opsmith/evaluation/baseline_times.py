@@ -17,12 +17,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.core.baseline_times import BaselineRequest, BaselineTime, TrialTimes
 from opsmith.core.dtypes import TORCH_NAMES
+from opsmith.core.seeds import derive_seed
 from opsmith.errors import BaselineUnavailable
 from opsmith.evaluation.baselines import Preparable, baseline_function
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
-from opsmith.suites import derive_seed
-from opsmith.suites.modules.problem import BrokenProblem, Problem, record_call
+from opsmith.tasks.problem import BrokenProblem, Problem, record_call
 
 CHANNELS_LAST = "channels_last"
 #: Calls before the first that counts.

@@ -14,6 +14,10 @@ from itertools import islice
 import msgspec
 import torch
 
+from opsmith.aten.schemas import overload
+from opsmith.calls.live import content_of, item_bytes, rebuild, tensor_from_bytes
+from opsmith.calls.outcomes import HeldOutcome, elements_of, tensor_of
+from opsmith.calls.transfer import Content, are_equal, as_bytes, size_of
 from opsmith.core.case import (
     CallRecord,
     ComplexValue,
@@ -39,12 +43,8 @@ from opsmith.evaluation.form import (
     shape_problem,
     stride_problem,
 )
-from opsmith.evaluation.held import HeldOutcome, elements_of, tensor_of
-from opsmith.evaluation.inputs import content_of, item_bytes, rebuild, tensor_from_bytes
 from opsmith.evaluation.observation import LARGE_ELEMENTS, Finding, JudgedCall, Result
 from opsmith.evaluation.stability import REPETITIONS, stabilised
-from opsmith.suites.aten_schemas import overload
-from opsmith.suites.transfer import Content, are_equal, as_bytes, size_of
 
 #: Results of repetitions that are held at a time; what explains a difference needs four of them at least.
 MAX_REPEATED_BYTES = 256 << 20

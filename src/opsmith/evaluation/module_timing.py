@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import torch
 
+from opsmith.calls.live import rebuild
 from opsmith.core.case import CallRecord, MappingValue, SequenceValue, TensorValue, Value, tensor_values
-from opsmith.evaluation.inputs import rebuild
-from opsmith.suites.modules.call import ModuleCall
+from opsmith.tasks.module_call import ModuleCall
 
 
 def timed_function(

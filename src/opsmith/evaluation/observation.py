@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from opsmith.aten.arguments import bind
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import ErrorFigures, Status
 
@@ -35,6 +36,10 @@ class JudgedCall:
     kwargs: dict[str, Any]
     tolerance: tuple[float, float] | None = None
     small_results: bool = False
+
+    def bound(self) -> dict[str, Any]:
+        """The arguments by their names; see :func:`opsmith.aten.arguments.bind`."""
+        return bind(self.schema, self.args, self.kwargs)
 
 
 #: The results of one execution: the leaves of the return value in order, then every input tensor

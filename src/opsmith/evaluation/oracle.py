@@ -62,13 +62,13 @@ from torch._decomp import get_decompositions
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.arguments import overload_of
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.op import TaskKind
-from opsmith.evaluation.arguments import bind, overload_of
 from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, LOGSUMEXP, attention, gradients, logsumexp
 from opsmith.evaluation.observation import LARGE_ELEMENTS, JudgedCall
 from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion, half_a_step
-from opsmith.suites import callables
-from opsmith.suites.aten_schemas import aten_schemas
+from opsmith.tasks import registry
 
 #: How many units eager may be off before the oracle is not believed, and how many a candidate may
 #: ever be. Half types have wide units (1.6 % for bfloat16), so they get few of them.
@@ -246,7 +246,7 @@ class Oracle:
 
     def _factors(self, value: torch.Tensor) -> torch.Tensor:
         """How many factors each element of a product has."""
-        arguments = bind(self._call)
+        arguments = self._call.bound()
         if self._stem == "prod" or not value.dim():
             return torch.tensor(_terms(arguments["self"], value), dtype=torch.float64, device=value.device)
         dim: int = arguments["dim"]
@@ -269,7 +269,7 @@ class Oracle:
 
         It is taken by one over the number of elements, by that times a difference, and by that times the gradient.
         """
-        given = bind(self._call)
+        given = self._call.bound()
         gradient, x, target = (given[name].double().to(value.device) for name in ("grad_output", "self", "target"))
         factor = (target if self._stem == "soft_margin_loss_backward" else x - target).abs()
         steps = (gradient.abs() * (factor + 1) + 1) / given.get("beta", 1.0)
@@ -288,7 +288,7 @@ class Oracle:
     def _of_variance(self, value: torch.Tensor) -> torch.Tensor:
         """By how much a rounding of the variance moves a layer norm or its ``rstd``: far, if eps is its opposite."""
         assert self._values is not None
-        rstd, shift = self._values[2].to(value.device), bind(self._call)
+        rstd, shift = self._values[2].to(value.device), self._call.bound()
         variance = rstd.square().reciprocal() - shift["eps"]
         share = (
             LINEAR_SLACK * torch.finfo(torch.float32).eps * (variance * rstd.square()).abs().nan_to_num(0.0, 0.0, 0.0)
@@ -351,12 +351,12 @@ class Oracle:
     @cached_property
     def _logarithms(self) -> Opinion | None:
         """What is known of the logarithms that a fused attention returns, which few calls are asked about."""
-        return logsumexp(self._stem, bind(self._call))
+        return logsumexp(self._stem, self._call.bound())
 
     @cached_property
     def _attention(self) -> Sequence[Opinion]:
         """What is known of a fused attention's first result, or of all its gradients."""
-        arguments = bind(self._call)
+        arguments = self._call.bound()
         if self._stem in BACKWARDS:
             return gradients(arguments) or ()
         found = attention(arguments)
@@ -364,21 +364,21 @@ class Oracle:
 
     @cached_property
     def _values(self) -> list[Any] | None:
-        if self._stem in EXCLUDED or bind(self._call).get("rounding_mode"):
+        if self._stem in EXCLUDED or self._call.bound().get("rounding_mode"):
             return None
         values = _execute(self._call, self._count)
         return self._with_poles(values) if self._stem == "polygamma" and values else values
 
     def _with_poles(self, values: list[Any]) -> list[Any]:
         """Trigamma's poles, which eager leaves finite in every dtype: its ``sin(pi x)`` is 0 for no integer x."""
-        arguments = bind(self._call)
+        arguments = self._call.bound()
         x = arguments["self"].double()
         at_pole = (x <= 0) & (x == x.floor()) & (arguments["n"] == 1)
         return [value.masked_fill(at_pole.to(value.device), torch.inf) for value in values]
 
     @cached_property
     def _magnitudes(self) -> list[Any] | None:
-        reduction = bind(self._call).get("reduce") if self._stem in LINEAR_REDUCTIONS else None
+        reduction = self._call.bound().get("reduce") if self._stem in LINEAR_REDUCTIONS else None
         if self._stem not in LINEAR | WITH_MEAN and reduction not in ("sum", "mean"):
             return None
         return _execute(self._call, self._count, change=torch.abs)
@@ -412,7 +412,7 @@ def _execute(
 
     is_op = call.schema.kind is TaskKind.OP
     # A Model runs in the dtypes of the state that it is given, which is widened with the inputs.
-    function: Any = overload_of(call.schema) if is_op else callables.reference(call.schema.name)
+    function: Any = overload_of(call.schema) if is_op else registry.reference(call.schema.name)
     with torch.no_grad(), _float64_default(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

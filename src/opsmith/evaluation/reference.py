@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import torch
 
+from opsmith.calls.live import LiveCall, item_bytes, live_call, make_storages
+from opsmith.calls.observer import Observer, before_call
+from opsmith.calls.outcomes import HeldOutcome
+from opsmith.calls.seeding import seed_generators
+from opsmith.calls.synthetic import flat_view
 from opsmith.core.case import CallRecord, MappingValue, SequenceValue, TensorValue, Value
-from opsmith.evaluation.generated import flat_view
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_storages
-from opsmith.evaluation.outcome import Observer, before_call
-from opsmith.suites import callables
-from opsmith.suites.modules.call import ReferenceCall
+from opsmith.tasks import registry
+from opsmith.tasks.module_call import ReferenceCall
 
 #: Garbage put around inputs and into free memory: NaN as a float of any width, then a small number.
 GARBAGE_BYTES = (0xFF, 0x40)
@@ -25,25 +26,11 @@ FREED_BLOCKS = 8
 MAX_FREED_BYTES = 1 << 30
 
 
-def seed_generators(seed: int, device: torch.device) -> None:
-    """Seed the default generators of the CPU and of ``device``.
-
-    ``torch.manual_seed`` also seeds every device that is not there yet, which formats a traceback
-    for each: about a millisecond, more than most calls take.
-    """
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        index = torch.cuda.current_device() if device.index is None else device.index
-        torch.cuda.default_generators[index].manual_seed(seed)
-    elif device.type != "cpu":
-        torch.manual_seed(seed)
-
-
 def run_eager(record: CallRecord, live: LiveCall, seed: int, device: torch.device) -> object:
     """Call what a record names on live arguments under a random state that follows from ``seed``."""
     seed_generators(seed, device)
     with torch.no_grad():
-        return callables.reference(record.op)(*live.args, **live.kwargs)
+        return registry.reference(record.op)(*live.args, **live.kwargs)
 
 
 def reference_calls(record: CallRecord) -> tuple[str, ...]:
@@ -51,7 +38,7 @@ def reference_calls(record: CallRecord) -> tuple[str, ...]:
 
     Top-level calls as a dispatch mode meets them, those inside an overload left out.
     """
-    function = callables.reference(record.op)
+    function = registry.reference(record.op)
     return function.calls if isinstance(function, ReferenceCall) else ()
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 import torch
 
+from opsmith.aten.arguments import tensors_in
+from opsmith.aten.schemas import overload
+from opsmith.calls.live import LiveCall, item_bytes, live_call, make_storages
+from opsmith.calls.synthetic import flat_view
 from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, tensor_values
 from opsmith.core.domains import IndependentDomain
-from opsmith.dispatch.fallbacks import tensors_in
-from opsmith.evaluation.generated import flat_view
-from opsmith.evaluation.inputs import LiveCall, item_bytes, live_call, make_storages
-from opsmith.suites.aten_schemas import overload
 
 #: Elements by which one set is rotated further than the one before: the first that leaves a rest, so that a
 #: storage has as many different sets as elements.

@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
+from opsmith.calls.live import LiveCall
+from opsmith.calls.observer import Observed, Observer
 from opsmith.evaluation.cuda_graphs import QUEUED_GATE_CYCLES, CapturedCalls, Gate, capture
-from opsmith.evaluation.inputs import LiveCall
-from opsmith.evaluation.outcome import Observed, Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
 
 #: Written before each block, so that neither inputs nor results are in the device's cache: more than

@@ -83,8 +83,8 @@ def _profiles(calls: Mapping[str, CallRecord], device: str) -> dict[str, str]:
 def _live(record: CallRecord, device: str) -> Callable[[], object]:
     import torch
 
-    from opsmith.evaluation.inputs import rebuild
-    from opsmith.suites.aten_schemas import overload
+    from opsmith.aten.schemas import overload
+    from opsmith.calls.live import rebuild
 
     call = rebuild(record, torch.device(device))
     function = overload(record.op)

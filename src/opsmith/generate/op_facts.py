@@ -54,7 +54,7 @@ def _facts(ops: Iterable[str]) -> dict[str, OpFacts]:
     import torch
     from torch._decomp import decomposition_table
 
-    from opsmith.suites.aten_schemas import overload
+    from opsmith.aten.schemas import overload
 
     found = {}
     for op in ops:

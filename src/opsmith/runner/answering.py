@@ -12,24 +12,24 @@ from typing import Any
 import msgspec
 import torch
 
+from opsmith.calls.live import LiveCall, live_call
+from opsmith.calls.observer import Observer, before_call
+from opsmith.calls.seeding import seed_generators
+from opsmith.calls.synthetic import flat_view, generate
+from opsmith.calls.transfer import copy_to_device
 from opsmith.core.case import CallRecord, MappingValue, SequenceValue, Storage, TensorValue, storage_size
 from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.evaluation.generated import flat_view, generate
-from opsmith.evaluation.inputs import LiveCall, live_call
 from opsmith.evaluation.integrity.garbage import leave_garbage
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.integrity.traced_lines import TracedLines
 from opsmith.evaluation.integrity.watch import plain_results
-from opsmith.evaluation.outcome import Observer, before_call
-from opsmith.evaluation.reference import seed_generators
 from opsmith.runner.exchange import read_call
 from opsmith.runner.lack_of_memory import shortened
 from opsmith.runner.protocol import CallToRun, Raised, Returned
-from opsmith.suites.modules.call import ModuleCall
-from opsmith.suites.transfer import copy_to_device
+from opsmith.tasks.module_call import ModuleCall
 
 #: Messages from a candidate are cut to this, so that they stay one line that can be read.
 MAX_MESSAGE_CHARS = 2_000

@@ -6,7 +6,7 @@ import torch._dynamo
 import torch.fx.experimental.symbolic_shapes  # Fake tensors need it.
 
 import opsmith.evaluation.audit
-from opsmith.suites.aten_schemas import aten_schemas
+from opsmith.aten.schemas import aten_schemas
 
 __all__ = ["opsmith", "torch"]
 

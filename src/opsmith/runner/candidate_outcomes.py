@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 import torch
 
+from opsmith.calls.live import item_bytes
+from opsmith.calls.observer import MAX_RESULT_BYTES
+from opsmith.calls.outcomes import HeldOutcome
+from opsmith.calls.transfer import Content, size_of
 from opsmith.core.case import Outcome, OutputTensor, SummarisedOutcome
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.verdict import Status
 from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.inputs import item_bytes
-from opsmith.evaluation.outcome import MAX_RESULT_BYTES
 from opsmith.runner.exchange import read_outcome, read_outcome_of_ranks
 from opsmith.runner.protocol import OUT_OF_PROTOCOL, Compare, ComparedCase, CompareTimed
-from opsmith.suites.transfer import Content, size_of
 
 #: What :func:`read_told` raises.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError, EOFError)

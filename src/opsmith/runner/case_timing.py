@@ -11,6 +11,7 @@ from opsmith.core.case import CaseRef, StoredOutcome, SummarisedOutcome
 from opsmith.core.kernel import Loader
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, TimedCase
+from opsmith.core.seeds import derive_seed
 from opsmith.core.timing import Timing, Work
 from opsmith.core.verdict import Status
 from opsmith.errors import RefereeFailed
@@ -34,7 +35,6 @@ from opsmith.runner.spool import Spool
 from opsmith.runner.stopwatch import ClockSettings, Found, PairedClock, Place
 from opsmith.runner.timed_pairs import Dishonest, Pair
 from opsmith.runner.verdicts import one_line
-from opsmith.suites import derive_seed
 
 #: Cases that a device times together, and the bytes of their arguments, unless one alone has more.
 MOST_TOGETHER = 16

@@ -16,13 +16,13 @@ import msgspec
 
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Normal
+from opsmith.core.seeds import derive_seed
 from opsmith.core.timing import Clock, ControlPair, Timing
 from opsmith.evaluation.pairing import precisions_of
 from opsmith.runner.links import RefereeLink
 from opsmith.runner.protocol import ClockSetUp, SetUpClock
 from opsmith.runner.sides import RefereeSide
 from opsmith.runner.stopwatch import ClockSettings, PairedClock, empty_trip_us
-from opsmith.suites import derive_seed
 
 
 class ControlCall(NamedTuple):

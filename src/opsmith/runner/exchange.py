@@ -20,11 +20,11 @@ from pathlib import Path
 import msgspec
 import torch
 
+from opsmith.calls.live import CALL_DECODER
+from opsmith.calls.outcomes import HeldOutcome, without_content
+from opsmith.calls.transfer import read_content, size_of, write_content
 from opsmith.core.case import CallRecord, Outcome, OutputOther, OutputTensor, StoredOutcome, SummarisedOutcome
-from opsmith.evaluation.held import HeldOutcome, without_content
-from opsmith.evaluation.inputs import CALL_DECODER
 from opsmith.runner.protocol import LentCall
-from opsmith.suites.transfer import read_content, size_of, write_content
 
 #: An outcome with up to this much content travels in the message itself.
 INLINE_BYTES = 1 << 20

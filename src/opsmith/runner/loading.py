@@ -10,16 +10,16 @@ from typing import Any, cast
 
 import torch
 
+from opsmith.aten.derivation import DerivedKernel
+from opsmith.aten.schemas import overload
+from opsmith.calls.live import CALL_DECODER, rebuild
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, TaskKind
-from opsmith.dispatch.derivation import DerivedKernel
 from opsmith.dispatch.loading import from_attribute, from_file, import_target, kernel_directory, lookup
 from opsmith.evaluation.compiler import traceable, use_compiler_settings
-from opsmith.evaluation.inputs import CALL_DECODER, rebuild
 from opsmith.runner.protocol import Discovered
-from opsmith.suites.aten_schemas import overload
-from opsmith.suites.distributed.program import RankProgram, answer_of_torch
-from opsmith.suites.modules.call import CONSTRUCTION_SEED, ModuleCall
+from opsmith.tasks.module_call import CONSTRUCTION_SEED, ModuleCall
+from opsmith.tasks.rank_program import RankProgram, answer_of_torch
 
 CPU = torch.device("cpu")
 

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput, RefereeFailed
 from opsmith.runner.links import Limits, RefereeDied, RefereeLink
 from opsmith.runner.processes import Processes
 from opsmith.runner.protocol import DeviceOpened, Measure, Measured, OpenDevice
-from opsmith.suites import derive_seed
 from opsmith.traces.measurements import Input, Measurement
 
 

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from opsmith.runner.seat import Seat
-from opsmith.suites.distributed.collectives import WAIT, overload
-from opsmith.suites.distributed.program import GROUP
+from opsmith.tasks.collectives import WAIT, overload
+from opsmith.tasks.rank_program import GROUP
 
 #: The judge's limits end what hangs; the group's own only has to be longer.
 TIMEOUT = timedelta(hours=1)

@@ -20,6 +20,13 @@ import msgspec
 import torch
 
 from opsmith import plugins
+from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.calls.live import CALL_DECODER, rebuild_all
+from opsmith.calls.observer import Observer, before_call
+from opsmith.calls.outcomes import HeldOutcome
+from opsmith.calls.seeding import seed_generators
+from opsmith.calls.text import describe_with_values
+from opsmith.calls.transfer import size_of
 from opsmith.core.call_text import describe
 from opsmith.core.case import (
     CallRecord,
@@ -33,6 +40,7 @@ from opsmith.core.case import (
 )
 from opsmith.core.problems import problem_files
 from opsmith.core.run import Selection
+from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
 from opsmith.core.verdict import Status
 from opsmith.evaluation.answers import Answer, answers_of
@@ -40,14 +48,10 @@ from opsmith.evaluation.comparisons.table import Rule, rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.cuda_graphs import give_memory_back, graph_costs
 from opsmith.evaluation.floors.ceilings import cached_ceilings
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
 from opsmith.evaluation.integrity.policy import computes
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.outcome import Observer, before_call
-from opsmith.evaluation.reference import observe_eager, reference_calls, repetitions, run_eager, seed_generators
+from opsmith.evaluation.reference import observe_eager, reference_calls, repetitions, run_eager
 from opsmith.evaluation.runtime import launch_ms, runtime_ms
-from opsmith.evaluation.small_values import describe_with_values
 from opsmith.runner.build_cache import EAGER, use_build_cache
 from opsmith.runner.candidate_outcomes import UNREADABLE, compared, read_told, result_bytes
 from opsmith.runner.devices import open_device
@@ -92,22 +96,11 @@ from opsmith.runner.protocol import (
 from opsmith.runner.spool import Spool
 from opsmith.runner.timed_blocks import MAX_KEPT_WHILE_ALONE_BYTES, forget, renewed
 from opsmith.runner.timed_reference import TimedReference
-from opsmith.suites import (
-    AsksOwnTasks,
-    Search,
-    Selective,
-    Shrinkable,
-    Skipped,
-    Suite,
-    SuiteCall,
-    callables,
-    derive_seed,
-)
-from opsmith.suites.aten_schemas import aten_schemas, overload
+from opsmith.suites import AsksOwnTasks, Search, Selective, Shrinkable, Skipped, Suite, SuiteCall
 from opsmith.suites.traced_size import argument_bytes
-from opsmith.suites.transfer import size_of
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import probes
+from opsmith.tasks import registry
 
 MAX_ERROR_CHARS = 500
 #: Device memory that a referee keeps for its next case.
@@ -189,7 +182,7 @@ class Referee:
         if selection.problems is not None:
             # At once: a referee that takes the place of another one is not asked to load the suite.
             files = problem_files(Path(selection.problems))
-            callables.use_problems(files, device, small=selection.sizes == "small")
+            registry.use_problems(files, device, small=selection.sizes == "small")
 
     def answer(self, request: RefereeRequest) -> RefereeReply:
         """Carry out one request; an error of opsmith's own becomes a :class:`RefereeError`."""
@@ -278,7 +271,7 @@ class Referee:
             counts,
             tuple(sorted(ops)),
             {where: why for why, where in skipped.items()},
-            callables.loaded_schemas(sorted(ops)),
+            registry.loaded_schemas(sorted(ops)),
         )
 
     def _spooled_case(
@@ -325,7 +318,7 @@ class Referee:
         first = request.cases[0]
         records, _ = self._read(request.cases)
         # More than are asked for: eager refuses some.
-        varied = probes(records, callables.schema_of(first.op), request.seed, 2 * request.limit)
+        varied = probes(records, registry.schema_of(first.op), request.seed, 2 * request.limit)
         cases: list[CaseRef] = []
         for number, (label, record) in enumerate(varied):
             if len(cases) == request.limit:
@@ -392,7 +385,7 @@ class Referee:
         observer = Observer()
         found: list[_Reference] = []
         for item, record, live in zip(items, records, rebuild_all(records, self._device), strict=True):
-            schema = callables.schema_of(item.case.op)
+            schema = registry.schema_of(item.case.op)
             reference = _Reference(rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs)))
             found.append(reference)
             try:
@@ -439,7 +432,7 @@ class Referee:
         surround = reference.rule.kind == "value" and "strided" not in record.op
         return CaseUnderJudgement(
             record,
-            callables.schema_of(record.op),
+            registry.schema_of(record.op),
             reference.rule,
             lambda: [answer.outcome(), *others],
             device=self._device,

@@ -13,6 +13,7 @@ import msgspec
 from opsmith.core.case import CaseRef
 from opsmith.core.op import TaskKind, Variant
 from opsmith.core.run import Options, TimedCase
+from opsmith.core.seeds import derive_seed
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.case_timing import CaseTimer
@@ -56,7 +57,6 @@ from opsmith.runner.verdicts import (
     raised_verdict,
     with_offence,
 )
-from opsmith.suites import derive_seed
 
 #: After so many of them the kernel's remaining cases are NOT_RUN.
 MAX_TIMEOUTS = 2

@@ -9,6 +9,8 @@ from functools import partial
 
 import torch
 
+from opsmith.calls.live import CALL_DECODER, live_call, make_storages
+from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, OutputTensor, storage_size
 from opsmith.core.op import TaskKind
 from opsmith.core.timing import Work
@@ -18,10 +20,8 @@ from opsmith.evaluation.baselines import Preparable, baseline_function
 from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.floors.work import work_of
-from opsmith.evaluation.inputs import CALL_DECODER, live_call, make_storages
 from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.reference import repetitions
 from opsmith.evaluation.timed_inputs import TimedInputs, without_gaps
 from opsmith.evaluation.timing import TimedCall
@@ -37,7 +37,7 @@ from opsmith.runner.protocol import (
 )
 from opsmith.runner.stopwatch import BLOCK_US, BLOCK_US_CPU
 from opsmith.runner.timed_blocks import ready, timed_block
-from opsmith.suites import callables
+from opsmith.tasks import registry
 
 #: What no kernel undercuts: as a node of a graph, and for what it moves, bytes a microsecond.
 SHORTEST_KERNEL_US = 1.2
@@ -70,7 +70,7 @@ class TimedReference:
         self._device = device
         self._verified: tuple[tuple[int, int], CaseUnderJudgement | None] | None = None
         record = CALL_DECODER.decode(request.call)
-        self._eager, record = timed_function(callables.reference(record.op), record, device)
+        self._eager, record = timed_function(registry.reference(record.op), record, device)
         record = without_gaps(record)
         storages = make_storages([record], device)[0]
         slots, work = self._size_up(record, storages, request)
@@ -133,7 +133,7 @@ class TimedReference:
         else:
             most = int(torch.cuda.get_device_properties(self._device).total_memory * MAX_TIMED_SHARE)
         slots = max(1, min(request.slots, _most_calls(size, host_us, self._device), most // max(size, 1)))
-        return slots, work_of(record, callables.schema_of(record.op), results)
+        return slots, work_of(record, registry.schema_of(record.op), results)
 
     def make_ready(self, request: MakeReady) -> BlockTimed:
         """Make sets of inputs and capture a graph."""
@@ -160,7 +160,7 @@ class TimedReference:
         record = self.call.inputs.record_of(slot, round_number)
         before = self.call.inputs.before(slot, round_number)
         live = live_call(record, self.call.inputs.before(slot, round_number), self._device)
-        schema = callables.schema_of(record.op)
+        schema = registry.schema_of(record.op)
         rule = rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs))
         if rule.repeats(0) != 1:
             return None

@@ -20,14 +20,14 @@ from typing import Any
 import msgspec
 import torch
 
+from opsmith.calls.live import CALL_DECODER, rebuild_all
+from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Loader
 from opsmith.evaluation.cuda_graphs import give_memory_back
-from opsmith.evaluation.inputs import CALL_DECODER, rebuild_all
 from opsmith.evaluation.integrity.garbage import garbage_from_malloc
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.module_timing import timed_function
-from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
 from opsmith.runner.answering import Answering, CallRun, raised

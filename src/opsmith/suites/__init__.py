@@ -7,7 +7,7 @@ recorded calls; the runner spreads entries over referees.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -25,7 +25,7 @@ class SuiteCall(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         address: where the call comes from.
-        signature: hash that equal cases share (see :func:`opsmith.suites.recording.signature`).
+        signature: hash that equal cases share (see :func:`opsmith.calls.recording.signature`).
         record: the serialized call, or None where an equal signature was recorded before.
         expects_error: eager raised on these arguments and the suite says that it should.
         tolerance: (rtol, atol) declared by the suite's author for this op, or None.
@@ -139,10 +139,3 @@ class Shrinkable(Protocol):
     def search(self, entry: str, dtype: str, device: str, seed: int, *, failing: int, limit_s: float) -> Search:
         """Look for the smallest call that fails like sample number ``failing`` of an entry."""
         ...
-
-
-def derive_seed(*parts: Any) -> int:
-    """A 48-bit seed that follows from its parts and does not give them away (BLAKE2b)."""
-    import hashlib
-
-    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=6).digest())

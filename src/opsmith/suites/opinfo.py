@@ -1,7 +1,7 @@
 """Suite ``opinfo``: every ATen call that torch's own operator tests make.
 
 An OpInfo holds generators of sample inputs. Each sample is run in eager mode under a
-:class:`~opsmith.suites.recording.Recorder`; what was dispatched to ATen becomes the cases. Six
+:class:`~opsmith.calls.recording.Recorder`; what was dispatched to ATen becomes the cases. Six
 sources a generator: ``sample``, ``inplace``, ``out``, ``backward`` (forward and gradient),
 ``reference`` (the wider reference inputs, special values included) and ``error`` (bad calls). A
 seventh, ``probe``, asks the calls of the others again with other values: see
@@ -26,13 +26,14 @@ from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInpu
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.schemas import overload
+from opsmith.calls.recording import RecordedCall, Recorder, op_name, signature
+from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import CaseAddress
 from opsmith.core.dtypes import TORCH_NAMES
-from opsmith.suites import Skipped, SuiteCall, derive_seed
-from opsmith.suites.aten_schemas import overload
+from opsmith.core.seeds import derive_seed
+from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.probes import CallForms, Probe
-from opsmith.suites.recording import RecordedCall, Recorder, op_name, signature
-from opsmith.suites.transfer import HostBytes
 
 #: The generators of an OpInfo; the source ``probe`` follows from their calls.
 SOURCES = ("sample", "inplace", "out", "backward", "reference", "error")

@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from opsmith.suites import derive_seed
-from opsmith.suites.aten_schemas import aten_schemas
-from opsmith.suites.recording import op_name
+from opsmith.aten.schemas import aten_schemas
+from opsmith.calls.recording import op_name
+from opsmith.core.seeds import derive_seed
 
 #: Two dimensions, neither a power of two, large enough for every pattern to appear.
 ELEMENTWISE_SHAPE = (5, 33)

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 
+from opsmith.calls.recording import Recorder
 from opsmith.core.case import CaseAddress
 from opsmith.core.dtypes import TORCH_NAMES
-from opsmith.suites import Skipped, SuiteCall, derive_seed
-from opsmith.suites.recording import Recorder
+from opsmith.core.seeds import derive_seed
+from opsmith.suites import Skipped, SuiteCall
 
 Maker = Callable[..., torch.Tensor]
 

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.schemas import overload
+from opsmith.aten.strides import extent
 from opsmith.core.case import ComplexValue, MappingValue, NamedValue, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.trace import TracedCall
-from opsmith.suites.aten_schemas import overload
-from opsmith.suites.valid_inputs.fitting import extent, torch_dtype
 
 
 def argument_bytes(call: TracedCall) -> int:

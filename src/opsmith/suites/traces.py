@@ -18,17 +18,18 @@ from typing import NamedTuple
 import msgspec
 import torch
 
+from opsmith.aten.renames import SUCCESSORS, current
 from opsmith.core.case import CaseAddress, NamedValue, SequenceValue, TensorValue, Value, digest
 from opsmith.core.dtypes import RECORDED, SHORT_NAMES, TORCH_NAMES
 from opsmith.core.op import matches
 from opsmith.core.run import Selection
 from opsmith.core.sampling import spread_sample
+from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
-from opsmith.suites import Skipped, SuiteCall, derive_seed
+from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.traced_size import argument_bytes, result_bytes
 from opsmith.suites.valid_inputs import CannotRebuild, traced_record
 from opsmith.traces.grammar import print_arguments
-from opsmith.traces.overloads import SUCCESSORS, current
 from opsmith.traces.schema import SHIPPED_PATH, Row, read_dataset
 
 #: By device type: a call that takes more is asked only if its op has no smaller one. The CPU gets calls

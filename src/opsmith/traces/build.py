@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from opsmith.aten.renames import current, misfit
 from opsmith.core.trace import TracedCall, TraceEntry
 from opsmith.errors import BadInput
 from opsmith.traces.exclusions import exclusions
 from opsmith.traces.grammar import print_arguments, print_op
 from opsmith.traces.measurements import Input, Measurement
-from opsmith.traces.overloads import current, misfit
 from opsmith.traces.schema import Origin, Row, identity, row_name
 from opsmith.traces.trace_file import Trace
 

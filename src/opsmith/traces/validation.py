@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from opsmith.aten.renames import misfit
 from opsmith.core.trace import TracedCall
 from opsmith.errors import BadInput
 from opsmith.traces.measurements import OVERHEAD_RATIO
-from opsmith.traces.overloads import misfit
 from opsmith.traces.schema import Row, decode_row, identity, row_name
 
 

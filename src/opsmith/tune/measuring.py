@@ -159,7 +159,7 @@ def time_candidates(work: TunedWork) -> Tuned | None:
     """Time the rule's choice and all candidates that run and give the call's result; None where none does."""
     import torch
 
-    from opsmith.evaluation.inputs import rebuild
+    from opsmith.calls.live import rebuild
     from opsmith.prewarm.compiling import kernel_function
 
     function, family = kernel_function(work.entry), _family(work)
@@ -198,15 +198,14 @@ def exact_results(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
     import torch
     from torch.utils._pytree import tree_map_only
 
-    from opsmith.evaluation.arguments import bind
+    from opsmith.aten.arguments import bind
+    from opsmith.aten.schemas import overload
     from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, attention, gradients
-    from opsmith.evaluation.observation import JudgedCall
-    from opsmith.suites.aten_schemas import overload
-    from opsmith.suites.callables import schema_of
+    from opsmith.tasks.registry import schema_of
 
     packet = op.partition(".")[0]
     if packet in FORWARDS | BACKWARDS:
-        bound = bind(JudgedCall(schema=schema_of(op), args=tuple(args), kwargs=kwargs))
+        bound = bind(schema_of(op), args, kwargs)
         found = gradients(bound) if packet in BACKWARDS else attention(bound)
         if found is None:
             raise RuntimeError(f"{op}: nothing is known of its result in float64")

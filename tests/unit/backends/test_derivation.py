@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from opsmith.dispatch.derivation import DerivedKernel
-from opsmith.suites.aten_schemas import aten_schemas, overload
+from opsmith.aten.derivation import DerivedKernel
+from opsmith.aten.schemas import aten_schemas, overload
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 Y = torch.linspace(3, -1, 12).reshape(3, 4)

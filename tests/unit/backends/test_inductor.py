@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.inductor import Inductor
 from opsmith.core.task import Task
 from opsmith.runner.loading import load_kernel
-from opsmith.suites.aten_schemas import aten_schemas
 
 
 @pytest.mark.slow  # The first compilation on a machine builds and tests for the CPU's vector extensions.

@@ -12,6 +12,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.directory import KernelDirectory
 from opsmith.backends.scaffold import scaffold, stub
 from opsmith.cli.scaffold import scaffold as scaffold_command
@@ -19,7 +20,6 @@ from opsmith.cli.scaffold import select
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UnknownName
 from opsmith.runner.loading import load_kernel
-from opsmith.suites.aten_schemas import aten_schemas
 
 
 def test_every_schema_of_aten_makes_a_stub_that_parses() -> None:

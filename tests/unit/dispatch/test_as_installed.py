@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.launch_stand_in import CAPTURING, KERNELS, launched, stand_in_driver
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.directory import KernelDirectory
 from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
@@ -18,7 +19,6 @@ from opsmith.dispatch.launcher import VARIABLE, Choice
 from opsmith.dispatch.plans import Refusal
 from opsmith.dispatch.recorder import Recorder
 from opsmith.runner.loading import load_kernel
-from opsmith.suites.aten_schemas import aten_schemas
 
 #: Where the stand-in says that a launch came from a plan in Python.
 PYTHON = 55

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opsmith.dispatch.derivation import DerivedKernel, derived_exactly
+from opsmith.aten.derivation import DerivedKernel, derived_exactly
 
 aten = torch.ops.aten
 INDEX = torch.tensor([[0, 2, 1], [2, 1, 0]])

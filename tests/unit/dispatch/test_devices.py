@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.dispatch.fallbacks import Fallback, on_several_devices
 from opsmith.dispatch.override import Override, Serving, backend_function
-from opsmith.suites.aten_schemas import aten_schemas
 
 RECORD = Kernel(task="relu.default", backend="test", loader=Loader.FILE, entry="relu.py:relu")
 

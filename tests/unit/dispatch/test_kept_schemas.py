@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from opsmith.dispatch import kept_schemas as module
-from opsmith.dispatch.kept_schemas import kept_schemas
-from opsmith.suites.aten_schemas import aten_schemas
+from opsmith.aten import schema_cache as module
+from opsmith.aten.schema_cache import kept_schemas
+from opsmith.aten.schemas import aten_schemas
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.record_variant_groups import TABLE, torch_minor
 
+from opsmith.aten.groups import dispatched_overloads, group_of, variant_groups
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.op import Variant
-from opsmith.dispatch.variants import dispatched_overloads, group_of, variant_groups
-from opsmith.suites.aten_schemas import aten_schemas
 
 ROWS = json.loads(Path(TABLE).read_text())
 VERSIONS = {version for row in ROWS for version in row["torch"]}

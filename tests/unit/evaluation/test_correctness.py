@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.calls.live import rebuild
+from opsmith.calls.observer import Observer
+from opsmith.calls.outcomes import HeldOutcome
+from opsmith.calls.recording import Recorder
+from opsmith.calls.transfer import as_bytes
 from opsmith.core.case import CallRecord, OutputTensor
 from opsmith.core.verdict import Status
 from opsmith.evaluation.answers import answers_of
 from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement, Judgement
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.inputs import rebuild
-from opsmith.evaluation.outcome import Observer
-from opsmith.suites.aten_schemas import aten_schemas, overload
-from opsmith.suites.recording import Recorder
-from opsmith.suites.transfer import as_bytes
 
 CPU = torch.device("cpu")
 

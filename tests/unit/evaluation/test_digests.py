@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsmith.evaluation import digests
-from opsmith.evaluation.digests import digest_memory
+from opsmith.calls import digests
+from opsmith.calls.digests import digest_memory
 
 SIZES = [0, 1, 7, 8, 9, 63, 64, 65, 1000, 4096 + 3]
 

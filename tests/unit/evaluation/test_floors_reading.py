@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.calls.live import LiveCall, rebuild
+from opsmith.calls.observer import Observer
+from opsmith.calls.recording import Recorder
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, TensorValue
 from opsmith.evaluation.comparisons.table import stem_of
 from opsmith.evaluation.floors.call import BoundCall
 from opsmith.evaluation.floors.reading import TABLE, required
-from opsmith.evaluation.inputs import LiveCall, rebuild
-from opsmith.evaluation.outcome import Observer
-from opsmith.suites.aten_schemas import aten_schemas, overload
-from opsmith.suites.recording import Recorder
 
 CPU = torch.device("cpu")
 

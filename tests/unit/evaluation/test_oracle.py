@@ -22,7 +22,7 @@ from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, TRUST_WIDE, Oracle, _moved, _rounding_of_sum
 from opsmith.evaluation.tolerance import tolerance_for
-from opsmith.suites import callables
+from opsmith.tasks import registry
 
 aten = torch.ops.aten
 
@@ -610,10 +610,10 @@ def attention(tmp_path: Path) -> Iterator[tuple[JudgedCall, torch.Tensor, Callab
         "        return torch.softmax(x @ self.key(x).transpose(-2, -1), dim=-1) @ x\n"
         "get_inputs = lambda: [torch.rand(20, 10, 16)]\n"
     )
-    callables.use_problems({"problem": file}, "cpu")
-    [schema] = callables.loaded_schemas(["problem"])
+    registry.use_problems({"problem": file}, "cpu")
+    [schema] = registry.loaded_schemas(["problem"])
     x = torch.rand(20, 10, 16) * 24
-    state = {name: tensor.clone() for name, tensor in callables.problem("problem").state().items()}
+    state = {name: tensor.clone() for name, tensor in registry.problem("problem").state().items()}
 
     def answer(x: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         weight, bias = change(state["key.weight"]), state["key.bias"]
@@ -624,9 +624,9 @@ def attention(tmp_path: Path) -> Iterator[tuple[JudgedCall, torch.Tensor, Callab
 
     call = JudgedCall(schema=schema, args=(x,), kwargs={"state": state}, tolerance=None)
     with torch.no_grad():
-        expected = callables.reference("problem")(x, state=state)
+        expected = registry.reference("problem")(x, state=state)
         yield call, expected, partial(answer, x)
-    callables.use_problems({}, "cpu")
+    registry.use_problems({}, "cpu")
 
 
 def test_a_module_may_differ_by_what_its_inputs_roundings_explain(
@@ -664,8 +664,8 @@ def norm_gradients(tmp_path: Path) -> Iterator[Callable[[int, float], tuple[Judg
         "        return torch.cat([(dx * dy).mean((0, 2, 3)), dx.sum((0, 2, 3))])\n"
         "get_inputs = lambda: [torch.rand(4, 8, 16, 16), torch.rand(4, 8, 16, 16)]\n"
     )
-    callables.use_problems({"problem": file}, "cpu")
-    [schema] = callables.loaded_schemas(["problem"])
+    registry.use_problems({"problem": file}, "cpu")
+    [schema] = registry.loaded_schemas(["problem"])
 
     def draw(seed: int, mean: float) -> tuple[JudgedCall, torch.Tensor, torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
@@ -675,7 +675,7 @@ def norm_gradients(tmp_path: Path) -> Iterator[Callable[[int, float], tuple[Judg
         return call, in_one_accumulator(x.double(), dy.double()).float(), in_one_accumulator(x, dy)
 
     yield draw
-    callables.use_problems({}, "cpu")
+    registry.use_problems({}, "cpu")
 
 
 def in_one_accumulator(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
@@ -725,18 +725,18 @@ def test_a_choice_of_elements_has_nothing_to_round(tmp_path: Path) -> None:
         "        return torch.softmax((x * 1.5).masked_fill(x * 1.5 < least, -torch.inf), dim=-1)\n"
         "get_inputs = lambda: [torch.rand(4, 50)]\n"
     )
-    callables.use_problems({"problem": file}, "cpu")
+    registry.use_problems({"problem": file}, "cpu")
     try:
-        [schema] = callables.loaded_schemas(["problem"])
+        [schema] = registry.loaded_schemas(["problem"])
         x = torch.randn(4, 50, generator=torch.Generator().manual_seed(3))
         call = JudgedCall(schema=schema, args=(x,), kwargs={"state": {}}, tolerance=None)
-        expected = callables.reference("problem")(x, state={})
+        expected = registry.reference("problem")(x, state={})
         powers = torch.exp(x * 1.5) * (expected > 0)
         found = powers / powers.sum(-1, keepdim=True)
         assert compare(call, [[expected]], [[found]], tolerance="strict").passed
         assert not compare(call, [[expected]], [[found.half().float()]], tolerance="strict").passed
     finally:
-        callables.use_problems({}, "cpu")
+        registry.use_problems({}, "cpu")
 
 
 @pytest.mark.parametrize("mean", [0.0, 0.1, 1.0])

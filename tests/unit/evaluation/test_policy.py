@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.op import OpSchema
 from opsmith.evaluation.integrity.policy import computes, forbidden, has_policy, is_copying_task, same_task
-from opsmith.suites.aten_schemas import aten_schemas
 
 
 def schema(op: str) -> OpSchema:

@@ -23,9 +23,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from opsmith.calls.observer import Observer
 from opsmith.core import case
 from opsmith.evaluation.integrity.tampering import Snapshot
-from opsmith.evaluation.outcome import Observer
 
 
 def fake(*args: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,7 @@ def changes_after(patch: Callable[[pytest.MonkeyPatch], object]) -> tuple[str, .
         (torch.ops.aten.relu, "default", "torch.ops.aten.relu.default"),
         (torch.ops.aten.relu.default, "_op", "torch.ops.aten.relu.default._op"),
         (case, "digest", "opsmith.core.case.digest"),
-        (Observer, "describe", "opsmith.evaluation.outcome.Observer.describe"),
+        (Observer, "describe", "opsmith.calls.observer.Observer.describe"),
         (threading.Thread, "start", "threading.Thread.start"),
     ],
 )

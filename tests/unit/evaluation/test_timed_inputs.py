@@ -10,13 +10,13 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.calls.live import content_of, element_bytes, item_bytes, rebuild
+from opsmith.calls.synthetic import flat_view
+from opsmith.calls.transfer import storage_bytes
 from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue
 from opsmith.core.domains import Definite, Domain, Normal
 from opsmith.evaluation import timed_inputs
-from opsmith.evaluation.generated import flat_view
-from opsmith.evaluation.inputs import content_of, element_bytes, item_bytes, rebuild
 from opsmith.evaluation.timed_inputs import MADE_AT_ONCE, STRIDES, TimedInputs
-from opsmith.suites.transfer import storage_bytes
 
 CPU = torch.device("cpu")
 

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 import torch
 
+from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, TensorValue
 from opsmith.evaluation import timing
 from opsmith.evaluation.cuda_graphs import (
@@ -23,7 +24,6 @@ from opsmith.evaluation.cuda_graphs import (
     Gate,
     gate_cycles,
 )
-from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import torch
 
+from opsmith.aten.schemas import aten_schemas
+from opsmith.calls.digests import digest_memory
+from opsmith.calls.synthetic import generate, same_content
 from opsmith.core.case import GeneratedStorage
 from opsmith.core.conduct import CallConduct
 from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, Uniform
-from opsmith.evaluation.digests import digest_memory
-from opsmith.evaluation.generated import generate, same_content
 from opsmith.evaluation.integrity.poison import Poison
 from opsmith.evaluation.integrity.policy import forbidden_by_native
 from opsmith.evaluation.integrity.supervision import Supervision
-from opsmith.suites.aten_schemas import aten_schemas
 
 CPU = torch.device("cpu")
 

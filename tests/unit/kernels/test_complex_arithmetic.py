@@ -8,7 +8,7 @@ import torch
 import triton.language as tl
 from tests.unit.kernels.against_eager import assert_as_eager, kernel
 
-from opsmith.dispatch.derivation import DerivedKernel
+from opsmith.aten.derivation import DerivedKernel
 from opsmith.kernels.pointwise import complex_arithmetic
 
 INFINITE, NAN, TINY = float("inf"), float("nan"), 3e-310

@@ -15,12 +15,12 @@ from tests.unit.kernels.against_eager import MANIFEST, kernel, small_tiles
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.op import Variant
 from opsmith.dispatch.recorder import _ALLOCATIONS
 from opsmith.kernels.common import tiles
 from opsmith.kernels.common.elementwise import map_into, same
 from opsmith.kernels.pointwise.basic import mul_of
-from opsmith.suites.aten_schemas import aten_schemas, overload
 
 IN_PLACE = {
     schema.functional

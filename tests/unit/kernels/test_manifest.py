@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.unit.kernels.against_eager import FOLDER, MANIFEST, eager, files_of_kernels, kernel
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.shipped import Shipped
 from opsmith.core.task import Task
-from opsmith.suites.aten_schemas import aten_schemas
 
 
 @pytest.mark.parametrize("op", sorted(MANIFEST))

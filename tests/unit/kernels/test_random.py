@@ -16,11 +16,11 @@ import torch
 from tests.unit.kernels.against_eager import FLOATS, MANIFEST, kernel, layouts, values
 
 import opsmith
+from opsmith.aten.schemas import aten_schemas
 from opsmith.dispatch.draws import COUNTER
 from opsmith.dispatch.exclusions import why_excluded
 from opsmith.kernels.random import philox
 from opsmith.kernels.random.distributions import number_below
-from opsmith.suites.aten_schemas import aten_schemas
 
 #: Draws of a test; a mean of so many is off by a hundredth of a standard deviation at most, 6 times in 1e9.
 COUNT = 360_000

@@ -13,10 +13,10 @@ from tests.unit.kernels.against_eager import eager, kernel, ops_of
 from torch import Tensor
 
 import opsmith
+from opsmith.aten.schemas import aten_schemas
 from opsmith.dispatch.exclusions import REASONS, why_excluded
 from opsmith.kernels.views.strided_views import View, expanded, reshaped
 from opsmith.prewarm.warming import shipped_entries
-from opsmith.suites.aten_schemas import aten_schemas
 
 FILES = ("views/views.py", "views/empties.py", "views/host_numbers.py")
 OWN = sorted(op for file in FILES for op in ops_of(file))

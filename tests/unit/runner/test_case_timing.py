@@ -12,13 +12,13 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.calls.outcomes import HeldOutcome
 from opsmith.core.case import CaseAddress, CaseRef, Outcome, OutputTensor
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.timing import Ceilings, GraphCosts, Label
 from opsmith.core.verdict import Status
-from opsmith.evaluation.held import HeldOutcome
 from opsmith.evaluation.pairing import precisions_of
 from opsmith.runner import case_timing, stopwatch
 from opsmith.runner.case_timing import CaseTimer

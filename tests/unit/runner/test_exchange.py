@@ -11,6 +11,13 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.calls import observer as outcomes
+from opsmith.calls import transfer
+from opsmith.calls.live import rebuild
+from opsmith.calls.observer import Observer
+from opsmith.calls.outcomes import HeldOutcome, without_content
+from opsmith.calls.synthetic import flat_view
+from opsmith.calls.transfer import HostBytes, as_bytes, to_device
 from opsmith.core.case import (
     CallRecord,
     CaseAddress,
@@ -24,16 +31,9 @@ from opsmith.core.case import (
 )
 from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
-from opsmith.evaluation import outcome as outcomes
-from opsmith.evaluation.generated import flat_view
-from opsmith.evaluation.held import HeldOutcome, without_content
-from opsmith.evaluation.inputs import rebuild
-from opsmith.evaluation.outcome import Observer
 from opsmith.runner.exchange import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
 from opsmith.runner.protocol import CaseToPrepare, Compare, Compared, Prepare, Prepared
 from opsmith.runner.referee import Referee
-from opsmith.suites import transfer
-from opsmith.suites.transfer import HostBytes, as_bytes, to_device
 
 CPU = torch.device("cpu")
 OTHER = OutputOther("int", 3)

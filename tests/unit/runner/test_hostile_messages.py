@@ -16,13 +16,13 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.calls.live import rebuild_all
 from opsmith.core.case import CallRecord, CaseAddress, CaseRef, Outcome, OutputTensor, StoredOutcome, TensorValue
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
 from opsmith.errors import ProtocolError
-from opsmith.evaluation.inputs import rebuild_all
 from opsmith.evaluation.reference import observe_eager
 from opsmith.runner.links import Limits, WorkerFailed, WorkerLink
 from opsmith.runner.processes import Processes

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.calls.outcomes import HeldOutcome
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, SequenceValue, TensorValue
 from opsmith.core.verdict import Status
-from opsmith.evaluation.held import HeldOutcome
 from opsmith.runner import rank_group
 from opsmith.runner.exchange import OutcomeWriter, read_call, read_outcome_of_ranks
 from opsmith.runner.links import WorkerFailed

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.calls.live import CALL_DECODER, rebuild
 from opsmith.core.case import CallRecord, CaseRef
 from opsmith.core.run import Options, Selection
 from opsmith.core.verdict import Status, Verdict
-from opsmith.evaluation.inputs import CALL_DECODER, rebuild
 from opsmith.runner import shrinking
 from opsmith.runner.links import RefereeDied
 from opsmith.runner.protocol import Enumerate, Enumerated, Feedback, Proposal, RefereeReply

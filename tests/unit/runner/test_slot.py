@@ -11,13 +11,13 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.calls.outcomes import HeldOutcome
 from opsmith.core.case import CaseAddress, CaseRef, Outcome, SummarisedOutcome
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import RefereeFailed
-from opsmith.evaluation.held import HeldOutcome
 from opsmith.runner.exchange import read_outcome, summarised
 from opsmith.runner.job import Job
 from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink

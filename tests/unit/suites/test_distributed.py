@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import torch
 
+from opsmith.calls.live import rebuild
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Selection
-from opsmith.evaluation.inputs import rebuild
 from opsmith.suites import SuiteCall
 from opsmith.suites.distributed import Distributed
 from opsmith.suites.distributed.cases import CaseMaker
-from opsmith.suites.distributed.collectives import NAMESPACES, REDUCTIONS, collective_schemas, dtypes
-from opsmith.suites.distributed.program import RankProgram
-from opsmith.suites.distributed.reference import reduced, world_reference
+from opsmith.tasks.collective_reference import reduced, world_reference
+from opsmith.tasks.collectives import NAMESPACES, REDUCTIONS, collective_schemas, dtypes
+from opsmith.tasks.rank_program import RankProgram
 
 CPU = torch.device("cpu")
 

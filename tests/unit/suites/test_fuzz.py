@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.calls.live import rebuild
 from opsmith.core.case import CallRecord, tensor_values
-from opsmith.evaluation.inputs import rebuild
 from opsmith.suites import SuiteCall
-from opsmith.suites.aten_schemas import aten_schemas, overload
 from opsmith.suites.fuzz import Fuzz, facto
 from opsmith.suites.fuzz.calls import why_not
 

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from opsmith.suites.models import INFER, TRAIN, Models
 from opsmith.suites.models.workload import ModelCall, Workload, mean_square, other_state, plain, without_dropout
-from opsmith.suites.modules.call import in_order
+from opsmith.tasks.module_call import in_order
 
 OWN = ("perceptron", "conv_net", "unet", "gpt", "text_lengths")
 

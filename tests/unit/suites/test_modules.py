@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from opsmith.backends.directory import KernelDirectory
+from opsmith.calls.live import CALL_DECODER, LiveCall, rebuild
+from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, CaseAddress
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, TaskKind, Variant
@@ -18,16 +20,15 @@ from opsmith.core.run import Selection
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 from opsmith.evaluation.comparisons import compare
-from opsmith.evaluation.inputs import CALL_DECODER, LiveCall, rebuild
 from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.outcome import Observer
 from opsmith.evaluation.reference import reference_calls, run_eager
 from opsmith.runner.loading import load_kernel
-from opsmith.suites import Skipped, SuiteCall, callables
+from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.modules import DTYPES, Modules, variants
-from opsmith.suites.modules.call import ModuleCall
-from opsmith.suites.modules.state import declared_state, hidden_state, perturbed
+from opsmith.tasks import registry
+from opsmith.tasks.module_call import ModuleCall
+from opsmith.tasks.module_state import declared_state, hidden_state, perturbed
 
 CPU = torch.device("cpu")
 PROBLEMS = Path(__file__).parents[2] / "modules" / "problems"
@@ -50,10 +51,10 @@ def cases(tmp_path: Path) -> Iterator[Cases]:
     ) -> Any:
         small = selection.sizes == "small"
         if text is None:
-            callables.use_problems(problem_files(PROBLEMS), "cpu", small=small)
+            registry.use_problems(problem_files(PROBLEMS), "cpu", small=small)
         else:
             (tmp_path / "problem.py").write_text("import torch\nfrom torch import nn\n" + text)
-            callables.use_problems({"problem": tmp_path / "problem.py"}, "cpu", small=small)
+            registry.use_problems({"problem": tmp_path / "problem.py"}, "cpu", small=small)
         suite = Modules()
         suite.select(selection)
         calls = list(suite.calls(task, dtype, "cpu", seed, lambda op, signature: True))
@@ -63,7 +64,7 @@ def cases(tmp_path: Path) -> Iterator[Cases]:
         }
 
     yield make
-    callables.use_problems({}, "cpu")
+    registry.use_problems({}, "cpu")
 
 
 def module_schema(name: str) -> OpSchema:
@@ -169,9 +170,9 @@ def test_a_seeded_run_asks_what_the_public_harness_asks(cases: Cases) -> None:
 
 def test_a_seeded_solution_is_constructed_as_model_was(tmp_path: Path) -> None:
     """Under one seed the same layers come out with the same weights, and no state is copied."""
-    callables.use_problems(problem_files(PROBLEMS), "cpu")
-    problem = callables.problem("L1/1_Linear_relu")
-    callables.use_problems({}, "cpu")
+    registry.use_problems(problem_files(PROBLEMS), "cpu")
+    problem = registry.problem("L1/1_Linear_relu")
+    registry.use_problems({}, "cpu")
     (tmp_path / "solution.py").write_text(
         "from torch import nn\nclass ModelNew(nn.Module):\n    def __init__(self, i, o):\n        super().__init__()\n"
         "        self.other_name = nn.Linear(i, o)\n    def forward(self, x): return self.other_name(x).relu()\n"
@@ -207,9 +208,9 @@ def test_a_problem_says_how_large_it_is_on_a_small_machine(cases: Cases, sizes: 
 def test_a_small_size_without_its_constant_is_a_mistake(tmp_path: Path) -> None:
     """A misspelt name would leave the problem at its full size, without a word."""
     (tmp_path / "problem.py").write_text("import torch\nfrom torch import nn\n" + SIZED.replace('"ROWS"', '"ROW"'))
-    callables.use_problems({"problem": tmp_path / "problem.py"}, "cpu", small=True)
+    registry.use_problems({"problem": tmp_path / "problem.py"}, "cpu", small=True)
     (skipped,) = Modules().calls("problem", "f32", "cpu", 1, lambda op, signature: True)
-    callables.use_problems({}, "cpu")
+    registry.use_problems({}, "cpu")
     assert isinstance(skipped, Skipped)
     assert "SMALL names ROW, which the file does not define" in skipped.reason
 
@@ -220,9 +221,9 @@ def test_two_problems_with_the_same_text_are_two_tasks(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.py" for name in ("one", "two")}
     for file in files.values():
         file.write_text(text)
-    callables.use_problems(files, "cpu")
+    registry.use_problems(files, "cpu")
     calls = [call for task in files for call in Modules().calls(task, "f32", "cpu", 1, lambda op, signature: True)]
-    callables.use_problems({}, "cpu")
+    registry.use_problems({}, "cpu")
     assert len(calls) == len({call.signature for call in calls if isinstance(call, SuiteCall)})
 
 
@@ -295,9 +296,9 @@ def get_inputs(): return [torch.rand(4, 6), torch.rand(4, 6).round()]
 def test_a_broken_problem_is_skipped_with_one_line(tmp_path: Path, text: str, complaint: str) -> None:
     """The file is the user's own: it has to say what is wrong with it, and the others go on."""
     (tmp_path / "problem.py").write_text(f"from torch import nn\n{text}\n")
-    callables.use_problems({"problem": tmp_path / "problem.py"}, "cpu")
+    registry.use_problems({"problem": tmp_path / "problem.py"}, "cpu")
     (skipped,) = Modules().calls("problem", "f32", "cpu", 1, lambda op, signature: True)
-    callables.use_problems({}, "cpu")
+    registry.use_problems({}, "cpu")
     assert isinstance(skipped, Skipped)
     assert complaint in skipped.reason
     assert 1 == len(skipped.reason.splitlines())
@@ -311,9 +312,9 @@ def test_two_problems_share_no_names(tmp_path: Path) -> None:
             "class Model(nn.Module):\n    def forward(self, x): return x * SCALE\n"
             "def get_inputs(): return []\n"
         )
-    callables.use_problems({"one": tmp_path / "1.py", "two": tmp_path / "2.py"}, "cpu")
-    assert (1.0, 2.0) == tuple(callables.reference(task)(1.0, state={}) for task in ("one", "two"))
-    callables.use_problems({}, "cpu")
+    registry.use_problems({"one": tmp_path / "1.py", "two": tmp_path / "2.py"}, "cpu")
+    assert (1.0, 2.0) == tuple(registry.reference(task)(1.0, state={}) for task in ("one", "two"))
+    registry.use_problems({}, "cpu")
 
 
 # ---------------------------------------------------------------- state
@@ -465,7 +466,7 @@ def test_the_calls_of_a_model_are_its_own_alone(cases: Cases) -> None:
 def test_a_module_is_timed_without_its_state(cases: Cases) -> None:
     """Copying weights takes longer than many a kernel, and no caller does it."""
     record = cases("L1/1_Linear_relu")["inputs:0"]
-    reference = callables.reference("L1/1_Linear_relu")
+    reference = registry.reference("L1/1_Linear_relu")
     expected = run_eager(record, rebuild(record, CPU), 0, CPU)
     function, timed = timed_function(reference, record, CPU)
     assert ({}, 1) == (timed.kwargs, len(timed.storages))
@@ -476,7 +477,7 @@ def test_a_module_is_timed_without_its_state(cases: Cases) -> None:
 def test_a_solution_is_made_with_the_problems_arguments(cases: Cases, tmp_path: Path) -> None:
     """They come as bytes: the problem's source stays where it is."""
     record = cases("L3/2_Lstm")["inputs:0"]
-    (schema,) = callables.loaded_schemas(["L3/2_Lstm", "relu.default"])
+    (schema,) = registry.loaded_schemas(["L3/2_Lstm", "relu.default"])
     assert TaskKind.MODULE is schema.kind
     assert schema.init is not None
     assert 8 == CALL_DECODER.decode(schema.init).args[0]
@@ -492,7 +493,7 @@ def test_a_solution_is_made_with_the_problems_arguments(cases: Cases, tmp_path: 
 def test_a_class_that_makes_no_module_does_not_load(cases: Cases, tmp_path: Path) -> None:
     """Its parameters could not be set."""
     cases("L1/2_Softsign")
-    (schema,) = callables.loaded_schemas(["L1/2_Softsign"])
+    (schema,) = registry.loaded_schemas(["L1/2_Softsign"])
     (tmp_path / "mine.py").write_text("class ModelNew: pass")
     kernel = Kernel(task="L1/2_Softsign", backend="b", loader=Loader.MODULE, entry="mine.py:ModelNew")
     with pytest.raises(TypeError, match="it should make a torch.nn.Module"):
@@ -515,7 +516,7 @@ def test_zeros_do_not_pass_for_small_results() -> None:
     call = JudgedCall(schema=schema, args=(), kwargs={})
     expected = torch.softmax(torch.rand(2, 200_000), dim=-1)
     assert compare(call, [[expected]], [[torch.zeros_like(expected)]], tolerance="kernelbench").passed
-    callables.use_problems({"softmax": PROBLEMS / "level1" / "2_Softsign.py"}, "cpu")
+    registry.use_problems({"softmax": PROBLEMS / "level1" / "2_Softsign.py"}, "cpu")
     assert not compare(call, [[expected]], [[torch.zeros_like(expected)]], tolerance="strict").passed
     assert compare(call, [[expected]], [[expected * (1 + 1e-6)]], tolerance="strict").passed
-    callables.use_problems({}, "cpu")
+    registry.use_problems({}, "cpu")

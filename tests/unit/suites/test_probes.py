@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from opsmith.calls.live import rebuild
 from opsmith.core.case import CallRecord
-from opsmith.evaluation.inputs import rebuild
 from opsmith.suites import SuiteCall
 from opsmith.suites.opinfo import OpInfoSuite
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from tests.evaluation_calls import judge
 
+from opsmith.aten.schemas import aten_schemas
+from opsmith.calls.live import rebuild
+from opsmith.calls.recording import Recorder
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, tensor_values
 from opsmith.core.domains import Integers, Normal
 from opsmith.core.op import OpSchema
 from opsmith.core.trace import TracedCall
-from opsmith.evaluation.inputs import rebuild
-from opsmith.suites.aten_schemas import aten_schemas
-from opsmith.suites.recording import Recorder
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import layout_variants, probes, shape_variants, value_variants
 from opsmith.suites.variants.scope import LABELS

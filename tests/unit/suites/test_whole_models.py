@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files
 from opsmith.evaluation.audit import sizes
-from opsmith.suites.modules.problem import BrokenProblem, ProblemFile
+from opsmith.tasks.problem import BrokenProblem, ProblemFile
 
 MODELS = {task: file for task, file in problem_files(SHIPPED_PROBLEMS).items() if task.startswith("L4/")}
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Of torch.jit, and of transformers' own.

@@ -19,6 +19,7 @@ import torch
 from torch import fx
 from torch._inductor import config
 
+from opsmith.aten.schemas import overload
 from opsmith.backends.shipped import Shipped
 from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.nodes import calls, replace, replace_by_calls
@@ -31,7 +32,6 @@ from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.selection import offered
-from opsmith.suites.aten_schemas import overload
 
 PRODUCTS = ("addmm.default", "baddbmm.default", "bmm.default", "mm.default")
 CONVOLUTIONS = ("convolution.default", "convolution_backward.default")

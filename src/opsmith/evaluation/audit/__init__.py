@@ -16,7 +16,7 @@ import torch
 from opsmith.core.audit import AuditFigures, AuditFinding, Check, ProblemAudit
 from opsmith.evaluation.audit import dependence, precision, redundancy, sizes, triviality
 from opsmith.evaluation.audit.draws import Draws
-from opsmith.suites.modules.problem import BrokenProblem, Problem
+from opsmith.tasks.problem import BrokenProblem, Problem
 
 #: The values of a problem that computes more than this are not looked at on a CPU.
 MOST_FLOPS_CPU = 200_000_000_000

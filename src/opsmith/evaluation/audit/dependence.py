@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opsmith.core.audit import AuditFinding, Check
 from opsmith.evaluation.audit.draws import Draws, alike
-from opsmith.suites.modules.state import State, is_mask, perturbed
+from opsmith.tasks.module_state import State, is_mask, perturbed
 
 #: Names that a line lists.
 MOST_NAMES = 6

@@ -10,12 +10,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.core.seeds import derive_seed
 from opsmith.evaluation.tolerance import relative_to, tolerance_for
-from opsmith.suites import derive_seed
 from opsmith.suites.modules import variants
-from opsmith.suites.modules.call import ModuleCall
-from opsmith.suites.modules.problem import BrokenProblem, Problem
-from opsmith.suites.modules.state import State
+from opsmith.tasks.module_call import ModuleCall
+from opsmith.tasks.module_state import State
+from opsmith.tasks.problem import BrokenProblem, Problem
 
 Answer = list[torch.Tensor]
 

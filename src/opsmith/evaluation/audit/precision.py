@@ -14,11 +14,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.audit import AuditFinding, Check
 from opsmith.core.op import Variant
 from opsmith.evaluation.audit.draws import Draws, alike
 from opsmith.evaluation.audit.redundancy import has_floats, op_name, writes_itself
-from opsmith.suites.aten_schemas import aten_schemas
 
 
 def findings(draws: Draws) -> Iterator[AuditFinding]:

@@ -29,7 +29,7 @@ from opsmith.evaluation.audit.redundancy import op_name
 from opsmith.evaluation.floors.datasheets import datasheet_of
 from opsmith.evaluation.integrity.policy import COPIES, FILLS, computes, stem
 from opsmith.suites.modules import MOST_CASE_BYTES
-from opsmith.suites.modules.problem import BrokenProblem, ProblemFile
+from opsmith.tasks.problem import BrokenProblem, ProblemFile
 from opsmith.traces.transformers_models import eager_paths
 
 #: The large device that problems are sized for.

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.attention_oracle import explained_with_dropout
 from opsmith.evaluation.comparisons import value
 from opsmith.evaluation.comparisons.leaves import PASSED, as_tensor, merge, wrong
@@ -46,7 +45,7 @@ DEGREES = 4
 
 def compare(call: JudgedCall, rule: Rule, reference: Sequence[Results], candidate: Sequence[Results]) -> Finding:
     """Compare K executions on each side, K as :meth:`Rule.repeats` asks."""
-    arguments = bind(call)
+    arguments = call.bound()
     findings = []
     for index in range(len(reference[0])):
         if rule.role(index) != "distribution" or (index == 0 and _follows(rule, reference[0])):

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.comparisons import value
 from opsmith.evaluation.comparisons.leaves import PASSED, wrong
 from opsmith.evaluation.comparisons.table import Rule
@@ -34,7 +33,7 @@ def compare(call: JudgedCall, rule: Rule, reference: Results, candidate: Results
 
     Every broken promise has its own sentence; the figures stay those of the plain comparison.
     """
-    arguments = bind(call)
+    arguments = call.bound()
     matrix = next(iter(arguments.values())).detach().cpu()
     expected = [result for result in reference if isinstance(result, torch.Tensor)]
     got = [result for result in candidate if isinstance(result, torch.Tensor)]

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.comparisons import exact
 from opsmith.evaluation.comparisons.leaves import PASSED, bits_of, position, wrong
 from opsmith.evaluation.comparisons.table import Rule
@@ -21,7 +20,7 @@ from opsmith.evaluation.observation import Finding, JudgedCall, Results
 
 def compare(call: JudgedCall, rule: Rule, reference: Results, candidate: Results) -> Finding:
     """Compare values and indices that are not simply equal to eager's."""
-    arguments = bind(call)
+    arguments = call.bound()
     data = next(iter(arguments.values())).detach().cpu()
     expected = [result for result in reference if isinstance(result, torch.Tensor)]
     got = [result for result in candidate if isinstance(result, torch.Tensor)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import torch
 
-from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.comparisons import exact
 from opsmith.evaluation.comparisons.leaves import bits_of
 from opsmith.evaluation.observation import Finding, JudgedCall, Results
@@ -16,7 +15,7 @@ from opsmith.evaluation.observation import Finding, JudgedCall, Results
 
 def compare(call: JudgedCall, reference: Results, candidate: Results) -> Finding:
     """Compare an unpooled result that is not simply equal to eager's."""
-    arguments = bind(call)
+    arguments = call.bound()
     expected, got = reference[0], candidate[0]
     assert isinstance(expected, torch.Tensor)
     assert isinstance(got, torch.Tensor)

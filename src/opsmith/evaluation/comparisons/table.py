@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from opsmith.core.op import OpSchema, TaskKind, Variant
-from opsmith.evaluation.arguments import bind
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.suites.distributed.collectives import MOVES
+from opsmith.tasks.collectives import MOVES
 
 #: Draws that a two-sample test wants pooled, and how many executions it may ask for.
 POOLED_DRAWS = 4096
@@ -176,7 +175,7 @@ def rule_for(schema: OpSchema, call: JudgedCall | None = None) -> Rule:
     rule = _static_rule(schema)
     if call is None or rule.stem not in _BY_ARGUMENT:
         return rule
-    arguments = bind(call)
+    arguments = call.bound()
     if rule.kind == "distribution":
         random = not any(arguments.get(name) == value for name, values in _NOT_RANDOM for value in values)
         return rule if random else Rule(kind="value", stem=rule.stem, roles=ROLES.get(rule.stem, ()))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from opsmith.aten.arguments import overload_of
 from opsmith.core.case import CallRecord, ComplexValue, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.op import OpSchema
-from opsmith.evaluation.arguments import overload_of
 
 _INTEGRAL = frozenset(["i64", "i32", "i16", "i8", "u8", "b8", "u64", "u32", "u16"])
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from opsmith.dispatch.wrapped_numbers import NUMBER_TYPES, prepare, tensor_positions, with_tensors
-from opsmith.suites.aten_schemas import overload
+from opsmith.aten.numbers import NUMBER_TYPES, prepare, tensor_positions, with_tensors
+from opsmith.aten.schemas import overload
 
 
 class Poison:

@@ -17,8 +17,8 @@ import functools
 
 import torch
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.op import OpSchema, TaskKind, Variant
-from opsmith.suites.aten_schemas import aten_schemas
 
 #: Packets that carry data from one tensor to another, unchanged but for its dtype.
 COPIES = frozenset({"copy", "clone", "contiguous", "_to_copy", "_copy_from", "_copy_from_and_resize", "_to_dense"})

@@ -28,9 +28,9 @@ from opsmith.evaluation.integrity.watch import CodeOf, DispatchWatch
 #: Modules whose own calls of ATen are not the kernel's: they pass arguments, launch, tune, and copy
 #: a functional result into the argument that a variant writes to.
 TRUSTED_MODULES = (
-    "opsmith.dispatch.derivation",
-    "opsmith.suites.distributed.program",
-    "opsmith.suites.modules.call",
+    "opsmith.aten.derivation",
+    "opsmith.tasks.rank_program",
+    "opsmith.tasks.module_call",
     "triton.runtime.autotuner",
     "triton.runtime.interpreter",
     "triton.runtime.jit",

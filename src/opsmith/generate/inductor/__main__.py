@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import torch
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends import manifest
 from opsmith.core.case import CallRecord
 from opsmith.core.dtypes import parse_dtypes
@@ -25,7 +26,6 @@ from opsmith.generate.inductor import Compiler, Language, NothingWritten, write_
 from opsmith.runner.planning import select_ops
 from opsmith.runner.suite_index import SuiteIndex
 from opsmith.suites import Skipped
-from opsmith.suites.aten_schemas import aten_schemas
 from opsmith.suites.opinfo import OpInfoSuite
 
 

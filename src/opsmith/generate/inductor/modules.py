@@ -25,7 +25,7 @@ from opsmith.generate.inductor.host_code import read_module
 from opsmith.generate.inductor.messages import AskModule, WroteModule
 from opsmith.generate.inductor.module_file import Expected, module_file
 from opsmith.generate.inductor.numerics import decompositions
-from opsmith.suites.modules.problem import ProblemFile
+from opsmith.tasks.problem import ProblemFile
 
 DEVICE = "cuda"
 

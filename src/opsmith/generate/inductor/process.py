@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 import triton
 
+from opsmith.aten.schemas import overload
 from opsmith.generate.inductor.conditions import Unreadable
 from opsmith.generate.inductor.emission import Declined, Emission, emit, triton_kernels, vector_flags
 from opsmith.generate.inductor.host_code import HostCode, Unsupported, read_module
@@ -22,7 +23,6 @@ from opsmith.generate.inductor.modules import write_module
 from opsmith.generate.inductor.rows import Row, TensorPattern, condition, leaf_patterns
 from opsmith.generate.inductor.triton_text import NotPortable
 from opsmith.runner.protocol import Channel
-from opsmith.suites.aten_schemas import overload
 
 _DEVICES = {Language.CPP: "cpu", Language.TRITON: "cuda", Language.METAL: "mps"}
 

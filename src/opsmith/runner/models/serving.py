@@ -15,18 +15,19 @@ import msgspec
 import torch
 from torch.utils._pytree import tree_map_only
 
+from opsmith.calls.live import rebuild
+from opsmith.calls.observer import Observer
+from opsmith.calls.outcomes import HeldOutcome
 from opsmith.core.case import CallRecord, Outcome, digest
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.op import OpSchema, TaskKind, Variant
+from opsmith.core.seeds import derive_seed
 from opsmith.core.verdict import Status
 from opsmith.evaluation import comparisons
 from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.inputs import rebuild
 from opsmith.evaluation.model_clock import ModelClock
 from opsmith.evaluation.model_columns import compiler_of, graphs_made, known_backends, known_modes
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.outcome import Observer
 from opsmith.runner.devices import open_device
 from opsmith.runner.models.messages import (
     Answer,
@@ -50,10 +51,10 @@ from opsmith.runner.models.messages import (
     Shown,
 )
 from opsmith.runner.versions import versions
-from opsmith.suites import callables, derive_seed
 from opsmith.suites.models import Models
 from opsmith.suites.models.workload import ModelCall, Workload, other_state
-from opsmith.suites.modules.problem import record_call, seed_everything
+from opsmith.tasks import registry
+from opsmith.tasks.problem import record_call, seed_everything
 
 #: Of a traceback the last lines that are kept, and of a message its length.
 _TRACEBACK_LINES, _DETAIL_CHARACTERS = 12, 400
@@ -118,7 +119,7 @@ class Server:
         call.module.to(device)
         encoded = msgspec.msgpack.encode(record)
         Path(request.record).write_bytes(encoded)
-        callables.use_model(case.task, call)
+        registry.use_model(case.task, call)
         schema = OpSchema(name=case.task, schema=case.model, variant=Variant.FUNCTIONAL, kind=TaskKind.MODULE)
         self._held = _Held(call, record, device)
         start = time.perf_counter()

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from opsmith.calls.recording import PendingRecord, signature
+from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import CallRecord, CaseAddress, digest
 from opsmith.core.op import OpSchema
 from opsmith.core.run import Selection
-from opsmith.suites import Skipped, SuiteCall, derive_seed
+from opsmith.core.seeds import derive_seed
+from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.distributed.cases import CaseMaker
-from opsmith.suites.distributed.collectives import NAMESPACES, collective_schemas, dtypes
-from opsmith.suites.recording import PendingRecord, signature
-from opsmith.suites.transfer import HostBytes
+from opsmith.tasks.collectives import NAMESPACES, collective_schemas, dtypes
 
 DEFAULT_RANKS: tuple[int, ...] = (2,)
 

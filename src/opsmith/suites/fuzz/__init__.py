@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.case import CallRecord, CaseAddress, digest
 from opsmith.core.op import Variant
-from opsmith.suites import Skipped, SuiteCall, derive_seed
-from opsmith.suites.aten_schemas import aten_schemas
+from opsmith.core.seeds import derive_seed
+from opsmith.suites import Skipped, SuiteCall
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

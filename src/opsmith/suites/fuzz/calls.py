@@ -18,18 +18,19 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from torch.utils._pytree import tree_leaves
 
+from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.aten.strides import extent
 from opsmith.core.case import CallRecord, NamedValue, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.domains import Definite
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.op import OpSchema, Variant
+from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
-from opsmith.suites import derive_seed
-from opsmith.suites.aten_schemas import aten_schemas, overload
 from opsmith.suites.fuzz.scalars import NotDrawable, default, scalar
 from opsmith.suites.fuzz.shapes import Sizes
 from opsmith.suites.valid_inputs import CannotRebuild, traced_record
 from opsmith.suites.valid_inputs.binding import stem_of
-from opsmith.suites.valid_inputs.fitting import extent, torch_dtype
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import VALUE_RULES
 from opsmith.suites.variants import layout_variants, value_variants

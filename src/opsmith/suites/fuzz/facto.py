@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.schemas import overload
+from opsmith.calls.recording import Recorder
 from opsmith.core.case import CallRecord
 from opsmith.core.dtypes import TORCH_NAMES
-from opsmith.suites.aten_schemas import overload
-from opsmith.suites.recording import Recorder
 
 #: Examples of an op in one dtype, and how many are looked at for them.
 MOST_EXAMPLES = 20

@@ -68,7 +68,7 @@ class Models:
 def _problem(name: str, *, small: bool) -> Workload:
     import torch
 
-    from opsmith.suites.modules.problem import ProblemFile
+    from opsmith.tasks.problem import ProblemFile
 
     file = ProblemFile(problem_files(SHIPPED_PROBLEMS)[name], small=small)
     # The generator that the caller has seeded says under which seeds the file draws.

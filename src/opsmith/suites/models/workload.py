@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from opsmith.suites.modules.call import ModuleCall, in_order
-from opsmith.suites.modules.state import State, declared_state, perturbed
+from opsmith.tasks.module_call import ModuleCall, in_order
+from opsmith.tasks.module_state import State, declared_state, perturbed
 
 #: What a model is asked: a forward pass, or a training step without the optimizer.
 INFER, TRAIN = "infer", "train"

@@ -18,15 +18,17 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from opsmith.calls.recording import CannotRecord
 from opsmith.core.case import CallRecord, CaseAddress, digest, storage_size
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.op import OpSchema
 from opsmith.core.run import Selection
-from opsmith.suites import Skipped, SuiteCall, callables, derive_seed
+from opsmith.core.seeds import derive_seed
+from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.modules import variants
-from opsmith.suites.modules.problem import BrokenProblem, Problem, record_call
-from opsmith.suites.modules.state import State
-from opsmith.suites.recording import CannotRecord
+from opsmith.tasks import registry
+from opsmith.tasks.module_state import State
+from opsmith.tasks.problem import BrokenProblem, Problem, record_call
 
 #: What one case may take, and where no more cases are made for a problem that has two of them.
 MOST_CASE_BYTES = 2 << 30
@@ -50,18 +52,18 @@ class Modules:
 
     def schemas(self) -> tuple[OpSchema, ...]:
         """See :class:`opsmith.suites.AsksOwnTasks`."""
-        return tuple(callables.schema_of(task) for task in callables.problem_files())
+        return tuple(registry.schema_of(task) for task in registry.problem_files())
 
     def entries(self, dtype: str, device: str) -> tuple[str, ...]:  # noqa: ARG002 - problems run anywhere
-        return tuple(callables.problem_files()) if dtype in DTYPES else ()
+        return tuple(registry.problem_files()) if dtype in DTYPES else ()
 
     def calls(
         self, entry: str, dtype: str, device: str, seed: int, wanted: Callable[[str, str], bool]
     ) -> Iterator[SuiteCall | Skipped]:
         own_seed = derive_seed(seed, self.name, entry, dtype)
         try:
-            cases = _Cases(callables.problem(entry), entry, dtype, torch.device(device), own_seed, self._selection)
-            content = digest(callables.problem_files()[entry].read_bytes())
+            cases = _Cases(registry.problem(entry), entry, dtype, torch.device(device), own_seed, self._selection)
+            content = digest(registry.problem_files()[entry].read_bytes())
             for source, sample, record in cases.records():
                 signature = digest(f"{entry} {content} {dtype} {source} {sample}".encode())
                 if wanted(entry, signature):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from opsmith.suites.modules.state import is_mask, perturbed
+from opsmith.tasks.module_state import is_mask, perturbed
 
 #: Inputs are moved by this many roundings to see whether the results stay where they are.
 NUDGE_ROUNDINGS = 2.0

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import msgspec
 
+from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.renames import current
+from opsmith.aten.strides import extent, overlaps
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, Value, digest
 from opsmith.core.domains import Distinct, Domain, Segments, StructuredDomain
+from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
-from opsmith.suites import derive_seed
 from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, Slot
-from opsmith.suites.valid_inputs.fitting import extent, fits, fitted, overlaps, torch_dtype
+from opsmith.suites.valid_inputs.fitting import fits, fitted
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import COMMON_RULES, VALUE_RULES, default_domain
-from opsmith.traces.overloads import current
 
 __all__ = ["CannotRebuild", "domains", "traced_record"]
 

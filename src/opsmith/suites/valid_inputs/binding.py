@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, TypeGuard
 
+from opsmith.aten.renames import misfit
+from opsmith.aten.schemas import overload
 from opsmith.core.case import SequenceValue, TensorValue, Value
 from opsmith.core.trace import TracedCall
-from opsmith.suites.aten_schemas import overload
-from opsmith.traces.overloads import misfit
 
 
 class CannotRebuild(Exception):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 
-from opsmith.core.case import TensorValue
+from opsmith.aten.dtypes import torch_dtype
 from opsmith.core.domains import (
     Definite,
     Distinct,
@@ -27,7 +26,6 @@ from opsmith.core.domains import (
     Targets,
     Uniform,
 )
-from opsmith.core.dtypes import TENSOR_DTYPES
 
 
 def fits(domain: StructuredDomain, shape: tuple[int, ...]) -> bool:
@@ -80,28 +78,3 @@ def fitted(domain: Domain, dtype: str) -> Domain:
 def _within(low: int, high: int, limits: torch.iinfo) -> Integers:
     first = min(max(low, limits.min), limits.max)
     return Integers(first, max(min(high, limits.max + 1), first + 1))
-
-
-def overlaps(tensor: TensorValue) -> bool:
-    """Whether elements share memory otherwise than along an expanded dimension."""
-    reach = 0
-    for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.strides, strict=True)):
-        if size > 1 and stride > 0:
-            if stride <= reach:
-                return True
-            reach += (size - 1) * stride
-    return False
-
-
-def torch_dtype(name: str) -> torch.dtype:
-    """Torch's dtype of a short name."""
-    dtype = getattr(torch, TENSOR_DTYPES[name])
-    assert isinstance(dtype, torch.dtype)
-    return dtype
-
-
-def extent(shape: Sequence[int], strides: Sequence[int], offset: int) -> int:
-    """Elements of the smallest storage that holds a window."""
-    if 0 in shape:
-        return 0
-    return offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + 1

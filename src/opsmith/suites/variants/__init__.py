@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, storage_size, tensor_values
 from opsmith.core.op import OpSchema
-from opsmith.suites import derive_seed
+from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.arguments import argument_variants
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.shapes import shape_variants

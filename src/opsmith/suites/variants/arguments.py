@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from opsmith.aten.schemas import overload
 from opsmith.core.case import CallRecord, TensorValue, Value
 from opsmith.core.op import OpSchema
-from opsmith.suites import derive_seed
-from opsmith.suites.aten_schemas import overload
+from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs.binding import stem_of
 from opsmith.suites.variants.scope import CONTRACTIONS, is_elementwise, is_random, keeps_values, tags
 

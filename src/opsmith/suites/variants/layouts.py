@@ -25,10 +25,11 @@ from typing import NamedTuple
 import msgspec
 import torch
 
+from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.strides import extent
 from opsmith.core.case import CallRecord, GeneratedStorage, MappingValue, SequenceValue, Storage, TensorValue, Value
 from opsmith.core.op import OpSchema, Variant
 from opsmith.suites.valid_inputs.binding import Slot, stem_of
-from opsmith.suites.valid_inputs.fitting import extent, torch_dtype
 from opsmith.suites.variants.scope import KEPT, bound_call, has_rule, is_elementwise, reads_values, written_arguments
 
 SHIFT = 16

@@ -12,12 +12,12 @@ import functools
 import math
 from typing import NamedTuple
 
+from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.case import CallRecord
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.trace import TracedCall
-from opsmith.suites.aten_schemas import aten_schemas, overload
 from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, Slot, stem_of
-from opsmith.suites.valid_inputs.fitting import torch_dtype
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import COMMON_RULES, VALUE_RULES
 

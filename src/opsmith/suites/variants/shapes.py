@@ -12,11 +12,11 @@ import math
 import random
 from collections.abc import Iterator
 
+from opsmith.aten.schemas import overload
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.op import OpSchema, Variant
+from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
-from opsmith.suites import derive_seed
-from opsmith.suites.aten_schemas import overload
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
 from opsmith.suites.variants.layouts import dense_strides

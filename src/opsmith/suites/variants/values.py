@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 import torch
 
+from opsmith.aten.dtypes import torch_dtype
 from opsmith.core.case import CallRecord, GeneratedStorage, Storage
 from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, StructuredDomain, Uniform
 from opsmith.core.op import OpSchema
-from opsmith.suites import derive_seed
-from opsmith.suites.valid_inputs.fitting import fitted, torch_dtype
+from opsmith.core.seeds import derive_seed
+from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.scope import LABELS, Freedom, freedoms
 
 #: Constant rows hold this: their mean is exact however it is rounded, and its error far below a tolerance.

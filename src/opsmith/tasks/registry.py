@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import torch
 
+from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.op import OpSchema, TaskKind, Variant
-from opsmith.suites.aten_schemas import aten_schemas, overload
-from opsmith.suites.distributed.collectives import NAMESPACES, collective_schemas
-from opsmith.suites.distributed.reference import world_reference
+from opsmith.tasks.collective_reference import world_reference
+from opsmith.tasks.collectives import NAMESPACES, collective_schemas
 
 if TYPE_CHECKING:
-    from opsmith.suites.modules.problem import Problem
+    from opsmith.tasks.problem import Problem
 
 #: Models that are kept loaded: those of large problems fill a device.
 KEPT_PROBLEMS = 2
@@ -80,7 +80,7 @@ def problem(task: str) -> Problem:
     Raises:
         BrokenProblem: the problem file does not load.
     """
-    from opsmith.suites.modules.problem import Problem
+    from opsmith.tasks.problem import Problem
 
     return Problem(task, _problems.files[task], torch.device(_problems.device), small=_problems.small)
 

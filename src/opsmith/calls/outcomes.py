@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import msgspec
 import torch
 
+from opsmith.aten.dtypes import torch_dtype
+from opsmith.calls.live import tensor_from_bytes
+from opsmith.calls.transfer import Content, are_equal, as_bytes, size_of
 from opsmith.core.case import Outcome, OutputOther, OutputTensor
-from opsmith.evaluation.inputs import tensor_from_bytes
-from opsmith.suites.transfer import Content, are_equal, as_bytes, size_of
-from opsmith.suites.valid_inputs.fitting import torch_dtype
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,8 +15,8 @@ import msgspec
 import torch
 from torchgen.model import FunctionSchema
 
+from opsmith.aten.schemas import group_key, parsed_schemas
 from opsmith.core.op import Variant
-from opsmith.suites.aten_schemas import group_key, parsed_schemas
 
 _COPY = "_copy"
 

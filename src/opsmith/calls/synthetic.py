@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from opsmith.aten.dtypes import torch_dtype
 from opsmith.core.case import GeneratedStorage
 from opsmith.core.domains import (
     IGNORED_EVERY,
@@ -34,7 +35,6 @@ from opsmith.core.domains import (
     Targets,
     Uniform,
 )
-from opsmith.suites.valid_inputs.fitting import torch_dtype
 
 #: Elements drawn at a time. Other values would draw other numbers from the same seed.
 CHUNK_ELEMENTS = 1 << 24

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opsmith.suites.modules.state import State, declared_state, differences, equal, hidden_state
+from opsmith.calls.observer import sorted_items
+from opsmith.tasks.module_state import State, declared_state, differences, equal, hidden_state
 
 #: A solution's own way to take the reference's state: ``load_reference_state(state)``.
 OWN_WAY = "load_reference_state"
@@ -87,11 +88,6 @@ class ModuleCall:
 
     def _tensors(self) -> State:
         return hidden_state(self.module) | declared_state(self.module)
-
-
-def sorted_items(result: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    """The items of a result in the order of their keys' text."""
-    return sorted(result.items(), key=lambda item: ascii(item[0]))
 
 
 def in_order(result: Any) -> Any:

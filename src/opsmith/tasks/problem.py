@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 import torch
 
+from opsmith.calls.recording import PendingRecord, signature
+from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import CallRecord
+from opsmith.core.seeds import derive_seed
 from opsmith.errors import MissingDependency
-from opsmith.suites import derive_seed
-from opsmith.suites.modules.call import CONSTRUCTION_SEED, ReferenceCall
-from opsmith.suites.modules.state import State, declared_state, equal, hidden_state, perturbed
-from opsmith.suites.recording import PendingRecord, signature
-from opsmith.suites.transfer import HostBytes
+from opsmith.tasks.module_call import CONSTRUCTION_SEED, ReferenceCall
+from opsmith.tasks.module_state import State, declared_state, equal, hidden_state, perturbed
 
 #: A problem's dict of other values for constants of its file, with which it is small enough for any machine.
 SMALL = "SMALL"
@@ -158,7 +158,7 @@ class Problem:
         return declared_state(self.model) | {name: hidden[name] for name in self.drawn}
 
     def other_state(self, generator: torch.Generator) -> State:
-        """Other values of the state (:func:`opsmith.suites.modules.state.perturbed`); tied tensors stay tied."""
+        """Other values of the state (:func:`opsmith.tasks.module_state.perturbed`); tied tensors stay tied."""
         others: dict[int, torch.Tensor] = {}
         live = self.state()
         for name, tensor in self.initial.items():

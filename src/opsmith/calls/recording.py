@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import (
     CallRecord,
     ComplexValue,
@@ -25,7 +26,6 @@ from opsmith.core.case import (
     tensor_values,
 )
 from opsmith.core.dtypes import SHORT_NAMES, TORCH_NAMES
-from opsmith.suites.transfer import HostBytes
 
 
 class CannotRecord(Exception):

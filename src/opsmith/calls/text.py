@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from opsmith.calls.live import rebuild
 from opsmith.core.call_text import describe
 from opsmith.core.case import CallRecord
-from opsmith.evaluation.inputs import rebuild
 
 #: A tensor with more elements is described by its form alone.
 MAX_SHOWN_ELEMENTS = 8

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from opsmith.suites.distributed.collectives import FUSED, WAIT, overload
+from opsmith.tasks.collectives import FUSED, WAIT, overload
 
 #: How long a late rank is; messages between processes of one machine take some 0.1 ms.
 LATE_S = 0.02

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from opsmith.dispatch.fallbacks import share_memory, tensors_in
+from opsmith.aten.arguments import share_memory, tensors_in
 
 #: Factory arguments that the functional overload takes and the ``out=`` overload reads from ``out``.
 _FACTORY_ARGUMENTS = {"dtype", "device"}

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import torch
 
+from opsmith.calls.synthetic import generate
+from opsmith.calls.transfer import LARGE_BYTES, HostBytes, storage_bytes, to_device
 from opsmith.core.case import (
     CallRecord,
     ComplexValue,
@@ -21,8 +23,6 @@ from opsmith.core.case import (
     tensor_values,
 )
 from opsmith.core.dtypes import TENSOR_DTYPES
-from opsmith.evaluation.generated import generate
-from opsmith.suites.transfer import LARGE_BYTES, HostBytes, storage_bytes, to_device
 
 _DTYPES = {short: getattr(torch, long) for short, long in TENSOR_DTYPES.items()}
 _DTYPE_NAMES = {dtype: short for short, dtype in _DTYPES.items()}

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import torch
 
+from opsmith.calls.digests import digest_memory
+from opsmith.calls.live import LiveCall, dtype_name
+from opsmith.calls.outcomes import HeldOutcome
+from opsmith.calls.synthetic import generate, same_content
+from opsmith.calls.transfer import LARGE_BYTES, Content, HostBytes, are_equal
 from opsmith.core.case import ComplexValue, GeneratedStorage, Outcome, OutputOther, OutputTensor, Storage
-from opsmith.evaluation.digests import digest_memory
-from opsmith.evaluation.generated import generate, same_content
-from opsmith.evaluation.held import HeldOutcome
-from opsmith.evaluation.inputs import LiveCall, dtype_name
-from opsmith.suites.modules.call import sorted_items
-from opsmith.suites.transfer import LARGE_BYTES, Content, HostBytes, are_equal
 
 #: Results above this are described but not copied: no case asks for one, so the shape is wrong.
 MAX_RESULT_BYTES = 16 << 30
@@ -243,3 +242,8 @@ def _overlapping(span: tuple[int, int], others: list[tuple[int, int]]) -> int | 
         if max(span[0], other[0]) < min(span[1], other[1]):
             return number
     return None
+
+
+def sorted_items(result: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """The items of a result in the order of their keys' text."""
+    return sorted(result.items(), key=lambda item: ascii(item[0]))

@@ -13,15 +13,15 @@ import msgspec
 import torch
 
 import opsmith
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.cache import cache_folder
 from opsmith.core.op import OpSchema
 from opsmith.core.run import write_atomically
-from opsmith.suites.aten_schemas import aten_schemas
 
 
 @functools.cache
 def kept_schemas() -> dict[str, OpSchema]:
-    """As :func:`~opsmith.suites.aten_schemas.aten_schemas`; a file that is missing or damaged is made again."""
+    """As :func:`~opsmith.aten.schemas.aten_schemas`; a file that is missing or damaged is made again."""
     texts = [str(schema) for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")]
     known_by = "\n".join([opsmith.__version__, str(torch.__version__), *texts])
     digest = hashlib.blake2b(known_by.encode(), digest_size=8).hexdigest()

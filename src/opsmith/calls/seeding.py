@@ -1,0 +1,19 @@
+"""The random state under which a call runs."""
+
+from __future__ import annotations
+
+import torch
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seed the default generators of the CPU and of ``device``.
+
+    ``torch.manual_seed`` also seeds every device that is not there yet, which formats a traceback
+    for each: about a millisecond, more than most calls take.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.default_generators[index].manual_seed(seed)
+    elif device.type != "cpu":
+        torch.manual_seed(seed)
