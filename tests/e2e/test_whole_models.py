@@ -13,8 +13,8 @@ from opsmith.cli.main import app
 from opsmith.core.run import ColumnResult, Options, RunDirectory, Selection, Summary
 from opsmith.core.verdict import Status
 from opsmith.errors import BadInput, UnknownName
-from opsmith.model_pipeline import evaluate_models, survey_models
-from opsmith.runner.models.judging import ModelLimits
+from opsmith.whole_models.judging import ModelLimits
+from opsmith.whole_models.pipeline import evaluate_models, survey_models
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Backends answer one question: which kernel implements this task?
 
 A backend reads files and metadata; it never imports a candidate's code, because the judge calls
-it. Code is imported by the loaders in :mod:`opsmith.dispatch.loading`: inside a worker, or where
+it. Code is imported by the loaders in :mod:`opsmith.loading`: inside a worker, or where
 :func:`opsmith.enable` was called.
 """
 

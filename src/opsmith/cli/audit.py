@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opsmith.audit.pool import audit_all
 from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
 from opsmith.core.audit import AuditFigures, ProblemAudit
 from opsmith.core.problems import counting_order
 from opsmith.report.strangers import one_line
-from opsmith.runner.auditing import audit_all
 
 EPILOG = """
 Examples:

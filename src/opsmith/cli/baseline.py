@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opsmith.baselines.timer import BaselineTimer
 from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
 from opsmith.core.baseline_times import FILES, BaselineRequest, BaselineTime
 from opsmith.errors import BadInput, UnknownName
 from opsmith.report.baseline_times import BaselineFolder, speedups_by_level
 from opsmith.report.strangers import one_line
-from opsmith.runner.baseline_timing import BaselineTimer
 from opsmith.runner.cores import MAX_DEVICE_JOBS, timing_jobs
 
 EPILOG = """

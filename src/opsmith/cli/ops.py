@@ -17,8 +17,8 @@ from opsmith.cli.progress import StageProgress
 from opsmith.core.columns import EAGER
 from opsmith.core.run import MODELS, Options, PlannedOp
 from opsmith.errors import UnknownName
-from opsmith.model_pipeline import survey_models
 from opsmith.pipeline import survey
+from opsmith.whole_models.pipeline import survey_models
 
 EPILOG = """
 Examples:

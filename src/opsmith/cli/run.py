@@ -16,10 +16,10 @@ from opsmith.cli import selection
 from opsmith.cli.progress import StageProgress
 from opsmith.core.run import MODELS, Options, RunDirectory, Summary
 from opsmith.errors import BadInput
-from opsmith.model_pipeline import evaluate_models
 from opsmith.pipeline import LOCAL, evaluate
 from opsmith.report.results import Results
 from opsmith.report.tables import print_results
+from opsmith.whole_models.pipeline import evaluate_models
 
 EPILOG = """
 Examples:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opsmith.aten import numbers
+from opsmith.core.judging import refuse_while_judging
 from opsmith.dispatch import launcher
 from opsmith.dispatch.activity import Active, ServedOp
 from opsmith.dispatch.choice import Choice, merged
-from opsmith.dispatch.judging import refuse_while_judging
 from opsmith.dispatch.override import Serving
 from opsmith.dispatch.registry import Registry
 

@@ -29,10 +29,10 @@ from opsmith.dispatch.exclusions import DROPOUT
 from opsmith.dispatch.fallbacks import Fallback, gradient_needed, has_lazy, obstacle, on_several_devices
 from opsmith.dispatch.launcher import Choice, Front, chosen
 from opsmith.dispatch.layout import EagerLayout
-from opsmith.dispatch.loading import function_of
 from opsmith.dispatch.plan_cache import PlanCache, signature_of
 from opsmith.dispatch.repeats import ANOTHER_CALL
 from opsmith.errors import BadInput
+from opsmith.loading import function_of
 
 if TYPE_CHECKING:
     from opsmith.dispatch.recorder import Recorder

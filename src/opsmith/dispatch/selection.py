@@ -18,9 +18,9 @@ from opsmith.core.op import OpSchema, matches
 from opsmith.core.task import Task
 from opsmith.dispatch.choice import Choice, answers, runs_on
 from opsmith.dispatch.exclusions import REASONS, why_excluded
-from opsmith.dispatch.loading import function_of, import_target, kernel_directory, lookup
 from opsmith.dispatch.override import Serving
 from opsmith.errors import BadInput, UnknownName
+from opsmith.loading import function_of, import_target, kernel_directory, lookup
 
 
 def choose(

@@ -21,8 +21,8 @@ from typing import Any, Self
 
 import msgspec
 
+from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.core.verdict import Status
-from opsmith.dispatch.judging import JUDGING_VARIABLE
 from opsmith.errors import RefereeFailed
 from opsmith.runner.own_devices import VISIBLE
 from opsmith.runner.protocol import Channel

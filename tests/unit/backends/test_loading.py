@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from opsmith import loading as dispatch_loading
 from opsmith.aten.schemas import aten_schemas
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
-from opsmith.dispatch import loading as dispatch_loading
 from opsmith.runner import loading
 
 ADD = "add.Tensor"

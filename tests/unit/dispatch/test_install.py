@@ -14,9 +14,9 @@ from tests.dispatch_tables import KERNELS, kernel_file, tables
 from torch import Tensor
 
 import opsmith
+from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.dispatch.activity import ServedOp
 from opsmith.dispatch.exclusions import REASONS
-from opsmith.dispatch.judging import JUDGING_VARIABLE
 from opsmith.errors import BadInput, EnabledWhileJudging, UnknownName
 
 X, Y = torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(3, -1, 12).reshape(3, 4)

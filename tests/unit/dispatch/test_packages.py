@@ -15,10 +15,10 @@ from tests.dispatch_tables import kernel_file, tables
 
 import opsmith
 from opsmith.core import package
+from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.core.package import Package
 from opsmith.dispatch.activity import ServedOp
 from opsmith.dispatch.install import _installed
-from opsmith.dispatch.judging import JUDGING_VARIABLE
 from opsmith.dispatch.override import FallbackWarning
 from opsmith.dispatch.packages import activate
 from opsmith.errors import EnabledWhileJudging

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 import torch
 
+from opsmith.audit import audit, sizes
+from opsmith.audit.pool import audit_all
 from opsmith.core.audit import AuditFigures, Check, ProblemAudit
-from opsmith.evaluation.audit import audit, sizes
-from opsmith.runner.auditing import audit_all
 
 HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
 #: Large enough for any GPU, and small enough for this machine.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from opsmith.baselines.measuring import time_baseline
 from opsmith.core.baseline_times import BaselineRequest, BaselineTime
-from opsmith.evaluation.baseline_times import time_baseline
 
 PROBLEMS = Path(__file__).parents[2] / "modules" / "problems"
 LINEAR = PROBLEMS / "level1" / "1_Linear_relu.py"

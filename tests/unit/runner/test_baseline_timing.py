@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from opsmith.baselines.timer import BaselineTimer
 from opsmith.cli.main import app
 from opsmith.core.baseline_times import BaselineRequest, BaselineTime
 from opsmith.errors import BadInput
-from opsmith.runner.baseline_timing import BaselineTimer
 
 PROBLEMS = Path(__file__).parents[2] / "modules" / "problems"
 pytestmark = pytest.mark.slow

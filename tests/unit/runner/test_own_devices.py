@@ -16,11 +16,11 @@ from opsmith.runner import device_lane, own_devices
 from opsmith.runner.device_lane import DeviceLane, open_here
 from opsmith.runner.lane import LaneWork
 from opsmith.runner.links import WorkerLink
-from opsmith.runner.models import judging
-from opsmith.runner.models.judging import ModelJudge, ModelLimits
-from opsmith.runner.models.processes import Unanswered
 from opsmith.runner.own_devices import can_do_without, files_of_others, first_device, known_devices
 from opsmith.runner.sandbox import landlock
+from opsmith.whole_models import judging
+from opsmith.whole_models.judging import ModelJudge, ModelLimits
+from opsmith.whole_models.processes import Unanswered
 
 INFORMATION = """Model: \t\t NVIDIA H200
 IRQ:   \t\t 41

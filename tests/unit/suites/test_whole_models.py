@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
+from opsmith.audit import sizes
 from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files
-from opsmith.evaluation.audit import sizes
 from opsmith.tasks.problem import BrokenProblem, ProblemFile
 
 MODELS = {task: file for task, file in problem_files(SHIPPED_PROBLEMS).items() if task.startswith("L4/")}

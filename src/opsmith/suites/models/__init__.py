@@ -4,7 +4,7 @@ A task is a model and what it is asked: ``gpt/infer``, ``gpt/train``. Its models
 transformers and timm from their configurations with random weights, and the module problems that are whole models.
 Nothing is downloaded.
 
-The suite does not yield calls of ATen, so it is judged by :mod:`opsmith.model_pipeline` instead of
+The suite does not yield calls of ATen, so it is judged by :mod:`opsmith.whole_models.pipeline` instead of
 :mod:`opsmith.pipeline`: what answers is no kernel but a column, a way to run the whole model.
 """
 

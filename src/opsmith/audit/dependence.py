@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from opsmith.audit.draws import Draws, alike
 from opsmith.core.audit import AuditFinding, Check
-from opsmith.evaluation.audit.draws import Draws, alike
 from opsmith.tasks.module_state import State, is_mask, perturbed
 
 #: Names that a line lists.

@@ -18,7 +18,7 @@ from opsmith.runner.protocol import DeviceOpened
 from opsmith.runner.turns import Turn, Turns
 
 #: What the parent of those processes imports.
-_PRELOADED = ["opsmith.evaluation.baseline_times"]
+_PRELOADED = ["opsmith.baselines.measuring"]
 #: Importing torch and opening the device.
 OPENING_TIMEOUT_S = 300.0
 #: How torch begins to say that the device has no memory left.
@@ -100,7 +100,7 @@ def _serve(turn: Turn, request: BaselineRequest) -> bytes:
 
     import torch
 
-    from opsmith.evaluation.baseline_times import time_baseline
+    from opsmith.baselines.measuring import time_baseline
 
     warnings.simplefilter("ignore")  # What a problem's libraries have to say is not about its time.
     torch.set_num_threads(1)

@@ -22,10 +22,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
+from opsmith.audit.draws import every_call_shown
+from opsmith.audit.redundancy import op_name
 from opsmith.core.audit import AuditFigures, AuditFinding, Check
 from opsmith.core.dtypes import SHORT_NAMES
-from opsmith.evaluation.audit.draws import every_call_shown
-from opsmith.evaluation.audit.redundancy import op_name
 from opsmith.evaluation.floors.datasheets import datasheet_of
 from opsmith.evaluation.integrity.policy import COPIES, FILLS, computes, stem
 from opsmith.suites.modules import MOST_CASE_BYTES

@@ -22,7 +22,8 @@ from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput
 from opsmith.evaluation.pairing import Precision, estimate, precisions_of, timing_of
 from opsmith.runner.device_lock import DeviceLock, Waiting, default_folder
-from opsmith.runner.models.messages import (
+from opsmith.runner.own_devices import first_device
+from opsmith.whole_models.messages import (
     Answer,
     BlockRun,
     CompareAnswer,
@@ -40,8 +41,7 @@ from opsmith.runner.models.messages import (
     Show,
     Shown,
 )
-from opsmith.runner.models.processes import Process, Unanswered, process
-from opsmith.runner.own_devices import first_device
+from opsmith.whole_models.processes import Process, Unanswered, process
 
 #: A timed block lasts for so many microseconds at least, and has so many calls at most.
 BLOCK_US, MOST_CALLS = 20_000, 100

@@ -15,7 +15,7 @@ from opsmith.core.audit import AuditFinding, Check, ProblemAudit
 from opsmith.runner.apart import NoAnswer, answer_of
 
 #: What the parent of those processes imports.
-_PRELOADED = ["opsmith.runner.audit_server"]
+_PRELOADED = ["opsmith.audit.preload"]
 
 
 def audit_all(
@@ -74,7 +74,7 @@ def _serve(sender: Connection, task: str, file: str, device: str, sizes: str) ->
 
     import torch
 
-    from opsmith.evaluation.audit import audit
+    from opsmith.audit import audit
 
     warnings.simplefilter("ignore")  # What a problem's libraries have to say is not about the problem.
     torch.set_num_threads(1)

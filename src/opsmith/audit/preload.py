@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch._dynamo
 import torch.fx.experimental.symbolic_shapes  # Fake tensors need it.
 
-import opsmith.evaluation.audit
+import opsmith.audit
 from opsmith.aten.schemas import aten_schemas
 
 __all__ = ["opsmith", "torch"]

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import torch
 from torch.utils._pytree import tree_leaves
 
+from opsmith.audit.draws import Draws
 from opsmith.core.audit import AuditFinding, Check
-from opsmith.evaluation.audit.draws import Draws
 
 #: How close an element has to be, as a share of itself plus as much of the result's root mean square.
 CLOSENESS = 1e-2

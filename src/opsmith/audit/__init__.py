@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
+from opsmith.audit import dependence, precision, redundancy, sizes, triviality
+from opsmith.audit.draws import Draws
 from opsmith.core.audit import AuditFigures, AuditFinding, Check, ProblemAudit
-from opsmith.evaluation.audit import dependence, precision, redundancy, sizes, triviality
-from opsmith.evaluation.audit.draws import Draws
 from opsmith.tasks.problem import BrokenProblem, Problem
 
 #: The values of a problem that computes more than this are not looked at on a CPU.

@@ -25,11 +25,16 @@ from opsmith.core.seeds import derive_seed
 from opsmith.core.verdict import Status
 from opsmith.evaluation import comparisons
 from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.model_clock import ModelClock
-from opsmith.evaluation.model_columns import compiler_of, graphs_made, known_backends, known_modes
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.runner.devices import open_device
-from opsmith.runner.models.messages import (
+from opsmith.runner.versions import versions
+from opsmith.suites.models import Models
+from opsmith.suites.models.workload import ModelCall, Workload, other_state
+from opsmith.tasks import registry
+from opsmith.tasks.problem import record_call, seed_everything
+from opsmith.whole_models.clock import ModelClock
+from opsmith.whole_models.columns import compiler_of, graphs_made, known_backends, known_modes
+from opsmith.whole_models.messages import (
     Answer,
     BlockRun,
     CompareAnswer,
@@ -50,11 +55,6 @@ from opsmith.runner.models.messages import (
     Show,
     Shown,
 )
-from opsmith.runner.versions import versions
-from opsmith.suites.models import Models
-from opsmith.suites.models.workload import ModelCall, Workload, other_state
-from opsmith.tasks import registry
-from opsmith.tasks.problem import record_call, seed_everything
 
 #: Of a traceback the last lines that are kept, and of a message its length.
 _TRACEBACK_LINES, _DETAIL_CHARACTERS = 12, 400

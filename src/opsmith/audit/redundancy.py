@@ -17,8 +17,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.audit.draws import Answer, Draws
 from opsmith.core.audit import AuditFinding, Check
-from opsmith.evaluation.audit.draws import Answer, Draws
 from opsmith.evaluation.integrity.policy import computes
 
 #: A call is looked at if it reads and writes this share of the bytes of all calls that compute.

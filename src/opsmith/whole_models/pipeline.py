@@ -34,8 +34,8 @@ from opsmith.errors import BadInput, UnknownName
 from opsmith.pipeline import Progress, Silent, now, open_run, run_seed
 from opsmith.report.publish import publish
 from opsmith.runner.environment import describe_environment
-from opsmith.runner.models.judging import ModelJudge, ModelLimits, address_of, column_hash
-from opsmith.runner.models.messages import ModelCase
+from opsmith.whole_models.judging import ModelJudge, ModelLimits, address_of, column_hash
+from opsmith.whole_models.messages import ModelCase
 
 #: What a model is asked.
 MODES = ("infer", "train")

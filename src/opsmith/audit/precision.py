@@ -15,10 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from opsmith.aten.schemas import aten_schemas
+from opsmith.audit.draws import Draws, alike
+from opsmith.audit.redundancy import has_floats, op_name, writes_itself
 from opsmith.core.audit import AuditFinding, Check
 from opsmith.core.op import Variant
-from opsmith.evaluation.audit.draws import Draws, alike
-from opsmith.evaluation.audit.redundancy import has_floats, op_name, writes_itself
 
 
 def findings(draws: Draws) -> Iterator[AuditFinding]:

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from opsmith.core.verdict import Status
-from opsmith.runner.models.messages import Failed, Reply, Request
 from opsmith.runner.own_devices import VISIBLE
+from opsmith.whole_models.messages import Failed, Reply, Request
 
 #: What the parent of the processes imports.
-_PRELOADED = ["opsmith.runner.models.serving", "torch._dynamo"]
+_PRELOADED = ["opsmith.whole_models.serving", "torch._dynamo"]
 #: Of what a process printed, the last lines that are kept, and their length.
 _EVIDENCE_LINES, _LINE_CHARACTERS = 12, 400
 #: That a process gets to end by itself.
@@ -125,7 +125,7 @@ def _no_autoload() -> Iterator[None]:
 
 def _serve(connection: Connection, log: str, visible: str | None) -> None:
     """Answer requests until the judge is gone; all that models and compilers print goes to the log."""
-    from opsmith.runner.models.serving import Server
+    from opsmith.whole_models.serving import Server
 
     if visible is not None:
         os.environ[VISIBLE] = visible  # The driver has not been asked yet.
