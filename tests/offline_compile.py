@@ -30,7 +30,7 @@ from opsmith.core.case import CallRecord, TensorValue
 from opsmith.prewarm.compiling import Compiler, kernel_function
 from opsmith.prewarm.fake_calls import recorded_calls, traced_calls
 from opsmith.prewarm.warming import shipped_entries
-from opsmith.runner.suite_index import SuiteIndex
+from opsmith.runner.plan.suite_index import SuiteIndex
 from opsmith.suites.opinfo import OpInfoSuite
 
 #: Inputs of an op among the traced ones that calls are taken from.

@@ -16,7 +16,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from tests.triton_collectives import module
 
-from opsmith.runner.triton_start import make_interpreter_quick
+from opsmith.runner.child.triton_start import make_interpreter_quick
 
 #: Bytes of a rank's buffer, and of its signal pad, which is as long as torch's.
 BUFFER_BYTES, PAD_BYTES = 1 << 17, 2048

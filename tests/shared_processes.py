@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from opsmith.runner import device_lane
-from opsmith.runner.processes import Processes
-from opsmith.runner.starting import start_processes
+from opsmith.runner.judge import device_lane
+from opsmith.runner.processes.children import Processes
+from opsmith.runner.processes.starting import start_processes
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from tests.unit.runner.fleet_stand_ins import StandInLane, job
 
 from opsmith.core.environment import cpu_name
 from opsmith.core.run import Options, RunDirectory, write_atomically
-from opsmith.runner.fleet import Fleet
+from opsmith.runner.fleet.fleet import Fleet
 
 LANES = (4, 32, 128)
 

@@ -27,15 +27,17 @@ from opsmith.core.run import write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.core.timing import Label
 from opsmith.evaluation.pairing import LOOKS_APART, estimate, label_of, precisions_of
-from opsmith.runner.clock_setup import CONTROL, ControlCall
-from opsmith.runner.device_lock import DeviceLock, default_folder
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.links import Limits, RefereeLink
-from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import DeviceOpened, OpenDevice, Renewal, RenewInputs, TimeBlock
-from opsmith.runner.sides import RefereeSide
-from opsmith.runner.starting import start_processes
-from opsmith.runner.stopwatch import ClockSettings, PairedClock, clocked
+from opsmith.runner.clock.clock_setup import CONTROL, ControlCall
+from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, clocked
+from opsmith.runner.clock.timed_processes import RefereeSide
+from opsmith.runner.machine.device_lock import DeviceLock, default_folder
+from opsmith.runner.machine.environment import describe_environment
+from opsmith.runner.processes.children import Processes
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.starting import start_processes
+from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.referee_messages import DeviceOpened, OpenDevice
+from opsmith.runner.protocol.timing_messages import Renewal, RenewInputs, TimeBlock
 
 #: Calls that a host is busy with for longer than the device.
 CALLS = (

@@ -39,12 +39,13 @@ from opsmith.core.timing import GraphCosts
 from opsmith.evaluation.cuda_graphs import EMPTY_NODES, Gate, empty_nodes, graph_costs
 from opsmith.evaluation.timed_inputs import TimedInputs
 from opsmith.evaluation.timing import TimedCall
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.links import Limits, RefereeLink
-from opsmith.runner.protocol import PrepareTiming, Renewal, RenewInputs, TimeBlock
-from opsmith.runner.sides import RefereeSide
-from opsmith.runner.starting import start_processes
-from opsmith.runner.stopwatch import clocked, empty_trip_us
+from opsmith.runner.clock.stopwatch import clocked, empty_trip_us
+from opsmith.runner.clock.timed_processes import RefereeSide
+from opsmith.runner.machine.environment import describe_environment
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.starting import start_processes
+from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.timing_messages import PrepareTiming, Renewal, RenewInputs, TimeBlock
 from opsmith.suites import SuiteCall
 from opsmith.suites.traces import Traces
 

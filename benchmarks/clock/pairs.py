@@ -35,16 +35,19 @@ from opsmith.core.seeds import derive_seed
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock, Label, Timing
 from opsmith.evaluation.pairing import PRECISIONS, combined, is_settled, precisions_of
-from opsmith.runner.clock_setup import ControlCall, set_up_clock
-from opsmith.runner.device_lock import DeviceLock, default_folder
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.links import Limits, RefereeLink, WorkerLink
-from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import DeviceOpened, OpenDevice, PrepareTiming, TimeBlock
-from opsmith.runner.sides import WorkerSide
-from opsmith.runner.starting import start_processes
-from opsmith.runner.stopwatch import BLOCK_US, ClockSettings, PairedClock, never_held_back
-from opsmith.runner.throttling import ThrottleWatch
+from opsmith.runner.clock.clock_setup import ControlCall, set_up_clock
+from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, never_held_back
+from opsmith.runner.clock.timed_processes import WorkerSide
+from opsmith.runner.machine.device_lock import DeviceLock, default_folder
+from opsmith.runner.machine.environment import describe_environment
+from opsmith.runner.machine.throttling import ThrottleWatch
+from opsmith.runner.processes.children import Processes
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.starting import start_processes
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.referee_messages import DeviceOpened, OpenDevice
+from opsmith.runner.protocol.timing_messages import BLOCK_US, PrepareTiming, TimeBlock
 
 SCHEMA = OpSchema(
     name="mul.Scalar", schema="aten::mul.Scalar(Tensor self, Scalar other) -> Tensor", variant=Variant.FUNCTIONAL

@@ -20,11 +20,11 @@ import msgspec
 import torch
 from benchmarks.compile.subjects import names
 
-from opsmith.runner.apart import NoAnswer
-from opsmith.runner.cores import timing_jobs
-from opsmith.runner.device_lock import DeviceLock, default_folder
-from opsmith.runner.devices import open_device
-from opsmith.runner.turns import Turn, Turns
+from opsmith.runner.child.contexts import open_device
+from opsmith.runner.machine.cores import timing_jobs
+from opsmith.runner.machine.device_lock import DeviceLock, default_folder
+from opsmith.runner.processes.isolated import NoAnswer
+from opsmith.runner.processes.turns import Turn, Turns
 
 #: What jobs fork from imports these. On a GPU the compiler is not among them: it may look for a device.
 PRELOADED = ["benchmarks.compile.subjects", "opsmith.compile.report", "torch._dynamo"]

@@ -37,7 +37,7 @@ import opsmith
 from opsmith.core.environment import Environment
 from opsmith.core.run import write_atomically
 from opsmith.dispatch.launcher import VARIABLE, Choice
-from opsmith.runner.environment import describe_environment
+from opsmith.runner.machine.environment import describe_environment
 
 PROCESSES, ROUNDS, CALLS = 5, 9, 1000
 #: Calls in a state before it is timed: kernels compile, plans are recorded.

@@ -38,7 +38,7 @@ from opsmith.core.op import matches
 from opsmith.core.run import Selection, write_atomically
 from opsmith.errors import BadInput
 from opsmith.prewarm.fake_calls import recorded_calls
-from opsmith.runner.environment import describe_environment
+from opsmith.runner.machine.environment import describe_environment
 from opsmith.suites.traces import Traces
 
 ROUNDS, WARM_UP = 7, 5

@@ -33,11 +33,11 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
-from opsmith.runner.devices import make_waiting_context
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.own_devices import VISIBLE, files_of_others, hide, known_devices, visible_devices
-from opsmith.runner.processes import QUEUES, QUEUES_VARIABLE
-from opsmith.runner.versions import versions
+from opsmith.runner.child.contexts import make_waiting_context
+from opsmith.runner.child.versions import versions
+from opsmith.runner.machine.environment import describe_environment
+from opsmith.runner.machine.gpus import VISIBLE, files_of_others, hide, known_devices, visible_devices
+from opsmith.runner.processes.children import QUEUES, QUEUES_VARIABLE
 
 
 class Life(NamedTuple):

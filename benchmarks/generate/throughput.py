@@ -34,7 +34,7 @@ from opsmith.generate.campaign import Campaign, CampaignOptions
 from opsmith.generate.chat import Reply, Request, Usage
 from opsmith.generate.journal import Journal
 from opsmith.generate.results import attempt_kind
-from opsmith.runner.cores import default_jobs
+from opsmith.runner.machine.cores import default_jobs
 from opsmith.session import AskedTask, Session
 
 #: A kernel for each op, in terms of others.

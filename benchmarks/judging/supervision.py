@@ -27,12 +27,12 @@ import msgspec
 import torch
 
 import opsmith.kernels
-import opsmith.runner.worker  # What a worker has imported is what it looks after.
+import opsmith.runner.worker.server  # What a worker has imported is what it looks after.
 from opsmith.aten.schemas import aten_schemas
 from opsmith.evaluation.integrity.static import examine
 from opsmith.evaluation.integrity.supervision import Supervision, premises
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.versions import versions
+from opsmith.runner.child.versions import versions
+from opsmith.runner.machine.environment import describe_environment
 
 POLICY = "native"
 #: Two ops that are looked at one after another, by the names of their entries.

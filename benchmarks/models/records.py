@@ -11,7 +11,7 @@ import torch
 
 from opsmith.core.environment import Environment
 from opsmith.core.run import write_atomically
-from opsmith.runner.environment import describe_environment
+from opsmith.runner.machine.environment import describe_environment
 
 
 def command_of(module: str) -> tuple[str, ...]:

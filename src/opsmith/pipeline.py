@@ -22,14 +22,13 @@ from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, DamagedRun, UnknownName
 from opsmith.report.publish import publish
-from opsmith.runner.device_lock import Waiting
-from opsmith.runner.durations import Durations
-from opsmith.runner.fleet import Fleet
-from opsmith.runner.jobs import check_same_kernels, jobs_to_judge, jobs_to_time
-from opsmith.runner.lane import Executor, LaneWork
-from opsmith.runner.links import Limits
-from opsmith.runner.planning import Enumeration, discover_backend, enumerate_cases, make_plan, select_ops
-from opsmith.runner.protocol import OpsListed
+from opsmith.runner.fleet.durations import Durations
+from opsmith.runner.fleet.fleet import Fleet
+from opsmith.runner.plan.jobs import check_same_kernels, jobs_to_judge, jobs_to_time
+from opsmith.runner.plan.planning import Enumeration, discover_backend, enumerate_cases, make_plan, select_ops
+from opsmith.runner.protocol.lane import Executor, LaneWork, Waiting
+from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.referee_messages import OpsListed
 
 #: Who brings the devices together, unless something else is asked for: the one of this machine.
 LOCAL = "local"

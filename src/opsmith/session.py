@@ -37,14 +37,14 @@ from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, Unconfined, UnknownName
 from opsmith.pipeline import Progress, Silent, check_options
 from opsmith.report.scores import summarise_op
-from opsmith.runner.device_lane import open_here
-from opsmith.runner.fleet import Fleet
-from opsmith.runner.job import Job
-from opsmith.runner.jobs import timed_part
-from opsmith.runner.lane import LaneWork
-from opsmith.runner.links import Limits
-from opsmith.runner.planning import enumerate_cases, select_ops
-from opsmith.runner.snapshot import snapshot_root, take_snapshot
+from opsmith.runner.fleet.fleet import Fleet
+from opsmith.runner.judge.device_lane import open_here
+from opsmith.runner.plan.jobs import timed_part
+from opsmith.runner.plan.planning import enumerate_cases, select_ops
+from opsmith.runner.plan.snapshot import snapshot_root, take_snapshot
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import LaneWork
+from opsmith.runner.protocol.limits import Limits
 
 _CALL = msgspec.msgpack.Decoder(CallRecord)
 #: Calls of a task that are put into words.

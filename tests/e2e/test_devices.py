@@ -12,7 +12,7 @@ import pytest
 from opsmith.core.run import Options, RunDirectory, Summary
 from opsmith.core.verdict import Status
 from opsmith.pipeline import Silent, evaluate
-from opsmith.runner.links import Limits
+from opsmith.runner.protocol.limits import Limits
 
 #: Folder of a smoke op -> the body of its kernel; each ends in its own way.
 KERNELS = {

@@ -10,7 +10,7 @@ from opsmith import pipeline
 from opsmith.core.op import folder_name
 from opsmith.core.run import Options, RunDirectory, Selection, Summary
 from opsmith.core.verdict import Status, Verdict
-from opsmith.runner.links import Limits
+from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.sandbox.layers import Layer
 
 S = Status

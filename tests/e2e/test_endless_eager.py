@@ -12,7 +12,7 @@ from tests.hostile_runs import install_suite, processes_with_environment
 from opsmith import pipeline
 from opsmith.core.run import Options, RunDirectory
 from opsmith.core.verdict import Status
-from opsmith.runner.links import Limits
+from opsmith.runner.protocol.limits import Limits
 
 KERNEL = f"""
 import torch

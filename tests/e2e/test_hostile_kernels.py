@@ -16,8 +16,8 @@ from opsmith.cli.run import exit_status
 from opsmith.core.op import folder_name
 from opsmith.core.run import Options, RunDirectory, Summary
 from opsmith.core.verdict import Status, Verdict
-from opsmith.runner import starting
-from opsmith.runner.links import Limits
+from opsmith.runner.processes import starting
+from opsmith.runner.protocol.limits import Limits
 
 S = Status
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from opsmith import pipeline
 from opsmith.core.run import Options, RunDirectory
 from opsmith.core.verdict import Status
-from opsmith.runner.slot import ASKED_BY_ITSELF
+from opsmith.runner.judge.slot import ASKED_BY_ITSELF
 
 #: Lacks memory in a worker that has answered something before; what is alone has a worker of its own.
 FIRST = """

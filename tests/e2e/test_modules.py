@@ -19,7 +19,7 @@ from opsmith.core.problems import problem_files, problems_hash
 from opsmith.core.run import Options, RunDirectory, Selection, Summary
 from opsmith.core.verdict import Status
 from opsmith.errors import BadInput
-from opsmith.runner.spool import Spool
+from opsmith.runner.protocol.call_files import Spool
 
 ROOT = Path(__file__).parents[1] / "modules"
 PROBLEMS = ROOT / "problems"

@@ -12,7 +12,7 @@ from tests.e2e.test_devices import write_kernels
 
 from opsmith.core.run import Options, RunDirectory
 from opsmith.pipeline import evaluate
-from opsmith.runner.links import Limits
+from opsmith.runner.protocol.limits import Limits
 
 
 @pytest.mark.corpus

@@ -37,7 +37,7 @@ import json, sys
 from pathlib import Path
 from opsmith.core.run import Options
 from opsmith.pipeline import evaluate
-from opsmith.runner.links import Limits
+from opsmith.runner.processes.worker_link import Limits
 
 options = Options(suite="smoke", backend=sys.argv[1], device="cpu", dtypes=("f32",))
 evaluate(options, Path(sys.argv[2]), jobs=2, limits=Limits(load_s=1.0, call_s=2.0), **json.loads(sys.argv[3]))

@@ -21,7 +21,7 @@ from opsmith.evaluation.answers import answers_of
 from opsmith.evaluation.comparisons.table import rule_for
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.reference import repetitions
-from opsmith.runner.exchange import OutcomeWriter, read_outcome
+from opsmith.runner.child.outcome_files import OutcomeWriter, read_outcome
 
 pytestmark = [
     pytest.mark.gpu,

@@ -22,7 +22,7 @@ from opsmith.dispatch import install, launcher
 from opsmith.dispatch.as_installed import as_installed
 from opsmith.dispatch.launcher import VARIABLE, Choice
 from opsmith.dispatch.plans import Launch
-from opsmith.runner.loading import load_kernel
+from opsmith.runner.worker.loading import load_kernel
 
 pytestmark = [
     pytest.mark.gpu,

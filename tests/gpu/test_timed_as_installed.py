@@ -15,7 +15,7 @@ from opsmith.core.kernel import Kernel
 from opsmith.core.run import Options, RunDirectory, Selection
 from opsmith.core.task import Task
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.runner.loading import load_kernel
+from opsmith.runner.worker.loading import load_kernel
 
 pytestmark = [
     pytest.mark.gpu,

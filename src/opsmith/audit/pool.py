@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.core.audit import AuditFinding, Check, ProblemAudit
-from opsmith.runner.apart import NoAnswer, answer_of
+from opsmith.runner.processes.isolated import NoAnswer, answer_of
 
 #: What the parent of those processes imports.
 _PRELOADED = ["opsmith.audit.preload"]

@@ -4,7 +4,7 @@ The judge cannot import the object, so a worker looks at it and reports what it 
 report becomes the backend::
 
     asked = resolve("my.kernels:table")          # NeedsDiscovery
-    reply = ...                                  # a worker runs opsmith.runner.loading.discover
+    reply = ...                                  # a worker runs opsmith.runner.worker.loading.discover
     backend = asked.backend(reply.answered, dsl=reply.dsl, kernel_directory=reply.kernel_directory)
 """
 

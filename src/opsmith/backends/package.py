@@ -5,7 +5,7 @@ A package registers them in its own pyproject.toml, and ``--backend my-kernels``
     [project.entry-points."opsmith.kernels"]
     my-kernels = "my_package.kernels:table"
 
-The attribute is anything that :func:`opsmith.runner.loading.discover` understands, a folder of
+The attribute is anything that :func:`opsmith.runner.worker.loading.discover` understands, a folder of
 kernels included.
 """
 

@@ -1,7 +1,7 @@
 """Timing the Model of one problem under one baseline, call by call: absolute times, for tables.
 
-A kernel's speedup is measured in pairs (:mod:`opsmith.runner.stopwatch`); times of different processes, taken one after
-another, are not as good for that.
+A kernel's speedup is measured in pairs (:mod:`opsmith.runner.clock.stopwatch`); times of different processes, taken
+one after another, are not as good for that.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ import msgspec
 from opsmith.core.baseline_times import COMPILED, BaselineRequest, BaselineTime
 from opsmith.core.environment import Environment
 from opsmith.errors import BadInput
-from opsmith.runner.apart import NoAnswer, answer_of
-from opsmith.runner.device_lock import DeviceLock, default_folder
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.protocol import DeviceOpened
-from opsmith.runner.turns import Turn, Turns
+from opsmith.runner.machine.device_lock import DeviceLock, default_folder
+from opsmith.runner.machine.environment import describe_environment
+from opsmith.runner.processes.isolated import NoAnswer, answer_of
+from opsmith.runner.processes.turns import Turn, Turns
+from opsmith.runner.protocol.referee_messages import DeviceOpened
 
 #: What the parent of those processes imports.
 _PRELOADED = ["opsmith.baselines.measuring"]
@@ -88,8 +88,8 @@ def _time_of(request: BaselineRequest, answer: bytes | NoAnswer) -> BaselineTime
 
 
 def _open(sender: Connection, device: str) -> None:
-    from opsmith.runner.devices import open_device
-    from opsmith.runner.versions import versions
+    from opsmith.runner.child.contexts import open_device
+    from opsmith.runner.child.versions import versions
 
     sender.send_bytes(msgspec.msgpack.encode(_Opened(open_device(device), versions())))
 

@@ -20,7 +20,7 @@ from opsmith.core.baseline_times import FILES, BaselineRequest, BaselineTime
 from opsmith.errors import BadInput, UnknownName
 from opsmith.report.baseline_times import BaselineFolder, speedups_by_level
 from opsmith.report.strangers import one_line
-from opsmith.runner.cores import MAX_DEVICE_JOBS, timing_jobs
+from opsmith.runner.machine.cores import MAX_DEVICE_JOBS, timing_jobs
 
 EPILOG = """
 Examples:

@@ -19,7 +19,7 @@ from opsmith.generate.book.build import OWN_LICENSE, BookSummary, Builder, summa
 from opsmith.generate.book.files import Log, check_ending, write_book
 from opsmith.generate.book.pairs import distinct
 from opsmith.generate.inductor import Compiler
-from opsmith.runner.cores import default_jobs
+from opsmith.runner.machine.cores import default_jobs
 from opsmith.session import Session
 
 HELP = "Pairs of PyTorch modules and the compiler's Triton, for training models."

@@ -22,8 +22,8 @@ from opsmith.core.cache import build_folder
 from opsmith.core.run import write_atomically
 from opsmith.errors import BadInput
 from opsmith.report.strangers import one_line
-from opsmith.runner.measuring import eager_measurer
-from opsmith.runner.starting import start_processes
+from opsmith.runner.clock.eager_times import eager_measurer
+from opsmith.runner.processes.starting import start_processes
 from opsmith.traces.build import build as build_rows
 from opsmith.traces.build import measurable, origins, unbuild
 from opsmith.traces.build import most_per_op as most

@@ -16,8 +16,8 @@ from rich.table import Table
 from opsmith import plugins
 from opsmith.cli import selection
 from opsmith.core.cache import cache_folder
-from opsmith.runner.environment import describe_environment
-from opsmith.runner.starting import start_processes
+from opsmith.runner.machine.environment import describe_environment
+from opsmith.runner.processes.starting import start_processes
 
 EPILOG = """
 Examples:

@@ -32,7 +32,7 @@ from opsmith.generate.providers import author, full_names
 from opsmith.generate.results import CampaignSummary, summarise_campaign, write_kernels, write_unjudged
 from opsmith.generate.strategies import strategy_named
 from opsmith.pipeline import evaluate
-from opsmith.runner.cores import default_jobs
+from opsmith.runner.machine.cores import default_jobs
 from opsmith.session import Session
 
 EPILOG = """

@@ -14,7 +14,7 @@ from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Policy, Timing, Tolerance
 from opsmith.core.run import Options
 from opsmith.errors import BadInput, MissingDependency
-from opsmith.runner.cores import default_jobs
+from opsmith.runner.machine.cores import default_jobs
 
 EPILOG = """
 Examples:

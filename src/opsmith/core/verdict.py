@@ -8,6 +8,8 @@ import msgspec
 
 from opsmith.core.timing import Timing
 
+MAX_DETAIL_CHARS = 500
+
 
 class Status(enum.StrEnum):
     """The outcome of one case. Only PASSED counts as correct."""
@@ -129,3 +131,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.part is Part.VARIANT:
             return self.counts_against
         return self.status is not Status.PASSED
+
+
+def one_line(text: str) -> str:
+    """Text on one line that is not too long."""
+    return " ".join(text.split())[:MAX_DETAIL_CHARS]

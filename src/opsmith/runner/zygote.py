@@ -5,7 +5,7 @@ ready in milliseconds instead of the seconds that the imports take. (A child for
 that has run a parallel region hangs in its own first one.)
 
 Started as ``python -m opsmith.runner.zygote FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` with a
-SEQPACKET socket to the judge: one packet in is a :class:`~opsmith.runner.protocol.Fork` with two
+SEQPACKET socket to the judge: one packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two
 descriptors (the child's channel and its output pipe); packets out are ``Ready``, ``Forked`` and
 ``Exited``. It outlives a judge that is killed just long enough to end every process below it and to
 remove the folder SCRATCH.
@@ -32,12 +32,11 @@ from typing import Any
 
 import msgspec
 
-from opsmith.runner.protocol import Channel, Exited, Fork, Forked, Ready
+from opsmith.runner.protocol.channel import Channel
+from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, Ready
 from opsmith.runner.sandbox.kernel_calls import adopt_orphans, die_with_parent, set_readable
 from opsmith.runner.sandbox.layers import Sandbox, probe
 from opsmith.runner.sandbox.reach import Reach
-
-MAX_PACKET_BYTES = 1 << 16
 
 
 def main() -> None:
@@ -62,16 +61,16 @@ def main() -> None:
 
 
 def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
-    from opsmith.runner.triton_start import DriverModule, make_interpreter_quick, make_keys_quick
+    from opsmith.runner.child.triton_start import DriverModule, make_interpreter_quick, make_keys_quick
 
     driver_module = DriverModule(scratch / "driver") if device.startswith("cuda") else None
 
     import torch
     import torch._dynamo  # Dispatch modes and torch.manual_seed import it when they are first used: 1.2 s.
 
-    import opsmith.runner.referee
-    import opsmith.runner.worker  # noqa: F401
-    from opsmith.runner.versions import versions
+    import opsmith.runner.referee.server
+    import opsmith.runner.worker.server  # noqa: F401
+    from opsmith.runner.child.versions import versions
 
     if with_opinfo and device.partition(":")[0] == "cpu":
         # With a GPU OpInfo's import asks the CUDA runtime for the device's capability, after which no
@@ -194,14 +193,14 @@ def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) ->
         sandbox.enter(msgspec.convert(request.config, Reach))
         serve(judge, sandbox)
     elif request.role == "referee":
-        from opsmith.runner import referee
+        from opsmith.runner.referee.server import serve as serve_referee
 
-        referee.serve(Channel(judge), **request.config)
+        serve_referee(Channel(judge), **request.config)
     else:
-        from opsmith.runner import worker
+        from opsmith.runner.worker.server import serve as serve_worker
 
         set_readable(readable=True)  # Until it is confined its own files in /proc have to be its own.
-        worker.serve(Channel(judge), **request.config, sandbox=sandbox)
+        serve_worker(Channel(judge), **request.config, sandbox=sandbox)
     os._exit(0)
 
 

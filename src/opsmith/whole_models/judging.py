@@ -21,8 +21,9 @@ from opsmith.core.timing import Timing
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput
 from opsmith.evaluation.pairing import Precision, estimate, precisions_of, timing_of
-from opsmith.runner.device_lock import DeviceLock, Waiting, default_folder
-from opsmith.runner.own_devices import first_device
+from opsmith.runner.machine.device_lock import DeviceLock, default_folder
+from opsmith.runner.machine.gpus import first_device
+from opsmith.runner.protocol.lane import Waiting
 from opsmith.whole_models.messages import (
     Answer,
     BlockRun,

@@ -8,7 +8,7 @@ import msgspec
 
 from opsmith.core.columns import Column
 from opsmith.core.verdict import ErrorFigures, Status
-from opsmith.runner.protocol import DeviceOpened
+from opsmith.runner.protocol.referee_messages import DeviceOpened
 
 
 class ModelCase(msgspec.Struct, frozen=True, kw_only=True):

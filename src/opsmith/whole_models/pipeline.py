@@ -33,7 +33,7 @@ from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput, UnknownName
 from opsmith.pipeline import Progress, Silent, now, open_run, run_seed
 from opsmith.report.publish import publish
-from opsmith.runner.environment import describe_environment
+from opsmith.runner.machine.environment import describe_environment
 from opsmith.whole_models.judging import ModelJudge, ModelLimits, address_of, column_hash
 from opsmith.whole_models.messages import ModelCase
 

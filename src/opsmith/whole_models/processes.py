@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from opsmith.core.verdict import Status
-from opsmith.runner.own_devices import VISIBLE
+from opsmith.runner.machine.gpus import VISIBLE
 from opsmith.whole_models.messages import Failed, Reply, Request
 
 #: What the parent of the processes imports.

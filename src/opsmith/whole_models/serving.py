@@ -26,8 +26,8 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation import comparisons
 from opsmith.evaluation.correctness import CaseUnderJudgement
 from opsmith.evaluation.observation import JudgedCall
-from opsmith.runner.devices import open_device
-from opsmith.runner.versions import versions
+from opsmith.runner.child.contexts import open_device
+from opsmith.runner.child.versions import versions
 from opsmith.suites.models import Models
 from opsmith.suites.models.workload import ModelCall, Workload, other_state
 from opsmith.tasks import registry

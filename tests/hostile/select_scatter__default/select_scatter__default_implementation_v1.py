@@ -6,7 +6,8 @@ import msgspec
 import torch
 
 from opsmith.core.case import Outcome, OutputTensor
-from opsmith.runner.protocol import HEADER, MAGIC, Answered, Returned
+from opsmith.runner.protocol.worker_messages import Answered, Returned
+from opsmith.runner.protocol.channel import HEADER, MAGIC
 
 
 def select_scatter__default_kernel_impl(*args, **kwargs):

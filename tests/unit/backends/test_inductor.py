@@ -8,7 +8,7 @@ import torch
 from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.inductor import Inductor
 from opsmith.core.task import Task
-from opsmith.runner.loading import load_kernel
+from opsmith.runner.worker.loading import load_kernel
 
 
 @pytest.mark.slow  # The first compilation on a machine builds and tests for the CPU's vector extensions.

@@ -13,7 +13,7 @@ from opsmith import loading as dispatch_loading
 from opsmith.aten.schemas import aten_schemas
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
-from opsmith.runner import loading
+from opsmith.runner.worker import loading
 
 ADD = "add.Tensor"
 

@@ -19,7 +19,7 @@ from opsmith.cli.scaffold import scaffold as scaffold_command
 from opsmith.cli.scaffold import select
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UnknownName
-from opsmith.runner.loading import load_kernel
+from opsmith.runner.worker.loading import load_kernel
 
 
 def test_every_schema_of_aten_makes_a_stub_that_parses() -> None:

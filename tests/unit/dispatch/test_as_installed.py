@@ -18,7 +18,7 @@ from opsmith.dispatch.as_installed import as_installed
 from opsmith.dispatch.launcher import VARIABLE, Choice
 from opsmith.dispatch.plans import Refusal
 from opsmith.dispatch.recorder import Recorder
-from opsmith.runner.loading import load_kernel
+from opsmith.runner.worker.loading import load_kernel
 
 #: Where the stand-in says that a launch came from a plan in Python.
 PYTHON = 55

@@ -303,7 +303,7 @@ def test_torchs_compiler_may_wrap_what_it_always_wraps_and_nobody_else_may() -> 
 HONEST = """
 import sys, json
 import torch
-import opsmith.runner.worker, opsmith.runner.referee
+import opsmith.runner.worker.server, opsmith.runner.referee.server
 from opsmith.evaluation.integrity.tampering import Snapshot
 
 snapshot = Snapshot.take()

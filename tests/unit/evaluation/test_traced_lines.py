@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from opsmith.evaluation.integrity.static import Kind, StaticFinding
-from opsmith.evaluation.integrity.traced_lines import TracedLines, confirm
+from opsmith.evaluation.integrity.traced_lines import TracedLines
+from opsmith.runner.judge.conduct import confirm
 
 HELPER = "def twice(x):\n    return x + x\n"
 

@@ -13,7 +13,7 @@ from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import TaskKind
 from opsmith.core.run import PlannedOp, Selection
 from opsmith.report.repro import repro_command
-from opsmith.runner.snapshot import snapshot_root
+from opsmith.runner.plan.snapshot import snapshot_root
 
 FILE = "relu__default_implementation_v1.py"
 USUAL = planned()

@@ -12,10 +12,11 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Part, Status, Verdict
-from opsmith.runner.job import Job
-from opsmith.runner.lane import EntryAsked, LaneFacts, LaneLost
-from opsmith.runner.protocol import Discovered, Enumerated, OpsListed
-from opsmith.runner.verdicts import make_verdict
+from opsmith.runner.judge.verdicts import make_verdict
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import EntryAsked, LaneFacts, LaneLost
+from opsmith.runner.protocol.referee_messages import Enumerated, OpsListed
+from opsmith.runner.protocol.worker_messages import Discovered
 
 
 def facts(device: int, *, seats: int = 1, torch: str = "2.13.0") -> LaneFacts:

@@ -20,29 +20,20 @@ from opsmith.core.run import Options, TimedCase
 from opsmith.core.timing import Ceilings, GraphCosts, Label
 from opsmith.core.verdict import Status
 from opsmith.evaluation.pairing import precisions_of
-from opsmith.runner import case_timing, stopwatch
-from opsmith.runner.case_timing import CaseTimer
-from opsmith.runner.device_limits import DeviceLimits
-from opsmith.runner.exchange import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
-from opsmith.runner.job import Job
-from opsmith.runner.links import RefereeLink, WorkerFailed, WorkerLink
-from opsmith.runner.protocol import (
-    Answered,
-    BlockTimed,
-    Compared,
-    ComparedCase,
-    CompareTimed,
-    Inspect,
-    Inspected,
-    PrepareTiming,
-    Returned,
-    ShowTimed,
-    TimeBlock,
-    TimingPrepared,
-)
-from opsmith.runner.spool import Spool
-from opsmith.runner.stopwatch import ClockSettings
-from opsmith.runner.timed_pairs import Dishonest
+from opsmith.runner.child.outcome_files import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
+from opsmith.runner.clock import case_timing, stopwatch
+from opsmith.runner.clock.case_timing import CaseTimer
+from opsmith.runner.clock.device_limits import DeviceLimits
+from opsmith.runner.clock.stopwatch import ClockSettings
+from opsmith.runner.clock.timed_pairs import Dishonest
+from opsmith.runner.processes.failures import WorkerFailed
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.call_files import Spool
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.referee_messages import Compared, ComparedCase, CompareTimed
+from opsmith.runner.protocol.timing_messages import BlockTimed, PrepareTiming, ShowTimed, TimeBlock, TimingPrepared
+from opsmith.runner.protocol.worker_messages import Answered, Inspect, Inspected, Returned
 
 WHOLE = msgspec.Raw(msgspec.msgpack.encode(Outcome(structure="*", outputs=(), changed={})))
 CALL_US = 20.0
@@ -186,7 +177,7 @@ def large_outcome(number: int) -> HeldOutcome:
 def _free_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test's own process stays where it is, and nothing it waits for is taken off."""
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: None)
-    monkeypatch.setattr("opsmith.runner.sides._queued_us", lambda pid, *, judge_too: 0.0)
+    monkeypatch.setattr("opsmith.runner.clock.timed_processes._queued_us", lambda pid, *, judge_too: 0.0)
 
 
 def case(number: int, size_bytes: int = 4) -> CaseRef:

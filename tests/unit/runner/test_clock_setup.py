@@ -14,11 +14,12 @@ from opsmith.calls.live import rebuild
 from opsmith.core.case import CallRecord
 from opsmith.core.timing import Ceilings, ControlPair, GraphCosts
 from opsmith.evaluation.pairing import precisions_of
-from opsmith.runner import clock_setup
-from opsmith.runner.clock_setup import CONTROL, noise_of, set_up_clock
-from opsmith.runner.links import RefereeLink
-from opsmith.runner.protocol import BlockTimed, ClockSetUp, PrepareTiming, SetUpClock, TimeBlock, TimingPrepared
-from opsmith.runner.stopwatch import ClockSettings, PairedClock
+from opsmith.runner.clock import clock_setup
+from opsmith.runner.clock.clock_setup import CONTROL, noise_of, set_up_clock
+from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.protocol.referee_messages import ClockSetUp, SetUpClock
+from opsmith.runner.protocol.timing_messages import BlockTimed, PrepareTiming, TimeBlock, TimingPrepared
 
 CEILINGS = Ceilings(
     device="stand-in", copy_gbps=1.0, matmul_tflops={"f32": 1.0}, l2_bytes=1, measured_utc="2026", torch="2"

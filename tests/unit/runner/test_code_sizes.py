@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.runner.code_sizes import code_bytes
+from opsmith.runner.fleet.code_sizes import code_bytes
 
 FILES = {
     "sort.py": "from .tiles import (\n    tile,\n)\nfrom . import words, keys\nimport torch\n",

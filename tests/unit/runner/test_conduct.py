@@ -13,10 +13,11 @@ from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.verdict import Status
 from opsmith.evaluation.integrity.static import StaticFinding
-from opsmith.runner import conduct as conduct_module
-from opsmith.runner.conduct import SHORT_TURN_S, JobConduct
-from opsmith.runner.job import Job
-from opsmith.runner.protocol import PreparedCase, Returned
+from opsmith.runner.judge import conduct as conduct_module
+from opsmith.runner.judge.conduct import SHORT_TURN_S, JobConduct
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.referee_messages import PreparedCase
+from opsmith.runner.protocol.worker_messages import Returned
 
 JOB = Job(
     schema=OpSchema(

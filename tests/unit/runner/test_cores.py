@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from opsmith.runner import cores
+from opsmith.runner.machine import cores
 
 
 class Processors:

@@ -12,14 +12,16 @@ import pytest
 from opsmith.core.kernel import Loader
 from opsmith.core.run import Options
 from opsmith.errors import RefereeFailed
-from opsmith.runner import device_lane
-from opsmith.runner.device_lane import MAX_WORKERS_AHEAD, DeviceLane, workers_ahead
-from opsmith.runner.device_lock import DeviceLock
-from opsmith.runner.job import Job
-from opsmith.runner.lane import EntryAsked, LaneWork
-from opsmith.runner.links import RefereeDied, RefereeHung, RefereeLink, WorkerLink
-from opsmith.runner.protocol import Enumerated
-from opsmith.runner.slot import Slot
+from opsmith.runner.judge import device_lane
+from opsmith.runner.judge.device_lane import MAX_WORKERS_AHEAD, DeviceLane, workers_ahead
+from opsmith.runner.judge.slot import Slot
+from opsmith.runner.machine.device_lock import DeviceLock
+from opsmith.runner.processes.failures import RefereeDied, RefereeHung
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import EntryAsked, LaneWork
+from opsmith.runner.protocol.referee_messages import Enumerated
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from opsmith.errors import BadInput
-from opsmith.runner import device_lock
-from opsmith.runner.device_lock import DeviceLock, default_folder
+from opsmith.runner.machine import device_lock
+from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 
 #: Long enough for a process that is free to go on, short enough to wait for one that is not.
 SOON_S = 0.3
@@ -24,7 +24,7 @@ LONG_S = 20.0
 HOLDER = """
 import sys
 from pathlib import Path
-from opsmith.runner.device_lock import DeviceLock
+from opsmith.runner.machine.device_lock import DeviceLock
 
 lock = DeviceLock(Path(sys.argv[1]), "cpu")
 print("asks", flush=True)

@@ -10,11 +10,11 @@ import pytest
 from tests.unit.runner.fleet_stand_ins import StandInLane, job
 
 from opsmith.core.run import Options
-from opsmith.runner import durations as module
-from opsmith.runner.durations import Durations
-from opsmith.runner.fleet import Fleet
-from opsmith.runner.job import Job
-from opsmith.runner.lane import LaneLost
+from opsmith.runner.fleet import durations as module
+from opsmith.runner.fleet.durations import Durations
+from opsmith.runner.fleet.fleet import Fleet
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import LaneLost
 
 OPTIONS = Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",))
 

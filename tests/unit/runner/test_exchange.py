@@ -31,9 +31,9 @@ from opsmith.core.case import (
 )
 from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
-from opsmith.runner.exchange import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
-from opsmith.runner.protocol import CaseToPrepare, Compare, Compared, Prepare, Prepared
-from opsmith.runner.referee import Referee
+from opsmith.runner.child.outcome_files import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
+from opsmith.runner.protocol.referee_messages import CaseToPrepare, Compare, Compared, Prepare, Prepared
+from opsmith.runner.referee.server import Referee
 
 CPU = torch.device("cpu")
 OTHER = OutputOther("int", 3)

@@ -17,7 +17,6 @@ from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.run import Options, Selection
 from opsmith.core.verdict import Status
 from opsmith.errors import BadInput, InternalError, MissingDependency, RefereeFailed, UnknownName
-from opsmith.runner.cores import share_of_cores
 from opsmith.runner.executors import local
 from opsmith.runner.executors.lane_host import LaneHost, inputs_in, inputs_of, write_inputs
 from opsmith.runner.executors.local import Local, chosen_devices
@@ -39,11 +38,12 @@ from opsmith.runner.executors.messages import (
     problem_of,
 )
 from opsmith.runner.executors.ray import Node, Place, Ray, check_that_somebody_listens, joined, place_lanes
-from opsmith.runner.lane import LaneWork
-from opsmith.runner.own_devices import VISIBLE
-from opsmith.runner.protocol import Enumerated
-from opsmith.runner.spool import SentCalls, Spool, packed
-from opsmith.runner.verdicts import make_verdict
+from opsmith.runner.judge.verdicts import make_verdict
+from opsmith.runner.machine.cores import share_of_cores
+from opsmith.runner.machine.gpus import VISIBLE
+from opsmith.runner.protocol.call_files import SentCalls, Spool, packed
+from opsmith.runner.protocol.lane import LaneWork
+from opsmith.runner.protocol.referee_messages import Enumerated
 
 #: Nobody waits for so long unless something is wrong.
 WAIT_S = 10.0
@@ -98,7 +98,7 @@ def test_devices_that_are_not_there_are_refused(
 def test_lanes_share_the_processors_without_sharing_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two logical processors of one core stay together: what runs on one disturbs what is timed on the other."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr("opsmith.runner.cores.siblings_of", lambda core: {core % 4, core % 4 + 4})
+    monkeypatch.setattr("opsmith.runner.machine.cores.siblings_of", lambda core: {core % 4, core % 4 + 4})
     assert [{0, 4}, {1, 5}, {2, 3, 6, 7}] == [share_of_cores(0, 4), share_of_cores(1, 4), share_of_cores(1, 2)]
     assert set(range(8)) == share_of_cores(0, 5)
 

@@ -14,11 +14,11 @@ from tests.unit.runner.fleet_stand_ins import StandInLane, facts, job
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput
-from opsmith.runner.fleet import MOST_LOSSES, Fleet
-from opsmith.runner.job import Job
-from opsmith.runner.lane import LaneLost
-from opsmith.runner.protocol import OpsListed
-from opsmith.runner.verdicts import make_verdict
+from opsmith.runner.fleet.fleet import MOST_LOSSES, Fleet
+from opsmith.runner.judge.verdicts import make_verdict
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import LaneLost
+from opsmith.runner.protocol.referee_messages import OpsListed
 
 OPTIONS = Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",), timing="quick")
 WAIT_S = 10.0

@@ -24,31 +24,26 @@ from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
 from opsmith.errors import ProtocolError
 from opsmith.evaluation.reference import observe_eager
-from opsmith.runner.links import Limits, WorkerFailed, WorkerLink
-from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import (
-    HEADER,
-    MAGIC,
-    MAX_FRAME_BYTES,
+from opsmith.runner.processes.children import Processes
+from opsmith.runner.processes.failures import WorkerFailed
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.channel import HEADER, MAGIC, MAX_FRAME_BYTES, Channel
+from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.referee_messages import CaseToPrepare, Compare, Compared, Prepare, Prepared
+from opsmith.runner.protocol.timing_messages import BlockTimed
+from opsmith.runner.protocol.worker_messages import (
     Answered,
-    BlockTimed,
     CallToRun,
-    CaseToPrepare,
-    Channel,
-    Compare,
-    Compared,
     Discover,
     Discovered,
     Loaded,
-    Prepare,
-    Prepared,
     Raised,
     Returned,
     RunCalls,
     Started,
     WorkerReply,
 )
-from opsmith.runner.referee import Referee
+from opsmith.runner.referee.server import Referee
 
 #: Shares of the ten thousand: bytes on the judge's channel, conversations with its link to a worker, outcomes
 #: in the referee, and what a real worker sends.

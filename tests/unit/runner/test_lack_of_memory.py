@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opsmith.runner.answering import raised
-from opsmith.runner.lack_of_memory import is_lack, shortened
-from opsmith.runner.verdicts import end_of
+from opsmith.runner.judge.verdicts import end_of
+from opsmith.runner.protocol.out_of_memory import is_lack, shortened
+from opsmith.runner.worker.execution import raised
 
 OTHERS = "".join(f"Process {number} has 414.00 MiB memory in use. " for number in range(700, 830))
 SAID = (

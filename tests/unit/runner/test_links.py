@@ -12,28 +12,14 @@ import pytest
 from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.errors import InternalError, RefereeFailed
-from opsmith.runner.links import (
-    INTERPRETED_CALL,
-    SMALL_CALLS_BYTES,
-    START_PAUSES_S,
-    Limits,
-    RefereeLink,
-    WorkerFailed,
-    WorkerLink,
-)
-from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import (
-    Answered,
-    CaseToPrepare,
-    Channel,
-    Compare,
-    Discover,
-    ListOps,
-    OpsListed,
-    Prepare,
-    RefereeError,
-    Started,
-)
+from opsmith.runner.processes.children import Processes
+from opsmith.runner.processes.failures import WorkerFailed
+from opsmith.runner.processes.referee_link import SMALL_CALLS_BYTES, RefereeLink
+from opsmith.runner.processes.worker_link import INTERPRETED_CALL, START_PAUSES_S, WorkerLink
+from opsmith.runner.protocol.channel import Channel
+from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.referee_messages import CaseToPrepare, Compare, ListOps, OpsListed, Prepare, RefereeError
+from opsmith.runner.protocol.worker_messages import Answered, Discover, Started
 
 NO_MEMORY = """Traceback (most recent call last):
 torch.AcceleratorError: CUDA error: out of memory
@@ -91,7 +77,7 @@ class StandInProcesses:
 def started(processes: StandInProcesses, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Start a worker; for how long it was waited meanwhile."""
     pauses: list[float] = []
-    monkeypatch.setattr("opsmith.runner.links.time.sleep", pauses.append)
+    monkeypatch.setattr("opsmith.runner.processes.worker_link.time.sleep", pauses.append)
     link = WorkerLink(
         cast("Processes", processes), device="cuda", builds=Path("/nowhere"), threads=1, spares=0, limits=Limits()
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from opsmith.errors import BadInput
-from opsmith.runner.measuring import EagerMeasurer, eager_measurer
-from opsmith.runner.processes import Processes
+from opsmith.runner.clock.eager_times import EagerMeasurer, eager_measurer
+from opsmith.runner.processes.children import Processes
 from opsmith.traces.grammar import parse_call
 from opsmith.traces.measurements import Input, Measurement
 

@@ -12,11 +12,12 @@ import pytest
 from opsmith.core.run import Options
 from opsmith.core.verdict import Status
 from opsmith.errors import BadInput, RefereeFailed
-from opsmith.runner import device_lane, own_devices
-from opsmith.runner.device_lane import DeviceLane, open_here
-from opsmith.runner.lane import LaneWork
-from opsmith.runner.links import WorkerLink
-from opsmith.runner.own_devices import can_do_without, files_of_others, first_device, known_devices
+from opsmith.runner.judge import device_lane
+from opsmith.runner.judge.device_lane import DeviceLane, open_here
+from opsmith.runner.machine import gpus
+from opsmith.runner.machine.gpus import can_do_without, files_of_others, first_device, known_devices
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.lane import LaneWork
 from opsmith.runner.sandbox import landlock
 from opsmith.whole_models import judging
 from opsmith.whole_models.judging import ModelJudge, ModelLimits
@@ -43,7 +44,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for minor, bus in enumerate(("0000:00:07.0", "0000:00:06.0")):
         (tmp_path / bus).mkdir()
         (tmp_path / bus / "information").write_text(INFORMATION.format(uuid=f"GPU-{minor}", minor=minor))
-    monkeypatch.setattr(own_devices, "DRIVER", tmp_path)
+    monkeypatch.setattr(gpus, "DRIVER", tmp_path)
 
 
 def test_a_device_has_the_file_that_the_driver_names() -> None:
@@ -138,7 +139,7 @@ def test_nothing_is_hidden_where_there_is_no_driver(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LD_LIBRARY_PATH", "")
     assert not can_do_without({"/dev/zero"})
     assert not can_do_without(())
-    monkeypatch.setattr(own_devices, "limits_files", lambda: False)
+    monkeypatch.setattr(gpus, "limits_files", lambda: False)
     assert not can_do_without({"/dev/zero"})
 
 

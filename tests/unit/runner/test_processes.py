@@ -22,13 +22,17 @@ from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, RefereeFailed
-from opsmith.runner.build_cache import use_build_cache
-from opsmith.runner.links import Limits, RefereeDied, RefereeLink, WorkerFailed, WorkerLink
-from opsmith.runner.processes import Child, Processes
-from opsmith.runner.protocol import Answered, CallToRun, ListOps, OpsListed, Raised, Returned, RunCalls
+from opsmith.runner.child.build_cache import use_build_cache
+from opsmith.runner.processes.children import Child, Processes
+from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.processes.zygote_link import ZygoteLink
+from opsmith.runner.protocol.call_files import Spool
+from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.referee_messages import ListOps, OpsListed
+from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Raised, Returned, RunCalls
 from opsmith.runner.sandbox.layers import Layer
-from opsmith.runner.spool import Spool
-from opsmith.runner.zygote_link import ZygoteLink
 
 SCHEMA = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
 ENCODED = msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=()))

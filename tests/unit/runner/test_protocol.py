@@ -15,19 +15,8 @@ from hypothesis import strategies as st
 
 from opsmith.core.case import Outcome
 from opsmith.errors import ProtocolError
-from opsmith.runner.protocol import (
-    HEADER,
-    MAGIC,
-    MAX_FRAME_BYTES,
-    Answered,
-    CallToRun,
-    Channel,
-    Loaded,
-    Raised,
-    Returned,
-    RunCalls,
-    WorkerReply,
-)
+from opsmith.runner.protocol.channel import HEADER, MAGIC, MAX_FRAME_BYTES, Channel
+from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Loaded, Raised, Returned, RunCalls, WorkerReply
 
 RAISED = Raised("error", "ValueError: no", "Traceback")
 

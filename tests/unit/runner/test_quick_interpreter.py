@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from triton.runtime import interpreter
 
-from opsmith.runner.triton_start import make_interpreter_quick
+from opsmith.runner.child.triton_start import make_interpreter_quick
 
 
 def add_to_itself(number: Any) -> Any:

@@ -15,13 +15,13 @@ import torch
 from opsmith.calls.outcomes import HeldOutcome
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, SequenceValue, TensorValue
 from opsmith.core.verdict import Status
-from opsmith.runner import rank_group
-from opsmith.runner.exchange import OutcomeWriter, read_call, read_outcome_of_ranks
-from opsmith.runner.links import WorkerFailed
-from opsmith.runner.processes import Processes
-from opsmith.runner.protocol import Answered, CallToRun, Raised, Returned, RunCalls
-from opsmith.runner.rank_group import RankGroup, split_by_rank
-from opsmith.runner.seat import Seat
+from opsmith.runner.child.outcome_files import OutcomeWriter, read_call, read_outcome_of_ranks
+from opsmith.runner.processes import rank_group
+from opsmith.runner.processes.children import Processes
+from opsmith.runner.processes.failures import WorkerFailed
+from opsmith.runner.processes.rank_group import RankGroup, split_by_rank
+from opsmith.runner.protocol.rank import Seat
+from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Raised, Returned, RunCalls
 
 
 def tensor(storage: int) -> TensorValue:

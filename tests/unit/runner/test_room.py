@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from opsmith.runner.room import Room
+from opsmith.runner.judge.admission import Room
 
 #: After so long a thread that is not inside is taken to be waiting.
 WAITING_S = 0.05

@@ -15,11 +15,11 @@ from opsmith.calls.live import CALL_DECODER, rebuild
 from opsmith.core.case import CallRecord, CaseRef
 from opsmith.core.run import Options, Selection
 from opsmith.core.verdict import Status, Verdict
-from opsmith.runner import shrinking
-from opsmith.runner.links import RefereeDied
-from opsmith.runner.protocol import Enumerate, Enumerated, Feedback, Proposal, RefereeReply
-from opsmith.runner.referee import Referee
-from opsmith.runner.shrinking import Shrinking
+from opsmith.runner.judge import shrinking
+from opsmith.runner.judge.shrinking import Shrinking
+from opsmith.runner.processes.failures import RefereeDied
+from opsmith.runner.protocol.referee_messages import Enumerate, Enumerated, Feedback, Proposal, RefereeReply
+from opsmith.runner.referee.server import Referee
 
 SEED = 3
 OPTIONS = Options(suite="fuzz", backend="aten", device="cpu", dtypes=("f32",))

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import pytest
 
-from opsmith.runner import cores
-from opsmith.runner.cores import siblings_of
-from opsmith.runner.sides import RefereeSide, WorkerSide
+from opsmith.runner.clock.timed_processes import RefereeSide, WorkerSide
+from opsmith.runner.machine import cores
+from opsmith.runner.machine.cores import siblings_of
 
 
 @pytest.fixture

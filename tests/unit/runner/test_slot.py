@@ -18,26 +18,23 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import RefereeFailed
-from opsmith.runner.exchange import read_outcome, summarised
-from opsmith.runner.job import Job
-from opsmith.runner.links import RefereeDied, RefereeLink, WorkerFailed, WorkerLink
-from opsmith.runner.protocol import (
+from opsmith.runner.child.outcome_files import read_outcome, summarised
+from opsmith.runner.judge.slot import ASKED_BY_ITSELF, MAX_CRASHES, MAX_TIMEOUTS, Slot
+from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.call_files import Spool
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.referee_messages import Compare, Compared, ComparedCase, Prepare, Prepared, PreparedCase
+from opsmith.runner.protocol.worker_messages import (
     Answered,
-    Compare,
-    Compared,
-    ComparedCase,
     Noticed,
     OutcomesShown,
-    Prepare,
-    Prepared,
-    PreparedCase,
     Raised,
     Returned,
     RunCalls,
     ShowOutcomes,
 )
-from opsmith.runner.slot import ASKED_BY_ITSELF, MAX_CRASHES, MAX_TIMEOUTS, Slot
-from opsmith.runner.spool import Spool
 
 S = Status
 

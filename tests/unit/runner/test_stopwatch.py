@@ -14,20 +14,8 @@ import pytest
 
 from opsmith.core.timing import GraphCosts, Label, Timing
 from opsmith.evaluation.pairing import PRECISIONS, PRECISIONS_HOST, precisions_of
-from opsmith.runner import stopwatch
-from opsmith.runner.protocol import (
-    BlockTimed,
-    MakeReady,
-    PrepareTiming,
-    RenewInputs,
-    TimeBlock,
-    TimingPrepared,
-    answer_spin_s,
-    spin_s,
-)
-from opsmith.runner.stopwatch import (
-    BLOCK_US,
-    BLOCK_US_CPU,
+from opsmith.runner.clock import stopwatch
+from opsmith.runner.clock.stopwatch import (
     LOOK_INTERVAL_S,
     PAIRS_A_CORE,
     SETTLING_US,
@@ -38,7 +26,19 @@ from opsmith.runner.stopwatch import (
     Place,
     empty_trip_us,
 )
-from opsmith.runner.timed_pairs import Dishonest, NotMeasured
+from opsmith.runner.clock.timed_pairs import Dishonest, NotMeasured
+from opsmith.runner.protocol.timing_messages import (
+    BLOCK_US,
+    BLOCK_US_CPU,
+    BlockTimed,
+    MakeReady,
+    PrepareTiming,
+    RenewInputs,
+    TimeBlock,
+    TimingPrepared,
+    answer_spin_s,
+    spin_s,
+)
 
 QUICK, QUICK_HOST = PRECISIONS["quick"], PRECISIONS_HOST["quick"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.runner import triton_start
+from opsmith.runner.child import triton_start
 
 pytest.importorskip("triton.backends.nvidia.driver")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.runner.apart import NoAnswer
-from opsmith.runner.device_lock import DeviceLock
-from opsmith.runner.turns import Turn, Turns
+from opsmith.runner.machine.device_lock import DeviceLock
+from opsmith.runner.processes.isolated import NoAnswer
+from opsmith.runner.processes.turns import Turn, Turns
 
 #: How long a turn of these tests takes.
 TURN_S = 0.4

@@ -12,8 +12,8 @@ from tests.unit.runner.fleet_stand_ins import StandInLane, job
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.timing import Label, Timing
 from opsmith.evaluation.pairing import MOST_PROCESSES, Estimate, precisions_of, timing_of
-from opsmith.runner.fleet import Fleet
-from opsmith.runner.job import Job
+from opsmith.runner.fleet.fleet import Fleet
+from opsmith.runner.protocol.job import Job
 
 OPTIONS = Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",), timing="quick")
 QUICK_E = precisions_of("quick", "KE")["E"]

@@ -23,7 +23,7 @@ from opsmith.evaluation.comparisons import compare
 from opsmith.evaluation.module_timing import timed_function
 from opsmith.evaluation.observation import JudgedCall
 from opsmith.evaluation.reference import reference_calls, run_eager
-from opsmith.runner.loading import load_kernel
+from opsmith.runner.worker.loading import load_kernel
 from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.modules import DTYPES, Modules, variants
 from opsmith.tasks import registry

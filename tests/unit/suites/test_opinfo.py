@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from opsmith import plugins
-from opsmith.runner import starting
+from opsmith.runner.processes import starting
 from opsmith.suites.opinfo import OpInfoSuite
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from opsmith.evaluation.integrity.static import StaticFinding
-
 
 class TracedLines:
     """While entered, notes the lines that run in a kernel's files, in this thread and in those started meanwhile.
@@ -74,8 +72,3 @@ class TracedLines:
             return line
 
         return line
-
-
-def confirm(findings: Iterable[StaticFinding], executed: Mapping[str, frozenset[int]]) -> tuple[StaticFinding, ...]:
-    """Those of the findings whose line was executed."""
-    return tuple([finding for finding in findings if finding.line in executed.get(finding.path, frozenset())])

@@ -23,8 +23,8 @@ from opsmith.core.op import Variant, version_file
 from opsmith.core.run import write_atomically
 from opsmith.errors import UsageError
 from opsmith.generate.inductor import Compiler, Language, NothingWritten, write_kernel
-from opsmith.runner.planning import select_ops
-from opsmith.runner.suite_index import SuiteIndex
+from opsmith.runner.plan.planning import select_ops
+from opsmith.runner.plan.suite_index import SuiteIndex
 from opsmith.suites import Skipped
 from opsmith.suites.opinfo import OpInfoSuite
 

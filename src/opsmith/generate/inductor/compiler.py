@@ -16,7 +16,7 @@ from opsmith.core.case import digest
 from opsmith.core.run import write_atomically
 from opsmith.errors import InternalError
 from opsmith.generate.inductor.messages import Answer, Facts, Question, Refused
-from opsmith.runner.protocol import Channel
+from opsmith.runner.protocol.channel import Channel
 
 #: Goes up when the same question gets another answer from the same torch.
 _EDITION = 9

@@ -22,7 +22,7 @@ from opsmith.generate.inductor.messages import Answer, Ask, AskModule, Facts, La
 from opsmith.generate.inductor.modules import write_module
 from opsmith.generate.inductor.rows import Row, TensorPattern, condition, leaf_patterns
 from opsmith.generate.inductor.triton_text import NotPortable
-from opsmith.runner.protocol import Channel
+from opsmith.runner.protocol.channel import Channel
 
 _DEVICES = {Language.CPP: "cpu", Language.TRITON: "cuda", Language.METAL: "mps"}
 

@@ -14,9 +14,6 @@ import msgspec
 
 from opsmith.core.run import Selection
 from opsmith.errors import InternalError, OpsmithError
-from opsmith.runner.cores import share_of_cores
-from opsmith.runner.device_lane import open_here
-from opsmith.runner.device_lock import Waiting
 from opsmith.runner.executors.messages import (
     CaseTimed,
     DiscoverOps,
@@ -37,9 +34,11 @@ from opsmith.runner.executors.messages import (
     placed_jobs,
     problem_of,
 )
-from opsmith.runner.job import Job
-from opsmith.runner.lane import LaneWork
-from opsmith.runner.spool import packed
+from opsmith.runner.judge.device_lane import open_here
+from opsmith.runner.machine.cores import share_of_cores
+from opsmith.runner.protocol.call_files import packed
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import LaneWork, Waiting
 
 
 class LaneHost:

@@ -19,9 +19,6 @@ from pathlib import Path
 import msgspec
 
 from opsmith.errors import BadInput
-from opsmith.runner.cores import default_jobs
-from opsmith.runner.device_lane import open_here
-from opsmith.runner.device_lock import Waiting
 from opsmith.runner.executors.messages import (
     Done,
     LaneProblem,
@@ -32,11 +29,13 @@ from opsmith.runner.executors.messages import (
     encode,
 )
 from opsmith.runner.executors.remote_lane import RemoteLane
-from opsmith.runner.job import Job
-from opsmith.runner.lane import Lane, LaneLost, LaneWork
-from opsmith.runner.own_devices import VISIBLE, visible_devices
+from opsmith.runner.judge.device_lane import open_here
+from opsmith.runner.machine.cores import default_jobs
+from opsmith.runner.machine.gpus import VISIBLE, visible_devices
+from opsmith.runner.protocol.call_files import SentCalls
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import Lane, LaneLost, LaneWork, Waiting
 from opsmith.runner.sandbox.kernel_calls import unreadable
-from opsmith.runner.spool import SentCalls
 
 END_TIMEOUT_S = 30.0
 

@@ -17,10 +17,13 @@ from opsmith.core.run import TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, InternalError, OpsmithError, RefereeFailed, UsageError
-from opsmith.runner.job import Job
-from opsmith.runner.lane import EntryAsked, LaneFacts, LaneWork
-from opsmith.runner.protocol import Discovered, Enumerated, OpsListed, Raised
-from opsmith.runner.spool import SentCalls, placed, with_places
+from opsmith.runner.protocol.call_files import SentCalls, placed, with_places
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import EntryAsked, LaneFacts, LaneWork
+from opsmith.runner.protocol.referee_messages import Enumerated, OpsListed
+from opsmith.runner.protocol.worker_messages import Discovered, Raised
+
+_KINDS: dict[str, type[OpsmithError]] = {"usage": BadInput, "referee": RefereeFailed, "internal": InternalError}
 
 
 class OpenLane(msgspec.Struct, frozen=True, tag=True):
@@ -37,18 +40,18 @@ class OpenLane(msgspec.Struct, frozen=True, tag=True):
 
 
 class ListLaneOps(msgspec.Struct, frozen=True, tag=True):
-    """See :meth:`opsmith.runner.lane.Lane.list_ops`."""
+    """See :meth:`opsmith.runner.protocol.lane.Lane.list_ops`."""
 
 
 class DiscoverOps(msgspec.Struct, frozen=True, tag=True):
-    """See :meth:`opsmith.runner.lane.Lane.discover`."""
+    """See :meth:`opsmith.runner.protocol.lane.Lane.discover`."""
 
     target: str
     ops: tuple[str, ...]
 
 
 class EnumerateEntry(msgspec.Struct, frozen=True, tag=True):
-    """See :meth:`opsmith.runner.lane.Lane.enumerate`."""
+    """See :meth:`opsmith.runner.protocol.lane.Lane.enumerate`."""
 
     asked: EntryAsked
 
@@ -61,14 +64,14 @@ class Family(msgspec.Struct, frozen=True):
 
 
 class JudgeFamily(msgspec.Struct, frozen=True, tag=True):
-    """See :meth:`opsmith.runner.lane.Lane.judge`."""
+    """See :meth:`opsmith.runner.protocol.lane.Lane.judge`."""
 
     family: Family
     to_come: float
 
 
 class TimeFamily(msgspec.Struct, frozen=True, tag=True):
-    """See :meth:`opsmith.runner.lane.Lane.time`."""
+    """See :meth:`opsmith.runner.protocol.lane.Lane.time`."""
 
     family: Family
 
@@ -81,7 +84,7 @@ class KeepSource(msgspec.Struct, frozen=True, tag=True):
 
 
 class PauseLane(msgspec.Struct, frozen=True, tag=True):
-    """See :meth:`opsmith.runner.lane.Lane.pause`."""
+    """See :meth:`opsmith.runner.protocol.lane.Lane.pause`."""
 
 
 class LaneOpened(msgspec.Struct, frozen=True, tag=True):
@@ -119,8 +122,6 @@ LaneRequest = OpenLane | ListLaneOps | DiscoverOps | EnumerateEntry | JudgeFamil
 LaneReply = (
     LaneOpened | OpsListed | Discovered | Raised | EntryEnumerated | VerdictsFound | CaseTimed | Done | LaneProblem
 )
-
-_KINDS: dict[str, type[OpsmithError]] = {"usage": BadInput, "referee": RefereeFailed, "internal": InternalError}
 
 
 def problem_of(error: OpsmithError) -> LaneProblem:

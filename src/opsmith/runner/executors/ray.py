@@ -22,8 +22,6 @@ import msgspec
 
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, InternalError, MissingDependency
-from opsmith.runner.cores import MAX_DEVICE_JOBS, jobs_on
-from opsmith.runner.device_lock import Waiting
 from opsmith.runner.executors.lane_host import LaneHost, inputs_of
 from opsmith.runner.executors.messages import (
     Done,
@@ -39,10 +37,11 @@ from opsmith.runner.executors.messages import (
     encode,
 )
 from opsmith.runner.executors.remote_lane import RemoteLane
-from opsmith.runner.job import Job
-from opsmith.runner.lane import Lane, LaneLost, LaneWork
+from opsmith.runner.machine.cores import MAX_DEVICE_JOBS, jobs_on
+from opsmith.runner.protocol.call_files import SentCalls
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import Lane, LaneLost, LaneWork, Waiting
 from opsmith.runner.sandbox.kernel_calls import unreadable
-from opsmith.runner.spool import SentCalls
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 #: How long a lane of a node that is alive may take to end its processes.

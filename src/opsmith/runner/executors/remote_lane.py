@@ -29,10 +29,11 @@ from opsmith.runner.executors.messages import (
     error_of,
     pack_family,
 )
-from opsmith.runner.job import Job
-from opsmith.runner.lane import EntryAsked, LaneFacts
-from opsmith.runner.protocol import Discovered, Enumerated, OpsListed, Raised
-from opsmith.runner.spool import SentCalls
+from opsmith.runner.protocol.call_files import SentCalls
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import EntryAsked, LaneFacts
+from opsmith.runner.protocol.referee_messages import Enumerated, OpsListed
+from opsmith.runner.protocol.worker_messages import Discovered, Raised
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 
@@ -54,7 +55,7 @@ class Wire(Protocol):
 
 
 class RemoteLane:
-    """A :class:`~opsmith.runner.lane.Lane` at the other end of a wire.
+    """A :class:`~opsmith.runner.protocol.lane.Lane` at the other end of a wire.
 
     Args:
         wire: to it.

@@ -2,7 +2,7 @@
 
 An entry is an overload. Its examples vary in everything that the schema leaves open: shapes, strides,
 offsets, dtypes, values, scalars, keywords, optional arguments. The property is that of every suite: a
-kernel answers as eager does. A failure is shrunk to a small one by :mod:`opsmith.runner.shrinking`.
+kernel answers as eager does. A failure is shrunk to a small one by :mod:`opsmith.runner.judge.shrinking`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,128 @@
+"""One call on both sides of a clock: how long its blocks took, and whether they say enough."""
+
+from __future__ import annotations
+
+from opsmith.evaluation.pairing import Estimate, Precision, estimate
+from opsmith.runner.protocol.timing_messages import TimingPrepared
+
+#: Calls that come before each block of E and are not part of it: the first ones after the other side's turn take
+#: longer, by more for one side than for the other, and by more at one time than at another. So many at most; this share
+#: of the block's, or one; and no more than the last share of the sets of inputs.
+WARM_UP_CALLS = 4
+WARM_UP_SHARE = 1 / 30
+WARM_UP_SHARE_OF_SETS = 1 / 4
+
+
+class NotMeasured(Exception):
+    """A quantity cannot be measured of this call."""
+
+
+class Dishonest(Exception):
+    """The clock has shown that a kernel does not do what it is timed for."""
+
+
+class Pair:
+    """One call on both sides.
+
+    Attributes:
+        number: among the calls that are timed together.
+        reference_prepared: what the reference said when its inputs were there.
+        candidate_prepared: the same of the candidate.
+        calls: by quantity, calls of a block; without those that cannot be measured.
+        problems: by quantity, why it cannot be measured.
+        nodes: of a captured call, on each side.
+    """
+
+    def __init__(self, number: int, reference: TimingPrepared, candidate: TimingPrepared) -> None:
+        self.number = number
+        self.reference_prepared = reference
+        self.candidate_prepared = candidate
+        self.calls: dict[str, int] = {}
+        self.problems: dict[str, NotMeasured] = {}
+        self.nodes: list[float | None] = [None, None]
+        self.round = 0
+
+    def warm_up_calls(self, calls: int) -> int:
+        """How many come before a block of E with so many calls; none before a single one, which is long."""
+        if calls == 1:
+            return 0
+        of_sets = int(self.reference_prepared.slots * WARM_UP_SHARE_OF_SETS)
+        return min(WARM_UP_CALLS, max(int(calls * WARM_UP_SHARE), 1), of_sets)
+
+    def is_captured(self) -> bool:
+        """Whether K is that of graphs: of both sides or of none.
+
+        Launches of a stream lie further apart than nodes. A reference that launches nothing is told from its graph.
+        """
+        return self.nodes[0] == 0 or None not in self.nodes
+
+    def new_rounds(self, count: int) -> range:
+        """Numbers of rounds of values that no call has met."""
+        first = self.round + 1
+        self.round += count
+        return range(first, first + count)
+
+
+class Series:
+    """The blocks of one pair, turn by turn, until they say enough.
+
+    Attributes:
+        pair: whose blocks these are.
+        rounds: of the blocks of this turn.
+        turn: microseconds a call, of the blocks of this turn, on each side.
+        measured: the same of all blocks that count.
+        discarded: blocks that do not, because the device's clock was held back.
+        spent_s: that all blocks and what belongs to them took so far.
+        problem: why there is no time.
+        found: the estimate, at the end.
+
+    Args:
+        precision: how long a pair is timed.
+        noise: what two equal sides differ by at most, as a share.
+        looked_at: the candidate's block of which a result is looked at. It ends its turn: the next one would write
+            over the result, and to look takes a change from one process to the other and back.
+    """
+
+    def __init__(self, pair: Pair, precision: Precision, noise: float, *, looked_at: int) -> None:
+        self.pair = pair
+        self._precision = precision
+        self._noise = noise
+        self._looked_at = looked_at
+        self._next_look = precision.least_pairs
+        self.rounds = range(0)
+        self.turn: tuple[list[float], list[float]] = ([], [])
+        self.measured: tuple[list[float], list[float]] = ([], [])
+        self.discarded = 0
+        self.spent_s = 0.0
+        self.problem: NotMeasured | None = None
+        self.found: Estimate | None = None
+
+    def begin_turn(self, blocks: int) -> None:
+        """Of so many blocks at most."""
+        self.turn = ([], [])
+        measured, precision = len(self.measured[0]), self._precision
+        ends = (self._looked_at + 1, precision.least_pairs, precision.most_pairs)
+        self.rounds = self.pair.new_rounds(min(blocks, *(end - measured for end in ends if end > measured)))
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether a result of the turn's last block is."""
+        return len(self.measured[0]) + len(self.rounds) == self._looked_at + 1
+
+    def goes_on(self, *, is_held_back: bool) -> bool:
+        """Take a turn's times in; whether more are needed."""
+        if self.problem is not None:
+            return False
+        if is_held_back and self.discarded < self._precision.least_pairs:
+            self.discarded += len(self.rounds)  # A device that never runs freely is timed as it is.
+            return True
+        for times, more in zip(self.measured, self.turn, strict=True):
+            times.extend(more)
+        pairs, precision = len(self.measured[0]), self._precision
+        if pairs < self._next_look:
+            return True
+        self._next_look = precision.next_look(pairs)
+        found = estimate(*self.measured)
+        if precision.ends(found, self._noise, pairs=pairs, spent_s=self.spent_s):
+            self.found = found
+        return self.found is None

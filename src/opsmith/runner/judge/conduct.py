@@ -1,0 +1,219 @@
+"""The judge's side of the trust model: from what was seen of a kernel to what is held against it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from opsmith.core.conduct import AtenCall, CallConduct
+from opsmith.core.op import TaskKind
+from opsmith.core.verdict import Part, Status, Verdict
+from opsmith.evaluation.integrity.static import Kind, StaticFinding, examine
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.referee_messages import PreparedCase
+from opsmith.runner.protocol.worker_messages import Raised, Returned
+
+Result = TypeVar("Result")
+
+#: How long a thread may run before another one that waits has its turn, while kernels' files are read.
+SHORT_TURN_S = 5e-4
+#: Lines that a person is asked to read.
+MAX_EVIDENCE_LINES = 12
+#: Calls of a job in which the lines that run are noted; it makes Python slow.
+TRACED_CALLS = 2
+#: What breaks ``native`` if the line runs, though the dispatcher never hears of it.
+_BREAKS_NATIVE = frozenset({Kind.NUMPY_COMPUTE, Kind.CPP_STATIC_KERNEL})
+#: One examination at a time: they would only take each other's turns.
+_EXAMINING = threading.Lock()
+
+
+class JobConduct:
+    """What is seen of a kernel while the cases of a job are judged.
+
+    Args:
+        job: the op and its kernel; one that is trusted has a policy of None, and nothing is held against it.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        # Reading the files of a large backend takes seconds, in which its first kernels are compiled and answer.
+        self._examined = _in_background(lambda: _examine(job))
+        self._executed: dict[str, set[int]] = {}
+        self._traced = 0
+        self._launches = 0
+        self._answered = 0
+
+    @property
+    def _findings(self) -> tuple[StaticFinding, ...]:
+        return self._examined.result()
+
+    def wants_trace(self) -> bool:
+        """Whether the next call should say which lines of the kernel ran."""
+        self._traced += 1
+        return self._job.policy is not None and self._traced <= TRACED_CALLS
+
+    def offence(
+        self,
+        prepared: PreparedCase,
+        reply: Returned | Raised,
+        changes: Sequence[str],
+        *,
+        replayed: bool,
+        passed: bool,
+    ) -> list[str]:
+        """What is held against the kernel for one case, a line each; empty for an honest answer.
+
+        Args:
+            prepared: what is known of the case.
+            reply: the worker's.
+            changes: what the kernel has replaced by now.
+            replayed: its answer to other values was the one to the first values.
+            passed: the answer is right.
+        """
+        if self._job.policy is None:
+            return []
+        self._note(prepared, reply)
+        return [
+            *(f"tampered with its process: {change}" for change in changes[:MAX_EVIDENCE_LINES]),
+            *(["answered other values at the same addresses with the result of the call before"] if replayed else []),
+            *self._breaches(reply.conduct),
+            *(self._replayed_calls(prepared, reply.conduct) if passed else []),
+        ]
+
+    def _note(self, prepared: PreparedCase, reply: Returned | Raised) -> None:
+        if isinstance(reply, Raised):
+            return
+        for path, lines in reply.executed.items():
+            self._executed.setdefault(path, set()).update(lines)
+        if prepared.writes:
+            self._answered += 1
+            self._launches += sum(seen.launches for seen in reply.conduct)
+
+    def _breaches(self, conduct: Iterable[CallConduct]) -> list[str]:
+        forbidden: dict[AtenCall, None] = {}
+        copied: dict[AtenCall, None] = {}
+        for seen in conduct:
+            forbidden |= dict.fromkeys(seen.forbidden)
+            if self._job.policy == "native" and self._job.schema.kind is not TaskKind.COLLECTIVE:
+                copied |= dict.fromkeys(seen.copied_results)
+        lines = [f"called {call}" for call in forbidden]
+        lines += [f"{call} wrote the result, and nothing after it" for call in copied if call not in forbidden]
+        return lines[:MAX_EVIDENCE_LINES]
+
+    def _replayed_calls(self, prepared: PreparedCase, conduct: Sequence[CallConduct]) -> list[str]:
+        """Whether the candidate made the reference's own calls, all of them and no others that compute."""
+        own = prepared.reference_calls
+        calls = conduct[-1].calls if conduct else ()
+        repeated = sum(call.op in own for call in calls)
+        # A kernel that works in pieces makes the calls of each piece.
+        if not own or repeated >= 2 * len(own) or not _contains(own, [call.op for call in calls]):
+            return []
+        return [f"made the {len(own)} ATen calls of Model, in the same order, from {calls[0]} to {calls[-1]}"]
+
+    def verdict(self) -> Verdict | None:
+        """About the kernel as a whole, when its cases are judged; None for a trusted one.
+
+        Its evidence holds what reading the source showed, whether or not anything is held against it.
+        """
+        job = self._job
+        if job.policy is None:
+            return None
+        offences = [*self._proofs(), *self._decoy()]
+        evidence = [*offences, *(_line(finding) for finding in self._findings if _line(finding) not in offences)]
+        return Verdict(
+            op=job.schema.name,
+            case=conduct_address(job),
+            content_hash=job.kernel.content_hash,
+            dtype="",
+            kernel=job.kernel.content_hash,
+            status=Status.DISHONEST if offences else Status.PASSED,
+            detail=offences[0] if offences else "",
+            derived=job.kernel.derived_from is not None,
+            evidence=tuple(evidence[:MAX_EVIDENCE_LINES]),
+            part=Part.CONDUCT,
+        )
+
+    def _proofs(self) -> list[str]:
+        """Findings in the source that break the policy whatever runs, or whose lines were seen to run."""
+        executed = {path: frozenset(lines) for path, lines in self._executed.items()}
+        ran = confirm(self._findings, executed)
+        converted = any(finding.kind is Kind.NUMPY_CONVERSION for finding in ran)
+        breaking = [
+            finding
+            for finding in ran
+            if self._job.policy == "native"
+            and finding.kind in _BREAKS_NATIVE
+            and (converted or finding.kind is not Kind.NUMPY_COMPUTE)
+        ]
+        decisive = [finding for finding in self._findings if finding.decisive]
+        return list(dict.fromkeys(map(_line, [*decisive, *breaking])))
+
+    def _decoy(self) -> list[str]:
+        """Whether something else than its Triton kernels did all the work, of the cases in which there is any.
+
+        In the others eager, too, returns an argument as it is: ``conj_physical_`` of real numbers.
+        """
+        if self._job.kernel.dsl != "triton" or not self._answered or self._launches:
+            return []
+        return [f"no Triton kernel of its file was launched in any of the {self._answered} cases that it answered"]
+
+
+def _contains(own: Sequence[str], calls: Sequence[str]) -> bool:
+    """Whether all of ``own`` are among ``calls`` in this order, whatever stands between them."""
+    remaining = iter(calls)
+    return all(op in remaining for op in own)
+
+
+def conduct_address(job: Job) -> str:
+    """What stands for a case's address in a verdict about a kernel's conduct."""
+    return f"conduct:{job.schema.name}"
+
+
+def _in_background(work: Callable[[], Result]) -> Future[Result]:
+    """Do this on a thread that ends with the process, and let the others of this process in often meanwhile."""
+    found: Future[Result] = Future()
+
+    def do() -> None:
+        try:
+            with _EXAMINING, _short_turns():
+                found.set_result(work())
+        except BaseException as exc:  # noqa: BLE001 - raised to whoever asks
+            found.set_exception(exc)
+
+    threading.Thread(target=do, name="examination", daemon=True).start()
+    return found
+
+
+@contextlib.contextmanager
+def _short_turns() -> Iterator[None]:
+    """Within it a thread that wants to run waits half a millisecond for one that computes, not Python's five.
+
+    A seat that copies a kernel's files gives way a thousand times.
+    """
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(SHORT_TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual_s)
+
+
+def _examine(job: Job) -> tuple[StaticFinding, ...]:
+    if job.policy is None or job.root is None:
+        return ()
+    files = {path: (job.root / path).read_bytes() for path in job.kernel.files}
+    entry = job.kernel.entry.rpartition(":")[2] or None
+    return examine(files, policy=job.policy, task=job.schema.name, dsl=job.kernel.dsl, entry=entry)
+
+
+def _line(finding: StaticFinding) -> str:
+    return f"{finding.path}:{finding.line}: {finding.text}"
+
+
+def confirm(findings: Iterable[StaticFinding], executed: Mapping[str, frozenset[int]]) -> tuple[StaticFinding, ...]:
+    """Those of the findings whose line was executed."""
+    return tuple([finding for finding in findings if finding.line in executed.get(finding.path, frozenset())])

@@ -1,0 +1,391 @@
+"""The lane of a device that this process judges on: slots that share it, each a referee and a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from opsmith.core.cache import build_folder, cache_folder
+from opsmith.core.case import CaseRef
+from opsmith.core.kernel import Loader
+from opsmith.core.run import DISTRIBUTED, TimedCase
+from opsmith.core.timing import Clock
+from opsmith.core.verdict import Verdict
+from opsmith.errors import BadInput, RefereeFailed
+from opsmith.evaluation.pairing import precisions_under, quantities_on
+from opsmith.runner.clock.clock_setup import set_up_clock
+from opsmith.runner.clock.device_limits import DeviceLimits
+from opsmith.runner.clock.stopwatch import ClockSettings, never_held_back
+from opsmith.runner.judge.admission import Room
+from opsmith.runner.judge.slot import Slot
+from opsmith.runner.machine.cores import default_jobs, machine_id
+from opsmith.runner.machine.device_lock import DeviceLock, default_folder
+from opsmith.runner.machine.environment import describe_environment, workers_that_fit
+from opsmith.runner.machine.gpus import OWN_DEVICES, can_do_without, files_of_others, first_device
+from opsmith.runner.machine.throttling import ThrottleWatch
+from opsmith.runner.processes.children import Processes
+from opsmith.runner.processes.failures import RefereeDied, RefereeHung
+from opsmith.runner.processes.rank_group import RankGroup
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.starting import start_processes
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.call_files import Spool
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import EntryAsked, LaneFacts, LaneWork, Waiting
+from opsmith.runner.protocol.referee_messages import DeviceOpened, Enumerate, Enumerated, ListOps, OpenDevice, OpsListed
+from opsmith.runner.protocol.worker_messages import Discover, Discovered, Raised
+
+#: How often workers are forked while the referees still import the suite.
+STOCKING_INTERVAL_S = 0.02
+#: Workers that a slot has ready when the first kernel is judged: on an H200 as many contexts are made until then.
+MAX_WORKERS_AHEAD = 10
+#: In what eager raises when it was the device context that failed, and not the call.
+DEVICE_FAILURES = ("CUDA error", "CUDA driver error")
+#: Arguments of all cases that are judged at a time.
+BYTES_AT_A_TIME = 8 << 30
+
+
+class DeviceLane:
+    """A :class:`~opsmith.runner.protocol.lane.Lane` in this process; a context manager.
+
+    Attributes:
+        clock: how it was set up, once something was timed.
+
+    Args:
+        processes: the zygote and its children.
+        work: what it is opened for.
+        waiting: told, from another thread, when another run has the device and for how long that takes by now.
+    """
+
+    def __init__(self, processes: Processes, work: LaneWork, *, waiting: Waiting | None = None) -> None:
+        spool_folder = processes.scratch / "spool"
+        spool_folder.mkdir()
+        self._work = work
+        self._processes = processes
+        self._cores = tuple(sorted(os.sched_getaffinity(0)))
+        self._waiting = waiting
+        self.spool = Spool(spool_folder)
+        self.clock: Clock | None = None
+        options = work.options
+        others = files_of_others(processes.visible) if options.device.startswith("cuda") else frozenset()
+        self._hidden = others if can_do_without(others) else frozenset()
+        builds = build_folder()
+        slots = work.jobs or default_jobs(options)
+        spares = 1
+        if not options.device.startswith("cpu"):
+            processes.worker_limit = max(slots, workers_that_fit(processes.visible, work.share[1]))
+            spares = workers_ahead(work, slots, processes.worker_limit)
+        self._make_referee = partial(
+            RefereeLink,
+            processes,
+            spool_folder,
+            device=options.device,
+            builds=builds,
+            threads=1,
+            limits=work.limits,
+            selection=options.selection,
+            ops=options.ops,
+        )
+        make_link = partial(
+            WorkerLink,
+            processes,
+            builds=builds,
+            threads=1,
+            limits=work.limits,
+            withheld=(*map(Path, work.withheld), builds.parent),
+            hidden=self._hidden,
+            started_in=Path.cwd() if ":" in options.backend else None,
+            one_kernel=options.isolation == "kernel",
+        )
+        self._make_discoverer = partial(make_link, device=options.device, spares=0)
+        if options.suite == DISTRIBUTED:
+            self._make_worker: Callable[[], WorkerLink | RankGroup] = partial(
+                RankGroup, processes, options.device, partial(make_link, spares=0)
+            )
+        else:
+            self._make_worker = partial(make_link, device=options.device, spares=spares)
+        self._room = Room(BYTES_AT_A_TIME)
+        self._slots = [
+            Slot(self._make_referee(), self._make_worker(), self.spool, options, work.seed, self._at_device)
+            for _ in range(slots)
+        ]
+        self._idle: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        for slot in self._slots:
+            self._idle.put(slot)
+        self._timing = threading.Lock()
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start the referees and the workers that are kept ready.
+
+        Raises:
+            BadInput: the device cannot be used.
+        """
+        self._open.callback(self.spool.close)
+        self._open.callback(self.pause)
+        try:
+            self._open_device()
+        except BaseException:
+            self._open.close()
+            raise
+        self._stock_up()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._open.close()
+
+    def _open_device(self) -> None:
+        options = self._work.options
+        # Contexts are made one after another: those of the referees, which are needed first, come first.
+        for slot in self._slots:
+            slot.referee.send(OpenDevice(options.suite))
+        for slot in self._slots:
+            opened = slot.referee.receive(DeviceOpened)
+            if opened.problem is not None:
+                raise BadInput(f"device {options.device} cannot be used: {opened.problem}")
+            most = max(options.selection.ranks, default=1)
+            if options.device.startswith("cuda") and opened.count < most:
+                raise BadInput(f"--ranks {most} needs as many GPUs; this machine has {opened.count}")
+            self._device_name, self._identity = opened.name, opened.identity
+        self._lock = DeviceLock(default_folder(), self._identity, waiting=self._waiting)
+
+    @cached_property
+    def facts(self) -> LaneFacts:
+        processes = self._processes
+        return LaneFacts(
+            environment=describe_environment(
+                processes.facts, device=self._work.options.device, device_name=self._device_name
+            ),
+            identity=self._identity,
+            host=platform.node(),
+            machine=machine_id(),
+            seats=len(self._slots),
+            interpreted=processes.interpreted,
+            sandbox=(*processes.sandbox, *([OWN_DEVICES] if self._hidden else [])),
+            sandbox_missing=processes.sandbox_missing,
+        )
+
+    @contextlib.contextmanager
+    def _at_device(self, size_bytes: int | None, give_back: Callable[[], None]) -> Iterator[None]:
+        """Judge with arguments of so many bytes, while nobody times; None: while nobody else judges or keeps memory."""
+        if size_bytes is not None:
+            with self._room.taken(size_bytes, give_back), self._lock.shared():
+                yield
+            return
+        with self._room.alone(), self._lock.shared():
+            for slot in self._slots:
+                if slot.in_use.acquire(blocking=False):  # Those that judge have been told at the door.
+                    try:
+                        slot.give_memory_back()
+                    finally:
+                        slot.in_use.release()
+            yield
+
+    def _stock_up(self) -> None:
+        for slot in self._slots:
+            slot.worker.prepare()
+
+    def pause(self) -> None:
+        for slot in self._slots:
+            slot.close()
+
+    def list_ops(self) -> OpsListed:
+        referee = self._slots[0].referee
+        referee.send(ListOps(self._work.options.suite, self._work.options.dtypes))
+        while not referee.has_answered(STOCKING_INTERVAL_S):
+            self._stock_up()  # The referees still import the suite.
+        listed = referee.receive(OpsListed)
+        assert isinstance(listed, OpsListed)
+        return listed
+
+    def discover(self, target: str, ops: Sequence[str]) -> Discovered | Raised:
+        worker = self._make_discoverer()
+        reply = worker.ask(Discover(target, tuple(ops)), (Discovered, Raised), timeout_s=180.0)
+        worker.close()
+        assert isinstance(reply, (Discovered, Raised))
+        return reply
+
+    def enumerate(self, seat: int, asked: EntryAsked) -> Enumerated:
+        options, slot = self._work.options, self._slots[seat]
+        request = Enumerate(
+            options.suite,
+            asked.entry,
+            asked.dtype,
+            options.device,
+            self._work.seed,
+            asked.ops,
+            options.case,
+            again=self._work.again,
+            afresh=asked.afresh,
+        )
+        enumerated, device_failed = self._enumerated(slot, request)
+        if device_failed:  # Perhaps not by the entry's doing: a case that is left out here is missing in the run.
+            slot.referee.close()
+            enumerated, _ = self._enumerated(slot, request)
+        slot.worker.prepare()
+        return enumerated
+
+    def _enumerated(self, slot: Slot, request: Enumerate) -> tuple[Enumerated, bool]:
+        """The cases of an entry, and whether the referee or its device context failed on the way."""
+        try:
+            with self._at_device(0, slot.give_memory_back):
+                found = slot.referee.ask(request, Enumerated)
+        except (RefereeDied, RefereeFailed) as death:
+            where = f"{request.suite}:{request.entry}:{request.dtype}"
+            reason = str(death).partition("\n")[0]
+            crashed = isinstance(death, RefereeDied) and not isinstance(death, RefereeHung)
+            return Enumerated((), {}, (), {where: reason}), crashed
+        assert isinstance(found, Enumerated)
+        return found, any(failure in why for failure in DEVICE_FAILURES for why in found.skipped.values())
+
+    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+        slot = self._slots[seat]
+        with slot.in_use:
+            slot.worker.expect(int(to_come))
+            for job in family:
+                yield from slot.judge(job)
+            slot.end_family()
+            if not to_come:
+                slot.close()  # The others may go on for long, and its processes hold memory of the device.
+
+    def read(self, case: CaseRef) -> bytes:
+        """The serialized call of a case."""
+        return self.spool.read(case)
+
+    def judge_alone(self, job: Job) -> Generator[Verdict]:
+        """Judge one job on the next slot that is free; may be called from several threads."""
+        slot = self._idle.get()
+        slot.in_use.acquire()
+        try:
+            slot.worker.prepare()
+            yield from slot.judge(job)
+        finally:
+            slot.end_family()
+            slot.in_use.release()
+            self._idle.put(slot)
+
+    def time_alone(self, job: Job) -> list[TimedCase]:
+        """Time one job once no thread judges; judging goes on afterwards."""
+        with self._timing:
+            spares = [slot.worker.wanted_spares for slot in self._slots]
+            for _ in self._slots:
+                self._idle.get()
+            try:
+                return list(self.time([job]))
+            finally:
+                for slot, wanted in zip(self._slots, spares, strict=True):
+                    slot.worker.wanted_spares = wanted
+                    self._idle.put(slot)
+
+    def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
+        slot, *others = self._slots
+        # The other side of the control pairs: a referee that has its context, if there is one.
+        control = others[0].referee if others else self._make_referee()
+        for other in others:
+            other.worker.close()
+            if self.clock is not None or other.referee is not control:
+                other.referee.close()
+        slot.worker.wanted_spares = 0  # Making a device context disturbs whoever times.
+        slot.worker.prepare()
+        with _kept_affinity():
+            self.clock = self.clock or self._set_up_clock(control)
+            settings = self._clock_settings(self.clock)
+            limits = DeviceLimits.of(self.clock.ceilings)
+            for job in family:
+                yield from self._alone(slot.time(job, settings, limits))
+            if any(job.kernel.loader is not Loader.ATEN for job in family):
+                slot.end_family()
+
+    def _alone(self, timing: Iterator[TimedCase]) -> Iterator[TimedCase]:
+        """Time case by case, so that another run can have the device in between."""
+        while True:
+            with self._lock.exclusive():
+                timed = next(timing, None)
+            if timed is None:
+                return
+            yield timed
+
+    @cached_property
+    def _watch(self) -> ThrottleWatch | None:
+        watch = ThrottleWatch.open(self._identity) if self._work.options.device.startswith("cuda") else None
+        if watch is not None:
+            self._open.callback(watch.close)
+        return watch
+
+    def _clock_settings(self, clock: Clock | None) -> ClockSettings:
+        options, watch = self._work.options, self._watch
+        return ClockSettings(
+            precisions=precisions_under(options),
+            quantities=quantities_on(options.device),
+            cores=self._cores,
+            noise={} if clock is None else clock.noise,
+            graphs=None if clock is None else clock.graphs,
+            held_back=never_held_back if watch is None else watch.held_back,
+            warm=options.warm,
+            baseline=options.baseline,
+        )
+
+    def _set_up_clock(self, control: RefereeLink) -> Clock:
+        control.give_memory_back()
+        try:
+            with self._lock.exclusive():
+                return set_up_clock(
+                    self._slots[0].referee,
+                    control,
+                    self._clock_settings(None),
+                    folder=str(cache_folder() / "ceilings"),
+                    seed=self._work.seed,
+                    throttling=None if self._watch is None else "NVML",
+                )
+        finally:
+            control.close()
+
+
+def workers_ahead(work: LaneWork, slots: int, limit: int) -> int:
+    """How many workers each slot has ready when the first kernel is judged.
+
+    Args:
+        work: what the lane is opened for.
+        slots: of the lane.
+        limit: workers that may exist at a time.
+    """
+    if work.options.isolation == "backend":
+        return 1  # It goes on to the next kernel.
+    wanted = limit if work.kernels is None else min(work.kernels, limit)
+    return min(max(1, wanted // slots), MAX_WORKERS_AHEAD)
+
+
+@contextlib.contextmanager
+def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[DeviceLane]:
+    """Start the processes of a device and its lane, in this process.
+
+    Raises:
+        BadInput: the device cannot be used.
+        RefereeFailed: the trusted processes do not start.
+    """
+    options = work.options
+    visible = None if options.suite == DISTRIBUTED else first_device(options.device)
+    with start_processes(
+        options.device, suite=options.suite, with_compiler=work.with_compiler, visible=visible
+    ) as processes:
+        processes.wait_ready()
+        with DeviceLane(processes, work, waiting=waiting) as lane:
+            yield lane
+
+
+@contextlib.contextmanager
+def _kept_affinity() -> Iterator[None]:
+    """The clock keeps this thread off the core that it times on."""
+    cores = os.sched_getaffinity(0)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)

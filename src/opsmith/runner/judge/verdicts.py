@@ -1,0 +1,124 @@
+"""Verdicts from what a referee found and a worker replied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from opsmith.core.case import CaseRef
+from opsmith.core.verdict import Part, Status, Verdict, one_line
+from opsmith.runner.processes.failures import WorkerFailed
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.out_of_memory import is_lack
+from opsmith.runner.protocol.referee_messages import ComparedCase, PreparedCase
+from opsmith.runner.protocol.worker_messages import Raised, Returned
+
+#: What a lack of memory ends in.
+_WITHOUT_MEMORY = {Status.OUT_OF_MEMORY, Status.REFERENCE_FAILED, Status.CRASHED, Status.ERROR, Status.LOAD_FAILED}
+_STATUS_OF_RAISED = {
+    "unsupported": Status.UNSUPPORTED,
+    "memory": Status.OUT_OF_MEMORY,
+    "device": Status.CRASHED,
+    "error": Status.ERROR,
+}
+
+
+def identity(job: Job, case: CaseRef) -> dict[str, object]:
+    """What every verdict of a case says, whatever was found."""
+    return {
+        "op": job.schema.name,
+        "case": str(case.address),
+        "content_hash": case.content_hash,
+        "dtype": case.address.dtype,
+        "kernel": job.kernel.content_hash,
+        "expects_error": case.expects_error,
+        "derived": job.kernel.derived_from is not None,
+        "count": job.counts.get(case.signature, 1),
+        "part": Part.CASE if case.variant is None else Part.VARIANT,
+        "variant": case.variant or "",
+    }
+
+
+def make_verdict(job: Job, case: CaseRef, status: Status, detail: str = "", **fields: object) -> Verdict:
+    """A verdict of a case; ``fields`` are further attributes of :class:`~opsmith.core.verdict.Verdict`."""
+    return Verdict(**identity(job, case), status=status, detail=one_line(detail), **fields)  # type: ignore[arg-type]
+
+
+def failed(job: Job, case: CaseRef, failure: WorkerFailed, while_doing: str = "") -> Verdict:
+    """The worker died, hung or broke a limit; what it was seen to do before that counts more."""
+    if failure.notices:
+        evidence = (*failure.notices, f"policy: {job.policy}", f"then: {failure.status}, {failure.detail}")
+        return make_verdict(job, case, Status.DISHONEST, failure.notices[0], evidence=evidence)
+    return make_verdict(job, case, failure.status, while_doing + failure.detail, evidence=failure.evidence)
+
+
+def bad_call_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Returned | Raised) -> Verdict:
+    """The kernel's answer to a call that eager refuses."""
+    if isinstance(reply, Raised) and reply.kind in ("error", "unsupported"):
+        return make_verdict(job, case, Status.PASSED, inputs=prepared.inputs)
+    if isinstance(reply, Raised):
+        return raised_verdict(job, case, prepared, reply)
+    detail = f"answered a call that eager refuses ({prepared.error})"
+    return make_verdict(job, case, Status.DID_NOT_RAISE, detail, inputs=prepared.inputs)
+
+
+def raised_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Raised) -> Verdict:
+    """The kernel raised."""
+    status = _STATUS_OF_RAISED.get(reply.kind, Status.ERROR)
+    if status is Status.CRASHED and is_lack(reply.message):
+        status = Status.OUT_OF_MEMORY
+    return make_verdict(job, case, status, reply.message, inputs=prepared.inputs, evidence=end_of(reply.traceback))
+
+
+def compared_verdict(job: Job, case: CaseRef, prepared: PreparedCase, found: ComparedCase) -> Verdict:
+    """The kernel returned, and the referee compared."""
+    return make_verdict(
+        job,
+        case,
+        found.status,
+        found.detail,
+        figures=found.figures,
+        layout_differs=found.layout_differs,
+        comparison=prepared.comparison,
+        inputs=prepared.inputs,
+    )
+
+
+def lacked_memory(verdict: Verdict) -> bool:
+    """Whether there was no memory, be it the kernel's or eager's lack; who took it, nobody knows.
+
+    What a worker takes beyond its own limit is another thing.
+    """
+    said = (verdict.detail, *verdict.evidence)
+    return verdict.status in _WITHOUT_MEMORY and any(map(is_lack, said))
+
+
+def not_run(job: Job, cases: Sequence[CaseRef], reason: str) -> Iterator[Verdict]:
+    """What is left of a job that is not worth running."""
+    for case in cases:
+        yield make_verdict(job, case, Status.NOT_RUN, f"not run: this kernel {reason} too often")
+
+
+def end_of(text: str, lines: int = 8) -> tuple[str, ...]:
+    """The last lines of a traceback or of output."""
+    return tuple(text.strip().splitlines()[-lines:])
+
+
+def with_offence(found: Verdict, offence: Sequence[str], policy: str | None, *, though_wrong: bool = False) -> Verdict:
+    """A verdict with what is held against how the kernel came to its answer.
+
+    A right answer becomes DISHONEST; a wrong one stays what it is, which is worse.
+
+    Args:
+        found: what the answer itself is worth.
+        offence: what was observed, a line each.
+        policy: the kernel's.
+        though_wrong: the offence explains the wrong answer.
+    """
+    if not offence:
+        return found
+    evidence = (*offence, f"policy: {policy}", *found.evidence)
+    if found.status is not Status.PASSED and not though_wrong:
+        return msgspec.structs.replace(found, evidence=evidence)
+    return msgspec.structs.replace(found, status=Status.DISHONEST, detail=one_line(offence[0]), evidence=evidence)

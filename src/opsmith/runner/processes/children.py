@@ -1,0 +1,440 @@
+"""The judge's hold on its processes: start them, talk to them, watch them, kill them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from opsmith.core.judging import JUDGING_VARIABLE
+from opsmith.core.verdict import Status
+from opsmith.errors import RefereeFailed
+from opsmith.runner.machine.gpus import VISIBLE
+from opsmith.runner.processes.zygote_link import ZygoteLink
+from opsmith.runner.protocol.channel import Channel
+from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
+from opsmith.runner.sandbox.layers import Layer
+from opsmith.runner.sandbox.reach import Reach
+
+#: Environment variables that a kernel's process may see; everything else stays outside.
+KEPT_VARIABLES = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CC",
+    "CXX",
+    "NCCL_NVLS_ENABLE",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST",
+    "NVSHMEM_DISABLE_NVLS",
+)
+
+#: Isolation that every machine can give its workers; for the rest see :mod:`opsmith.runner.sandbox.layers`.
+EVERYWHERE = (
+    "own process and session",
+    "wall-clock limit",
+    "resident-memory limit",
+    "output limit",
+    "file-size limit",
+    "closed descriptors",
+    "private working, home and temporary folder",
+    "scrubbed environment",
+    "private build caches",
+    "dies with the judge, as does all that it has started",
+)
+
+#: How many hardware queues a process's CUDA context has. With one instead of eight it is made and ended three times as
+#: often in a second; kernels run on one stream.
+QUEUES_VARIABLE, QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "1"
+
+IMPORT_TIMEOUT_S = 180.0
+#: A fork takes milliseconds; a zygote that a worker has stopped never answers.
+FORK_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 20.0
+WATCH_INTERVAL_S = 0.05
+#: On an H200, 4 at a time were made at a rate of 16 a second, 16 or 64 at a time at 18.
+MAX_STARTING_WORKERS = 12
+#: What is kept of a child's output, from its end.
+KEPT_OUTPUT_BYTES = 16_384
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Child:
+    """A forked referee or worker.
+
+    Attributes:
+        channel: the typed channel to it.
+        killed_for: the limit it broke, where the watch killed it.
+        is_at_work: it has been sent a request, so it may run a stranger's code.
+        folder: what is its own, removed with it.
+    """
+
+    def __init__(
+        self,
+        zygote: ZygoteLink,
+        pid: int,
+        channel: Channel,
+        output_fd: int,
+        folder: Path,
+        *,
+        limit_bytes: int | None,
+    ) -> None:
+        self.zygote = zygote
+        self.pid = pid
+        self.channel = channel
+        self.output_fd = output_fd
+        self.folder = folder
+        self.killed_for: Status | None = None
+        self.is_at_work = False
+        self.limit_bytes = limit_bytes
+        self.output_bytes = 0
+        self.output_tail = b""
+        self.start_bytes = _resident_bytes(pid)
+        self._draining = threading.Lock()
+
+    @property
+    def scratch(self) -> Path:
+        """A worker's private folder, which it writes to."""
+        return self.folder / "scratch"
+
+    @property
+    def kernels(self) -> Path:
+        """Where a worker finds the files of its kernel."""
+        return self.folder / "kernels"
+
+    def has_spoken(self, timeout_s: float = 0.0) -> bool:
+        """Whether a message waits in its channel, or its end."""
+        if self.channel.sock.fileno() < 0:
+            return True  # The channel was given back.
+        poller = select.poll()  # select() refuses descriptors above 1023.
+        poller.register(self.channel.sock, select.POLLIN)
+        return bool(poller.poll(timeout_s * 1000))
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be sent a request: it lives, and so does its zygote."""
+        return not self.zygote.gone and self.killed_for is None and self.wait(0.0) is None
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for the end; the exit status (negative for a signal), or None if it lives on."""
+        return self.zygote.exit_status(self.pid, timeout_s)
+
+    def kill(self) -> None:
+        """Kill the child and its process group; its zygote kills what else it has started."""
+        if self.wait(0.0) is None:
+            for send in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError):
+                    send(self.pid, signal.SIGKILL)
+
+    def drain(self) -> bool:
+        """Take what the child printed since the last look; False once it can print no more."""
+        with self._draining:
+            try:
+                data = os.read(self.output_fd, 1 << 20) if self.output_fd >= 0 else b""
+            except BlockingIOError:
+                return True
+            self.output_tail = (self.output_tail + data)[-KEPT_OUTPUT_BYTES:]
+            self.output_bytes += len(data)
+            return bool(data)
+
+    def last_output(self) -> str:
+        """The end of what it printed."""
+        self.drain()
+        return self.output_tail.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Give back the descriptors."""
+        self.channel.close()
+        with self._draining:
+            os.close(self.output_fd)
+            self.output_fd = -1
+
+
+class Processes:
+    """One zygote with everything below it, and the thread that watches the children.
+
+    Args:
+        device: torch device string of the run; on the CPU Triton is interpreted.
+        memory_limit_bytes: resident memory that a worker may add to what it was born with.
+        output_limit_bytes: bytes a worker may print while it answers one request.
+        with_compiler: import torch's compiler before anything is forked.
+        with_opinfo: on the CPU, import OpInfo, too, which takes twice as long as all the rest.
+        without_layers: layers of the sandbox to do without, as on a machine that lacks them.
+        visible: the devices that they see, as ``CUDA_VISIBLE_DEVICES`` names them; None for those that this process
+            sees.
+
+    Attributes:
+        visible: these devices; None if nothing says which.
+        worker_limit: workers that may exist at a time, those that are ending included; it concerns
+            those that are kept ready.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        *,
+        memory_limit_bytes: int,
+        output_limit_bytes: int,
+        with_compiler: bool = False,
+        with_opinfo: bool = False,
+        without_layers: Iterable[Layer] = (),
+        visible: str | None = None,
+    ) -> None:
+        self.visible = os.environ.get(VISIBLE) if visible is None else visible
+        self.worker_limit = sys.maxsize
+        self.scratch = Path(tempfile.mkdtemp(prefix="opsmith-"))
+        self._device = device
+        self._memory_limit_bytes = memory_limit_bytes
+        self._output_limit_bytes = output_limit_bytes
+        self._options = [
+            *(["--compiler"] if with_compiler else []),
+            *(["--opinfo"] if with_opinfo else []),
+            *(f"--without={layer}" for layer in without_layers),
+        ]
+        self._children: dict[int, Child] = {}
+        self._workers: list[Child] = []
+        self._selector = selectors.DefaultSelector()
+        self._closing = False
+
+    def __enter__(self) -> Self:
+        self._was_readable = is_readable()
+        set_readable(readable=False)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, (self.scratch / "zygote.log").open("wb") as log:
+            descriptor = str(theirs.fileno())
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [
+                    *(sys.executable, "-P", "-m", "opsmith.runner.zygote", descriptor, self._device, str(self.scratch)),
+                    *self._options,
+                ],
+                pass_fds=[theirs.fileno()],
+                env=_scrubbed_environment(self._device, self.scratch, self.visible),
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C at a terminal is the judge's to handle.
+            )
+        self._zygote = ZygoteLink(ours, self._process.pid)
+        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self._watcher.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._closing = True
+        self._zygote.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._watcher.join()
+        self._selector.close()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        set_readable(readable=self._was_readable)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the zygote reported about the packages that it imported."""
+        return self._zygote.facts
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether Triton kernels run under Triton's interpreter."""
+        return bool(self.facts["interpreted"])
+
+    def wait_ready(self) -> None:
+        """Wait until the zygote has imported torch.
+
+        Raises:
+            RefereeFailed: it died or took too long; the message ends with its last line.
+        """
+        if not self._zygote.wait_ready(IMPORT_TIMEOUT_S):
+            lines = (self.scratch / "zygote.log").read_text(errors="replace").strip().splitlines()
+            raise RefereeFailed(f"the process that imports torch did not start: {lines[-1] if lines else 'no message'}")
+
+    @property
+    def sandbox(self) -> tuple[str, ...]:
+        """The layers that isolate a worker here."""
+        return (*EVERYWHERE, *(name for name, problem in self.facts["sandbox"].items() if problem is None))
+
+    @property
+    def sandbox_missing(self) -> dict[str, str]:
+        """The layers that this machine cannot give, and why."""
+        return {name: problem for name, problem in self.facts["sandbox"].items() if problem is not None}
+
+    def start_nursery(self, reach: Reach) -> ZygoteLink:
+        """A zygote for the workers of one slot; see :mod:`opsmith.runner.zygote`.
+
+        Args:
+            reach: where its workers find and may not find things.
+
+        Raises:
+            ZygoteGone: there is nothing left to fork from.
+        """
+        self.wait_ready()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, (self.scratch / "zygote.log").open("ab") as log:
+            pid = self._zygote.fork(
+                "nursery", msgspec.to_builtins(reach), (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S
+            )
+        return ZygoteLink(ours, pid)
+
+    def fork(self, role: str, config: dict[str, Any], nursery: ZygoteLink | None = None) -> Child:
+        """Fork a ``referee``, or a ``worker`` from a nursery; ``config`` goes to its ``serve``.
+
+        Raises:
+            ZygoteGone: there is nothing left to fork from.
+        """
+        self.wait_ready()
+        folder = Path(tempfile.mkdtemp(prefix=f"{role}-", dir=self.scratch))
+        if role == "worker":
+            places = {name: folder / name for name in ("scratch", "kernels")}
+            for place in places.values():
+                place.mkdir()
+            config = {**config, **{name: str(place) for name, place in places.items()}}
+        ours, theirs = socket.socketpair()
+        read_fd, write_fd = os.pipe()
+        os.set_blocking(read_fd, False)
+        zygote = nursery or self._zygote
+        try:
+            pid = zygote.fork(role, config, (theirs.fileno(), write_fd), FORK_TIMEOUT_S)
+        except BaseException:
+            ours.close()
+            os.close(read_fd)
+            raise
+        finally:
+            theirs.close()
+            os.close(write_fd)
+        limit_bytes = self._memory_limit_bytes if role == "worker" else None
+        child = Child(zygote, pid, Channel(ours), read_fd, folder, limit_bytes=limit_bytes)
+        self._children[pid] = child
+        if role == "worker":
+            self._workers.append(child)
+        self._selector.register(read_fd, selectors.EVENT_READ, child)
+        return child
+
+    def has_room_for_worker(self) -> bool:
+        """Whether one more worker can be kept ready now.
+
+        A driver makes contexts one after another, so a few are made at a time; the memory of one
+        that was killed is free only when its process has ended.
+        """
+        self._workers = [worker for worker in self._workers if worker.wait(0.0) is None]
+        starting = sum(not worker.is_at_work and not worker.has_spoken() for worker in self._workers)
+        return len(self._workers) < self.worker_limit and starting < MAX_STARTING_WORKERS
+
+    def discard(self, child: Child) -> None:
+        """Kill a child, if it still lives, and remove what it leaves."""
+        child.kill()
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(child.output_fd)
+        child.close()
+        self._children.pop(child.pid, None)
+        shutil.rmtree(child.folder, ignore_errors=True)
+
+    # ------------------------------------------------------------ the watching thread
+
+    def _watch(self) -> None:
+        next_look = 0.0
+        while not self._closing:
+            for key, _ in self._selector.select(WATCH_INTERVAL_S):
+                self._drain(key.data)
+            now = time.monotonic()
+            if now >= next_look:
+                next_look = now + WATCH_INTERVAL_S
+                for child in list(self._children.values()):
+                    self._check_memory(child)
+
+    def _drain(self, child: Child) -> None:
+        if not child.drain():
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(child.output_fd)
+            return
+        if child.output_bytes > self._output_limit_bytes and child.killed_for is None:
+            child.killed_for = Status.OUTPUT_LIMIT
+            child.kill()
+
+    def _check_memory(self, child: Child) -> None:
+        if child.limit_bytes is None or child.killed_for is not None or not child.is_at_work:
+            return
+        orphans = [pid for pid in _children_of(child.zygote.pid) if pid not in self._children]
+        started = [*orphans, *(pid for parent in (child.pid, *orphans) for pid in _descendants(parent))]
+        used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
+        if used - child.start_bytes > child.limit_bytes:
+            child.killed_for = Status.OUT_OF_MEMORY
+            child.kill()
+
+
+def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    if visible is not None:
+        kept[VISIBLE] = visible
+    kept |= {
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        JUDGING_VARIABLE: "1",
+        # Counting devices through the CUDA runtime would spoil CUDA for every forked child.
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        QUEUES_VARIABLE: QUEUES,
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # OpInfo makes some samples in the order of a set of strings: with one hash seed their addresses mean the same
+        # in every process.
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+    if device.partition(":")[0] == "cpu":
+        # Triton reads it while it is imported; setting it later breaks tl.sum.
+        kept["TRITON_INTERPRET"] = "1"
+    return kept
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0  # It has ended.
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Resident memory with each shared page divided by its users: what a fork shares, it does not use."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0  # It has ended.
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def _children_of(pid: int) -> list[int]:
+    """Children of all threads of a process."""
+    children: list[int] = []
+    with contextlib.suppress(OSError):  # The process has ended.
+        for listed in list(Path(f"/proc/{pid}/task").glob("*/children")):
+            with contextlib.suppress(OSError):  # The thread has ended.
+                children += map(int, listed.read_text().split())
+    return children
+
+
+def _descendants(pid: int) -> list[int]:
+    children = _children_of(pid)
+    return children + [grandchild for child in children for grandchild in _descendants(child)]

@@ -1,0 +1,330 @@
+"""Workers that run a kernel together: one for each rank, connected before the kernel comes.
+
+To a slot a group is what a worker is: it is asked, and it answers or has failed. A request goes to every rank with that
+rank's own arguments, and the answers are put together, rank after rank. A rank that dies or hangs takes the group
+with it, for the others would wait for it: the next request goes to new ranks. The nursery goes with its group: what
+ranks that were killed leave in ``/dev/shm``, some 32 MiB each of NCCL's, would fill it after some thirty of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from opsmith.core.case import CallRecord, SequenceValue, tensor_values
+from opsmith.core.kernel import Kernel
+from opsmith.core.op import OpSchema
+from opsmith.core.verdict import Status
+from opsmith.runner.processes.children import Processes
+from opsmith.runner.processes.failures import WorkerFailed
+from opsmith.runner.processes.nursery import Nursery
+from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.rank import Seat
+from opsmith.runner.protocol.worker_messages import (
+    OUT_OF_PROTOCOL,
+    Answered,
+    CallToRun,
+    LentCall,
+    Noticed,
+    Raised,
+    Returned,
+    RunCalls,
+)
+
+#: How long the other ranks may take once one has failed: what they say may tell more than that they were killed.
+GRACE_S = 0.5
+
+_DECODER = msgspec.msgpack.Decoder(CallRecord)
+
+
+class MakeRank(Protocol):
+    """Makes the link to a rank's worker, which has not been started."""
+
+    def __call__(self, *, device: str, seat: Seat, nursery: Nursery | None) -> WorkerLink: ...
+
+
+class _Ended(NamedTuple):
+    """What became of a request to one rank."""
+
+    rank: int
+    reply: Any
+    failure: Exception | None
+    was_killed: bool = False
+
+    @property
+    def raised(self) -> Raised | None:
+        """What the kernel raised there, if it did."""
+        if isinstance(self.reply, Answered):
+            return next((reply for reply in self.reply.replies if isinstance(reply, Raised)), None)
+        return self.reply if isinstance(self.reply, Raised) else None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the others may wait for this rank in vain."""
+        return self.failure is not None or self.raised is not None
+
+
+class RankGroup:
+    """The ranks of a slot; see the module's docstring.
+
+    Args:
+        processes: whose private folders the ranks live in.
+        device: torch device string; on CUDA rank r gets device r.
+        make: makes a rank.
+
+    Attributes:
+        wanted_spares: no rank is kept ready: how many are needed is known only when a case comes.
+        notices: what is held against the kernel, by the ranks' answers to the last request.
+        load_changes: what of Python, torch or opsmith it replaced while it was loaded.
+    """
+
+    def __init__(self, processes: Processes, device: str, make: MakeRank) -> None:
+        self._processes, self._device, self._make = processes, device, make
+        self._links: list[WorkerLink] = []
+        self._nursery: Nursery | None = None
+        self._meeting: Path | None = None
+        self.wanted_spares = 0
+        self.notices: tuple[Noticed, ...] = ()
+        self.load_changes: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        """Nothing is kept ready."""
+
+    def expect(self, kernels: int) -> None:
+        """Nothing is kept ready, whatever follows."""
+
+    def resize(self, ranks: int) -> None:
+        """From now on so many processes answer."""
+        if len(self._links) == ranks:
+            return
+        self.retire()
+        self._meeting = Path(tempfile.mkdtemp(prefix="ranks-", dir=self._processes.scratch))
+        for rank in range(ranks):
+            seat = Seat(rank=rank, ranks=ranks, meeting=str(self._meeting))
+            device = f"{self._device.partition(':')[0]}:{rank}" if self._device.startswith("cuda") else self._device
+            link = self._make(device=device, seat=seat, nursery=self._nursery)
+            self._nursery = link.nursery
+            self._links.append(link)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The private folder of each rank that answered last."""
+        return tuple(link.folder for link in self._links)
+
+    def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None = None) -> Raised | None:
+        """Make sure that every rank has loaded ``kernel``; what the first of them raised if it does not load.
+
+        Raises:
+            WorkerFailed: a rank died or hung while loading.
+        """
+        problems = self._together(lambda link, _: link.load(kernel, root, schema, policy))
+        problem = next((problem for problem in problems if problem is not None), None)
+        changes = [change for link in self._links for change in link.load_changes]
+        self.load_changes = tuple(dict.fromkeys(changes))
+        if problem is not None:
+            self.retire()
+        return problem
+
+    def ask(self, request: RunCalls, reply_types: tuple[type[Any], ...]) -> Answered | Raised:
+        """Send every rank its part of a request, and put the answers together.
+
+        Where a rank raised in one of several calls, that is the answer: they have to be asked again one by one.
+
+        Raises:
+            WorkerFailed: a rank died, hung, broke a limit or spoke out of protocol.
+        """
+        parts = _divided(request, len(self._links))
+        answers = self._together(lambda link, rank: link.ask(parts[rank], reply_types))
+        self.notices = tuple(notice for link in self._links for notice in link.notices)
+        lost = next((answer for answer in answers if isinstance(answer, Raised)), None)
+        if lost is not None:
+            self.retire()
+            return lost
+        if not all(map(_has_outcomes, itertools.repeat(request), answers)):
+            self.retire()
+            raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
+        joined = _joined(answers)
+        # A rank that raised has left the others in the middle of something, unless all have declined the call.
+        of_ranks = zip(*(answer.replies for answer in answers), strict=True)
+        raised = [
+            reply
+            for reply, own in zip(joined.replies, of_ranks, strict=True)
+            if isinstance(reply, Raised) and not all(map(_declines, own))
+        ]
+        if raised:
+            self.retire()
+            if len(request.calls) > 1:
+                return raised[0]  # What it answered to the calls after that may be about other calls of the others'.
+        return joined
+
+    def give_memory_back(self) -> None:
+        """Give the devices what the ranks keep for the next call."""
+        for link in self._links:
+            link.give_memory_back()
+
+    def retire(self) -> None:
+        """End all ranks; the next request goes to fresh ones."""
+        for link in self._links:
+            link.retire()
+        self._links = []
+        if self._nursery is not None:
+            self._nursery.end()
+        if self._meeting is not None:
+            shutil.rmtree(self._meeting, ignore_errors=True)
+            self._meeting = None
+
+    def close(self) -> None:
+        self.retire()
+
+    def _together(self, act: Callable[[WorkerLink, int], Any]) -> list[Any]:
+        """Do something with every rank at the same time; what comes of it, rank by rank.
+
+        Raises:
+            WorkerFailed: a rank failed; the one is named that the others failed for.
+        """
+        ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
+        killed = threading.Event()
+
+        def act_on(rank: int) -> None:
+            try:
+                ended.put(_Ended(rank, act(self._links[rank], rank), None))
+            except Exception as exc:  # noqa: BLE001 - raised again by the thread that waits
+                ended.put(_Ended(rank, None, exc, was_killed=killed.is_set()))
+
+        threads = [threading.Thread(target=act_on, args=(rank,), daemon=True) for rank in range(len(self._links))]
+        for thread in threads:
+            thread.start()
+        found: list[_Ended] = []
+        deadline: float | None = None
+        while len(found) < len(threads):
+            try:
+                found.append(ended.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0.0)))
+            except queue.Empty:
+                killed.set()
+                self._kill_others(found)
+                deadline = None
+                continue
+            if found[-1].is_bad and deadline is None and not killed.is_set():
+                deadline = time.monotonic() + GRACE_S
+        for thread in threads:
+            thread.join()
+        return self._agreed(found)
+
+    def _kill_others(self, found: Sequence[_Ended]) -> None:
+        done = {one.rank for one in found}
+        for rank, link in enumerate(self._links):
+            if rank not in done:
+                link.kill()
+
+    def _agreed(self, found: Sequence[_Ended]) -> list[Any]:
+        """The replies, rank by rank; where one failed, its failure, or what it raised before the others failed."""
+        failed = [one for one in found if one.failure is not None]
+        if not failed:
+            return [one.reply for one in sorted(found)]
+        cause = min(found, key=_guilt)
+        raised = cause.raised
+        self.retire()
+        if raised is not None:
+            return [_of_rank(cause.rank, raised)]
+        if not isinstance(cause.failure, WorkerFailed):
+            assert cause.failure is not None
+            raise cause.failure
+        failure = cause.failure
+        detail = f"rank {cause.rank}: {failure.detail}"
+        raise WorkerFailed(failure.status, detail, failure.evidence, failure.notices) from failure
+
+
+def _guilt(ended: _Ended) -> int:
+    """Whose end explains the others': a death before what was raised, that before a time-out, and a kill last."""
+    failure = ended.failure
+    if failure is None:
+        return 2 if ended.raised is not None else 5
+    if ended.was_killed:
+        return 4
+    if not isinstance(failure, WorkerFailed):
+        return 0
+    return 3 if failure.status is Status.TIMEOUT else 1
+
+
+def _of_rank(rank: int, raised: Raised) -> Raised:
+    return msgspec.structs.replace(raised, message=f"rank {rank}: {raised.message}")
+
+
+# ---------------------------------------------------------------- dividing and joining
+
+
+def split_by_rank(record: CallRecord) -> list[CallRecord]:
+    """The call of each rank, whose arguments a record of all ranks holds one after another.
+
+    The storages keep their numbers, and those of other ranks are empty.
+    """
+    calls = []
+    for program in record.args:
+        assert isinstance(program, SequenceValue)
+        own = {tensor.storage for tensor in tensor_values(program.items)}
+        storages = tuple(content if number in own else b"" for number, content in enumerate(record.storages))
+        calls.append(CallRecord(op=record.op, args=program.items, kwargs={}, storages=storages))
+    return calls
+
+
+def _divided(request: RunCalls, ranks: int) -> list[RunCalls]:
+    """Each rank's part of a request."""
+    divided: list[list[CallToRun]] = [[] for _ in range(ranks)]
+    for call in request.calls:
+        first = _encoded(call.call)
+        again = [None] * ranks if call.again is None else _encoded(call.again)
+        share = len(call.result_bytes) // ranks
+        for rank, (own, own_again) in enumerate(zip(first, again, strict=True)):
+            sizes = call.result_bytes[rank * share : (rank + 1) * share]
+            divided[rank].append(msgspec.structs.replace(call, call=own, again=own_again, result_bytes=sizes))
+    return [RunCalls(tuple(calls)) for calls in divided]
+
+
+def _encoded(call: bytes | LentCall) -> list[bytes]:
+    assert isinstance(call, bytes), "ranks are lent no calls"
+    return [msgspec.msgpack.encode(own) for own in split_by_rank(_DECODER.decode(call))]
+
+
+def _declines(reply: Returned | Raised) -> bool:
+    return isinstance(reply, Raised) and reply.kind == "unsupported"
+
+
+def _has_outcomes(request: RunCalls, answer: Answered) -> bool:
+    """Whether a rank's answer has as many replies, and each as many outcomes, as were asked for."""
+    return len(answer.replies) == len(request.calls) and all(
+        isinstance(reply, Raised) or len(reply.outcomes) == call.repeats + (call.again is not None)
+        for call, reply in zip(request.calls, answer.replies, strict=True)
+    )
+
+
+def _joined(answers: Sequence[Answered]) -> Answered:
+    """One answer of all ranks' answers; an outcome of it is the list of the ranks' outcomes, undecoded."""
+    replies = [_joined_reply(replies) for replies in zip(*(answer.replies for answer in answers), strict=True)]
+    changes = dict.fromkeys(change for answer in answers for change in answer.changes)
+    return Answered(tuple(replies), tuple(changes))
+
+
+def _joined_reply(replies: Sequence[Returned | Raised]) -> Returned | Raised:
+    conduct = tuple(seen for reply in replies for seen in reply.conduct)
+    raised = next(((rank, reply) for rank, reply in enumerate(replies) if isinstance(reply, Raised)), None)
+    if raised is not None:
+        return msgspec.structs.replace(_of_rank(*raised), conduct=conduct)
+    returned = [reply for reply in replies if isinstance(reply, Returned)]
+    executed: dict[str, tuple[int, ...]] = {}
+    for reply in returned:
+        for path, lines in reply.executed.items():
+            executed[path] = tuple(sorted({*executed.get(path, ()), *lines}))
+    outcomes = [
+        msgspec.Raw(msgspec.msgpack.encode(list(parts)))
+        for parts in zip(*(reply.outcomes for reply in returned), strict=True)
+    ]
+    return Returned(tuple(outcomes), conduct, executed)

@@ -1,0 +1,106 @@
+"""The judge's end of a zygote: asks it for children and hears how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import threading
+from typing import Any
+
+import msgspec
+
+from opsmith.errors import InternalError
+from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, Ready, ZygoteReply
+
+
+class ZygoteGone(InternalError):
+    """The zygote ended, or does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the process that workers are forked from is gone; continue the run with --resume")
+
+
+class ZygoteLink:
+    """A zygote on the other side of a SEQPACKET socket, with the thread that listens to it.
+
+    Attributes:
+        pid: its process.
+        facts: what it reported about the packages that it imported; empty for a nursery.
+    """
+
+    def __init__(self, control: socket.socket, pid: int) -> None:
+        self.pid = pid
+        self.facts: dict[str, Any] = {}
+        self._control = control
+        self._ready = threading.Event()
+        self._forked: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._one_fork_at_a_time = threading.Lock()
+        self._exits: dict[int, int] = {}
+        self._gone = False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._listen, name="zygote listener", daemon=True).start()
+
+    @property
+    def gone(self) -> bool:
+        return self._gone
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Wait for the imports of a zygote that was started, not forked; whether they succeeded."""
+        self._ready.wait(timeout_s)
+        return bool(self.facts)
+
+    def fork(self, role: str, config: dict[str, Any], descriptors: tuple[int, int], timeout_s: float) -> int:
+        """Fork a child that gets copies of ``descriptors`` (its channel, its output); return its pid.
+
+        Raises:
+            ZygoteGone: there is no child.
+        """
+        packet = msgspec.msgpack.encode(Fork(role, config))
+        assert len(packet) <= MAX_PACKET_BYTES
+        with self._one_fork_at_a_time:
+            try:
+                socket.send_fds(self._control, [packet], descriptors)
+                pid = self._forked.get(timeout=timeout_s)
+            except (OSError, queue.Empty) as exc:
+                self.close()
+                raise ZygoteGone from exc
+        if pid is None:
+            raise ZygoteGone
+        return pid
+
+    def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
+        """How a child ended (negative for a signal); None if that is not known in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._gone or pid in self._exits, timeout_s)
+            return self._exits.get(pid)
+
+    def close(self) -> None:
+        """Let the zygote end, with every process below it."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+
+    def _listen(self) -> None:
+        decoder = msgspec.msgpack.Decoder(ZygoteReply)
+        with contextlib.suppress(OSError):
+            while packet := self._control.recv(MAX_PACKET_BYTES):
+                self._take(decoder.decode(packet))
+        self._control.close()
+        with self._changed:
+            self._gone = True
+            self._changed.notify_all()
+        self._forked.put(None)
+        self._ready.set()
+
+    def _take(self, message: ZygoteReply) -> None:
+        if isinstance(message, Ready):
+            self.facts = message.facts
+            self._ready.set()
+            return
+        with self._changed:
+            if isinstance(message, Forked):
+                self._exits.pop(message.pid, None)  # An earlier child with the same number.
+                self._forked.put(message.pid)
+            elif isinstance(message, Exited):
+                self._exits[message.pid] = message.status
+                self._changed.notify_all()

@@ -1,0 +1,193 @@
+"""The messages between judge, referees, workers and the zygote, and how they are framed.
+
+A frame is a 4-byte magic, an 8-byte big-endian length and a msgpack body. Bodies decode into the
+types below and nothing else; nothing is ever unpickled. The judge relays a worker's tensors to
+the referee as an undecoded :class:`msgspec.Raw`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from opsmith.core.conduct import CallConduct
+from opsmith.core.kernel import Kernel
+from opsmith.core.op import OpSchema
+from opsmith.runner.protocol.timing_messages import (
+    BlockTimed,
+    GiveMemoryBack,
+    MakeReady,
+    MemoryGivenBack,
+    PrepareTiming,
+    RenewInputs,
+    ShowTimed,
+    TimeBlock,
+    TimingPrepared,
+)
+
+#: What is said of a reply that decodes and yet answers something else than was asked.
+OUT_OF_PROTOCOL = "the worker's reply is not of the protocol"
+
+Message = TypeVar("Message")
+
+
+class LoadKernel(msgspec.Struct, frozen=True, tag=True):
+    """Load a kernel; under a ``policy`` it is watched from then on, with None it is trusted."""
+
+    kernel: Kernel
+    root: str | None
+    schema: OpSchema
+    policy: str | None = None
+
+
+class LentCall(msgspec.Struct, frozen=True):
+    """A serialized call that lies in a file, which its worker can read and not write."""
+
+    path: str
+
+
+class CallToRun(msgspec.Struct, frozen=True):
+    """A serialized :class:`~opsmith.core.case.CallRecord`, to be run ``repeats`` times on fresh copies.
+
+    Attributes:
+        again: the same call with other values, to be run after that at the same addresses.
+        result_bytes: sizes of the results, for which a device's memory is filled with garbage.
+        traced: note which lines of the kernel's files run in the last of these executions.
+    """
+
+    call: bytes | LentCall
+    rng_seed: int
+    repeats: int = 1
+    again: bytes | LentCall | None = None
+    result_bytes: tuple[int, ...] = ()
+    traced: bool = False
+
+
+class RunCalls(msgspec.Struct, frozen=True, tag=True):
+    """Run the loaded kernel on several calls, one after another."""
+
+    calls: tuple[CallToRun, ...]
+
+
+class ShowOutcomes(msgspec.Struct, frozen=True, tag=True):
+    """Show outcomes of the last :class:`RunCalls` in full, by their numbers in the order in which they came."""
+
+    numbers: tuple[int, ...]
+
+
+class Inspect(msgspec.Struct, frozen=True, tag=True):
+    """Say what the kernel has replaced of Python, torch or opsmith by now; it takes longer than a block."""
+
+
+class Discover(msgspec.Struct, frozen=True, tag=True):
+    """Ask a stranger's backend object which of these ops it answers."""
+
+    target: str
+    ops: tuple[str, ...]
+
+
+class Started(msgspec.Struct, frozen=True, tag=True):
+    """The first message of a worker, unasked: it has its device context."""
+
+
+class Noticed(msgspec.Struct, frozen=True, tag=True):
+    """Something that is held against the kernel, told at once: what comes later may be beyond telling.
+
+    ``breach`` says that it broke its policy, which a reply says as well, call by call.
+    """
+
+    line: str
+    breach: bool
+
+
+WorkerRequest = (
+    LoadKernel
+    | RunCalls
+    | ShowOutcomes
+    | PrepareTiming
+    | MakeReady
+    | RenewInputs
+    | TimeBlock
+    | ShowTimed
+    | Inspect
+    | Discover
+    | GiveMemoryBack
+)
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """The kernel is loaded; ``changes`` says what of Python, torch or opsmith it replaced by that."""
+
+    load_s: float
+    changes: tuple[str, ...] = ()
+
+
+class Returned(msgspec.Struct, frozen=True, tag=True):
+    """The outcomes of all executions, each undecoded: ``Outcome``, ``StoredOutcome`` or ``SummarisedOutcome``.
+
+    ``conduct`` says what was seen meanwhile, execution by execution, of a kernel under a policy;
+    ``executed`` names the lines of its files that ran in the last one, where that was asked.
+    """
+
+    outcomes: tuple[msgspec.Raw, ...]
+    conduct: tuple[CallConduct, ...] = ()
+    executed: dict[str, tuple[int, ...]] = {}
+
+
+class Raised(msgspec.Struct, frozen=True, tag=True):
+    """The kernel (or its loading) raised.
+
+    ``kind``: ``unsupported`` (NotImplementedError), ``memory``, ``device`` (the device context is
+    lost and the worker ends) or ``error``.
+    """
+
+    kind: str
+    message: str
+    traceback: str
+    conduct: tuple[CallConduct, ...] = ()
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """What became of each call of a :class:`RunCalls`, in order.
+
+    ``changes`` says what of Python, torch or opsmith the kernel has replaced by now.
+    """
+
+    replies: tuple[Returned | Raised, ...]
+    changes: tuple[str, ...] = ()
+
+
+class OutcomesShown(msgspec.Struct, frozen=True, tag=True):
+    """Outcomes in full, in the order of the request."""
+
+    outcomes: tuple[msgspec.Raw, ...]
+
+
+class Discovered(msgspec.Struct, frozen=True, tag=True):
+    """op -> source file of its kernel, or an empty string where there is none to show."""
+
+    answered: dict[str, str]
+    dsl: str = "unknown"
+    kernel_directory: str | None = None
+
+
+class Inspected(msgspec.Struct, frozen=True, tag=True):
+    """One line for each thing that was replaced."""
+
+    changes: tuple[str, ...]
+
+
+WorkerReply = (
+    Started
+    | Noticed
+    | Loaded
+    | Answered
+    | OutcomesShown
+    | Raised
+    | TimingPrepared
+    | BlockTimed
+    | Inspected
+    | Discovered
+    | MemoryGivenBack
+)

@@ -1,0 +1,189 @@
+"""The reference's side of a timed pair: what runs, with how many sets of inputs, and eager's answer to any call."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from opsmith.calls.live import CALL_DECODER, live_call, make_storages
+from opsmith.calls.observer import Observer
+from opsmith.core.case import CallRecord, OutputTensor, storage_size
+from opsmith.core.op import TaskKind
+from opsmith.core.timing import Work
+from opsmith.errors import BaselineUnavailable
+from opsmith.evaluation.answers import answers_of
+from opsmith.evaluation.baselines import Preparable, baseline_function
+from opsmith.evaluation.comparisons.table import rule_for
+from opsmith.evaluation.correctness import CaseUnderJudgement
+from opsmith.evaluation.floors.work import work_of
+from opsmith.evaluation.module_timing import timed_function
+from opsmith.evaluation.observation import JudgedCall
+from opsmith.evaluation.reference import repetitions
+from opsmith.evaluation.timed_inputs import TimedInputs, without_gaps
+from opsmith.evaluation.timing import TimedCall
+from opsmith.runner.child.timed_blocks import ready, timed_block
+from opsmith.runner.protocol.referee_messages import Compared, CompareTimed
+from opsmith.runner.protocol.timing_messages import (
+    BLOCK_US,
+    BLOCK_US_CPU,
+    BlockTimed,
+    MakeReady,
+    PrepareTiming,
+    TimeBlock,
+    TimingPrepared,
+)
+from opsmith.runner.referee.candidate_outcomes import compared, result_bytes, tensor_bytes
+from opsmith.tasks import registry
+
+#: What no kernel undercuts: as a node of a graph, and for what it moves, bytes a microsecond.
+SHORTEST_KERNEL_US = 1.2
+FASTEST_BYTES_A_US = 8e6
+#: In a block a call is faster than the first ones were.
+SPARE_CALLS = 2
+#: All sets of a timed call's inputs and results together, as a share of a device's memory; both sides have them, of
+#: each call that is timed together.
+MAX_TIMED_SHARE = 1 / 64
+MAX_TIMED_BYTES_CPU = 512 << 20
+
+
+class TimedReference:
+    """One timed call of the referee's.
+
+    Args:
+        request: which call, with how many sets of inputs, against which baseline.
+        device: where it runs.
+
+    Attributes:
+        prepared: what the judge is told.
+        call: what runs, with its inputs.
+
+    Raises:
+        BaselineUnavailable: the baseline cannot serve the call.
+        torch.AcceleratorError: the call has lost the device.
+    """
+
+    def __init__(self, request: PrepareTiming, device: torch.device) -> None:
+        self._device = device
+        self._verified: tuple[tuple[int, int], CaseUnderJudgement | None] | None = None
+        record = CALL_DECODER.decode(request.call)
+        self._eager, record = timed_function(registry.reference(record.op), record, device)
+        record = without_gaps(record)
+        storages = make_storages([record], device)[0]
+        slots, work = self._size_up(record, storages, request)
+        prepare = partial(self._prepare, record, storages, request, slots)
+        try:
+            varied, prepared_s = request.varied, prepare(varied=request.varied)
+        except (torch.AcceleratorError, BaselineUnavailable):
+            raise
+        except Exception:
+            if not request.varied:
+                raise
+            # It refuses rotated values; what it says of the recorded ones counts.
+            varied, prepared_s = False, prepare(varied=False)
+        first_call_s = prepared_s + self.call.first_call_s
+        self.prepared = TimingPrepared(slots, varied, first_call_s, self.call.peak_bytes, work)
+
+    def _prepare(
+        self,
+        record: CallRecord,
+        storages: Sequence[torch.UntypedStorage],
+        request: PrepareTiming,
+        slots: int,
+        *,
+        varied: bool,
+    ) -> float:
+        """Make the inputs and the call; seconds that compiling or capturing the baseline took."""
+        function = baseline_function(request.baseline, self._eager, self._device)
+        inputs = TimedInputs(record, self._device, slots, varied=varied, storages=storages)
+        start = time.perf_counter()
+        if isinstance(function, Preparable):
+            # A graph serves one set of inputs, compiled code serves all of them.
+            served = slots if request.baseline == "cudagraphs" else 1
+            inputs.make(served)
+            for live in inputs.lives[:served]:
+                function.prepare(live.args, live.kwargs)
+        prepared_s = time.perf_counter() - start
+        # Graphs within a graph cannot be captured: what cudagraphs runs on the device is eager's.
+        on_device = self._eager if request.baseline == "cudagraphs" else function
+        self.call = TimedCall(function, inputs, self._device, warm=request.warm, on_device=on_device)
+        return prepared_s
+
+    def _size_up(
+        self, record: CallRecord, storages: Sequence[torch.UntypedStorage], request: PrepareTiming
+    ) -> tuple[int, Work | None]:
+        """How many sets of a call's inputs there is room for, and what the call has to do."""
+        live = live_call(record, [storage.clone() for storage in storages], self._device)
+        with torch.no_grad():
+            observed = Observer().describe(self._eager(*live.args, **live.kwargs), live, ())
+            if self._device.type != "cpu":
+                torch.accelerator.synchronize(self._device)
+            start = time.perf_counter()
+            self._eager(*live.args, **live.kwargs)
+            host_us = (time.perf_counter() - start) * 1e6
+        results = [output for output in observed.form().outputs if isinstance(output, OutputTensor)]
+        size = sum(map(storage_size, record.storages)) + sum(map(tensor_bytes, results))
+        if self._device.type == "cpu":
+            most = MAX_TIMED_BYTES_CPU
+        elif request.warm:
+            most = torch.cuda.get_device_properties(self._device).L2_cache_size // 2
+        else:
+            most = int(torch.cuda.get_device_properties(self._device).total_memory * MAX_TIMED_SHARE)
+        slots = max(1, min(request.slots, _most_calls(size, host_us, self._device), most // max(size, 1)))
+        return slots, work_of(record, registry.schema_of(record.op), results)
+
+    def make_ready(self, request: MakeReady) -> BlockTimed:
+        """Make sets of inputs and capture a graph."""
+        self.call.inputs.make(request.calls)
+        return BlockTimed(None) if request.captured is None else ready(self.call, request.captured)
+
+    def block(self, request: TimeBlock) -> BlockTimed:
+        """Run a block."""
+        return timed_block(self.call, request)
+
+    def compare(self, request: CompareTimed) -> Compared:
+        """Judge a timed call by eager's answer to the values that it had."""
+        key = request.slot, request.round
+        if self._verified is None or self._verified[0] != key:
+            self._verified = key, self._answer_to_timed(*key)
+        held = self._verified[1]
+        if held is None:
+            return Compared({}, {})
+        found = compared(held, (request.outcome,), request)
+        return Compared({}, {}, unclear=(0,)) if found is None else Compared({0: found}, {})
+
+    def _answer_to_timed(self, slot: int, round_number: int) -> CaseUnderJudgement | None:
+        """Eager's answer to a timed call; None where a single result says nothing."""
+        record = self.call.inputs.record_of(slot, round_number)
+        before = self.call.inputs.before(slot, round_number)
+        live = live_call(record, self.call.inputs.before(slot, round_number), self._device)
+        schema = registry.schema_of(record.op)
+        rule = rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs))
+        if rule.repeats(0) != 1:
+            return None
+        observer = Observer()
+        with torch.no_grad():
+            observer.keep([observer.describe(self._eager(*live.args, **live.kwargs), live, before)])
+        [reference] = answers_of(observer)
+        surround = rule.kind == "value" and schema.kind is TaskKind.OP and "strided" not in record.op
+        return CaseUnderJudgement(
+            record,
+            schema,
+            rule,
+            lambda: [reference.outcome()],
+            device=self._device,
+            tolerance=None,
+            summary=reference.summary,
+            run_again=lambda: repetitions(record, result_bytes(reference.form), 0, self._device, surround=surround),
+        )
+
+
+def _most_calls(size_bytes: int, host_us: float, device: torch.device) -> int:
+    """More calls than this no block has, for a call that moves so many bytes and takes its caller so long."""
+    if device.type == "cpu":
+        return math.ceil(SPARE_CALLS * BLOCK_US_CPU / host_us)
+    kernel_us = max(SHORTEST_KERNEL_US, size_bytes / FASTEST_BYTES_A_US)
+    return math.ceil(max(BLOCK_US["K"] / kernel_us, SPARE_CALLS * BLOCK_US["E"] / max(host_us, kernel_us)))

@@ -1,0 +1,92 @@
+"""How ranks meet: a process group that is connected before anything of a stranger's runs.
+
+What is connected stays usable when the sandbox refuses further sockets: gloo's pairs, NCCL's communicator and the
+symmetric memory of the group's workspace. So everything that ranks may need is connected here, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
+
+from opsmith.runner.protocol.rank import Seat
+from opsmith.tasks.collectives import WAIT, overload
+from opsmith.tasks.rank_program import GROUP
+
+#: The judge's limits end what hangs; the group's own only has to be longer.
+TIMEOUT = timedelta(hours=1)
+#: The loopback device, which is all that a nursery's network has.
+INTERFACE = "lo"
+#: Symmetric memory of a group that kernels find connected, bytes: ``get_symm_mem_workspace(group_name, min_size)``.
+WORKSPACE_BYTES = 256 << 20
+
+
+def meet(seat: Seat, device: torch.device) -> None:
+    """Make the default process group of these ranks: gloo's for the CPU, NCCL's for CUDA.
+
+    Returns when every rank is connected with every other one.
+    """
+    os.environ |= {"GLOO_SOCKET_IFNAME": INTERFACE, "NCCL_SOCKET_IFNAME": INTERFACE, "NCCL_RUNTIME_CONNECT": "0"}
+    store = FileStore(str(Path(seat.meeting) / "store"), seat.ranks)
+    on_cuda = device.type == "cuda"
+    if on_cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "nccl" if on_cuda else "gloo",
+        store=store,
+        rank=seat.rank,
+        world_size=seat.ranks,
+        timeout=TIMEOUT,
+        device_id=device if on_cuda else None,
+    )
+    assert dist.group.WORLD is not None
+    assert dist.group.WORLD.group_name == GROUP, "a case names the group"
+    if on_cuda:
+        _connect_all(seat, device)
+
+
+def _connect_all(seat: Seat, device: torch.device) -> None:
+    """Use every kind of connection once: NCCL makes those of a kind, or to a peer, when they are first used."""
+    ranks = seat.ranks
+    one, each, even = torch.ones(1, device=device), torch.ones(ranks, device=device), [1] * ranks
+    for task, arguments in (
+        ("all_reduce.default", (one, "sum", GROUP)),
+        ("broadcast.default", (one, 0, GROUP)),
+        ("all_gather_into_tensor.default", (one, ranks, GROUP)),
+        ("reduce_scatter_tensor.default", (each, "sum", ranks, GROUP)),
+        ("all_to_all_single.default", (each, even, even, GROUP)),
+    ):
+        overload(WAIT)(overload(task)(*arguments))
+    for peer in range(ranks):
+        if peer != seat.rank:
+            sent, received = torch.ones(1, device=device), torch.empty(1, device=device)
+            both = [dist.P2POp(dist.isend, sent, peer), dist.P2POp(dist.irecv, received, peer)]
+            for work in dist.batch_isend_irecv(both):
+                work.wait()
+    dist.barrier()
+    # Devices without access to each other's memory have no symmetric memory; what needs it fails there.
+    with contextlib.suppress(RuntimeError), _temporary_folder(seat.meeting):
+        from torch.distributed._symmetric_memory import get_symm_mem_workspace
+
+        group: Any = GROUP  # Some versions of torch have a type of their own for it.
+        get_symm_mem_workspace(group, WORKSPACE_BYTES).barrier()
+    torch.cuda.synchronize(device)
+
+
+@contextlib.contextmanager
+def _temporary_folder(folder: str) -> Iterator[None]:
+    """Ranks hand each other their memory through sockets in the temporary folder, which has to be the same."""
+    before = os.environ["TMPDIR"]
+    os.environ["TMPDIR"] = folder
+    try:
+        yield
+    finally:
+        os.environ["TMPDIR"] = before
