@@ -13,7 +13,7 @@ from opsmith.calls.recording import PendingRecord
 from opsmith.core.case import CallRecord, GeneratedStorage, OutputTensor
 from opsmith.core.domains import Normal
 from opsmith.core.timing import Work
-from opsmith.evaluation.floors.work import work_of
+from opsmith.evaluation.roofline.work import work_of
 
 
 class FormsOnly:

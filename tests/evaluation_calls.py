@@ -9,8 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from opsmith.core.op import OpSchema, Variant
-from opsmith.evaluation.comparisons import compare
-from opsmith.evaluation.observation import Finding, JudgedCall, Result, Results
+from opsmith.evaluation.comparisons.compare import compare
+from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Result, Results
 
 
 def schema_of(overload: Any, variant: Variant = Variant.FUNCTIONAL) -> OpSchema:

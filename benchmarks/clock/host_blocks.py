@@ -26,7 +26,7 @@ from opsmith.core.environment import Environment
 from opsmith.core.run import write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.core.timing import Label
-from opsmith.evaluation.pairing import LOOKS_APART, estimate, label_of, precisions_of
+from opsmith.evaluation.timing.statistics import LOOKS_APART, estimate, label_of, precisions_of
 from opsmith.runner.clock.clock_setup import CONTROL, ControlCall
 from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, clocked
 from opsmith.runner.clock.timed_processes import RefereeSide

@@ -36,9 +36,9 @@ from opsmith.core.case import CallRecord
 from opsmith.core.environment import Environment
 from opsmith.core.run import Selection, write_atomically
 from opsmith.core.timing import GraphCosts
-from opsmith.evaluation.cuda_graphs import EMPTY_NODES, Gate, empty_nodes, graph_costs
-from opsmith.evaluation.timed_inputs import TimedInputs
-from opsmith.evaluation.timing import TimedCall
+from opsmith.evaluation.timing.blocks import TimedCall
+from opsmith.evaluation.timing.cuda_graphs import EMPTY_NODES, Gate, empty_nodes, graph_costs
+from opsmith.evaluation.timing.inputs import TimedInputs
 from opsmith.runner.clock.stopwatch import clocked, empty_trip_us
 from opsmith.runner.clock.timed_processes import RefereeSide
 from opsmith.runner.machine.environment import describe_environment

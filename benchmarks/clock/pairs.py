@@ -34,7 +34,7 @@ from opsmith.core.run import write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock, Label, Timing
-from opsmith.evaluation.pairing import PRECISIONS, combined, is_settled, precisions_of
+from opsmith.evaluation.timing.statistics import PRECISIONS, combined, is_settled, precisions_of
 from opsmith.runner.clock.clock_setup import ControlCall, set_up_clock
 from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, never_held_back
 from opsmith.runner.clock.timed_processes import WorkerSide

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from opsmith.evaluation import philox
+from opsmith.evaluation.oracle import philox
 from opsmith.kernels.attention import attention
 
 pytestmark = [

@@ -20,9 +20,9 @@ from opsmith.calls.digests import digest_memory
 from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Normal
-from opsmith.evaluation.cuda_graphs import capture, give_memory_back, graph_costs
-from opsmith.evaluation.timed_inputs import TimedInputs
-from opsmith.evaluation.timing import TimedCall
+from opsmith.evaluation.timing.blocks import TimedCall
+from opsmith.evaluation.timing.cuda_graphs import capture, give_memory_back, graph_costs
+from opsmith.evaluation.timing.inputs import TimedInputs
 
 pytestmark = [
     pytest.mark.gpu,

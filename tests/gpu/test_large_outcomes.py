@@ -17,10 +17,10 @@ from opsmith.calls.outcomes import HeldOutcome
 from opsmith.calls.transfer import as_bytes, to_device
 from opsmith.core.case import CallRecord, TensorValue
 from opsmith.core.verdict import Status
-from opsmith.evaluation.answers import answers_of
-from opsmith.evaluation.comparisons.table import rule_for
-from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.reference import repetitions
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
+from opsmith.evaluation.criteria.rules import rule_for
+from opsmith.evaluation.eager.answers import answers_of
+from opsmith.evaluation.eager.reference import repetitions
 from opsmith.runner.child.outcome_files import OutcomeWriter, read_outcome
 
 pytestmark = [

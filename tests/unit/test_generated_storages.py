@@ -40,11 +40,11 @@ from opsmith.core.domains import (
 )
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.verdict import Status
-from opsmith.evaluation.comparisons.table import rule_for
-from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.reference import repetitions
-from opsmith.evaluation.timed_inputs import TimedInputs
-from opsmith.evaluation.timing import TimedCall
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
+from opsmith.evaluation.criteria.rules import rule_for
+from opsmith.evaluation.eager.reference import repetitions
+from opsmith.evaluation.timing.blocks import TimedCall
+from opsmith.evaluation.timing.inputs import TimedInputs
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.traces.grammar import parse_call
 

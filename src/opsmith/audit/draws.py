@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.core.seeds import derive_seed
-from opsmith.evaluation.tolerance import relative_to, tolerance_for
+from opsmith.evaluation.criteria.tolerance import relative_to, tolerance_for
 from opsmith.suites.modules import variants
 from opsmith.tasks.module_call import ModuleCall
 from opsmith.tasks.module_state import State

@@ -26,8 +26,8 @@ from opsmith.audit.draws import every_call_shown
 from opsmith.audit.redundancy import op_name
 from opsmith.core.audit import AuditFigures, AuditFinding, Check
 from opsmith.core.dtypes import SHORT_NAMES
-from opsmith.evaluation.floors.datasheets import datasheet_of
 from opsmith.evaluation.integrity.policy import COPIES, FILLS, computes, stem
+from opsmith.evaluation.roofline.datasheets import datasheet_of
 from opsmith.suites.modules import MOST_CASE_BYTES
 from opsmith.tasks.problem import BrokenProblem, ProblemFile
 from opsmith.traces.transformers_models import eager_paths

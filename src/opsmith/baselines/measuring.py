@@ -19,9 +19,9 @@ from opsmith.core.baseline_times import BaselineRequest, BaselineTime, TrialTime
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BaselineUnavailable
-from opsmith.evaluation.baselines import Preparable, baseline_function
-from opsmith.evaluation.timed_inputs import TimedInputs
-from opsmith.evaluation.timing import TimedCall
+from opsmith.evaluation.timing.baselines import Preparable, baseline_function
+from opsmith.evaluation.timing.blocks import TimedCall
+from opsmith.evaluation.timing.inputs import TimedInputs
 from opsmith.tasks.problem import BrokenProblem, Problem, record_call
 
 CHANNELS_LAST = "channels_last"

@@ -12,7 +12,7 @@ class Label(enum.StrEnum):
 
     FASTER and SLOWER are claims: the interval excludes 1 and the effect exceeds both the mode's least
     one and what two equal sides differ by on this machine. SAME says that the interval lies within the
-    mode's bound (:mod:`opsmith.evaluation.pairing`).
+    mode's bound (:mod:`opsmith.evaluation.timing.statistics`).
     """
 
     FASTER = "FASTER"

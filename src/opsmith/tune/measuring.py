@@ -200,7 +200,7 @@ def exact_results(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
 
     from opsmith.aten.arguments import bind
     from opsmith.aten.schemas import overload
-    from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, attention, gradients
+    from opsmith.evaluation.oracle.attention import BACKWARDS, FORWARDS, attention, gradients
     from opsmith.tasks.registry import schema_of
 
     packet = op.partition(".")[0]
@@ -252,8 +252,8 @@ def _device_us(work: TunedWork, choice: Sequence[int]) -> float:
     """K of the whole call, as the judge measures it."""
     import torch
 
-    from opsmith.evaluation.timed_inputs import TimedInputs
-    from opsmith.evaluation.timing import TimedCall
+    from opsmith.evaluation.timing.blocks import TimedCall
+    from opsmith.evaluation.timing.inputs import TimedInputs
     from opsmith.prewarm.compiling import kernel_function
 
     device = torch.device("cuda")

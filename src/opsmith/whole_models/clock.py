@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from opsmith.evaluation.cuda_graphs import Gate
+from opsmith.evaluation.timing.cuda_graphs import Gate
 
 
 class ModelClock:

@@ -20,7 +20,7 @@ from opsmith.core.run import MODELS, ColumnResult, Options, TimedCase
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput
-from opsmith.evaluation.pairing import Precision, estimate, precisions_of, timing_of
+from opsmith.evaluation.timing.statistics import Precision, estimate, precisions_of, timing_of
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.gpus import first_device
 from opsmith.runner.protocol.lane import Waiting

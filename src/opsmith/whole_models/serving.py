@@ -23,9 +23,9 @@ from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.core.verdict import Status
-from opsmith.evaluation import comparisons
-from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.observation import JudgedCall
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
+from opsmith.evaluation.criteria.judged_call import JudgedCall
+from opsmith.evaluation.criteria.rules import rule_for
 from opsmith.runner.child.contexts import open_device
 from opsmith.runner.child.versions import versions
 from opsmith.suites.models import Models
@@ -129,7 +129,7 @@ class Server:
         self._reference = CaseUnderJudgement(
             record,
             schema,
-            comparisons.rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs)),
+            rule_for(schema, JudgedCall(schema=schema, args=live.args, kwargs=live.kwargs)),
             lambda: [HeldOutcome.of(outcome)],
             device=device,
             tolerance=None,

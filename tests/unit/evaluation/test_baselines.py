@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opsmith.errors import BadInput, BaselineUnavailable, UnknownName
-from opsmith.evaluation.baselines import BASELINES, Preparable, baseline_function
+from opsmith.evaluation.timing.baselines import BASELINES, Preparable, baseline_function
 
 aten = torch.ops.aten
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -10,8 +10,9 @@ import pytest
 import torch
 from tests.evaluation_calls import call_of, leaves
 
-from opsmith.evaluation.comparisons import compare, rule_for
-from opsmith.evaluation.observation import Finding
+from opsmith.evaluation.comparisons.compare import compare
+from opsmith.evaluation.criteria.judged_call import Finding
+from opsmith.evaluation.criteria.rules import rule_for
 
 aten = torch.ops.aten
 ZEROS = torch.zeros(8, 8)

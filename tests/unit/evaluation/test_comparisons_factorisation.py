@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from tests.evaluation_calls import call_of, judge
 
-from opsmith.evaluation.comparisons import compare
+from opsmith.evaluation.comparisons.compare import compare
 
 aten = torch.ops.aten
 

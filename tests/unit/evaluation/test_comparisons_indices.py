@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.evaluation_calls import WithoutUnsigned, call_of, judge
 
-from opsmith.evaluation.comparisons import compare
+from opsmith.evaluation.comparisons.compare import compare
 
 aten = torch.ops.aten
 TIES = torch.tensor([[3.0, 1.0, 3.0, 1.0]])

@@ -9,7 +9,7 @@ import torch
 from tests.evaluation_calls import call_of, judge, schema_of
 
 from opsmith.core.op import Variant
-from opsmith.evaluation.comparisons import rule_for
+from opsmith.evaluation.criteria.rules import rule_for
 
 aten = torch.ops.aten
 

@@ -9,7 +9,7 @@ import torch
 from tests.evaluation_calls import call_of, judge
 
 from opsmith.core.verdict import Status
-from opsmith.evaluation.comparisons import compare
+from opsmith.evaluation.comparisons.compare import compare
 
 aten = torch.ops.aten
 

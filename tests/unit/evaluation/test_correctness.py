@@ -19,9 +19,9 @@ from opsmith.calls.recording import Recorder
 from opsmith.calls.transfer import as_bytes
 from opsmith.core.case import CallRecord, OutputTensor
 from opsmith.core.verdict import Status
-from opsmith.evaluation.answers import answers_of
-from opsmith.evaluation.comparisons.table import rule_for
-from opsmith.evaluation.correctness import CaseUnderJudgement, Judgement
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement, Judgement
+from opsmith.evaluation.criteria.rules import rule_for
+from opsmith.evaluation.eager.answers import answers_of
 
 CPU = torch.device("cpu")
 

@@ -18,11 +18,11 @@ from tests.described_calls import described, recorded, t, work, work_with_result
 from opsmith.aten.schemas import aten_schemas
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.timing import Ceilings, Work
-from opsmith.evaluation.comparisons.table import stem_of
-from opsmith.evaluation.floors.datasheets import datasheet_of
-from opsmith.evaluation.floors.limits import Plausibility, floor_us, impossible_us, judge_time
-from opsmith.evaluation.floors.reading import TABLE
-from opsmith.evaluation.floors.work import work_of
+from opsmith.evaluation.criteria.rules import stem_of
+from opsmith.evaluation.roofline.datasheets import datasheet_of
+from opsmith.evaluation.roofline.limits import Plausibility, floor_us, impossible_us, judge_time
+from opsmith.evaluation.roofline.reading import TABLE
+from opsmith.evaluation.roofline.work import work_of
 
 H200 = datasheet_of("NVIDIA H200")
 assert H200 is not None

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from opsmith.core.timing import Ceilings
-from opsmith.evaluation.floors import ceilings
-from opsmith.evaluation.floors.ceilings import cached_ceilings, measure_ceilings
-from opsmith.evaluation.floors.datasheets import datasheet_of
+from opsmith.evaluation.roofline import ceilings
+from opsmith.evaluation.roofline.ceilings import cached_ceilings, measure_ceilings
+from opsmith.evaluation.roofline.datasheets import datasheet_of
 
 CPU = torch.device("cpu")
 

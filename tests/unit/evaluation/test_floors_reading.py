@@ -14,9 +14,9 @@ from opsmith.calls.live import LiveCall, rebuild
 from opsmith.calls.observer import Observer
 from opsmith.calls.recording import Recorder
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, TensorValue
-from opsmith.evaluation.comparisons.table import stem_of
-from opsmith.evaluation.floors.call import BoundCall
-from opsmith.evaluation.floors.reading import TABLE, required
+from opsmith.evaluation.criteria.rules import stem_of
+from opsmith.evaluation.roofline.call import BoundCall
+from opsmith.evaluation.roofline.reading import TABLE, required
 
 CPU = torch.device("cpu")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from opsmith.aten.schemas import aten_schemas
 from opsmith.core.case import CallRecord, GeneratedStorage, OutputTensor, TensorValue, Value
 from opsmith.core.domains import Normal
-from opsmith.evaluation.floors.windows import Window, are_apart, fewest_bytes, most_bytes
-from opsmith.evaluation.floors.work import work_of
+from opsmith.evaluation.roofline.windows import Window, are_apart, fewest_bytes, most_bytes
+from opsmith.evaluation.roofline.work import work_of
 
 ITEMS = {"u8": 1, "f16": 2, "f32": 4}
 

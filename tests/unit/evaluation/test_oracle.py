@@ -16,12 +16,13 @@ from torch._decomp import get_decompositions
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from opsmith.evaluation import attention_oracle, philox
-from opsmith.evaluation.attention_oracle import gradients
-from opsmith.evaluation.comparisons import compare
-from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.oracle import MODULE_TRIALS, TRUST, TRUST_WIDE, Oracle, _moved, _rounding_of_sum
-from opsmith.evaluation.tolerance import tolerance_for
+from opsmith.evaluation.comparisons.compare import compare
+from opsmith.evaluation.criteria.judged_call import JudgedCall
+from opsmith.evaluation.criteria.tolerance import tolerance_for
+from opsmith.evaluation.oracle import attention as attention_oracle
+from opsmith.evaluation.oracle import philox
+from opsmith.evaluation.oracle.attention import gradients
+from opsmith.evaluation.oracle.float64 import MODULE_TRIALS, TRUST, TRUST_WIDE, Oracle, _moved, _rounding_of_sum
 from opsmith.tasks import registry
 
 aten = torch.ops.aten

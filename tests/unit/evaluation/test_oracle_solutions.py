@@ -10,7 +10,7 @@ import torch
 from tests.evaluation_calls import call_of, leaves
 from tests.unit.evaluation.test_oracle import _tf32
 
-from opsmith.evaluation.comparisons import compare
+from opsmith.evaluation.comparisons.compare import compare
 
 aten = torch.ops.aten
 

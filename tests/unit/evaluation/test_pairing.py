@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from opsmith.core.timing import Label, Timing
-from opsmith.evaluation import pairing
-from opsmith.evaluation.pairing import (
+from opsmith.evaluation.timing import statistics
+from opsmith.evaluation.timing.statistics import (
     CLAIMING_PROCESSES,
     CONFIDENCE,
     MOST_PROCESSES,
@@ -108,7 +108,7 @@ def test_medians_are_as_likely_as_among_all_samples(count: int) -> None:
     samples = itertools.product(range(count), repeat=count)
     middle = [sorted(sample)[(count - 1) // 2 : count // 2 + 1] for sample in samples]
     expected = Counter((ranks[0], ranks[-1]) for ranks in middle)
-    ranks, likely = pairing._medians(count)
+    ranks, likely = statistics._medians(count)
     found = {(int(low), int(high)): share * count**count for (low, high), share in zip(ranks.T, likely, strict=True)}
     assert dict(expected) == pytest.approx(found)
 
@@ -116,7 +116,7 @@ def test_medians_are_as_likely_as_among_all_samples(count: int) -> None:
 def test_many_blocks_are_no_more_work() -> None:
     """Far more than any mode times, of which next to no median is likely."""
     for count in (240, 2_001, 5_000):
-        ranks, likely = pairing._medians(count)
+        ranks, likely = statistics._medians(count)
         assert ranks.shape[1] < 5_000
         assert likely.sum() == pytest.approx(1)
         assert (count - 1) / 2 == pytest.approx((ranks.mean(axis=0) * likely).sum(), abs=1e-6 * count)

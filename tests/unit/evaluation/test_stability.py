@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.evaluation_calls import WithoutUnsigned
 
-from opsmith.evaluation.stability import REPETITIONS, stabilised
+from opsmith.evaluation.comparisons.stability import REPETITIONS, stabilised
 
 N = 1_000
 

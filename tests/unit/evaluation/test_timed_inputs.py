@@ -15,8 +15,8 @@ from opsmith.calls.synthetic import flat_view
 from opsmith.calls.transfer import storage_bytes
 from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue
 from opsmith.core.domains import Definite, Domain, Normal
-from opsmith.evaluation import timed_inputs
-from opsmith.evaluation.timed_inputs import MADE_AT_ONCE, STRIDES, TimedInputs
+from opsmith.evaluation.timing import inputs as timed_inputs
+from opsmith.evaluation.timing.inputs import MADE_AT_ONCE, STRIDES, TimedInputs
 
 CPU = torch.device("cpu")
 

@@ -14,8 +14,9 @@ import torch
 
 from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, TensorValue
-from opsmith.evaluation import timing
-from opsmith.evaluation.cuda_graphs import (
+from opsmith.evaluation.timing import blocks
+from opsmith.evaluation.timing.blocks import TimedCall
+from opsmith.evaluation.timing.cuda_graphs import (
     GATE_CYCLES,
     MAX_GATE_CYCLES,
     QUEUED_GATE_CYCLES,
@@ -24,8 +25,7 @@ from opsmith.evaluation.cuda_graphs import (
     Gate,
     gate_cycles,
 )
-from opsmith.evaluation.timed_inputs import TimedInputs
-from opsmith.evaluation.timing import TimedCall
+from opsmith.evaluation.timing.inputs import TimedInputs
 
 CPU = torch.device("cpu")
 SLOTS = 5
@@ -105,8 +105,8 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[StandInGraph]:
         captured.append(StandInGraph(calls))
         return captured[-1]
 
-    monkeypatch.setattr(timing, "capture", capture)
-    monkeypatch.setattr(timing, "Gate", StandInGate)
+    monkeypatch.setattr(blocks, "capture", capture)
+    monkeypatch.setattr(blocks, "Gate", StandInGate)
     return captured
 
 
@@ -140,8 +140,8 @@ def test_every_call_of_a_block_has_inputs_of_its_own() -> None:
 def test_a_calls_memory_is_that_of_one_that_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not of the second one, at which its kernel is recorded for a launch plan."""
     kernel = Recording()
-    monkeypatch.setattr(timing, "_allocated_bytes", lambda _: {"current": 5, "peak": 5 + (len(kernel.firsts) == 2)})
-    monkeypatch.setattr(timing, "_flushed_memory", lambda _: torch.zeros(1))
+    monkeypatch.setattr(blocks, "_allocated_bytes", lambda _: {"current": 5, "peak": 5 + (len(kernel.firsts) == 2)})
+    monkeypatch.setattr(blocks, "_flushed_memory", lambda _: torch.zeros(1))
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: None)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
     assert 0 == TimedCall(kernel, inputs(), torch.device("cuda")).peak_bytes
@@ -195,7 +195,7 @@ def test_a_kernel_that_raises_leaves_the_garbage_collector_on() -> None:
 def test_a_capture_that_fails_by_chance_is_tried_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its calls would be timed launch by launch."""
     answers = [None, CapturedCalls(mock.Mock(), [], SLOTS)]
-    monkeypatch.setattr(timing, "capture", lambda _calls: answers.pop(0))
+    monkeypatch.setattr(blocks, "capture", lambda _calls: answers.pop(0))
     timed = TimedCall(Recording(), inputs(), CPU)
     first = timed.captured(SLOTS)
     assert first is not None
@@ -308,7 +308,7 @@ def test_calls_that_cannot_be_captured_are_queued_one_by_one(
 ) -> None:
     """That is found out once, in two attempts."""
     tried: list[Any] = []
-    monkeypatch.setattr(timing, "capture", tried.append)
+    monkeypatch.setattr(blocks, "capture", tried.append)
     timed = TimedCall(Recording(), inputs(), CPU)
     for round_number in (1, 2):
         assert (30.0, None) == timed.device_block(4, round_number=round_number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opsmith.evaluation.tolerance import tolerance_for
+from opsmith.evaluation.criteria.tolerance import tolerance_for
 
 
 def test_strict_tolerances_are_those_of_torch_testing() -> None:

@@ -19,7 +19,7 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.timing import Ceilings, GraphCosts, Label
 from opsmith.core.verdict import Status
-from opsmith.evaluation.pairing import precisions_of
+from opsmith.evaluation.timing.statistics import precisions_of
 from opsmith.runner.child.outcome_files import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
 from opsmith.runner.clock import case_timing, stopwatch
 from opsmith.runner.clock.case_timing import CaseTimer

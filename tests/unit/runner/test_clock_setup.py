@@ -13,7 +13,7 @@ from opsmith.aten.schemas import overload
 from opsmith.calls.live import rebuild
 from opsmith.core.case import CallRecord
 from opsmith.core.timing import Ceilings, ControlPair, GraphCosts
-from opsmith.evaluation.pairing import precisions_of
+from opsmith.evaluation.timing.statistics import precisions_of
 from opsmith.runner.clock import clock_setup
 from opsmith.runner.clock.clock_setup import CONTROL, noise_of, set_up_clock
 from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock

@@ -23,7 +23,7 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
 from opsmith.errors import ProtocolError
-from opsmith.evaluation.reference import observe_eager
+from opsmith.evaluation.eager.reference import observe_eager
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.worker_link import WorkerLink

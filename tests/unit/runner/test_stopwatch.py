@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from opsmith.core.timing import GraphCosts, Label, Timing
-from opsmith.evaluation.pairing import PRECISIONS, PRECISIONS_HOST, precisions_of
+from opsmith.evaluation.timing.statistics import PRECISIONS, PRECISIONS_HOST, precisions_of
 from opsmith.runner.clock import stopwatch
 from opsmith.runner.clock.stopwatch import (
     LOOK_INTERVAL_S,

@@ -11,7 +11,7 @@ from tests.unit.runner.fleet_stand_ins import StandInLane, job
 
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.timing import Label, Timing
-from opsmith.evaluation.pairing import MOST_PROCESSES, Estimate, precisions_of, timing_of
+from opsmith.evaluation.timing.statistics import MOST_PROCESSES, Estimate, precisions_of, timing_of
 from opsmith.runner.fleet.fleet import Fleet
 from opsmith.runner.protocol.job import Job
 

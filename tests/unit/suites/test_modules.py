@@ -19,10 +19,10 @@ from opsmith.core.problems import problem_files, problems_hash, sample_task, sol
 from opsmith.core.run import Selection
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
-from opsmith.evaluation.comparisons import compare
-from opsmith.evaluation.module_timing import timed_function
-from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.reference import reference_calls, run_eager
+from opsmith.evaluation.comparisons.compare import compare
+from opsmith.evaluation.criteria.judged_call import JudgedCall
+from opsmith.evaluation.eager.reference import reference_calls, run_eager
+from opsmith.evaluation.timing.modules import timed_function
 from opsmith.runner.worker.loading import load_kernel
 from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.modules import DTYPES, Modules, variants

@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opsmith.evaluation.attention_oracle import explained_with_dropout
 from opsmith.evaluation.comparisons import value
-from opsmith.evaluation.comparisons.leaves import PASSED, as_tensor, merge, wrong
-from opsmith.evaluation.comparisons.table import ATTENTION, Rule
-from opsmith.evaluation.observation import Finding, JudgedCall, Results
-from opsmith.evaluation.tolerance import Tolerance, tolerance_for
+from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
+from opsmith.evaluation.criteria.results import PASSED, as_tensor, merge, wrong
+from opsmith.evaluation.criteria.rules import ATTENTION, Rule
+from opsmith.evaluation.criteria.tolerance import Tolerance, tolerance_for
+from opsmith.evaluation.oracle.attention import explained_with_dropout
 
 LIMIT = 6.5
 #: Elements whose ranks are computed: more of them would resolve the rounding of half types.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 
 from opsmith.core.verdict import ErrorFigures, Status
-from opsmith.evaluation.comparisons.leaves import PASSED, as_tensor, near_the_work, position, wrong
-from opsmith.evaluation.observation import Finding, Result
+from opsmith.evaluation.criteria.judged_call import Finding, Result
+from opsmith.evaluation.criteria.results import PASSED, as_tensor, near_the_work, position, wrong
 
 
 def compare(reference: Result, candidate: Result) -> Finding:

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from opsmith.evaluation.comparisons import value
-from opsmith.evaluation.comparisons.leaves import PASSED, wrong
-from opsmith.evaluation.comparisons.table import Rule
-from opsmith.evaluation.observation import Finding, JudgedCall, Results
-from opsmith.evaluation.oracle import Oracle
-from opsmith.evaluation.tolerance import tolerance_for
+from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
+from opsmith.evaluation.criteria.results import PASSED, wrong
+from opsmith.evaluation.criteria.rules import Rule
+from opsmith.evaluation.criteria.tolerance import tolerance_for
+from opsmith.evaluation.oracle.float64 import Oracle
 
 SLACK = 10.0
 Leaves = list[torch.Tensor]

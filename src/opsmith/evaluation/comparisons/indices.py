@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from opsmith.evaluation.comparisons import exact
-from opsmith.evaluation.comparisons.leaves import PASSED, bits_of, position, wrong
-from opsmith.evaluation.comparisons.table import Rule
-from opsmith.evaluation.observation import Finding, JudgedCall, Results
+from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
+from opsmith.evaluation.criteria.results import PASSED, bits_of, position, wrong
+from opsmith.evaluation.criteria.rules import Rule
 
 
 def compare(call: JudgedCall, rule: Rule, reference: Results, candidate: Results) -> Finding:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 
 from opsmith.evaluation.comparisons import exact
-from opsmith.evaluation.comparisons.leaves import bits_of
-from opsmith.evaluation.observation import Finding, JudgedCall, Results
+from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
+from opsmith.evaluation.criteria.results import bits_of
 
 
 def compare(call: JudgedCall, reference: Results, candidate: Results) -> Finding:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from opsmith.evaluation.cuda_graphs import give_memory_back
-from opsmith.evaluation.timing import TimedCall
+from opsmith.evaluation.timing.blocks import TimedCall
+from opsmith.evaluation.timing.cuda_graphs import give_memory_back
 from opsmith.runner.protocol.timing_messages import BlockTimed, RenewInputs, TimeBlock
 
 #: Device memory that a process keeps from one group of calls for the next, where nothing but the two of a pair works

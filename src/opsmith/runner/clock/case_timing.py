@@ -15,8 +15,8 @@ from opsmith.core.seeds import derive_seed
 from opsmith.core.timing import Timing, Work
 from opsmith.core.verdict import Status, one_line
 from opsmith.errors import RefereeFailed
-from opsmith.evaluation.floors.limits import Plausibility
-from opsmith.evaluation.pairing import combined, is_settled
+from opsmith.evaluation.roofline.limits import Plausibility
+from opsmith.evaluation.timing.statistics import combined, is_settled
 from opsmith.runner.clock.device_limits import DeviceLimits
 from opsmith.runner.clock.stopwatch import ClockSettings, Found, PairedClock, Place
 from opsmith.runner.clock.timed_pairs import Dishonest, Pair

@@ -18,7 +18,7 @@ from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Normal
 from opsmith.core.seeds import derive_seed
 from opsmith.core.timing import Clock, ControlPair, Timing
-from opsmith.evaluation.pairing import precisions_of
+from opsmith.evaluation.timing.statistics import precisions_of
 from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, empty_trip_us
 from opsmith.runner.clock.timed_processes import RefereeSide
 from opsmith.runner.processes.referee_link import RefereeLink

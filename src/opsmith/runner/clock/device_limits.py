@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from opsmith.core.timing import Ceilings, Timing, Work
-from opsmith.evaluation.floors.datasheets import Datasheet, datasheet_of
-from opsmith.evaluation.floors.limits import TimeJudgement, floor_us, judge_time
+from opsmith.evaluation.roofline.datasheets import Datasheet, datasheet_of
+from opsmith.evaluation.roofline.limits import TimeJudgement, floor_us, judge_time
 
 
 class DeviceLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 from opsmith.core.case import CaseRef
 from opsmith.core.run import TimedCase
 from opsmith.core.timing import Timing
-from opsmith.evaluation.pairing import MOST_PROCESSES, Precision, combined, is_in_doubt
+from opsmith.evaluation.timing.statistics import MOST_PROCESSES, Precision, combined, is_in_doubt
 from opsmith.runner.protocol.job import Job
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from opsmith.core.timing import GraphCosts, Label, Timing
-from opsmith.evaluation.pairing import Precision, timing_of
+from opsmith.evaluation.timing.statistics import Precision, timing_of
 from opsmith.runner.clock.timed_pairs import Dishonest, NotMeasured, Pair, Series
 from opsmith.runner.machine.cores import quickest, siblings_of
 from opsmith.runner.protocol.timing_messages import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsmith.evaluation.pairing import Estimate, Precision, estimate
+from opsmith.evaluation.timing.statistics import Estimate, Precision, estimate
 from opsmith.runner.protocol.timing_messages import TimingPrepared
 
 #: Calls that come before each block of E and are not part of it: the first ones after the other side's turn take

@@ -19,7 +19,7 @@ import msgspec
 from opsmith.core.run import Options, TimedCase, UsedDevice
 from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
-from opsmith.evaluation.pairing import precisions_under
+from opsmith.evaluation.timing.statistics import precisions_under
 from opsmith.runner.clock.retests import Visits
 from opsmith.runner.fleet.durations import Durations
 from opsmith.runner.fleet.work_queue import Piece, WorkQueue

@@ -20,7 +20,7 @@ from opsmith.core.run import DISTRIBUTED, TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, RefereeFailed
-from opsmith.evaluation.pairing import precisions_under, quantities_on
+from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
 from opsmith.runner.clock.clock_setup import set_up_clock
 from opsmith.runner.clock.device_limits import DeviceLimits
 from opsmith.runner.clock.stopwatch import ClockSettings, never_held_back

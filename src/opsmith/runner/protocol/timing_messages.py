@@ -49,7 +49,7 @@ class PrepareTiming(msgspec.Struct, frozen=True, tag=True):
         varied: rotate the values, so that each set has its own.
         pair: the number by which later requests name this call; 0 forgets all calls before.
         warm: as many sets as the device's cache holds, and nothing is put out of it.
-        baseline: of the referee, what answers in eager's place; see :mod:`opsmith.evaluation.baselines`.
+        baseline: of the referee, what answers in eager's place; see :mod:`opsmith.evaluation.timing.baselines`.
     """
 
     call: bytes

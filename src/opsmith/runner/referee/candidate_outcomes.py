@@ -16,7 +16,7 @@ from opsmith.calls.transfer import Content, size_of
 from opsmith.core.case import Outcome, OutputTensor, SummarisedOutcome
 from opsmith.core.dtypes import TENSOR_DTYPES
 from opsmith.core.verdict import Status
-from opsmith.evaluation.correctness import CaseUnderJudgement
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
 from opsmith.runner.child.outcome_files import read_outcome, read_outcome_of_ranks
 from opsmith.runner.protocol.referee_messages import Compare, ComparedCase, CompareTimed
 from opsmith.runner.protocol.worker_messages import OUT_OF_PROTOCOL

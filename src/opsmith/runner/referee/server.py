@@ -43,15 +43,15 @@ from opsmith.core.run import Selection
 from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
 from opsmith.core.verdict import Status
-from opsmith.evaluation.answers import Answer, answers_of
-from opsmith.evaluation.comparisons.table import Rule, rule_for
-from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.cuda_graphs import give_memory_back, graph_costs
-from opsmith.evaluation.floors.ceilings import cached_ceilings
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
+from opsmith.evaluation.criteria.judged_call import JudgedCall
+from opsmith.evaluation.criteria.rules import Rule, rule_for
+from opsmith.evaluation.eager.answers import Answer, answers_of
+from opsmith.evaluation.eager.reference import observe_eager, reference_calls, repetitions, run_eager
 from opsmith.evaluation.integrity.policy import computes
-from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.reference import observe_eager, reference_calls, repetitions, run_eager
-from opsmith.evaluation.runtime import launch_ms, runtime_ms
+from opsmith.evaluation.roofline.ceilings import cached_ceilings
+from opsmith.evaluation.timing.cuda_graphs import give_memory_back, graph_costs
+from opsmith.evaluation.timing.single_calls import launch_ms, runtime_ms
 from opsmith.runner.child.build_cache import EAGER, use_build_cache
 from opsmith.runner.child.contexts import open_device
 from opsmith.runner.child.timed_blocks import MAX_KEPT_WHILE_ALONE_BYTES, forget, renewed

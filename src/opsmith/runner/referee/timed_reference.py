@@ -15,16 +15,16 @@ from opsmith.core.case import CallRecord, OutputTensor, storage_size
 from opsmith.core.op import TaskKind
 from opsmith.core.timing import Work
 from opsmith.errors import BaselineUnavailable
-from opsmith.evaluation.answers import answers_of
-from opsmith.evaluation.baselines import Preparable, baseline_function
-from opsmith.evaluation.comparisons.table import rule_for
-from opsmith.evaluation.correctness import CaseUnderJudgement
-from opsmith.evaluation.floors.work import work_of
-from opsmith.evaluation.module_timing import timed_function
-from opsmith.evaluation.observation import JudgedCall
-from opsmith.evaluation.reference import repetitions
-from opsmith.evaluation.timed_inputs import TimedInputs, without_gaps
-from opsmith.evaluation.timing import TimedCall
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
+from opsmith.evaluation.criteria.judged_call import JudgedCall
+from opsmith.evaluation.criteria.rules import rule_for
+from opsmith.evaluation.eager.answers import answers_of
+from opsmith.evaluation.eager.reference import repetitions
+from opsmith.evaluation.roofline.work import work_of
+from opsmith.evaluation.timing.baselines import Preparable, baseline_function
+from opsmith.evaluation.timing.blocks import TimedCall
+from opsmith.evaluation.timing.inputs import TimedInputs, without_gaps
+from opsmith.evaluation.timing.modules import timed_function
 from opsmith.runner.child.timed_blocks import ready, timed_block
 from opsmith.runner.protocol.referee_messages import Compared, CompareTimed
 from opsmith.runner.protocol.timing_messages import (

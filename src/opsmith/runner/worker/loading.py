@@ -15,7 +15,7 @@ from opsmith.aten.schemas import overload
 from opsmith.calls.live import CALL_DECODER, rebuild
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, TaskKind
-from opsmith.evaluation.compiler import traceable, use_compiler_settings
+from opsmith.evaluation.timing.compiler import traceable, use_compiler_settings
 from opsmith.loading import from_attribute, from_file, import_target, kernel_directory, lookup
 from opsmith.runner.protocol.worker_messages import Discovered
 from opsmith.tasks.module_call import CONSTRUCTION_SEED, ModuleCall

@@ -24,12 +24,12 @@ from opsmith.calls.live import CALL_DECODER, rebuild_all
 from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Loader
-from opsmith.evaluation.cuda_graphs import give_memory_back
 from opsmith.evaluation.integrity.garbage import garbage_from_malloc
 from opsmith.evaluation.integrity.supervision import Supervision
-from opsmith.evaluation.module_timing import timed_function
-from opsmith.evaluation.timed_inputs import TimedInputs
-from opsmith.evaluation.timing import TimedCall
+from opsmith.evaluation.timing.blocks import TimedCall
+from opsmith.evaluation.timing.cuda_graphs import give_memory_back
+from opsmith.evaluation.timing.inputs import TimedInputs
+from opsmith.evaluation.timing.modules import timed_function
 from opsmith.runner.child.build_cache import EAGER, use_build_cache
 from opsmith.runner.child.contexts import end_waiting, make_waiting_context
 from opsmith.runner.child.outcome_files import OutcomeWriter, read_call, summarised

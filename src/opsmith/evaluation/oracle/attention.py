@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
-from opsmith.evaluation import philox
-from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion
+from opsmith.evaluation.oracle import philox
+from opsmith.evaluation.oracle.error_bound import LINEAR_SLACK, Opinion
 
 #: Half types, whose probabilities are rounded.
 HALVES = (torch.bfloat16, torch.float16)

@@ -34,8 +34,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from opsmith.core.case import OutputTensor, TensorValue
-from opsmith.evaluation.floors.call import BoundCall, is_integral
-from opsmith.evaluation.floors.products import PRODUCTS
+from opsmith.evaluation.roofline.call import BoundCall, is_integral
+from opsmith.evaluation.roofline.products import PRODUCTS
 
 #: Given a call and its first result: whether the rule does not hold for it after all.
 Exemption: TypeAlias = Callable[[BoundCall, OutputTensor], bool]

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from opsmith.core.case import CallRecord, OutputTensor, TensorValue, tensor_values
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.timing import Work
-from opsmith.evaluation.comparisons.table import METADATA, rule_for, stem_of
-from opsmith.evaluation.floors.call import BoundCall
-from opsmith.evaluation.floors.products import matmul_dtype, matmul_flops
-from opsmith.evaluation.floors.reading import required
-from opsmith.evaluation.floors.touched import most_touched
-from opsmith.evaluation.floors.windows import Window, fewest_bytes, item_bytes, most_bytes
+from opsmith.evaluation.criteria.rules import METADATA, rule_for, stem_of
+from opsmith.evaluation.roofline.call import BoundCall
+from opsmith.evaluation.roofline.products import matmul_dtype, matmul_flops
+from opsmith.evaluation.roofline.reading import required
+from opsmith.evaluation.roofline.touched import most_touched
+from opsmith.evaluation.roofline.windows import Window, fewest_bytes, item_bytes, most_bytes
 
 #: In place they forget what was there: one write does, or one read that shows that nothing changes.
 OVERWRITING = frozenset(

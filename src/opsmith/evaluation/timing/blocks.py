@@ -23,8 +23,8 @@ import torch
 
 from opsmith.calls.live import LiveCall
 from opsmith.calls.observer import Observed, Observer
-from opsmith.evaluation.cuda_graphs import QUEUED_GATE_CYCLES, CapturedCalls, Gate, capture
-from opsmith.evaluation.timed_inputs import TimedInputs
+from opsmith.evaluation.timing.cuda_graphs import QUEUED_GATE_CYCLES, CapturedCalls, Gate, capture
+from opsmith.evaluation.timing.inputs import TimedInputs
 
 #: Written before each block, so that neither inputs nor results are in the device's cache: more than
 #: three times an H200's 50 MB.

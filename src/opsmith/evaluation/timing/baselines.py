@@ -29,8 +29,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from opsmith.errors import BadInput, BaselineUnavailable, UnknownName
-from opsmith.evaluation.compiler import compiler_settings, traceable
-from opsmith.evaluation.cuda_graphs import end_failed_capture
+from opsmith.evaluation.timing.compiler import compiler_settings, traceable
+from opsmith.evaluation.timing.cuda_graphs import end_failed_capture
 
 BASELINES = ("eager", "compile", "max-autotune", "cudagraphs")
 

@@ -30,10 +30,8 @@ from opsmith.core.case import (
 )
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.verdict import ErrorFigures, Status
-from opsmith.evaluation import comparisons
-from opsmith.evaluation.comparisons.leaves import near_the_work
-from opsmith.evaluation.comparisons.table import Rule
-from opsmith.evaluation.form import (
+from opsmith.evaluation.comparisons.compare import compare
+from opsmith.evaluation.comparisons.form import (
     alias_problem,
     device_problem,
     dtype_problem,
@@ -43,8 +41,10 @@ from opsmith.evaluation.form import (
     shape_problem,
     stride_problem,
 )
-from opsmith.evaluation.observation import LARGE_ELEMENTS, Finding, JudgedCall, Result
-from opsmith.evaluation.stability import REPETITIONS, stabilised
+from opsmith.evaluation.comparisons.stability import REPETITIONS, stabilised
+from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, Finding, JudgedCall, Result
+from opsmith.evaluation.criteria.results import near_the_work
+from opsmith.evaluation.criteria.rules import Rule
 
 #: Results of repetitions that are held at a time; what explains a difference needs four of them at least.
 MAX_REPEATED_BYTES = 256 << 20
@@ -73,7 +73,7 @@ class CaseUnderJudgement:
         device: where the oracle may run the op again.
         tolerance: (rtol, atol) declared by the suite, or None.
         summary: what stands for eager's only outcome where a candidate's may be told by a summary too.
-        small_results: see :class:`~opsmith.evaluation.observation.JudgedCall`.
+        small_results: see :class:`~opsmith.evaluation.criteria.judged_call.JudgedCall`.
         run_again: runs eager as often as wanted on the same arguments and random state, each time with other garbage
             in the memory that is not its to read.
 
@@ -233,7 +233,7 @@ class CaseUnderJudgement:
             tolerance=self._tolerance,
             small_results=self._small_results,
         )
-        return comparisons.compare(
+        return compare(
             call,
             [self._results(outcome) for outcome in self._reference],
             [self._results(outcome) for outcome in candidate],

@@ -65,9 +65,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from opsmith.aten.arguments import overload_of
 from opsmith.aten.schemas import aten_schemas
 from opsmith.core.op import TaskKind
-from opsmith.evaluation.attention_oracle import BACKWARDS, FORWARDS, LOGSUMEXP, attention, gradients, logsumexp
-from opsmith.evaluation.observation import LARGE_ELEMENTS, JudgedCall
-from opsmith.evaluation.opinion import LINEAR_SLACK, Opinion, half_a_step
+from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, JudgedCall
+from opsmith.evaluation.oracle.attention import BACKWARDS, FORWARDS, LOGSUMEXP, attention, gradients, logsumexp
+from opsmith.evaluation.oracle.error_bound import LINEAR_SLACK, Opinion, half_a_step
 from opsmith.tasks import registry
 
 #: How many units eager may be off before the oracle is not believed, and how many a candidate may
@@ -515,7 +515,7 @@ def _rounds(op: str) -> bool:
 
     The fiftieth largest element of a row, moved apart from it, would not be among the fifty largest any more.
     """
-    from opsmith.evaluation.comparisons.table import PLACING, rule_for  # Comparing asks the oracle.
+    from opsmith.evaluation.criteria.rules import PLACING, rule_for  # Comparing asks the oracle.
 
     schema = aten_schemas().get(op)
     if schema is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from opsmith.evaluation.comparisons.leaves import bits_of, near_the_work
+from opsmith.evaluation.criteria.results import bits_of, near_the_work
 
 #: How often eager is repeated when a candidate differs from it.
 REPETITIONS = 16

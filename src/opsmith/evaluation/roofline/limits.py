@@ -6,7 +6,7 @@ import enum
 from typing import NamedTuple
 
 from opsmith.core.timing import Ceilings, Work
-from opsmith.evaluation.floors.datasheets import Datasheet
+from opsmith.evaluation.roofline.datasheets import Datasheet
 
 #: A time this much below what the device was measured to need is doubtful.
 MEASURED_HEADROOM = 1.05

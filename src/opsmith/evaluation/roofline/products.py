@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from opsmith.core.case import TensorValue
-from opsmith.evaluation.floors.call import BoundCall, is_integral
-from opsmith.evaluation.floors.windows import Window
+from opsmith.evaluation.roofline.call import BoundCall, is_integral
+from opsmith.evaluation.roofline.windows import Window
 
 #: Stem -> what is added, if anything, and the two factors.
 PRODUCTS: dict[str, tuple[str, ...]] = {

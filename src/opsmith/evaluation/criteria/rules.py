@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from opsmith.core.op import OpSchema, TaskKind, Variant
-from opsmith.evaluation.observation import JudgedCall
+from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.tasks.collectives import MOVES
 
 #: Draws that a two-sample test wants pooled, and how many executions it may ask for.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from opsmith.core.verdict import ErrorFigures, Status
-from opsmith.evaluation.observation import LARGE_ELEMENTS, Finding, Result
+from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, Finding, Result
 
 PASSED = Finding(status=Status.PASSED)
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 
 from opsmith.core.case import OutputTensor
-from opsmith.evaluation.floors.call import BoundCall
+from opsmith.evaluation.roofline.call import BoundCall
 
 Elements: TypeAlias = Callable[[BoundCall, Sequence[OutputTensor]], int]
 

@@ -1,0 +1,81 @@
+"""Compares what a kernel returned with what eager did, each result by its role."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from opsmith.core.op import TaskKind
+from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, placement, value
+from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Result, Results
+from opsmith.evaluation.criteria.results import PASSED, merge, near_the_work
+from opsmith.evaluation.criteria.rules import Rule, rule_for
+from opsmith.evaluation.criteria.tolerance import relative_to, tolerance_for
+from opsmith.evaluation.oracle.float64 import Oracle
+
+
+def compare(call: JudgedCall, reference: Sequence[Results], candidate: Sequence[Results], *, tolerance: str) -> Finding:
+    """Compare what a kernel returned with what eager did.
+
+    Args:
+        call: the call that both sides answered.
+        reference: eager's results of each execution; ``rule_for(...).repeats(elements)`` of them.
+        candidate: the kernel's, as many, equal in structure, shapes and dtypes.
+        tolerance: ``strict``; ``backendbench`` and ``kernelbench`` replace the tolerances of
+            values by those projects' own and ask no oracle.
+
+    Raises:
+        ValueError: there is no such tolerance.
+    """
+    rule = rule_for(call.schema, call)
+    if rule.kind == "distribution":
+        return distribution.compare(call, rule, reference, candidate)
+    finding = _by_leaf(call, rule, reference[0], candidate[0], tolerance)
+    if finding.passed:
+        return finding
+    if rule.kind == "indices":
+        return indices.compare(call, rule, reference[0], candidate[0])
+    if rule.kind == "placement":
+        return placement.compare(call, reference[0], candidate[0])
+    if rule.kind == "factorisation":
+        return factorisation.compare(call, rule, reference[0], candidate[0], finding)
+    return finding
+
+
+def _by_leaf(call: JudgedCall, rule: Rule, reference: Results, candidate: Results, mode: str) -> Finding:
+    """Every result by its own role; indices and factors pass here when they simply equal eager's."""
+    oracle = Oracle(call, rule.stem, len(reference))
+    findings = []
+    for index, (expected, got) in enumerate(zip(reference, candidate, strict=True)):
+        role = rule.role(index)
+        if role in ("metadata", "ignore"):
+            findings.append(PASSED)
+        elif mode == "strict" and role in ("exact", "view", "indices"):
+            findings.append(exact.compare(expected, got))
+        else:
+            ours, theirs = _near(expected), _near(got)
+            limits = tolerance_for(mode, _dtype(ours), call.tolerance)
+            if mode == "strict" and (call.small_results or call.schema.kind is TaskKind.MODULE):
+                limits = relative_to(ours, limits)
+            # Of factors float64 may choose others: elements of one choice don't excuse those of another.
+            asks = mode == "strict" and rule.kind != "factorisation"
+            ask = partial(oracle.opinion, index) if asks else _no_opinion
+            findings.append(value.compare(ours, theirs, limits, ask))
+    return merge(findings) if findings else PASSED
+
+
+def _near(result: Result) -> Result:
+    return near_the_work(result) if isinstance(result, torch.Tensor) else result
+
+
+def _dtype(result: Result) -> torch.dtype:
+    """A Python number is as wide as a double."""
+    if isinstance(result, torch.Tensor):
+        return result.dtype
+    return torch.complex128 if isinstance(result, complex) else torch.float64
+
+
+def _no_opinion() -> None:
+    """No oracle is asked."""
