@@ -23,8 +23,8 @@ import torch
 import triton
 from torch import Tensor
 
-from opsmith.dispatch import drivers
-from opsmith.dispatch.triton_launches import Watcher
+from opsmith.dispatch.plans import cuda_driver
+from opsmith.dispatch.plans.triton_launches import Watcher
 
 #: A kernel directory that is launched here.
 KERNELS = Path(__file__).parent / "launch_kernels"
@@ -194,7 +194,7 @@ def _stream_for_cpp(_: int, stream: Any) -> int:
 
 #: Alive as long as C++ may call them.
 _launch_callback = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(drivers.LaunchConfig), ctypes.c_void_p, _PARAMETERS, ctypes.c_void_p
+    ctypes.c_int, ctypes.POINTER(cuda_driver.LaunchConfig), ctypes.c_void_p, _PARAMETERS, ctypes.c_void_p
 )(_launch_from_cpp)
 _stream_callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))(_stream_for_cpp)
 
@@ -205,7 +205,7 @@ def _address(callback: Any) -> int:
     return address
 
 
-DRIVER = drivers.Driver(
+DRIVER = cuda_driver.Driver(
     device_type="cpu",
     allocate=torch._C._dynamo.guards._empty_strided_cpu,  # type: ignore[attr-defined] # It has no stub.
     stream=lambda _: 55,
@@ -237,15 +237,15 @@ def _watched_launches(watcher: Watcher) -> Iterator[None]:
 
 
 @contextmanager
-def stand_in_driver(carrying_out: drivers.Driver = DRIVER) -> Iterator[None]:
+def stand_in_driver(carrying_out: cuda_driver.Driver = DRIVER) -> Iterator[None]:
     """Carry out plans on the CPU, and watch stand-in kernels instead of Triton's."""
 
-    def driver(device_type: str) -> drivers.Driver | None:
+    def driver(device_type: str) -> cuda_driver.Driver | None:
         return carrying_out if device_type == "cpu" else None
 
     with (
         mock.patch("opsmith.dispatch.override.driver", driver),
         mock.patch("opsmith.dispatch.registry.driver", driver),
-        mock.patch("opsmith.dispatch.recorder.watched_launches", _watched_launches),
+        mock.patch("opsmith.dispatch.plans.recorder.watched_launches", _watched_launches),
     ):
         yield

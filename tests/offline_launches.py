@@ -27,9 +27,9 @@ from triton.backends.compiler import GPUTarget
 from opsmith.aten.arguments import tensors_in
 from opsmith.aten.schemas import overload
 from opsmith.dispatch.override import _written
-from opsmith.dispatch.plans import Refusal
-from opsmith.dispatch.recorder import Recorder
-from opsmith.dispatch.triton_launches import counted_launches, repeatable, watched_launches
+from opsmith.dispatch.plans.plan import Refusal
+from opsmith.dispatch.plans.recorder import Recorder
+from opsmith.dispatch.plans.triton_launches import counted_launches, repeatable, watched_launches
 from opsmith.kernels.copies import concatenation, filling, rearrangements, sequences
 from opsmith.kernels.indexing import gathering, masking, scattering
 from opsmith.kernels.lists import foreach

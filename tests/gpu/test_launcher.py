@@ -18,10 +18,11 @@ from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.shipped import Shipped
 from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
-from opsmith.dispatch import install, launcher
+from opsmith.dispatch import install
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.dispatch.launcher import VARIABLE, Choice
-from opsmith.dispatch.plans import Launch
+from opsmith.dispatch.plans import launcher
+from opsmith.dispatch.plans.launcher import VARIABLE, Choice
+from opsmith.dispatch.plans.plan import Launch
 from opsmith.runner.worker.loading import load_kernel
 
 pytestmark = [

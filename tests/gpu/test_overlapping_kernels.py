@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.dispatch.launcher import VARIABLE, Choice
+from opsmith.dispatch.plans.launcher import VARIABLE, Choice
 
 pytestmark = [
     pytest.mark.gpu,

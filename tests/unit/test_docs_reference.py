@@ -14,7 +14,7 @@ from opsmith.core.environment import Environment
 from opsmith.dispatch.activity import Active, ServedOp
 from opsmith.dispatch.exclusions import REASONS
 from opsmith.dispatch.fallbacks import Fallback
-from opsmith.dispatch.plans import Refusal
+from opsmith.dispatch.plans.plan import Refusal
 from opsmith.runner.processes.children import KEPT_VARIABLES
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"

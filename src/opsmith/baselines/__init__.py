@@ -1,0 +1,1 @@
+"""Absolute times of module problems under eager mode and compilers, for tables."""

@@ -1,0 +1,1 @@
+"""Calls as data: recorded, made live again with drawn or kept values, and what they left."""

@@ -30,8 +30,8 @@ from opsmith.compile.opaque import opaque_overload
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant
-from opsmith.dispatch.choice import runs_on
 from opsmith.dispatch.exclusions import why_excluded
+from opsmith.dispatch.kernel_set import runs_on
 from opsmith.dispatch.selection import offered, split_patterns
 from opsmith.errors import UnknownName
 

@@ -49,7 +49,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         derived_from: the functional overload whose kernel answers this in-place or ``out=``
             overload with a copy at the end, or None.
         plans: its calls may be repeated from launch plans: its host code depends on what
-            :mod:`opsmith.dispatch.plans` calls a signature and on nothing else.
+            :mod:`opsmith.dispatch.plans.plan` calls a signature and on nothing else.
         elementwise: a program of it reads the elements of its arguments before it writes the element of the
             result at the same place, and no other program reads those. It writes at the strides of the memory that it
             allocates, which need not be those that it asked for. So a plan may let it write over an argument.

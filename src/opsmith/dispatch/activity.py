@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from opsmith.dispatch.fallbacks import Fallback
-from opsmith.dispatch.plans import Refusal
+from opsmith.dispatch.plans.plan import Refusal
 
 
 class ServedOp(msgspec.Struct, frozen=True, kw_only=True):

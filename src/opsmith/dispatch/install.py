@@ -12,10 +12,10 @@ from pathlib import Path
 
 from opsmith.aten import numbers
 from opsmith.core.judging import refuse_while_judging
-from opsmith.dispatch import launcher
 from opsmith.dispatch.activity import Active, ServedOp
-from opsmith.dispatch.choice import Choice, merged
+from opsmith.dispatch.kernel_set import Choice, merged
 from opsmith.dispatch.override import Serving
+from opsmith.dispatch.plans import launcher
 from opsmith.dispatch.registry import Registry
 
 

@@ -4,7 +4,7 @@ A call is answered by the kernel, or handed to the kernel that torch had before 
 kernel calls itself goes to the originals too, so that a kernel may use the op that it implements.
 
 A kernel that allows it is called once or twice with a signature and then repeated from a launch plan
-(:mod:`opsmith.dispatch.plans`), before any guard: a signature that has a plan has passed them.
+(:mod:`opsmith.dispatch.plans.plan`), before any guard: a signature that has a plan has passed them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from opsmith.aten.numbers import tensor_positions, with_tensors
 from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant
-from opsmith.dispatch.drivers import Driver, driver
 from opsmith.dispatch.exclusions import DROPOUT
 from opsmith.dispatch.fallbacks import Fallback, gradient_needed, has_lazy, obstacle, on_several_devices
-from opsmith.dispatch.launcher import Choice, Front, chosen
 from opsmith.dispatch.layout import EagerLayout
-from opsmith.dispatch.plan_cache import PlanCache, signature_of
-from opsmith.dispatch.repeats import ANOTHER_CALL
+from opsmith.dispatch.plans.cuda_driver import Driver, driver
+from opsmith.dispatch.plans.inline_cache import ANOTHER_CALL
+from opsmith.dispatch.plans.launcher import Choice, Front, chosen
+from opsmith.dispatch.plans.plan_cache import PlanCache, signature_of
 from opsmith.errors import BadInput
 from opsmith.loading import function_of
 
 if TYPE_CHECKING:
-    from opsmith.dispatch.recorder import Recorder
+    from opsmith.dispatch.plans.recorder import Recorder
 
 Call = Callable[..., Any]
 
@@ -318,7 +318,7 @@ def _untold(schema: OpSchema, *, under_jit: bool) -> Callable[[list[torch.Tensor
 def _recorder(
     record: Kernel, tensors: list[torch.Tensor], written: list[torch.Tensor], home: torch.device | None
 ) -> Recorder:
-    from opsmith.dispatch.recorder import Recorder  # It imports Triton, which many programs do without.
+    from opsmith.dispatch.plans.recorder import Recorder  # It imports Triton, which many programs do without.
 
     return Recorder(tensors, written, elementwise=record.elementwise, device=home)
 

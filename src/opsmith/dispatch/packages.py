@@ -18,8 +18,8 @@ from opsmith.aten.schemas import overload
 from opsmith.core import package
 from opsmith.core.op import OpSchema
 from opsmith.core.package import Package, PackagedOp
-from opsmith.dispatch.choice import Choice, answers, runs_on
 from opsmith.dispatch.install import add_package
+from opsmith.dispatch.kernel_set import Choice, answers, runs_on
 from opsmith.dispatch.override import Serving
 
 

@@ -22,10 +22,10 @@ import torch
 
 from opsmith.aten.schemas import overload
 from opsmith.core.op import OpSchema
-from opsmith.dispatch import launcher
-from opsmith.dispatch.drivers import driver
-from opsmith.dispatch.launcher import Front
 from opsmith.dispatch.override import Override, autograd_function, backend_function, original_kernel
+from opsmith.dispatch.plans import launcher
+from opsmith.dispatch.plans.cuda_driver import driver
+from opsmith.dispatch.plans.launcher import Front
 
 #: Where an idle thread of the standard library stands: it calls nothing of torch's from there.
 _WAITING: frozenset[CodeType] = frozenset(

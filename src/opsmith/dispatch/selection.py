@@ -16,8 +16,8 @@ from opsmith.backends.resolve import resolve
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, matches
 from opsmith.core.task import Task
-from opsmith.dispatch.choice import Choice, answers, runs_on
 from opsmith.dispatch.exclusions import REASONS, why_excluded
+from opsmith.dispatch.kernel_set import Choice, answers, runs_on
 from opsmith.dispatch.override import Serving
 from opsmith.errors import BadInput, UnknownName
 from opsmith.loading import function_of, import_target, kernel_directory, lookup

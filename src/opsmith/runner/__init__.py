@@ -1,0 +1,1 @@
+"""The judge and its processes; see docs/explanation/architecture.md for the folders."""

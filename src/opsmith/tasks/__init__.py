@@ -1,0 +1,1 @@
+"""Tasks that are no overloads of ATen, modules and collectives, and the reference of every task."""

@@ -15,9 +15,9 @@ from opsmith.backends.directory import KernelDirectory
 from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.dispatch.launcher import VARIABLE, Choice
-from opsmith.dispatch.plans import Refusal
-from opsmith.dispatch.recorder import Recorder
+from opsmith.dispatch.plans.launcher import VARIABLE, Choice
+from opsmith.dispatch.plans.plan import Refusal
+from opsmith.dispatch.plans.recorder import Recorder
 from opsmith.runner.worker.loading import load_kernel
 
 #: Where the stand-in says that a launch came from a plan in Python.

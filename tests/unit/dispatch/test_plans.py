@@ -15,11 +15,12 @@ from tests.launch_stand_in import CAPTURING, KERNELS, error, launched, overlappe
 from torch import Tensor
 
 import opsmith
-from opsmith.dispatch import install, launcher, recorder
+from opsmith.dispatch import install
 from opsmith.dispatch.activity import ServedOp
-from opsmith.dispatch.launcher import VARIABLE, Choice, chosen
-from opsmith.dispatch.plans import Copy, Launch, Precision, Refusal
-from opsmith.dispatch.precisions import in_force, watched_precisions
+from opsmith.dispatch.plans import launcher, recorder
+from opsmith.dispatch.plans.fp32_precision import in_force, watched_precisions
+from opsmith.dispatch.plans.launcher import VARIABLE, Choice, chosen
+from opsmith.dispatch.plans.plan import Copy, Launch, Precision, Refusal
 from opsmith.kernels.convolution import gathered_products
 from opsmith.kernels.matmul import matmul
 
@@ -587,7 +588,7 @@ def test_more_signatures_than_are_kept_are_forgotten_and_learned_again(
     replayed: Replayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model with dynamic shapes does not fill the memory."""
-    monkeypatch.setattr("opsmith.dispatch.plan_cache._KEPT", 4)
+    monkeypatch.setattr("opsmith.dispatch.plans.plan_cache._KEPT", 4)
     for size in range(1, 20):
         x = torch.arange(size, dtype=torch.float64)
         settle(lambda: torch.relu(x))  # noqa: B023 - called at once

@@ -15,7 +15,7 @@ import torch
 
 from opsmith.backends import manifest
 from opsmith.backends.shipped import Shipped
-from opsmith.dispatch.triton_launches import Unrepeatable, repeatable
+from opsmith.dispatch.plans.triton_launches import Unrepeatable, repeatable
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.op import Variant
-from opsmith.dispatch.recorder import _ALLOCATIONS
+from opsmith.dispatch.plans.recorder import _ALLOCATIONS
 from opsmith.kernels.common import tiles
 from opsmith.kernels.common.elementwise import map_into, same
 from opsmith.kernels.pointwise.basic import mul_of

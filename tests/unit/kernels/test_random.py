@@ -17,8 +17,8 @@ from tests.unit.kernels.against_eager import FLOATS, MANIFEST, kernel, layouts, 
 
 import opsmith
 from opsmith.aten.schemas import aten_schemas
-from opsmith.dispatch.draws import COUNTER
 from opsmith.dispatch.exclusions import why_excluded
+from opsmith.dispatch.plans.rng_state import COUNTER
 from opsmith.kernels.random import philox
 from opsmith.kernels.random.distributions import number_below
 

@@ -1,0 +1,1 @@
+"""What each op promises: roles of its results, tolerances."""

@@ -1,0 +1,1 @@
+"""Eager mode's answers: the reference."""

@@ -1,0 +1,1 @@
+"""Float64 runs of an op and how far they can be trusted."""

@@ -1,0 +1,1 @@
+"""Timed blocks inside a process: inputs, CUDA graphs, baselines, and statistics of pairs."""

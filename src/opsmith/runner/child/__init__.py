@@ -1,0 +1,1 @@
+"""What referee and worker share inside their processes."""

@@ -1,0 +1,1 @@
+"""Timing pairs of blocks, one side each in a process of its own."""

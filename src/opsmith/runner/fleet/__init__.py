@@ -1,0 +1,1 @@
+"""The lanes of all devices and the work that is spread over them."""

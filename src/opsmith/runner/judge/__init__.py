@@ -1,0 +1,1 @@
+"""Judging the cases of a kernel on one device."""

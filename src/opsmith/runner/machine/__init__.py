@@ -1,0 +1,1 @@
+"""The machine that judges: GPUs, cores, clocks, locks."""

@@ -1,0 +1,1 @@
+"""What a run does: cases, jobs, what is done already."""

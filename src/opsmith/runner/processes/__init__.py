@@ -1,0 +1,1 @@
+"""The judge's ends of its children: starting, asking and ending them."""

@@ -1,0 +1,1 @@
+"""Messages between the judge and its children, and what both sides know of a job."""

@@ -1,0 +1,1 @@
+"""The trusted child: it computes references and compares."""

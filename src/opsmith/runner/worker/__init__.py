@@ -1,0 +1,1 @@
+"""The child that runs a candidate's code."""

@@ -1,6 +1,6 @@
 // Answers calls from launch plans, in front of the Python functions that stand in torch's dispatch tables.
 //
-// A plan (opsmith/dispatch/plans.py) says what a kernel's host code does for one signature: which memory it
+// A plan (opsmith/dispatch/plans/plan.py) says what a kernel's host code does for one signature: which memory it
 // allocates, which compiled kernels it launches with which parameters, what it returns. Plans are made in Python
 // and handed over as 64-bit words. A call without one goes on to the Python function; see native.py.
 

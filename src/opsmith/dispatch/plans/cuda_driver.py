@@ -16,7 +16,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opsmith.dispatch.plans import Launch
+from opsmith.dispatch.plans.plan import Launch
 
 #: Torch's launcher keeps so many on its stack.
 MOST_PARAMETERS = 120

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from opsmith.dispatch.drivers import Driver
-from opsmith.dispatch.plans import Plan
+from opsmith.dispatch.plans.cuda_driver import Driver
+from opsmith.dispatch.plans.plan import Plan
 
 #: What is answered to another call than the one that is made again. None is an answer: that of ops in place.
 ANOTHER_CALL: Any = object()
@@ -42,7 +42,7 @@ _KEPT = 32
 
 
 class Repeatable(Protocol):
-    """What is used of :class:`opsmith.dispatch.plan_cache.Replay`."""
+    """What is used of :class:`opsmith.dispatch.plans.plan_cache.Replay`."""
 
     plan: Plan
     answer: Callable[[Tensors, Addresses], Any]

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from opsmith.dispatch.draws import COUNTER, drawn
-from opsmith.dispatch.drivers import Driver, packed, running
-from opsmith.dispatch.launcher import Table, Words
-from opsmith.dispatch.plans import Copy, Form, HostScalar, Launch, Number, Plan, Reach, Refusal, Result
-from opsmith.dispatch.precisions import in_force
-from opsmith.dispatch.repeats import ANOTHER_CALL, Again, Packing, answering_again
+from opsmith.dispatch.plans.cuda_driver import Driver, packed, running
+from opsmith.dispatch.plans.fp32_precision import in_force
+from opsmith.dispatch.plans.inline_cache import ANOTHER_CALL, Again, Packing, answering_again
+from opsmith.dispatch.plans.launcher import Table, Words
+from opsmith.dispatch.plans.plan import Copy, Form, HostScalar, Launch, Number, Plan, Reach, Refusal, Result
+from opsmith.dispatch.plans.rng_state import COUNTER, drawn
 
 #: The tensors of a call and their first bytes; then what a replay allocates, and that.
 Tensors = list[Tensor]

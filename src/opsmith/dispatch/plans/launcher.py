@@ -23,8 +23,8 @@ import torch
 from torch._ops import OpOverload
 
 from opsmith.core.cache import cache_folder
-from opsmith.dispatch.drivers import Driver
-from opsmith.dispatch.plans import Form, HostScalar, Launch, Number, Plan, Precision, Result
+from opsmith.dispatch.plans.cuda_driver import Driver
+from opsmith.dispatch.plans.plan import Form, HostScalar, Launch, Number, Plan, Precision, Result
 from opsmith.errors import BadInput
 
 Words = ctypes.Array[ctypes.c_int64]

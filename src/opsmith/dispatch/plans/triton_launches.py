@@ -18,8 +18,8 @@ import triton
 from torch import Tensor
 from triton.runtime.jit import JITFunction
 
-from opsmith.dispatch.draws import COUNTER
-from opsmith.dispatch.plans import Launch, Pointer
+from opsmith.dispatch.plans.plan import Launch, Pointer
+from opsmith.dispatch.plans.rng_state import COUNTER
 
 #: Number and byte offset of a tensor in a plan, or None for one that the plan does not know.
 Place = tuple[int, int]

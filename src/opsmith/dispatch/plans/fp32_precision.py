@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import torch
 
-from opsmith.dispatch.plans import Precision
+from opsmith.dispatch.plans.plan import Precision
 
 
 def in_force(precisions: Iterable[Precision]) -> bool:

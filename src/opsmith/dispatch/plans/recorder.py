@@ -16,8 +16,8 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.aten.arguments import tensors_in
-from opsmith.dispatch.draws import COUNTER, Draws, watched_draws
-from opsmith.dispatch.plans import (
+from opsmith.dispatch.plans.fp32_precision import watched_precisions
+from opsmith.dispatch.plans.plan import (
     Copy,
     Form,
     HostScalar,
@@ -30,8 +30,8 @@ from opsmith.dispatch.plans import (
     Refusal,
     Result,
 )
-from opsmith.dispatch.precisions import watched_precisions
-from opsmith.dispatch.triton_launches import Place, Unrepeatable, counted_launches, repeatable, watched_launches
+from opsmith.dispatch.plans.rng_state import COUNTER, Draws, watched_draws
+from opsmith.dispatch.plans.triton_launches import Place, Unrepeatable, counted_launches, repeatable, watched_launches
 
 _aten = torch.ops.aten
 _ALLOCATIONS = frozenset(

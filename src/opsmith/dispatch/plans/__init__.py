@@ -1,0 +1,1 @@
+"""Fast paths: calls recorded as plans and launched again."""
