@@ -22,7 +22,8 @@ from tests.graphs import in_aten
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
-from opsmith.compile.graph_pass import GraphPass, Stage, choose_passes
+from opsmith.compile.graph_pass import GraphPass, Stage
+from opsmith.compile.pass_registry import choose_passes
 from opsmith.compile.report import PassReport, collected
 
 #: What a program left, by where it stands: results, arguments and gradients of each call.

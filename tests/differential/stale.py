@@ -16,7 +16,7 @@ from tests.differential.grammar import Program, Step
 from tests.differential.running import Tolerance, Verdict, differences, observe
 from tests.graphs import in_aten
 
-from opsmith.compile.graph_pass import choose_passes, forget_pass
+from opsmith.compile.pass_registry import choose_passes, forget_pass
 
 NAME = "generated"
 _PASS = f'''\

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.e2e.test_prewarm import COMMAND
 
-from opsmith.prewarm.warming import Task
+from opsmith.prewarm.tasks import Task
 from opsmith.tune.measuring import compile_all, find_works
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from opsmith.prewarm.warming import Task
+from opsmith.prewarm.tasks import Task
 from opsmith.tune.measuring import find_works, gpu, time_all
 
 pytestmark = [

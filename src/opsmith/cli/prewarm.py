@@ -17,7 +17,8 @@ from opsmith.cli.progress import StageProgress
 from opsmith.core.dtypes import parse_dtypes
 from opsmith.core.op import matches
 from opsmith.errors import BadInput
-from opsmith.prewarm.warming import Task, Warmed, shipped_entries, warm
+from opsmith.prewarm.tasks import Task, Warmed
+from opsmith.prewarm.warming import shipped_entries, warm
 
 EPILOG = """
 Examples:

@@ -1,5 +1,5 @@
 """The backend ``opsmith`` of torch.compile; see :mod:`opsmith.compile.backend`."""
 
-from opsmith.compile.graph_pass import choose_passes, forget_pass, graph_pass
+from opsmith.compile.pass_registry import choose_passes, forget_pass, graph_pass
 
 __all__ = ["choose_passes", "forget_pass", "graph_pass"]

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 
 from opsmith.compile.built_in import LIBRARY_CALLS
-from opsmith.compile.graph_pass import GraphPass, choose_passes
+from opsmith.compile.graph_pass import GraphPass
+from opsmith.compile.pass_registry import choose_passes
 from opsmith.compile.shipped import check_kernels
 from opsmith.errors import BadInput, UnknownName
 

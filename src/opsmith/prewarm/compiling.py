@@ -22,7 +22,7 @@ from triton.runtime.jit import MockTensor
 from opsmith.core.case import CallRecord
 from opsmith.kernels.common import launch, tuning
 from opsmith.prewarm.fake_calls import fake_arguments, traced_calls
-from opsmith.prewarm.warming import Warmed
+from opsmith.prewarm.tasks import Warmed
 
 #: What a block may have on a Hopper GPU.
 SHARED_MEMORY_BYTES = 227 << 10

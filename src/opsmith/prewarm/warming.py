@@ -7,48 +7,15 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from opsmith.backends import manifest
+from opsmith.prewarm.tasks import Task, Warmed
 
 if TYPE_CHECKING:
     from opsmith.prewarm.compiling import Compiler
 
 _KERNELS = Path(__file__).parents[1] / "kernels"
-
-
-class Warmed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the calls of one op in one dtype.
-
-    Attributes:
-        op: the overload.
-        dtype: of the calls.
-        calls: how many were made.
-        declined: how many of them the kernel does not serve.
-        compiled: kernels that were compiled.
-        cached: kernels that were compiled before.
-        seconds: that it took.
-        problem: the first error in one line, or None.
-    """
-
-    op: str
-    dtype: str
-    calls: int = 0
-    declined: int = 0
-    compiled: int = 0
-    cached: int = 0
-    seconds: float = 0.0
-    problem: str | None = None
-
-
-class Task(NamedTuple):
-    """What one process does without a break: an op in one dtype, and the kernel as the manifest has it."""
-
-    op: str
-    dtype: str
-    entry: str
 
 
 def shipped_entries() -> dict[str, str]:

@@ -13,7 +13,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
-from opsmith.prewarm.warming import Task, compiler, compilers
+from opsmith.prewarm.tasks import Task
+from opsmith.prewarm.warming import compiler, compilers
 from opsmith.tune.works import Tuned, TunedWork
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import torch
 from tests.graphs import in_aten
 from torch import Tensor, fx
 
-from opsmith.compile.graph_pass import GraphPass, Stage, choose_passes
+from opsmith.compile.graph_pass import GraphPass, Stage
+from opsmith.compile.pass_registry import choose_passes
 from opsmith.compile.report import PassReport
 
 aten = torch.ops.aten
