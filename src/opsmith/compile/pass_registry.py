@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from opsmith.compile.built_in import BUILT_IN, LAST
 from opsmith.compile.cache_key import package_content
 from opsmith.compile.graph_pass import GraphPass, Rewrite, Stage
 from opsmith.errors import BadInput, UnknownName
@@ -44,6 +43,8 @@ def graph_pass(
     Raises:
         BadInput: one of opsmith's own passes has this name, or there is no such stage.
     """
+    from opsmith.compile.built_in import BUILT_IN, LAST  # It imports Inductor: a second.
+
     if name in {one.name for one in (*BUILT_IN, LAST)}:
         raise BadInput(f"opsmith has a pass {name!r} of its own; give yours another name")
     if stage not in set(Stage):
@@ -77,6 +78,8 @@ def choose_passes(wanted: str | Sequence[str] = "all") -> tuple[GraphPass, ...]:
     Raises:
         UnknownName: there is no such pass.
     """
+    from opsmith.compile.built_in import BUILT_IN, LAST
+
     known = {one.name: one for one in (*BUILT_IN, *_registered.values(), LAST)}
     names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
     if names == ["none"]:
