@@ -28,7 +28,7 @@ from opsmith.aten.arguments import tensors_in
 from opsmith.aten.schemas import overload
 from opsmith.dispatch.override import _written
 from opsmith.dispatch.plans.plan import Refusal
-from opsmith.dispatch.plans.recorder import Recorder
+from opsmith.dispatch.plans.recorder import LaunchRecorder
 from opsmith.dispatch.plans.triton_launches import counted_launches, repeatable, watched_launches
 from opsmith.kernels.copies import concatenation, filling, rearrangements, sequences
 from opsmith.kernels.indexing import gathering, masking, scattering
@@ -212,7 +212,7 @@ def main() -> None:
             for kernel, args in CALLS.values():
                 kernel(*args)
         for op, (kernel, args) in CALLS.items():
-            recorder = Recorder(tensors_in(args), _written(overload(op))(args, {}), elementwise=False, device=CPU)
+            recorder = LaunchRecorder(tensors_in(args), _written(overload(op))(args, {}), elementwise=False, device=CPU)
             plan = recorder.plan(recorder.watching(kernel)(*args))
             plans[op] = plan if isinstance(plan, Refusal) else len(plan.steps)
             drawn[op] = 0 if isinstance(plan, Refusal) else plan.draws

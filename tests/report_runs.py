@@ -12,7 +12,7 @@ import msgspec
 from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import TaskKind, folder_name
-from opsmith.core.run import Options, Plan, PlannedOp, RunDirectory, RunManifest, TimedCase
+from opsmith.core.run import Options, PlannedOp, RunDirectory, RunManifest, RunPlan, TimedCase
 from opsmith.core.timing import Ceilings, Clock, ControlPair, Label, Timing, Work
 from opsmith.core.verdict import ErrorFigures, Status, Verdict
 
@@ -173,7 +173,7 @@ def write_run(
     path.mkdir(parents=True)
     run = RunDirectory(path)
     run.write("run.json", run_manifest or manifest())
-    run.write("plan.json", Plan(ops=tuple(ops)))
+    run.write("plan.json", RunPlan(ops=tuple(ops)))
     for name, records in (("verdicts", verdicts), ("timings", timed)):
         with run.appender(f"{name}.jsonl") as append:
             for record in records:

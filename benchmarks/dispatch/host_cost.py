@@ -36,7 +36,7 @@ import triton
 import opsmith
 from opsmith.core.environment import Environment
 from opsmith.core.run import write_atomically
-from opsmith.dispatch.plans.launcher import VARIABLE, Choice
+from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
 from opsmith.runner.machine.environment import describe_environment
 
 PROCESSES, ROUNDS, CALLS = 5, 9, 1000
@@ -56,7 +56,7 @@ KERNELS = {
     "kernel that allocates": "torch.empty_like(x)",
     "kernel that declines": "decline()",
 }
-PLANS = {"plans in Python": Choice.PYTHON, "plans in C++": Choice.NATIVE}
+PLANS = {"plans in Python": LaunchMode.PYTHON, "plans in C++": LaunchMode.NATIVE}
 
 Form = Callable[[], object]
 State = Callable[[], AbstractContextManager[None]]
@@ -155,7 +155,7 @@ def cuda_states() -> dict[str, State]:
     """Each state on a GPU, and what enters it."""
     states: dict[str, State] = {
         EAGER: nullcontext,
-        "kernels without plans": lambda: shipped(Choice.OFF),
+        "kernels without plans": lambda: shipped(LaunchMode.OFF),
         **{name: lambda choice=choice: shipped(choice) for name, choice in PLANS.items()},  # type: ignore[misc]
     }
     if importlib.util.find_spec("flag_gems") is not None:
@@ -164,12 +164,12 @@ def cuda_states() -> dict[str, State]:
 
 
 @contextmanager
-def shipped(choice: Choice) -> Iterator[None]:
+def shipped(choice: LaunchMode) -> Iterator[None]:
     """The shipped kernels, with plans carried out so."""
     os.environ[VARIABLE] = choice
     with opsmith.enabled(ops="add.Tensor", device="cuda"):
         yield
-        answered = {op.op: (op.planned if choice is not Choice.OFF else op.calls) for op in opsmith.active().ops}
+        answered = {op.op: (op.planned if choice is not LaunchMode.OFF else op.calls) for op in opsmith.active().ops}
     assert all(answered.values()) or not any(answered.values()), f"some forms went another way: {answered}"
 
 
@@ -199,7 +199,7 @@ def cpu_states(folder: Path) -> dict[str, State]:
 
 
 @contextmanager
-def launching_nothing(choice: Choice) -> Iterator[None]:
+def launching_nothing(choice: LaunchMode) -> Iterator[None]:
     """Plans carried out so, on a device whose launches do nothing."""
     from tests.launch_stand_in import DRIVER, stand_in_driver
     from tests.launch_stand_in import KERNELS as LAUNCHED

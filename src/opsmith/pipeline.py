@@ -17,7 +17,7 @@ from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.inductor import Inductor
 from opsmith.backends.resolve import resolve
 from opsmith.core.op import TaskKind
-from opsmith.core.run import MODELS, Options, Plan, RunDirectory, RunManifest, Summary, TimedCase, new_seed
+from opsmith.core.run import MODELS, Options, RunDirectory, RunManifest, RunPlan, Summary, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, DamagedRun, UnknownName
@@ -167,7 +167,7 @@ def check_options(options: Options) -> None:
         )
 
 
-def survey(options: Options, *, progress: Progress | None = None) -> Plan:
+def survey(options: Options, *, progress: Progress | None = None) -> RunPlan:
     """What a run with these options would ask, and who would answer; nothing is judged.
 
     Raises:
@@ -234,7 +234,7 @@ def _most_kernels(asked: Backend | NeedsDiscovery, options: Options) -> int | No
 
 def _plan(
     fleet: Fleet, listed: OpsListed, asked: Backend | NeedsDiscovery, progress: Progress
-) -> tuple[Plan, Enumeration]:
+) -> tuple[RunPlan, Enumeration]:
     """Enumerate what is asked and find out who answers."""
     options = fleet.options
     schemas = {schema.name: schema for schema in listed.schemas}
@@ -295,7 +295,7 @@ def run_seed(run: RunDirectory, before: RunManifest | None, given: int | None) -
 
 
 def _manifest(
-    fleet: Fleet, command: Sequence[str], plan: Plan, before: RunManifest | None, executor: str
+    fleet: Fleet, command: Sequence[str], plan: RunPlan, before: RunManifest | None, executor: str
 ) -> RunManifest:
     if before is not None:
         return _with_devices(
@@ -322,7 +322,7 @@ def _with_devices(manifest: RunManifest, fleet: Fleet, before: RunManifest | Non
     return msgspec.structs.replace(manifest, devices=devices, clock=clock)
 
 
-def _notes(plan: Plan, *, interpreted: bool) -> Iterator[str]:
+def _notes(plan: RunPlan, *, interpreted: bool) -> Iterator[str]:
     if interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops):
         yield INTERPRETER_NOTE
     if any(op.kind is TaskKind.COLLECTIVE for op in plan.ops):

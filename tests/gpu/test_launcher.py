@@ -21,7 +21,7 @@ from opsmith.core.task import Task
 from opsmith.dispatch import install
 from opsmith.dispatch.as_installed import as_installed
 from opsmith.dispatch.plans import launcher
-from opsmith.dispatch.plans.launcher import VARIABLE, Choice
+from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
 from opsmith.dispatch.plans.plan import Launch
 from opsmith.runner.worker.loading import load_kernel
 
@@ -33,13 +33,13 @@ pytestmark = [
 CUDA = torch.device("cuda")
 
 
-@pytest.fixture(params=[Choice.PYTHON, Choice.NATIVE])
-def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Choice]:
+@pytest.fixture(params=[LaunchMode.PYTHON, LaunchMode.NATIVE])
+def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[LaunchMode]:
     """The shipped kernels, with plans carried out in both ways."""
-    found: Choice = request.param
+    found: LaunchMode = request.param
     monkeypatch.setenv(VARIABLE, found)
     opsmith.enable(device="cuda")
-    assert (found is Choice.NATIVE) is (launcher.library() is not None)
+    assert (found is LaunchMode.NATIVE) is (launcher.library() is not None)
     yield found
     opsmith.disable()
 
@@ -88,7 +88,7 @@ CALLS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_plan_gives_what_the_kernel_gives(name: str, choice: Choice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_gives_what_the_kernel_gives(name: str, choice: LaunchMode, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last bit, with eager's layout."""
     call = CALLS[name]
     for _ in range(3):
@@ -96,7 +96,7 @@ def test_a_plan_gives_what_the_kernel_gives(name: str, choice: Choice, monkeypat
     before = planned()
     found = call()
     assert planned() > before
-    monkeypatch.setenv(VARIABLE, Choice.OFF)
+    monkeypatch.setenv(VARIABLE, LaunchMode.OFF)
     opsmith.enable(device="cuda")
     expected = call()
     for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (expected, found)), strict=True):
@@ -135,7 +135,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("op", OTHERS)
 def test_copies_indexing_convolutions_and_lists_are_repeated(
-    op: str, choice: Choice, monkeypatch: pytest.MonkeyPatch
+    op: str, choice: LaunchMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The op itself, by what it counts, to the last bit: no element gets more than one addend."""
 
@@ -147,7 +147,7 @@ def test_copies_indexing_convolutions_and_lists_are_repeated(
     before = times()
     found = OTHERS[op]()
     assert times() > before, [(one.op, one.refused, one.fallbacks) for one in opsmith.active().ops if one.calls]
-    monkeypatch.setenv(VARIABLE, Choice.OFF)
+    monkeypatch.setenv(VARIABLE, LaunchMode.OFF)
     opsmith.enable(device="cuda")
     expected = OTHERS[op]()
     for one, other in zip(*(r if isinstance(r, (list, tuple)) else [r] for r in (expected, found)), strict=True):
@@ -255,7 +255,7 @@ IN_PLACE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("op", IN_PLACE)
-def test_an_in_place_call_of_an_elementwise_op_is_one_launch(op: str, choice: Choice) -> None:
+def test_an_in_place_call_of_an_elementwise_op_is_one_launch(op: str, choice: LaunchMode) -> None:
     """Without memory for the result and without a copy from there, with what eager gives."""
     call, start, other = IN_PLACE[op], matrix(37, 65), matrix(65, 37).t().contiguous()
     for _ in range(4):
@@ -271,7 +271,7 @@ def test_an_in_place_call_of_an_elementwise_op_is_one_launch(op: str, choice: Ch
 
 
 @pytest.mark.parametrize("op", IN_PLACE)
-def test_an_in_place_call_on_a_strided_tensor_is_one_launch(op: str, choice: Choice) -> None:
+def test_an_in_place_call_on_a_strided_tensor_is_one_launch(op: str, choice: LaunchMode) -> None:
     """What lies between its elements stays."""
     call, start, other = IN_PLACE[op], matrix(37, 130), matrix(65, 37).t().contiguous()
     for _ in range(4):
@@ -287,7 +287,7 @@ def test_an_in_place_call_on_a_strided_tensor_is_one_launch(op: str, choice: Cho
     torch.testing.assert_close(memory.cpu(), expected)
 
 
-def test_a_plan_serves_other_values_at_other_addresses(choice: Choice) -> None:
+def test_a_plan_serves_other_values_at_other_addresses(choice: LaunchMode) -> None:
     """What was recorded is not what is computed."""
     flipped = X.flip(0)
     by_plan(lambda: torch.add(X, flipped))
@@ -298,7 +298,7 @@ def test_a_plan_serves_other_values_at_other_addresses(choice: Choice) -> None:
         assert planned() == before + 1
 
 
-def test_two_signatures_take_turns(choice: Choice) -> None:
+def test_two_signatures_take_turns(choice: LaunchMode) -> None:
     """Each has its plan."""
     small, large = matrix(4, 4), matrix(400, 40)
     for x in (small, large):
@@ -310,7 +310,7 @@ def test_two_signatures_take_turns(choice: Choice) -> None:
             assert planned() == before + 1
 
 
-def test_addresses_that_are_not_aligned_have_plans_of_their_own(choice: Choice) -> None:
+def test_addresses_that_are_not_aligned_have_plans_of_their_own(choice: LaunchMode) -> None:
     """A kernel compiled for addresses divisible by 16 reads four numbers at once, and traps on others."""
     memory = matrix(1, 4097)[0]
     aligned, shifted = memory[:4096], memory[1:]
@@ -319,7 +319,7 @@ def test_addresses_that_are_not_aligned_have_plans_of_their_own(choice: Choice) 
     torch.cuda.synchronize()
 
 
-def test_kernels_with_much_shared_memory_are_launched(choice: Choice) -> None:
+def test_kernels_with_much_shared_memory_are_launched(choice: LaunchMode) -> None:
     """More than 48 KiB has to be asked for; Triton does when it loads a kernel, and a plan launches the same one."""
     a, b = matrix(4096, 512, torch.bfloat16), matrix(512, 4096, torch.bfloat16)
     found = by_plan(lambda: torch.mm(a, b))
@@ -333,7 +333,7 @@ def test_kernels_with_much_shared_memory_are_launched(choice: Choice) -> None:
     assert torch.allclose(torch.mm(a, b), found, rtol=0.016, atol=1e-2)
 
 
-def test_products_are_exact_again_when_tf32_is_forbidden(choice: Choice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_are_exact_again_when_tf32_is_forbidden(choice: LaunchMode, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that was recorded while it was allowed is another one."""
     a, b = matrix(256, 512), matrix(512, 256)
     exact = a.double() @ b.double()
@@ -344,7 +344,7 @@ def test_products_are_exact_again_when_tf32_is_forbidden(choice: Choice, monkeyp
     assert errors["ieee"] < 1e-3 < errors["tf32"]
 
 
-def test_a_plan_launches_on_the_current_stream(choice: Choice) -> None:
+def test_a_plan_launches_on_the_current_stream(choice: LaunchMode) -> None:
     """Not on the one that it was recorded on, which is busy here."""
     x = matrix(64, 64)
     expected, result = x.cpu() * 2, torch.empty(64, 64, pin_memory=True)
@@ -367,7 +367,7 @@ def test_a_plan_launches_on_the_current_stream(choice: Choice) -> None:
     torch.cuda.synchronize()
 
 
-def test_plans_are_captured_in_cuda_graphs(choice: Choice) -> None:
+def test_plans_are_captured_in_cuda_graphs(choice: LaunchMode) -> None:
     """The launch becomes a node, and the graph computes anew at each replay."""
     x, y = matrix(64, 64), matrix(64, 64)
     by_plan(lambda: x + y)
@@ -381,7 +381,7 @@ def test_plans_are_captured_in_cuda_graphs(choice: Choice) -> None:
     assert torch.equal(y.cpu() + 3, out.cpu())
 
 
-def test_a_fresh_thread_uses_plans(choice: Choice) -> None:
+def test_a_fresh_thread_uses_plans(choice: LaunchMode) -> None:
     """It has no context of the driver yet."""
     x = matrix(8, 8)
     by_plan(lambda: x + x)
@@ -395,7 +395,7 @@ def test_a_fresh_thread_uses_plans(choice: Choice) -> None:
     assert planned() == before + 3
 
 
-def test_gradients_are_computed_by_plans_on_autograds_threads(choice: Choice) -> None:
+def test_gradients_are_computed_by_plans_on_autograds_threads(choice: LaunchMode) -> None:
     """Backward ops come from threads that Python did not start."""
     x, y = matrix(16, 16).requires_grad_(), matrix(16, 16)
 
@@ -413,7 +413,7 @@ def test_gradients_are_computed_by_plans_on_autograds_threads(choice: Choice) ->
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_tensors_of_a_device_that_is_not_the_current_one_are_served(choice: Choice) -> None:
+def test_tensors_of_a_device_that_is_not_the_current_one_are_served(choice: LaunchMode) -> None:
     """By the kernel itself, on their device; where it is current, by a plan of its own."""
     first, second = matrix(8, 8), matrix(8, 8).to("cuda:1")
     by_plan(lambda: first + first)
@@ -427,7 +427,7 @@ def test_tensors_of_a_device_that_is_not_the_current_one_are_served(choice: Choi
 
 def test_opted_out_nothing_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The switch that tells whether a plan is at fault."""
-    monkeypatch.setenv(VARIABLE, Choice.OFF)
+    monkeypatch.setenv(VARIABLE, LaunchMode.OFF)
     with opsmith.enabled(device="cuda"):
         for _ in range(4):
             X + X

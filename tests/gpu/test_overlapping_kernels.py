@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.dispatch.plans.launcher import VARIABLE, Choice
+from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,7 +22,7 @@ SIZES = [100, 200_000, 1 << 24]
 LENGTH, REPLAYS = 60, 20
 
 
-@pytest.fixture(params=list(Choice))
+@pytest.fixture(params=list(LaunchMode))
 def _installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The shipped kernels, by themselves and from plans in both ways."""
     monkeypatch.setenv(VARIABLE, request.param)

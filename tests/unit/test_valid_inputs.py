@@ -37,7 +37,7 @@ from opsmith.core.domains import (
 )
 from opsmith.core.trace import TracedCall
 from opsmith.suites.valid_inputs import CannotRebuild, domains, traced_record
-from opsmith.suites.valid_inputs.binding import BoundCall, Slot, stem_of
+from opsmith.suites.valid_inputs.binding import ArgumentSlot, BoundCall, stem_of
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import COMMON_RULES, VALUE_RULES
 from opsmith.traces.grammar import parse_call
@@ -378,19 +378,19 @@ def public_calls() -> tuple[TracedCall, ...]:
     return tuple({msgspec.msgpack.encode(entry.call): entry.call for entry in entries}.values())
 
 
-def along(name: str) -> Callable[[BoundCall, Slot], int]:
+def along(name: str) -> Callable[[BoundCall, ArgumentSlot], int]:
     """An index along ``dim`` of an argument."""
     return lambda call, _: call.shape(name)[call.integer("dim")]
 
 
-def of_pair(call: BoundCall, slot: Slot) -> int:
+def of_pair(call: BoundCall, slot: ArgumentSlot) -> int:
     """Index number n of a list looks at dimension n of self, those that are None included."""
     return call.shape("self")[slot.number]
 
 
 #: (op, argument) -> how many places it may point at, written down from the documentation of each
 #: op and not from the rules that are tested.
-PLACES: dict[tuple[str, str], Callable[[BoundCall, Slot], int]] = {
+PLACES: dict[tuple[str, str], Callable[[BoundCall, ArgumentSlot], int]] = {
     ("gather", "index"): along("self"),
     ("scatter", "index"): along("self"),
     ("scatter_add", "index"): along("self"),
@@ -444,7 +444,7 @@ def reach(domain: Domain) -> tuple[int, int]:
     raise AssertionError(f"{domain} is no domain of indices")
 
 
-def whole_number_slots() -> Iterator[tuple[BoundCall, Slot, Domain]]:
+def whole_number_slots() -> Iterator[tuple[BoundCall, ArgumentSlot, Domain]]:
     """Every integer tensor with elements in the public traces."""
     for call in public_calls():
         bound = BoundCall(current(call))

@@ -27,7 +27,7 @@ LEAST_SHARE = 1e-3
 Replacement = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-class Call(NamedTuple):
+class SeenCall(NamedTuple):
     """One ATen call of forward.
 
     Attributes:
@@ -63,18 +63,18 @@ def findings(draws: Draws) -> Iterator[AuditFinding]:
                 yield _finding(call, "nobody reads its result")
 
 
-def _finding(call: Call, what: str) -> AuditFinding:
+def _finding(call: SeenCall, what: str) -> AuditFinding:
     shape = "x".join(map(str, call.shape)) or "scalar"
     return AuditFinding(check=Check.REDUNDANT, detail=f"{call.op} of {shape} (call {call.number + 1}): {what}")
 
 
-def _unchanged(draws: Draws, sets: list[tuple[list[Any], Answer]], call: Call, replacement: Replacement) -> bool:
+def _unchanged(draws: Draws, sets: list[tuple[list[Any], Answer]], call: SeenCall, replacement: Replacement) -> bool:
     return all(draws.is_unchanged(inputs, effects, _Replaced(call.number, replacement)) for inputs, effects in sets)
 
 
-def _representatives(calls: list[Call]) -> list[Call]:
+def _representatives(calls: list[SeenCall]) -> list[SeenCall]:
     """Of calls that are equal in op, shapes and scalars, as in the layers of a network, the first and the last."""
-    equal: dict[str, list[Call]] = {}
+    equal: dict[str, list[SeenCall]] = {}
     for call in calls:
         equal.setdefault(call.signature, []).append(call)
     chosen = {call.number: call for each in equal.values() for call in (each[0], each[-1])}
@@ -103,7 +103,7 @@ class _Calls(_Numbered):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[Call] = []
+        self.found: list[SeenCall] = []
         self._before = ""
 
     def _answer(self, number: int, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -117,7 +117,7 @@ class _Calls(_Numbered):
             signature = f"{op} {tree_map(_described, (args, kwargs))}"
             stand_ins = tuple(position for position, value in enumerate(args) if _could_be(value, first))
             moved_bytes = _bytes((args, kwargs)) + _bytes(result)
-            self.found.append(Call(number, op, signature, stand_ins, tuple(first.shape), moved_bytes))
+            self.found.append(SeenCall(number, op, signature, stand_ins, tuple(first.shape), moved_bytes))
         return result
 
 

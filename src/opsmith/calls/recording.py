@@ -45,7 +45,7 @@ class RecordedCall:
         self.raised = False
 
 
-class Recorder(TorchDispatchMode):
+class CallRecorder(TorchDispatchMode):
     """Records every ATen call made while it is active; ``calls`` is complete when it is left.
 
     Args:

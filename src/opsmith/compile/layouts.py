@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, fx
 from torch._inductor import config
 
-from opsmith.compile.trials.calls import Call, read_call, without_bias
+from opsmith.compile.trials.calls import TriedCall, read_call, without_bias
 from opsmith.compile.trials.trying import convolution_precision, try_out
 from opsmith.compile.trials.turns import Way
 
@@ -53,7 +53,7 @@ def layout_settings(graph: fx.Graph, *, in_training: bool) -> Mapping[str, bool]
     return {} if trials and turned else {"layout_optimization": False}
 
 
-def _in_strict_float32(calls: Sequence[Call]) -> bool:
+def _in_strict_float32(calls: Sequence[TriedCall]) -> bool:
     return convolution_precision() != "tf32" and all(call.tensors[0].dtype == torch.float32 for call in calls)
 
 

@@ -190,7 +190,7 @@ class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
     kind: TaskKind = TaskKind.OP
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """``plan.json``: the denominators.
 
     Attributes:
@@ -494,8 +494,8 @@ class RunDirectory:
     def manifest(self) -> RunManifest:
         return self._read("run.json", RunManifest)
 
-    def plan(self) -> Plan:
-        return self._read("plan.json", Plan)
+    def plan(self) -> RunPlan:
+        return self._read("plan.json", RunPlan)
 
     def summary(self) -> Summary:
         return self._read("summary.json", Summary)

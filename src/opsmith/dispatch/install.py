@@ -13,7 +13,7 @@ from pathlib import Path
 from opsmith.aten import numbers
 from opsmith.core.judging import refuse_while_judging
 from opsmith.dispatch.activity import Active, ServedOp
-from opsmith.dispatch.kernel_set import Choice, merged
+from opsmith.dispatch.kernel_set import KernelSet, merged
 from opsmith.dispatch.override import Serving
 from opsmith.dispatch.plans import launcher
 from opsmith.dispatch.registry import Registry
@@ -24,11 +24,11 @@ class _Installation:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.choice: Choice | None = None
-        self.packages: dict[str, Choice] = {}
+        self.choice: KernelSet | None = None
+        self.packages: dict[str, KernelSet] = {}
         self.registry = Registry()
 
-    def install(self, choice: Choice | None) -> None:
+    def install(self, choice: KernelSet | None) -> None:
         """Put a choice in force in place of the one before; None stands for torch's own kernels."""
         with self.lock:
             self.registry.switch_off()
@@ -78,7 +78,7 @@ def enable(
     _installed.install(choice)
 
 
-def add_package(choice: Choice) -> None:
+def add_package(choice: KernelSet) -> None:
     """Enable what an installed package serves, beside the packages before it; its name is the choice's.
 
     Raises:

@@ -21,7 +21,7 @@ _ACCELERATOR_DSLS = {"cuda", "cutedsl", "helion", "tilelang", "triton"}
 _log = logging.getLogger("opsmith")
 
 
-class Choice(NamedTuple):
+class KernelSet(NamedTuple):
     """What one call of ``enable`` asks for, or what one package serves.
 
     Attributes:
@@ -48,7 +48,7 @@ def answers(schema: OpSchema, device_type: str) -> bool:
     return torch._C._dispatch_has_computed_kernel_for_dispatch_key(overload(schema.name).name(), key)
 
 
-def merged(choices: Iterable[Choice]) -> Choice:
+def merged(choices: Iterable[KernelSet]) -> KernelSet:
     """All choices as one; of several that serve an op on a device the first by name does.
 
     Names decide, because the order in which Python lists packages is that of a folder on disk. Each pair of
@@ -67,7 +67,7 @@ def merged(choices: Iterable[Choice]) -> Choice:
             "the packages %s and %s both have kernels for %d ops; those of %s are used: uninstall one of them",
             *(first, second, count, first),
         )
-    return Choice(
+    return KernelSet(
         kernels=", ".join(choice.kernels for choice in ordered),
         servings=tuple(serving for _, serving in chosen.values()),
         excluded={op: reason for choice in ordered for op, reason in choice.excluded.items()},

@@ -29,13 +29,13 @@ from opsmith.dispatch.fallbacks import Fallback, gradient_needed, has_lazy, obst
 from opsmith.dispatch.layout import EagerLayout
 from opsmith.dispatch.plans.cuda_driver import Driver, driver
 from opsmith.dispatch.plans.inline_cache import ANOTHER_CALL
-from opsmith.dispatch.plans.launcher import Choice, Front, chosen
+from opsmith.dispatch.plans.launcher import Front, LaunchMode, chosen
 from opsmith.dispatch.plans.plan_cache import PlanCache, signature_of
 from opsmith.errors import BadInput
 from opsmith.loading import function_of
 
 if TYPE_CHECKING:
-    from opsmith.dispatch.plans.recorder import Recorder
+    from opsmith.dispatch.plans.recorder import LaunchRecorder
 
 Call = Callable[..., Any]
 
@@ -300,7 +300,7 @@ def original_kernel(op: OpOverload, key: str) -> Call:
 
 def _plans(record: Kernel, schema: OpSchema, device_type: str, *, under_jit: bool) -> PlanCache | None:
     """Where the plans of a kernel will be, or None where it allows none or they cannot be carried out."""
-    if not record.plans or chosen() is Choice.OFF:
+    if not record.plans or chosen() is LaunchMode.OFF:
         return None
     found = driver(device_type)
     return None if found is None else PlanCache(found, untold=_untold(schema, under_jit=under_jit))
@@ -317,10 +317,10 @@ def _untold(schema: OpSchema, *, under_jit: bool) -> Callable[[list[torch.Tensor
 
 def _recorder(
     record: Kernel, tensors: list[torch.Tensor], written: list[torch.Tensor], home: torch.device | None
-) -> Recorder:
-    from opsmith.dispatch.plans.recorder import Recorder  # It imports Triton, which many programs do without.
+) -> LaunchRecorder:
+    from opsmith.dispatch.plans.recorder import LaunchRecorder  # It imports Triton, which many programs do without.
 
-    return Recorder(tensors, written, elementwise=record.elementwise, device=home)
+    return LaunchRecorder(tensors, written, elementwise=record.elementwise, device=home)
 
 
 def _home(values: Iterable[Any], driver: Driver) -> torch.device | None:

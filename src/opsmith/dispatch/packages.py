@@ -19,7 +19,7 @@ from opsmith.core import package
 from opsmith.core.op import OpSchema
 from opsmith.core.package import Package, PackagedOp
 from opsmith.dispatch.install import add_package
-from opsmith.dispatch.kernel_set import Choice, answers, runs_on
+from opsmith.dispatch.kernel_set import KernelSet, answers, runs_on
 from opsmith.dispatch.override import Serving
 
 
@@ -35,7 +35,7 @@ def activate(folder: Path) -> None:
     changed = {one.schema.name for one in found.ops if not _is_unchanged(one.schema)}
     kept = [one for one in found.ops if one.schema.name not in changed]
     add_package(
-        Choice(
+        KernelSet(
             kernels=found.name,
             servings=tuple(serving for one in kept for serving in _servings(one, folder)),
             excluded=dict.fromkeys(sorted(changed), f"its schema is another one than in torch {found.torch}"),

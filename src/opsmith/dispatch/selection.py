@@ -17,7 +17,7 @@ from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, matches
 from opsmith.core.task import Task
 from opsmith.dispatch.exclusions import REASONS, why_excluded
-from opsmith.dispatch.kernel_set import Choice, answers, runs_on
+from opsmith.dispatch.kernel_set import KernelSet, answers, runs_on
 from opsmith.dispatch.override import Serving
 from opsmith.errors import BadInput, UnknownName
 from opsmith.loading import function_of, import_target, kernel_directory, lookup
@@ -25,7 +25,7 @@ from opsmith.loading import function_of, import_target, kernel_directory, lookup
 
 def choose(
     kernels: str | Path, *, ops: str | Iterable[str] | None, exclude: str | Iterable[str], device: str | None
-) -> Choice:
+) -> KernelSet:
     """Find and load the kernels that ``enable`` is asked for; imports their files.
 
     Raises:
@@ -48,7 +48,7 @@ def choose(
     if not places:
         raise BadInput(_nothing_to_install(str(kernels), device_types, found))
     servings = tuple(Serving(schema, kind, record, function_of(record)) for schema, kind, record in places)
-    return Choice(str(kernels), servings, excluded)
+    return KernelSet(str(kernels), servings, excluded)
 
 
 def _backend(kernels: str) -> Backend:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from opsmith.core.columns import EAGER
-from opsmith.core.run import ColumnResult, ColumnSummary, Plan
+from opsmith.core.run import ColumnResult, ColumnSummary, RunPlan
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import Status
 from opsmith.report.conventions import count_labels, geometric_mean
 
 
-def column_scores(plan: Plan, results: Iterable[ColumnResult]) -> dict[str, ColumnSummary]:
+def column_scores(plan: RunPlan, results: Iterable[ColumnResult]) -> dict[str, ColumnSummary]:
     """Column -> its scores, in the order in which columns were judged; none for a run of ops.
 
     The denominator of every column is what the plan asks: a case that a column has no result of did not pass.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.core.run import ColumnResult, Plan, RunDirectory, RunManifest, Summary, TimedCase
+from opsmith.core.run import ColumnResult, RunDirectory, RunManifest, RunPlan, Summary, TimedCase
 from opsmith.core.verdict import ErrorFigures, Part, Status, Verdict
 from opsmith.report.repro import repro_command
 from opsmith.report.scores import summarise
@@ -63,7 +63,7 @@ class Results:
 
     path: Path
     manifest: RunManifest
-    plan: Plan
+    plan: RunPlan
     verdicts: tuple[Verdict, ...]
     timed_cases: tuple[TimedCase, ...]
     columns: tuple[ColumnResult, ...]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from opsmith.core.run import ColumnResult, OpSummary, Plan, PlannedOp, RunManifest, Score, Summary, TimedCase
+from opsmith.core.run import ColumnResult, OpSummary, PlannedOp, RunManifest, RunPlan, Score, Summary, TimedCase
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import DamagedRun
@@ -89,7 +89,7 @@ class Tally:
 
 def summarise(
     manifest: RunManifest,
-    plan: Plan,
+    plan: RunPlan,
     verdicts: Iterable[Verdict],
     timed_cases: Iterable[TimedCase] = (),
     columns: Iterable[ColumnResult] = (),
@@ -136,7 +136,7 @@ def summarise(
     )
 
 
-def _tally(plan: Plan, verdicts: Iterable[Verdict]) -> dict[str, Tally]:
+def _tally(plan: RunPlan, verdicts: Iterable[Verdict]) -> dict[str, Tally]:
     tallies = {planned.op: Tally() for planned in plan.ops}
     for verdict in verdicts:
         if verdict.op not in tallies:
@@ -207,7 +207,7 @@ def _ordered(statuses: Mapping[Status, int]) -> dict[str, int]:
     return {status.value: statuses[status] for status in Status if statuses.get(status)}
 
 
-def _add_bad_calls(plan: Plan, tallies: Mapping[str, Tally]) -> dict[str, int]:
+def _add_bad_calls(plan: RunPlan, tallies: Mapping[str, Tally]) -> dict[str, int]:
     asked = sum(planned.error_cases for planned in plan.ops)
     return {"asked": asked, "raised": sum(tally.bad_calls[Status.PASSED] for tally in tallies.values())}
 
@@ -237,7 +237,7 @@ def _scores(per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally], basel
     return scores
 
 
-def _notes(manifest: RunManifest, plan: Plan) -> Iterable[str]:
+def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
     if manifest.finished_utc is None:
         yield "the run is not finished: cases without a verdict count as not passed"
     if bad_calls_only := sum(not planned.cases for planned in plan.ops):

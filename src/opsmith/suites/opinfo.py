@@ -1,7 +1,7 @@
 """Suite ``opinfo``: every ATen call that torch's own operator tests make.
 
 An OpInfo holds generators of sample inputs. Each sample is run in eager mode under a
-:class:`~opsmith.calls.recording.Recorder`; what was dispatched to ATen becomes the cases. Six
+:class:`~opsmith.calls.recording.CallRecorder`; what was dispatched to ATen becomes the cases. Six
 sources a generator: ``sample``, ``inplace``, ``out``, ``backward`` (forward and gradient),
 ``reference`` (the wider reference inputs, special values included) and ``error`` (bad calls). A
 seventh, ``probe``, asks the calls of the others again with other values: see
@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.aten.schemas import overload
-from opsmith.calls.recording import RecordedCall, Recorder, op_name, signature
+from opsmith.calls.recording import CallRecorder, RecordedCall, op_name, signature
 from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import CaseAddress
 from opsmith.core.dtypes import TORCH_NAMES
@@ -84,7 +84,7 @@ class OpInfoSuite:
         yield from _record_probes(info, probes, address, wanted, device, tolerance)
 
 
-class _WatchedRecorder(Recorder):
+class _WatchedRecorder(CallRecorder):
     """A recorder that shows every call to ``see`` before it is made."""
 
     def __init__(
@@ -141,7 +141,7 @@ def _record_probe(probe: Probe, wanted: Callable[[str, str], bool], device: str)
     signed = f"{signature(op, args, kwargs)}~{probe.fill}"
     if not wanted(op, signed):
         return None
-    recorder = Recorder(lambda *_: True, device=device)
+    recorder = CallRecorder(lambda *_: True, device=device)
     with recorder, torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         probe.function(*args, **kwargs)
@@ -162,7 +162,7 @@ class _Sample(NamedTuple):
     """
 
     number: int
-    recorder: Recorder
+    recorder: CallRecorder
     problem: str | None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 
-from opsmith.calls.recording import Recorder
+from opsmith.calls.recording import CallRecorder
 from opsmith.core.case import CaseAddress
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.seeds import derive_seed
@@ -120,7 +120,7 @@ class Smoke:
     ) -> Iterator[SuiteCall | Skipped]:
         torch.manual_seed(derive_seed(seed, self.name, entry, dtype))
         make = functools.partial(torch.randn, dtype=getattr(torch, TORCH_NAMES[dtype]), device=device)
-        recorder = Recorder(lambda op, signature: op in _ASKED and wanted(op, signature), device=device)
+        recorder = CallRecorder(lambda op, signature: op in _ASKED and wanted(op, signature), device=device)
         with recorder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _ENTRIES[entry](make)

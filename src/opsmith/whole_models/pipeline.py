@@ -23,9 +23,9 @@ from opsmith.core.run import (
     MODELS,
     ColumnResult,
     Options,
-    Plan,
     PlannedOp,
     RunManifest,
+    RunPlan,
     Summary,
     UsedDevice,
 )
@@ -107,7 +107,7 @@ def evaluate_models(
     return publish(run)
 
 
-def survey_models(options: Options, *, progress: Progress | None = None) -> Plan:
+def survey_models(options: Options, *, progress: Progress | None = None) -> RunPlan:
     """What a run with these options would ask; nothing is judged.
 
     Raises:
@@ -196,7 +196,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _plan(judge: ModelJudge, cases: Sequence[ModelCase], judged: Column) -> Plan:
+def _plan(judge: ModelJudge, cases: Sequence[ModelCase], judged: Column) -> RunPlan:
     ops = [
         PlannedOp(
             op=task,
@@ -210,7 +210,7 @@ def _plan(judge: ModelJudge, cases: Sequence[ModelCase], judged: Column) -> Plan
         for task in dict.fromkeys(case.task for case in cases)
     ]
     skipped = {model: missing for model, missing in judge.opened.models.items() if missing is not None}
-    return Plan(ops=tuple(ops), skipped=skipped)
+    return RunPlan(ops=tuple(ops), skipped=skipped)
 
 
 def _manifest(options: Options, judge: ModelJudge, command: Sequence[str], before: RunManifest | None) -> RunManifest:

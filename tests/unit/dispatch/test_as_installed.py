@@ -15,9 +15,9 @@ from opsmith.backends.directory import KernelDirectory
 from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.dispatch.plans.launcher import VARIABLE, Choice
+from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
 from opsmith.dispatch.plans.plan import Refusal
-from opsmith.dispatch.plans.recorder import Recorder
+from opsmith.dispatch.plans.recorder import LaunchRecorder
 from opsmith.runner.worker.loading import load_kernel
 
 #: Where the stand-in says that a launch came from a plan in Python.
@@ -356,7 +356,7 @@ def test_no_plan_draws_in_the_capture_of_a_graph(generator: Generator) -> None:
 
 def test_a_counter_that_no_launch_takes_is_refused(generator: Generator) -> None:
     """What became of it cannot be told."""
-    recorder, x = Recorder([X], [], elementwise=False), X
+    recorder, x = LaunchRecorder([X], [], elementwise=False), X
 
     def kernel(x: torch.Tensor) -> torch.Tensor:
         own = torch.cuda.default_generators[0]
@@ -376,6 +376,6 @@ def test_a_kernel_without_plans_is_timed_as_it_is_judged(op: str) -> None:
 
 def test_so_are_all_where_plans_are_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for installed kernels."""
-    monkeypatch.setenv(VARIABLE, Choice.OFF)
+    monkeypatch.setenv(VARIABLE, LaunchMode.OFF)
     judged, timed = loaded("add.Tensor")
     assert judged is timed

@@ -19,7 +19,7 @@ from opsmith.dispatch import install
 from opsmith.dispatch.activity import ServedOp
 from opsmith.dispatch.plans import launcher, recorder
 from opsmith.dispatch.plans.fp32_precision import in_force, watched_precisions
-from opsmith.dispatch.plans.launcher import VARIABLE, Choice, chosen
+from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode, chosen
 from opsmith.dispatch.plans.plan import Copy, Launch, Precision, Refusal
 from opsmith.kernels.convolution import gathered_products
 from opsmith.kernels.matmul import matmul
@@ -43,18 +43,18 @@ def _stand_in() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=[Choice.PYTHON, Choice.NATIVE])
-def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Choice:
+@pytest.fixture(params=[LaunchMode.PYTHON, LaunchMode.NATIVE])
+def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LaunchMode:
     """Both ways to carry plans out."""
-    found: Choice = request.param
+    found: LaunchMode = request.param
     monkeypatch.setenv(VARIABLE, found)
     return found
 
 
 @pytest.fixture
-def replayed(choice: Choice) -> Iterator[Callable[[Callable[[], Any]], bool]]:
+def replayed(choice: LaunchMode) -> Iterator[Callable[[Callable[[], Any]], bool]]:
     """With the stand-in's kernels enabled: whether a call was repeated by a plan, in the way that is chosen."""
-    stream = CPP if choice is Choice.NATIVE else PYTHON
+    stream = CPP if choice is LaunchMode.NATIVE else PYTHON
 
     def by_plan(call: Callable[[], Any]) -> bool:
         launched.clear()
@@ -82,7 +82,7 @@ Replayed = Callable[[Callable[[], Any]], bool]
 
 def test_a_signature_is_recorded_at_its_second_call_and_repeated_from_the_third(replayed: Replayed) -> None:
     """What is called once costs no recording; what is called often costs no host code."""
-    cpp = CPP if chosen() is Choice.NATIVE else PYTHON
+    cpp = CPP if chosen() is LaunchMode.NATIVE else PYTHON
     by: list[int] = []
     for _ in range(5):
         launched.clear()
@@ -199,7 +199,7 @@ def test_a_strided_argument_is_written_to_without_a_copy(strides: tuple[int, int
     assert torch.equal(expected, found)
 
 
-def test_an_argument_of_which_most_is_gaps_is_written_to_without_a_copy(choice: Choice) -> None:
+def test_an_argument_of_which_most_is_gaps_is_written_to_without_a_copy(choice: LaunchMode) -> None:
     """As a mask is filled in a band of scores: an eighth of the memory that it spans."""
     opsmith.enable(KERNELS)
     numbers = torch.arange(-(1 << 9), 1 << 9, dtype=torch.float64)
@@ -211,7 +211,9 @@ def test_an_argument_of_which_most_is_gaps_is_written_to_without_a_copy(choice: 
 
 
 @pytest.mark.parametrize(("shape", "strides"), [((2, 2), (1, 1)), ((2, 1), (1 << 23, 1))])
-def test_a_scattered_argument_is_copied_to(shape: tuple[int, int], strides: tuple[int, int], choice: Choice) -> None:
+def test_a_scattered_argument_is_copied_to(
+    shape: tuple[int, int], strides: tuple[int, int], choice: LaunchMode
+) -> None:
     """Its elements share memory, or lie so far apart that to record the call would take more memory than it has."""
     opsmith.enable(KERNELS)
     numbers = torch.zeros((1 << 23) + 4, dtype=torch.float64)
@@ -229,7 +231,7 @@ ANOTHER_FORM = {
 @pytest.mark.parametrize("elementwise", [False, True])
 @pytest.mark.parametrize("form", ANOTHER_FORM)
 def test_a_result_that_was_computed_in_another_form_is_written_where_it_goes(
-    form: str, *, elementwise: bool, tmp_path: Path, choice: Choice
+    form: str, *, elementwise: bool, tmp_path: Path, choice: LaunchMode
 ) -> None:
     """Its memory is allocated as integers, say, and seen as numbers: what is copied is what is seen."""
     enable_relu(tmp_path, ANOTHER_FORM[form], elementwise=elementwise)
@@ -245,7 +247,7 @@ def test_a_result_that_was_computed_in_another_form_is_written_where_it_goes(
     )
 
 
-def test_bits_that_are_copied_and_returned_as_numbers_are_not_repeated(tmp_path: Path, choice: Choice) -> None:
+def test_bits_that_are_copied_and_returned_as_numbers_are_not_repeated(tmp_path: Path, choice: LaunchMode) -> None:
     """A plan allocates memory in one form only."""
     source = (
         "out, to = torch.empty_like(x, dtype=torch.int64), torch.empty_like(x, dtype=torch.int64); "
@@ -287,7 +289,7 @@ def test_a_kernel_that_returns_a_list_for_two_tensors_is_repeated_from_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch takes it from Python; what a plan in C++ puts on torch's stack is as the schema says."""
-    monkeypatch.setenv(VARIABLE, Choice.NATIVE)
+    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
     source = (
         "(x, *, dim=None, keepdim=False): low, high = torch.empty_like(x), torch.empty_like(x); "
         "COPY[1,](low, x, x.numel()); COPY[1,](high, x, x.numel()); return [low, high]"
@@ -521,7 +523,7 @@ def test_switching_off_and_on_takes_and_brings_the_plans(replayed: Replayed) -> 
     assert 2 == planned
 
 
-def test_disable_leaves_the_tables_as_before(choice: Choice) -> None:
+def test_disable_leaves_the_tables_as_before(choice: LaunchMode) -> None:
     """With what is put before the Python functions, too."""
     before = tables()
     opsmith.enable(KERNELS)
@@ -542,7 +544,7 @@ def test_a_thread_of_its_own_uses_the_plans(replayed: Replayed) -> None:
 
 def test_with_several_devices_only_calls_on_the_current_one_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan launches on the current device's stream; the kernel's own path makes the tensors' device current."""
-    monkeypatch.setenv(VARIABLE, Choice.PYTHON)  # C++ asks torch, for which a CPU is always the current one.
+    monkeypatch.setenv(VARIABLE, LaunchMode.PYTHON)  # C++ asks torch, for which a CPU is always the current one.
     current = {"index": -1}
     monkeypatch.setattr("tests.launch_stand_in.DEVICES", 2)
     monkeypatch.setattr("tests.launch_stand_in.CURRENT", current)
@@ -557,7 +559,7 @@ def test_with_several_devices_only_calls_on_the_current_one_are_repeated(monkeyp
 
 def test_a_thread_that_cannot_launch_yet_is_helped_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that has not used the device has no context; torch's launcher in Python makes one."""
-    monkeypatch.setenv(VARIABLE, Choice.NATIVE)
+    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
     opsmith.enable(KERNELS)
     settle(lambda: X + Y)
     launched.clear()
@@ -571,7 +573,7 @@ def test_a_thread_that_cannot_launch_yet_is_helped_by_python(monkeypatch: pytest
 
 def test_a_thread_that_cannot_launch_many_parameters_yet_makes_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch's launcher does so for the others."""
-    monkeypatch.setenv(VARIABLE, Choice.PYTHON)
+    monkeypatch.setenv(VARIABLE, LaunchMode.PYTHON)
     opsmith.enable(KERNELS)
     tensors = [X + n for n in range(150)]
     settle(lambda: torch._foreach_mul(tensors, 2.0))
@@ -622,7 +624,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-def test_host_code_that_a_plan_cannot_repeat_is_run_each_time(reason: Refusal, tmp_path: Path, choice: Choice) -> None:
+def test_host_code_that_a_plan_cannot_repeat_is_run_each_time(
+    reason: Refusal, tmp_path: Path, choice: LaunchMode
+) -> None:
     """It was promised too much; the results are right all the same."""
     enable_relu(tmp_path, REFUSED[reason])
     for n in range(4):
@@ -631,14 +635,14 @@ def test_host_code_that_a_plan_cannot_repeat_is_run_each_time(reason: Refusal, t
     assert (4, 0) == (served("relu.default").calls, served("relu.default").planned)
 
 
-def test_a_tensor_without_memory_may_tell_strides(tmp_path: Path, choice: Choice) -> None:
+def test_a_tensor_without_memory_may_tell_strides(tmp_path: Path, choice: LaunchMode) -> None:
     """Nothing is allocated for it when the call is repeated."""
     enable_relu(tmp_path, f"x.t() if torch.empty(2, 3, device='meta').t().stride() != (1, 3) else None; {COPIES}")
     settle(lambda: torch.relu(X))
     assert (1, {}) == (served("relu.default").planned, served("relu.default").refused)
 
 
-def test_a_result_that_is_laid_out_anew_is_not_repeated(tmp_path: Path, choice: Choice) -> None:
+def test_a_result_that_is_laid_out_anew_is_not_repeated(tmp_path: Path, choice: LaunchMode) -> None:
     """The kernel returns rows where eager keeps columns; dispatch copies, which no plan knows."""
     source = (
         "out = torch.empty(x.shape, dtype=x.dtype); rows = torch.empty_strided(x.t().shape, x.t().stride(), "
@@ -661,7 +665,7 @@ def test_a_result_that_is_laid_out_anew_is_not_repeated(tmp_path: Path, choice: 
     ],
 )
 def test_a_kernel_that_needs_more_than_its_parameters_is_not_repeated(
-    metadata: str, tmp_path: Path, choice: Choice
+    metadata: str, tmp_path: Path, choice: LaunchMode
 ) -> None:
     """Clusters and scratch memory are Triton's business."""
     enable_relu(
@@ -675,7 +679,7 @@ def test_a_kernel_that_needs_more_than_its_parameters_is_not_repeated(
 
 @pytest.mark.parametrize("capturing", [False, True])
 def test_a_kernel_that_waits_by_itself_overlaps_with_the_one_before(
-    tmp_path: Path, choice: Choice, monkeypatch: pytest.MonkeyPatch, *, capturing: bool
+    tmp_path: Path, choice: LaunchMode, monkeypatch: pytest.MonkeyPatch, *, capturing: bool
 ) -> None:
     """In a CUDA graph; calls one by one overlap only where C++ launches them, at no cost."""
     enable_relu(
@@ -690,7 +694,9 @@ def test_a_kernel_that_waits_by_itself_overlaps_with_the_one_before(
         assert torch.equal(X, torch.relu(X))
     assert 3 <= served("relu.default").planned
     programmatic_stream_serialization = (6, 1)
-    assert [[programmatic_stream_serialization]] * (3 if capturing or choice is Choice.NATIVE else 0) == [*overlapped]
+    assert [[programmatic_stream_serialization]] * (3 if capturing or choice is LaunchMode.NATIVE else 0) == [
+        *overlapped
+    ]
 
 
 def test_a_kernel_that_does_not_ask_for_plans_is_always_run(replayed: Replayed) -> None:
@@ -722,7 +728,7 @@ def enable_copying(folder: Path, op: str, rest: str, *, elementwise: bool = Fals
 COPIES = "out = torch.empty_like(x); COPY[1,](out, x, x.numel()); return out"
 
 
-def test_a_copy_is_repeated_unless_it_is_negated_lazily_or_has_no_memory(tmp_path: Path, choice: Choice) -> None:
+def test_a_copy_is_repeated_unless_it_is_negated_lazily_or_has_no_memory(tmp_path: Path, choice: LaunchMode) -> None:
     """Torch hands such tensors to few ops; a signature in Python does not tell, a kernel would read other numbers."""
     enable_copying(tmp_path, "clone.default", f"(x, *, memory_format=None): {COPIES}")
     settle(X.clone)
@@ -735,7 +741,7 @@ def test_a_copy_is_repeated_unless_it_is_negated_lazily_or_has_no_memory(tmp_pat
     assert (1 + 3, {"lazy": 9}, {}) == (found.planned, found.fallbacks, found.refused)
 
 
-def test_what_only_negated_tensors_were_given_to_is_planned_for_others(tmp_path: Path, choice: Choice) -> None:
+def test_what_only_negated_tensors_were_given_to_is_planned_for_others(tmp_path: Path, choice: LaunchMode) -> None:
     """That PyTorch answered is not kept as a refusal of the signature."""
     enable_copying(tmp_path, "clone.default", f"(x, *, memory_format=None): {COPIES}")
     settle(torch._neg_view(X).clone)
@@ -744,7 +750,7 @@ def test_what_only_negated_tensors_were_given_to_is_planned_for_others(tmp_path:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-def test_a_convolution_is_repeated_but_not_while_it_is_traced(tmp_path: Path, choice: Choice) -> None:
+def test_a_convolution_is_repeated_but_not_while_it_is_traced(tmp_path: Path, choice: LaunchMode) -> None:
     """``torch.jit.trace`` writes down what it calls; a plan would leave nothing but memory to be written down."""
     image, weight = X.reshape(1, 1, 4), doubles(1).reshape(1, 1, 1)
 
@@ -771,7 +777,7 @@ def test_without_a_compiler_python_carries_plans_out(
     launcher._library.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv(VARIABLE, Choice.NATIVE)
+    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
     try:
         opsmith.enable(KERNELS)
         settle(lambda: X + Y)
@@ -794,7 +800,7 @@ def test_a_compiler_that_fails_is_quoted_in_one_line(
     compiler.write_text("#!/bin/sh\necho 'x.cpp:1:1: fatal error: no such header\nmore' >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
-    monkeypatch.setenv(VARIABLE, Choice.NATIVE)
+    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
     monkeypatch.setattr(launcher, "_path", lambda: tmp_path / "launcher.so")
     launcher.build()
     assert ["x.cpp:1:1: fatal error: no such header"] == [line.partition("built: ")[2] for line in caplog.messages]
@@ -803,7 +809,7 @@ def test_a_compiler_that_fails_is_quoted_in_one_line(
 
 def test_switched_off_by_the_environment_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """``off`` is for finding out whether a plan is at fault."""
-    monkeypatch.setenv(VARIABLE, Choice.OFF)
+    monkeypatch.setenv(VARIABLE, LaunchMode.OFF)
     opsmith.enable(KERNELS)
     launched.clear()
     for _ in range(4):
@@ -829,7 +835,7 @@ def test_nothing_is_compiled_for_kernels_that_allow_no_plans(monkeypatch: pytest
     assert [1] == built
 
 
-def test_backward_ops_called_by_autograd_are_repeated_too(choice: Choice) -> None:
+def test_backward_ops_called_by_autograd_are_repeated_too(choice: LaunchMode) -> None:
     """Autograd calls ``mul`` again for its gradient, from C++."""
     opsmith.enable(KERNELS)
     leaf = X.clone().requires_grad_()

@@ -15,7 +15,7 @@ from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.calls.live import rebuild
 from opsmith.calls.observer import Observer
 from opsmith.calls.outcomes import HeldOutcome
-from opsmith.calls.recording import Recorder
+from opsmith.calls.recording import CallRecorder
 from opsmith.calls.transfer import as_bytes
 from opsmith.core.case import CallRecord, OutputTensor
 from opsmith.core.verdict import Status
@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 def recorded(op: str, *args: object, **kwargs: object) -> CallRecord:
     """The serialized call ``op(*args, **kwargs)``."""
-    recorder = Recorder(lambda *_: True)
+    recorder = CallRecorder(lambda *_: True)
     with recorder, torch.no_grad():
         overload(op)(*args, **kwargs)
     record = recorder.calls[0].record

@@ -12,7 +12,7 @@ import torch
 from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.calls.live import LiveCall, rebuild
 from opsmith.calls.observer import Observer
-from opsmith.calls.recording import Recorder
+from opsmith.calls.recording import CallRecorder
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, TensorValue
 from opsmith.evaluation.criteria.rules import stem_of
 from opsmith.evaluation.roofline.call import BoundCall
@@ -87,7 +87,7 @@ CALLS: dict[str, tuple[str, Callable[[], tuple[Any, ...]], dict[str, Any]]] = {
 
 def recorded(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallRecord:
     """The serialized call."""
-    recorder = Recorder(lambda *_: True)
+    recorder = CallRecorder(lambda *_: True)
     with recorder, torch.no_grad():
         overload(op)(*args, **kwargs)
     record = recorder.calls[0].record

@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.report_runs import HOSTILE, manifest, planned, timed_case, timing, verdict
 
 from opsmith.core.op import TaskKind
-from opsmith.core.run import ColumnResult, Options, Plan, PlannedOp, RunDirectory, Selection
+from opsmith.core.run import ColumnResult, Options, PlannedOp, RunDirectory, RunPlan, Selection
 from opsmith.core.verdict import Status
 from opsmith.report.column_scores import column_scores
 from opsmith.report.column_tables import case_table, column_tables
@@ -27,7 +27,7 @@ def model(task: str) -> PlannedOp:
     return msgspec.structs.replace(planned(task, 1, schema="gpt"), kind=TaskKind.MODEL)
 
 
-PLAN = Plan(ops=tuple(map(model, TASKS)))
+PLAN = RunPlan(ops=tuple(map(model, TASKS)))
 
 
 def result(column: str, task: str, speedup: float | None = None, **changes: object) -> ColumnResult:

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from tests.report_runs import manifest, planned, planned_module, timing, verdict, write_run
 
-from opsmith.core.run import LevelScores, Options, Plan, PlannedOp, RunDirectory, Selection
+from opsmith.core.run import LevelScores, Options, PlannedOp, RunDirectory, RunPlan, Selection
 from opsmith.core.verdict import Status, Verdict
 from opsmith.report.html import render
 from opsmith.report.levels import level_scores, pass_at_k
@@ -40,7 +40,7 @@ VERDICTS = [
 
 def levels(plan: Sequence[PlannedOp] = PLAN, verdicts: Sequence[Verdict] = VERDICTS) -> dict[str, LevelScores]:
     """The scores of a run, by level."""
-    found = summarise(manifest(), Plan(ops=tuple(plan)), verdicts).levels
+    found = summarise(manifest(), RunPlan(ops=tuple(plan)), verdicts).levels
     return {scores.level: scores for scores in found}
 
 

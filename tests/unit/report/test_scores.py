@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report_runs import manifest, planned, timed_case, timing, verdict
 
-from opsmith.core.run import Options, Plan, Summary
+from opsmith.core.run import Options, RunPlan, Summary
 from opsmith.core.timing import Label
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import DamagedRun
@@ -22,7 +22,7 @@ PASSES = [verdict(number=0), verdict(number=1)]
 
 def score(verdicts: list[Verdict], *ops: object) -> Summary:
     """Summarise a run of these ops, by default of one op with two cases."""
-    return summarise(manifest(), Plan(ops=ops or (planned(),)), verdicts)  # type: ignore[arg-type]
+    return summarise(manifest(), RunPlan(ops=ops or (planned(),)), verdicts)  # type: ignore[arg-type]
 
 
 def test_op_that_passes_every_case_is_correct() -> None:
@@ -151,7 +151,7 @@ def mixed() -> Summary:
         verdict("op3.default", 0, Status.CRASHED),
         verdict("op3.default", 1, Status.NOT_RUN),
     ]
-    return summarise(manifest(), Plan(ops=tuple(ops)), verdicts)
+    return summarise(manifest(), RunPlan(ops=tuple(ops)), verdicts)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_first_calls_of_an_op_are_added_up() -> None:
     """Compiling is no part of K or E, so it has a figure of its own; None where nobody measured it."""
     cases = [verdict(number=n, timings=(timing(1.0),)) for n in range(3)]
     timed = [timed_case(case, first_call_s=seconds) for case, seconds in zip(cases, (0.5, 2.0, None), strict=True)]
-    plan = Plan(ops=(planned(cases=3), planned("add.Tensor", 1)))
+    plan = RunPlan(ops=(planned(cases=3), planned("add.Tensor", 1)))
     summary = summarise(manifest(), plan, cases, timed)
     assert 2.5 == summary.per_op["relu.default"].first_call_s
     assert summary.per_op["add.Tensor"].first_call_s is None
@@ -252,7 +252,7 @@ def test_scores_say_what_they_are_a_speedup_over() -> None:
     """A speedup over compiled code is another figure than one over eager, which needs no word."""
     options = Options(suite="smoke", backend="mine", device="cpu", dtypes=("f32",), baseline="compile")
     verdicts = [verdict(timings=(timing(2.0, percent_of_floor=50.0),))]
-    scores = summarise(manifest(options=options), Plan(ops=(planned(cases=1),)), verdicts).scores
+    scores = summarise(manifest(options=options), RunPlan(ops=(planned(cases=1),)), verdicts).scores
     assert scores["geomean_k"].convention.endswith("; speedup over torch.compile")
     assert scores["faster_k"].convention.endswith("; speedup over torch.compile")
     assert "speedup over" not in scores["percent_of_floor_k"].convention
@@ -308,7 +308,7 @@ def test_order_of_the_verdicts_changes_nothing(shuffler: random.Random) -> None:
         for op in ("add.Tensor", "relu.default")
         for number, status in enumerate([Status.PASSED, Status.ERROR, Status.PASSED, Status.TIMEOUT])
     ]
-    plan = Plan(ops=(planned("add.Tensor", 4), planned("relu.default", 4)))
+    plan = RunPlan(ops=(planned("add.Tensor", 4), planned("relu.default", 4)))
     expected = summarise(manifest(), plan, verdicts)
     shuffler.shuffle(verdicts)
     actual = summarise(manifest(), plan, verdicts)
@@ -318,7 +318,7 @@ def test_order_of_the_verdicts_changes_nothing(shuffler: random.Random) -> None:
 
 def test_unfinished_run_says_so() -> None:
     """Its figures are a lower bound; the reader has to know."""
-    summary = summarise(manifest(finished_utc=None), Plan(ops=(planned(),)), PASSES)
+    summary = summarise(manifest(finished_utc=None), RunPlan(ops=(planned(),)), PASSES)
     assert any("not finished" in note for note in summary.notes)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from opsmith.runner.sandbox import landlock, reach, seccomp
 from opsmith.runner.sandbox.kernel_calls import forgo_privileges, is_readable, set_readable
-from opsmith.runner.sandbox.landlock import EVERYTHING, READ, READ_DIR, Rule
+from opsmith.runner.sandbox.landlock import EVERYTHING, READ, READ_DIR, PathRule
 from opsmith.runner.sandbox.layers import Layer, Sandbox, probe
 from opsmith.runner.sandbox.reach import Reach, private, readable
 
@@ -94,7 +94,7 @@ def reach_of(folder: Path, **fields: object) -> Reach:
     return Reach(**{**places, "withheld": (), **fields})  # type: ignore[arg-type]
 
 
-def allowed(rules: list[Rule], path: Path) -> bool:
+def allowed(rules: list[PathRule], path: Path) -> bool:
     """Whether rules let a file be read."""
     return any(rule.rights & landlock.READ_FILE and path.is_relative_to(rule.path) for rule in rules)
 
@@ -119,7 +119,7 @@ def test_what_is_withheld_is_left_out_of_what_is_given(tmp_path: Path, monkeypat
     assert not allowed(rules, project / "runs" / "now" / ".seed")
     assert not allowed(rules, project / ".env")
     assert not allowed(rules, tmp_path / "scratch" / "x")
-    assert Rule(str(project), READ_DIR) in rules
+    assert PathRule(str(project), READ_DIR) in rules
 
 
 @pytest.mark.parametrize("hidden", [(), ("nvidia1", "nvidia3")])
@@ -180,9 +180,9 @@ def test_rules_can_only_be_tightened(tmp_path: Path) -> None:
     def confined(folder: Path) -> Callable[[], None]:
         def act() -> None:
             forgo_privileges()
-            landlock.restrict([Rule(str(tmp_path), EVERYTHING)])
-            landlock.restrict([Rule(str(tmp_path / "one"), EVERYTHING)])
-            landlock.restrict([Rule(str(tmp_path), EVERYTHING)])
+            landlock.restrict([PathRule(str(tmp_path), EVERYTHING)])
+            landlock.restrict([PathRule(str(tmp_path / "one"), EVERYTHING)])
+            landlock.restrict([PathRule(str(tmp_path), EVERYTHING)])
             (folder / "file").write_text("x")
 
         return act

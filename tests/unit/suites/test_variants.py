@@ -11,7 +11,7 @@ from tests.evaluation_calls import judge
 
 from opsmith.aten.schemas import aten_schemas
 from opsmith.calls.live import rebuild
-from opsmith.calls.recording import Recorder
+from opsmith.calls.recording import CallRecorder
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, tensor_values
 from opsmith.core.domains import Integers, Normal
 from opsmith.core.op import OpSchema
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 def recorded(function: Any, *args: Any, **kwargs: Any) -> tuple[CallRecord, OpSchema]:
     """A call as a suite records it, and its schema."""
-    with Recorder(lambda *_: True) as recorder:
+    with CallRecorder(lambda *_: True) as recorder:
         function(*args, **kwargs)
     record = recorder.calls[-1].record
     assert record is not None

@@ -25,7 +25,7 @@ from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.nodes import calls, replace, replace_by_calls
 from opsmith.compile.opaque import opaque_overload
 from opsmith.compile.three_terms import in_three_terms, takes_three_terms, tf32_overloads, with_parts
-from opsmith.compile.trials.calls import Call, read_call, without_bias
+from opsmith.compile.trials.calls import TriedCall, read_call, without_bias
 from opsmith.compile.trials.trying import convolution_precision, try_out
 from opsmith.compile.trials.turns import Way
 from opsmith.core.case import digest
@@ -101,7 +101,7 @@ def make_calls_faster(graph: fx.Graph) -> int:
     return fired
 
 
-def _gradients_apart(graph: fx.Graph, node: fx.Node, call: Call) -> int:
+def _gradients_apart(graph: fx.Graph, node: fx.Node, call: TriedCall) -> int:
     """Have the gradient by the input and that by the weight made by whoever is faster, which may not be the same.
 
     Libraries make them apart as well. Where both stay with the library, so does the call.
@@ -139,7 +139,7 @@ def _left_to_libraries() -> Sequence[str]:
     return (*OTHERS, *PRODUCTS) if config.layout_optimization else (*OTHERS, *PRODUCTS, *CONVOLUTIONS)
 
 
-def _may_gain(call: Call) -> bool:
+def _may_gain(call: TriedCall) -> bool:
     """Whether trying is worth its time: in half precision and in TF32 libraries are near what the device can do."""
     name = str(call.op).removeprefix("aten.")
     if name in PRODUCTS:
@@ -149,7 +149,7 @@ def _may_gain(call: Call) -> bool:
     return True
 
 
-def _fastest(call: Call) -> str:
+def _fastest(call: TriedCall) -> str:
     """The way to make a call."""
 
     def ways(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Way]:

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - what everybody calls it
 from torch import fx
 
 from opsmith.compile.traced.calls import Call, static_size, tensor
-from opsmith.compile.traced.fusion import Recorder
+from opsmith.compile.traced.fusion import GraphRecorder
 
 #: The functions by their dimensions of positions.
 FORWARD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -97,7 +97,7 @@ class Convolution:
             return Window(first, last + 1, 1)
         return Window(first * stride + offset, last * stride + offset + 1, stride)
 
-    def summed(self, record: Recorder, dims: set[int], dtype: torch.dtype) -> Any:
+    def summed(self, record: GraphRecorder, dims: set[int], dtype: torch.dtype) -> Any:
         """The result without its bias, summed over dimensions of ``[N, C_out, *positions]`` that stay with size 1.
 
         Args:

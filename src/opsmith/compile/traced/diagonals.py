@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from opsmith.compile.traced.calls import read, tensor
-from opsmith.compile.traced.fusion import Match, Recorder, fuse
+from opsmith.compile.traced.fusion import GraphRecorder, Match, fuse
 
 
 def scale_by_diagonals(graph: fx.Graph) -> int:
@@ -45,7 +45,7 @@ def _diagonal(node: Any) -> fx.Node | None:
 
 
 def _build(graph: fx.Graph, diagonal: fx.Node, x: fx.Node, place: str) -> fx.Node:
-    d, given = map(Recorder(graph), (diagonal, x))
+    d, given = map(GraphRecorder(graph), (diagonal, x))
     scaled = d.unsqueeze(-1) * given if place == "input" else given * d.unsqueeze(-2)
     node: fx.Node = scaled.node
     return node

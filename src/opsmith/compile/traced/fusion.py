@@ -39,7 +39,7 @@ class Match:
 Find = Callable[[fx.Node], Match | None]
 
 
-class Recorder:
+class GraphRecorder:
     """Makes tensors of nodes to compute with: every call on one is recorded where the graph inserts nodes.
 
     Args:

@@ -32,7 +32,7 @@ from torch import fx
 
 from opsmith.compile.traced.calls import Call, read, tensor
 from opsmith.compile.traced.convolutions import FORWARD, Convolution, each, read_convolution
-from opsmith.compile.traced.fusion import Match, Recorder, fuse
+from opsmith.compile.traced.fusion import GraphRecorder, Match, fuse
 from opsmith.compile.traced.linear_paths import Step, linear_path
 
 
@@ -114,7 +114,7 @@ def _pooling_first_pays(convolution: Convolution, windows: _Windows) -> bool:
 
 
 def _pooled_first(graph: fx.Graph, pool: Call, layer: Call, steps: Sequence[Step]) -> fx.Node:
-    record, pooling, convolve = Recorder(graph), pool.node.target, layer.node.target
+    record, pooling, convolve = GraphRecorder(graph), pool.node.target, layer.node.target
     assert callable(pooling)
     assert callable(convolve)
     pooled = pooling(
@@ -125,7 +125,7 @@ def _pooled_first(graph: fx.Graph, pool: Call, layer: Call, steps: Sequence[Step
     return _after(record, convolve(pooled, **weights, **settings), steps)
 
 
-def _after(record: Recorder, result: Any, steps: Sequence[Step]) -> fx.Node:
+def _after(record: GraphRecorder, result: Any, steps: Sequence[Step]) -> fx.Node:
     """The steps, on what is averaged already."""
     for step in reversed(steps):
         other, flipped = record(step.other), step.call["other"] is step.input
@@ -210,7 +210,7 @@ def _pays(convolution: Convolution, windows: _Windows, merged: Sequence[_Axis]) 
 def _merged(
     graph: fx.Graph, convolution: Convolution, windows: _Windows, merged: Sequence[_Axis], steps: Sequence[Step]
 ) -> fx.Node:
-    record = Recorder(graph)
+    record = GraphRecorder(graph)
     image, weight = record(convolution.input), record(convolution.weight)
     if convolution.transposed:
         weight = _as_plain(convolution, weight)

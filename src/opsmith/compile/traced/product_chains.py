@@ -19,7 +19,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opsmith.compile.traced.calls import read, tensor
-from opsmith.compile.traced.fusion import Match, Recorder, fuse
+from opsmith.compile.traced.fusion import GraphRecorder, Match, fuse
 
 
 def order_products(graph: fx.Graph) -> int:
@@ -43,7 +43,7 @@ def _matmul(node: fx.Node) -> Match | None:
 
 
 def _recorded(graph: fx.Graph, one: fx.Node, two: fx.Node, three: fx.Node, *, left_first: bool) -> fx.Node:
-    a, b, c = map(Recorder(graph), (one, two, three))
+    a, b, c = map(GraphRecorder(graph), (one, two, three))
     node: fx.Node = ((a @ b) @ c if left_first else a @ (b @ c)).node
     return node
 
@@ -63,7 +63,7 @@ def _linear(node: fx.Node) -> Match | None:
         return None
 
     def build(graph: fx.Graph) -> fx.Node:
-        record = Recorder(graph)
+        record = GraphRecorder(graph)
         low: Any = F.linear(record(layer["input"]), record(weight["other"]))
         result: Any = F.linear(low, record(weight["input"]), record(layer["bias"]))
         node: fx.Node = result.node

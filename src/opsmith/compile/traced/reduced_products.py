@@ -36,7 +36,7 @@ from torch import fx
 
 from opsmith.compile.traced.calls import Call, read, static_size, tensor
 from opsmith.compile.traced.convolutions import Convolution, read_convolution
-from opsmith.compile.traced.fusion import Match, Recorder, fuse
+from opsmith.compile.traced.fusion import GraphRecorder, Match, fuse
 from opsmith.compile.traced.linear_paths import Step, linear_path
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -74,7 +74,7 @@ def _find(node: fx.Node) -> Match | None:
     if reduced is None:
         return None
     inside = {product.node, *(step.call.node for step in steps)}
-    return Match(inside, lambda graph: _build(Recorder(graph), reduction, steps, reduced))
+    return Match(inside, lambda graph: _build(GraphRecorder(graph), reduction, steps, reduced))
 
 
 def _reduction(node: fx.Node) -> _Reduction | None:
@@ -165,7 +165,7 @@ def _convolution_pays(convolution: Convolution, like: torch.Tensor, dims: set[in
 # ---------------------------------------------------------------- building
 
 
-def _build(record: Recorder, reduction: _Reduction, steps: Sequence[Step], product: _Reduced) -> fx.Node:
+def _build(record: GraphRecorder, reduction: _Reduction, steps: Sequence[Step], product: _Reduced) -> fx.Node:
     like = tensor(reduction.input)
     assert like is not None
     wide = torch.float32 if like.dtype in _HALF else like.dtype
@@ -189,7 +189,7 @@ def _build(record: Recorder, reduction: _Reduction, steps: Sequence[Step], produ
     return node
 
 
-def _summed_matrices(record: Recorder, product: _Matrices, over: _Over) -> Any:
+def _summed_matrices(record: GraphRecorder, product: _Matrices, over: _Over) -> Any:
     """``[..., M, N]`` summed over some of its dimensions, which are kept with size 1."""
     left, right = record(product.left), record(product.right)
     rows = sorted(set(over.sizes) - {over.rank - 1})
@@ -203,7 +203,7 @@ def _summed_matrices(record: Recorder, product: _Matrices, over: _Over) -> Any:
     return F.linear(left, right) if product.transposed else torch.matmul(left, right)
 
 
-def _after_step(record: Recorder, total: Any, step: Step, over: _Over) -> Any:
+def _after_step(record: GraphRecorder, total: Any, step: Step, over: _Over) -> Any:
     """The sum after a step, from the sum before it."""
     name, other = step.call.name, record(step.other)
     if name == "mul":

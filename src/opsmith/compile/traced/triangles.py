@@ -22,7 +22,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opsmith.compile.traced.calls import read, static_size, tensor
-from opsmith.compile.traced.fusion import Match, Recorder, fuse
+from opsmith.compile.traced.fusion import GraphRecorder, Match, fuse
 
 #: Entries of a strip's smallest square that keep a GPU busy: two tiles of 128 by 128 for each of its 132 processors.
 _FEWEST_ENTRIES = 2 * 128 * 128 * 128
@@ -47,7 +47,7 @@ def _masked_product(node: fx.Node) -> Match | None:
         return None
 
     def build(graph: fx.Graph) -> fx.Node:
-        left, right = map(Recorder(graph), product)
+        left, right = map(GraphRecorder(graph), product)
         parts = []
         for first, last in strips:
             rows = left[..., first:last, :]
@@ -82,7 +82,7 @@ def _in_strips_of(node: fx.Node, product: Sequence[fx.Node], place: int, *, lowe
         return None
 
     def build(graph: fx.Graph) -> fx.Node:
-        left, right = map(Recorder(graph), product)
+        left, right = map(GraphRecorder(graph), product)
         parts = []
         for first, last in strips:
             inner = slice(None, last) if lower == (place == 0) else slice(first, None)
@@ -108,7 +108,7 @@ def _gram_matrix(node: fx.Node) -> Match | None:
         return None
 
     def build(graph: fx.Graph) -> fx.Node:
-        left, right = map(Recorder(graph), product)
+        left, right = map(GraphRecorder(graph), product)
         rows = [left[..., first:last, :] @ right[..., :last] for first, last in strips]
         whole = []
         for place, (first, last) in enumerate(strips):

@@ -16,7 +16,7 @@ DEVICE_TYPES = frozenset({"cuda"})
 
 
 @dataclass(frozen=True)
-class Call:
+class TriedCall:
     """A call on fake tensors.
 
     Attributes:
@@ -48,7 +48,7 @@ class Call:
         return f"{self.packet}({', '.join([*map(_text, self.args), *named])})"
 
 
-def read_call(node: fx.Node) -> Call | None:
+def read_call(node: fx.Node) -> TriedCall | None:
     """The call of a node, or None where it cannot be made by itself.
 
     That takes tensors of floating point on one GPU: what a call does with indices depends on values that nobody has.
@@ -62,10 +62,10 @@ def read_call(node: fx.Node) -> Call | None:
     if len(devices) != 1 or tensors[0].device.type not in DEVICE_TYPES or not all(map(_can_be_drawn, tensors)):
         return None
     assert isinstance(node.target, torch._ops.OpOverload)
-    return Call(node.target, args, kwargs, devices.pop())
+    return TriedCall(node.target, args, kwargs, devices.pop())
 
 
-def without_bias(call: Call) -> Call:
+def without_bias(call: TriedCall) -> TriedCall:
     """A convolution as Inductor makes it: it adds the bias in another kernel, with what comes after."""
     if call.op is not torch.ops.aten.convolution.default:
         return call

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map_only
 
 from opsmith.compile.report import add_trial
 from opsmith.compile.trials.book import Trial, TrialBook
-from opsmith.compile.trials.calls import Call
+from opsmith.compile.trials.calls import TriedCall
 from opsmith.compile.trials.turns import Way, hold_trial
 from opsmith.core.cache import cache_folder
 from opsmith.core.case import digest
@@ -26,7 +26,7 @@ Ways = Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Way]]
 
 
 def try_out(
-    call: Call,
+    call: TriedCall,
     subject: str,
     ways: Ways,
     *,

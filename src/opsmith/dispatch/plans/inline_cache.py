@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from opsmith.dispatch.plans.cuda_driver import Driver
-from opsmith.dispatch.plans.plan import Plan
+from opsmith.dispatch.plans.plan import LaunchPlan
 
 #: What is answered to another call than the one that is made again. None is an answer: that of ops in place.
 ANOTHER_CALL: Any = object()
@@ -44,7 +44,7 @@ _KEPT = 32
 class Repeatable(Protocol):
     """What is used of :class:`opsmith.dispatch.plans.plan_cache.Replay`."""
 
-    plan: Plan
+    plan: LaunchPlan
     answer: Callable[[Tensors, Addresses], Any]
     always: bool
 

@@ -24,12 +24,12 @@ from torch._ops import OpOverload
 
 from opsmith.core.cache import cache_folder
 from opsmith.dispatch.plans.cuda_driver import Driver
-from opsmith.dispatch.plans.plan import Form, HostScalar, Launch, Number, Plan, Precision, Result
+from opsmith.dispatch.plans.plan import Form, HostScalar, Launch, LaunchPlan, Number, Precision, Result
 from opsmith.errors import BadInput
 
 Words = ctypes.Array[ctypes.c_int64]
 
-#: Says how plans are carried out: a value of :class:`Choice`.
+#: Says how plans are carried out: a value of :class:`LaunchMode`.
 VARIABLE = "OPSMITH_LAUNCHER"
 _SOURCE = Path(__file__).with_name("launcher.cpp")
 _COMPILE_TIMEOUT_S = 300
@@ -37,7 +37,7 @@ _COMPILE_TIMEOUT_S = 300
 _log = logging.getLogger("opsmith")
 
 
-class Choice(enum.StrEnum):
+class LaunchMode(enum.StrEnum):
     """How plans are carried out."""
 
     NATIVE = "native"
@@ -45,17 +45,17 @@ class Choice(enum.StrEnum):
     OFF = "off"
 
 
-def chosen() -> Choice:
+def chosen() -> LaunchMode:
     """What the environment says; C++ where it says nothing.
 
     Raises:
         BadInput: it says something else.
     """
-    value = os.environ.get(VARIABLE, Choice.NATIVE)
+    value = os.environ.get(VARIABLE, LaunchMode.NATIVE)
     try:
-        return Choice(value)
+        return LaunchMode(value)
     except ValueError as exc:
-        raise BadInput(f"{VARIABLE}={value} is none of {', '.join(Choice)}; unset it or give one of these") from exc
+        raise BadInput(f"{VARIABLE}={value} is none of {', '.join(LaunchMode)}; unset it or give one of these") from exc
 
 
 # ---------------------------------------------------------------- the library
@@ -66,7 +66,7 @@ def build() -> None:
 
     Without success there is one line in the log.
     """
-    if chosen() is not Choice.NATIVE or _path().exists():
+    if chosen() is not LaunchMode.NATIVE or _path().exists():
         return
     try:
         _build(_path())
@@ -77,7 +77,7 @@ def build() -> None:
 
 def library() -> ctypes.CDLL | None:
     """The library, if it is wanted and has been built."""
-    return _library() if chosen() is Choice.NATIVE else None
+    return _library() if chosen() is LaunchMode.NATIVE else None
 
 
 @functools.cache
@@ -166,7 +166,7 @@ class Table:
         self.handle: int = library.opsmith_plans()
         weakref.finalize(self, library.opsmith_free_plans, self.handle)
 
-    def words(self, plan: Plan) -> Words:
+    def words(self, plan: LaunchPlan) -> Words:
         """A plan as ``launcher.cpp`` reads it: lists follow their lengths."""
         words = [len(plan.allocations)]
         for shape, strides, dtype in plan.allocations:

@@ -132,7 +132,7 @@ class Form(enum.Enum):
     NOTHING = enum.auto()
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """What is done for one signature.
 
     Attributes:

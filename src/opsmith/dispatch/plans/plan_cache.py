@@ -23,7 +23,7 @@ from opsmith.dispatch.plans.cuda_driver import Driver, packed, running
 from opsmith.dispatch.plans.fp32_precision import in_force
 from opsmith.dispatch.plans.inline_cache import ANOTHER_CALL, Again, Packing, answering_again
 from opsmith.dispatch.plans.launcher import Table, Words
-from opsmith.dispatch.plans.plan import Copy, Form, HostScalar, Launch, Number, Plan, Reach, Refusal, Result
+from opsmith.dispatch.plans.plan import Copy, Form, HostScalar, Launch, LaunchPlan, Number, Reach, Refusal, Result
 from opsmith.dispatch.plans.rng_state import COUNTER, drawn
 
 #: The tensors of a call and their first bytes; then what a replay allocates, and that.
@@ -100,7 +100,7 @@ class Replay:
 
     __slots__ = ("_again", "_current_device", "_driver", "_steps", "always", "answer", "plan", "result", "words")
 
-    def __init__(self, plan: Plan, driver: Driver) -> None:
+    def __init__(self, plan: LaunchPlan, driver: Driver) -> None:
         self.plan = plan
         self.words: Words | None = None
         self._driver = driver
@@ -187,7 +187,7 @@ def _are_apart(reaches: Sequence[Reach], addresses: Sequence[int]) -> bool:
     return True
 
 
-def _is_one_launch(plan: Plan) -> bool:
+def _is_one_launch(plan: LaunchPlan) -> bool:
     """Whether one kernel writes the one result into the only memory that is allocated, as most do."""
     return (
         len(plan.allocations) == len(plan.steps) == 1
@@ -199,7 +199,7 @@ def _is_one_launch(plan: Plan) -> bool:
     )
 
 
-def _is_one_launch_in_place(plan: Plan) -> bool:
+def _is_one_launch_in_place(plan: LaunchPlan) -> bool:
     """Whether one kernel writes to an argument, which is returned, and nothing is allocated."""
     return (
         not plan.allocations
@@ -212,7 +212,7 @@ def _is_one_launch_in_place(plan: Plan) -> bool:
     )
 
 
-def _answering_in_place(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
+def _answering_in_place(plan: LaunchPlan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
     """As :func:`_answering_at_once`, where nothing is allocated."""
     [launch], [written] = plan.steps, plan.results
     assert isinstance(launch, Launch)  # Only such a plan is answered so.
@@ -227,7 +227,7 @@ def _answering_in_place(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor
     return answer
 
 
-def _answering_at_once(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
+def _answering_at_once(plan: LaunchPlan, driver: Driver) -> Callable[[Sequence[Tensor], Sequence[int]], Any]:
     """The same as the steps one by one, in two thirds of the time."""
     allocate, run, pick, numbers, stream = _parts(plan, driver)
 
@@ -240,7 +240,7 @@ def _answering_at_once(plan: Plan, driver: Driver) -> Callable[[Sequence[Tensor]
 
 
 def _answering_two(
-    args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan, driver: Driver, *, always: bool
+    args: tuple[Any, ...], kwargs: dict[str, Any], plan: LaunchPlan, driver: Driver, *, always: bool
 ) -> Again | None:
     """As :func:`.answering_again`, of two tensors and nothing else: by far the most calls, without a step too much."""
     is_short = len(args) == 2 and not kwargs and all(type(arg) is Tensor and not arg.data_ptr() & 15 for arg in args)
@@ -275,7 +275,7 @@ def _answering_none(_: tuple[Any, ...], __: dict[str, Any]) -> Any:
     return ANOTHER_CALL
 
 
-def _parts(plan: Plan, driver: Driver) -> tuple[Any, ...]:
+def _parts(plan: LaunchPlan, driver: Driver) -> tuple[Any, ...]:
     """Of a plan of one launch: what allocates, runs, picks the parameters, the numbers among them, and the stream."""
     [memory], [launch] = plan.allocations, plan.steps
     assert isinstance(launch, Launch)  # Only such a plan is answered so.
@@ -323,7 +323,7 @@ def _copying(copy: Copy) -> Step:
     return step
 
 
-def _returning(plan: Plan) -> Callable[[Sequence[Tensor]], Any]:
+def _returning(plan: LaunchPlan) -> Callable[[Sequence[Tensor]], Any]:
     if plan.form is Form.NOTHING:
         return lambda _: None
     if plan.form is Form.TENSOR and isinstance(plan.results[0], int):
@@ -404,7 +404,7 @@ class PlanCache:
         self._seen.add(signature)
         return False
 
-    def keep(self, signature: Signature, plan: Plan | Refusal) -> None:
+    def keep(self, signature: Signature, plan: LaunchPlan | Refusal) -> None:
         """What became of recording a call."""
         if len(self._replays) >= _KEPT:
             self._replays.clear()

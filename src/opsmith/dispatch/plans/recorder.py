@@ -22,9 +22,9 @@ from opsmith.dispatch.plans.plan import (
     Form,
     HostScalar,
     Launch,
+    LaunchPlan,
     Memory,
     Number,
-    Plan,
     Precision,
     Reach,
     Refusal,
@@ -57,7 +57,7 @@ _METADATA = frozenset(
 _SMALL_BYTES = 1 << 26
 
 
-class Recorder(TorchDispatchMode):
+class LaunchRecorder(TorchDispatchMode):
     """Records one call of a kernel.
 
     Args:
@@ -135,7 +135,7 @@ class Recorder(TorchDispatchMode):
             self._refuse(Refusal.OPERATION)
         return result
 
-    def plan(self, result: Any) -> Plan | Refusal:
+    def plan(self, result: Any) -> LaunchPlan | Refusal:
         """What was recorded.
 
         Args:
@@ -156,7 +156,7 @@ class Recorder(TorchDispatchMode):
         numbers = [self._returned(one) for one in results]
         if self._refusal is not None:
             return self._refusal
-        plan = Plan(
+        plan = LaunchPlan(
             tensors=self._arguments,
             device=-1 if self._device is None or self._device.index is None else self._device.index,
             allocations=tuple(map(_memory, self._tensors[self._arguments :])),
@@ -181,7 +181,7 @@ class Recorder(TorchDispatchMode):
         found = tuple(sorted(reach for reach in reaches if reach.size_bytes))
         return found if len(found) > 1 and any(reach.written for reach in found) else ()
 
-    def _needless(self, plan: Plan) -> dict[int, int]:
+    def _needless(self, plan: LaunchPlan) -> dict[int, int]:
         """Allocations that are only copied into an argument, by number, and that argument.
 
         The argument can be written to at once where it has the same form and no launch reads it, or only while it
@@ -352,7 +352,7 @@ def _is_scattered(tensor: Tensor) -> bool:
     return _span(tensor) > max(_SMALL_BYTES, 4 * tensor.nbytes)
 
 
-def _without(plan: Plan, needless: dict[int, int]) -> Plan:
+def _without(plan: LaunchPlan, needless: dict[int, int]) -> LaunchPlan:
     """The plan without these allocations: arguments stand in for them."""
 
     def renumbered(number: int) -> int:

@@ -11,7 +11,7 @@ from opsmith.core.op import TaskKind
 from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, placement, value
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Result, Results
 from opsmith.evaluation.criteria.results import PASSED, merge, near_the_work
-from opsmith.evaluation.criteria.rules import Rule, rule_for
+from opsmith.evaluation.criteria.rules import ComparisonRule, rule_for
 from opsmith.evaluation.criteria.tolerance import relative_to, tolerance_for
 from opsmith.evaluation.oracle.float64 import Oracle
 
@@ -44,7 +44,7 @@ def compare(call: JudgedCall, reference: Sequence[Results], candidate: Sequence[
     return finding
 
 
-def _by_leaf(call: JudgedCall, rule: Rule, reference: Results, candidate: Results, mode: str) -> Finding:
+def _by_leaf(call: JudgedCall, rule: ComparisonRule, reference: Results, candidate: Results, mode: str) -> Finding:
     """Every result by its own role; indices and factors pass here when they simply equal eager's."""
     oracle = Oracle(call, rule.stem, len(reference))
     findings = []

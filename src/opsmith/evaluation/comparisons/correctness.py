@@ -44,7 +44,7 @@ from opsmith.evaluation.comparisons.form import (
 from opsmith.evaluation.comparisons.stability import REPETITIONS, stabilised
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, Finding, JudgedCall, Result
 from opsmith.evaluation.criteria.results import near_the_work
-from opsmith.evaluation.criteria.rules import Rule
+from opsmith.evaluation.criteria.rules import ComparisonRule
 
 #: Results of repetitions that are held at a time; what explains a difference needs four of them at least.
 MAX_REPEATED_BYTES = 256 << 20
@@ -86,7 +86,7 @@ class CaseUnderJudgement:
         self,
         record: CallRecord,
         schema: OpSchema,
-        rule: Rule,
+        rule: ComparisonRule,
         reference: Callable[[], Sequence[HeldOutcome]],
         *,
         device: torch.device,

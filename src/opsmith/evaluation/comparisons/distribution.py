@@ -32,7 +32,7 @@ import torch
 from opsmith.evaluation.comparisons import value
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
 from opsmith.evaluation.criteria.results import PASSED, as_tensor, merge, wrong
-from opsmith.evaluation.criteria.rules import ATTENTION, Rule
+from opsmith.evaluation.criteria.rules import ATTENTION, ComparisonRule
 from opsmith.evaluation.criteria.tolerance import Tolerance, tolerance_for
 from opsmith.evaluation.oracle.attention import explained_with_dropout
 
@@ -43,8 +43,10 @@ MOST_ELEMENTS = 4096
 DEGREES = 4
 
 
-def compare(call: JudgedCall, rule: Rule, reference: Sequence[Results], candidate: Sequence[Results]) -> Finding:
-    """Compare K executions on each side, K as :meth:`Rule.repeats` asks."""
+def compare(
+    call: JudgedCall, rule: ComparisonRule, reference: Sequence[Results], candidate: Sequence[Results]
+) -> Finding:
+    """Compare K executions on each side, K as :meth:`ComparisonRule.repeats` asks."""
     arguments = call.bound()
     findings = []
     for index in range(len(reference[0])):
@@ -91,7 +93,7 @@ class _Roundings(NamedTuple):
         return granted if self.explained is None else granted + self.explained[elements]
 
 
-def _roundings(call: JudgedCall, rule: Rule, arguments: dict[str, Any], result: Any) -> _Roundings | None:
+def _roundings(call: JudgedCall, rule: ComparisonRule, arguments: dict[str, Any], result: Any) -> _Roundings | None:
     """What roundings explain of a first result; None where it is drawn and not computed."""
     if rule.stem not in _COMPUTED or not isinstance(result, torch.Tensor) or not result.is_floating_point():
         return None
@@ -103,7 +105,7 @@ def _roundings(call: JudgedCall, rule: Rule, arguments: dict[str, Any], result: 
 
 
 def _check_draws(
-    rule: Rule,
+    rule: ComparisonRule,
     arguments: dict[str, Any],
     index: int,
     expected: torch.Tensor,
@@ -159,7 +161,7 @@ _BOUNDS: dict[str, tuple[Any, Any, bool]] = {
 }
 
 
-def _bounds(rule: Rule, arguments: dict[str, Any]) -> tuple[Any, Any, bool]:
+def _bounds(rule: ComparisonRule, arguments: dict[str, Any]) -> tuple[Any, Any, bool]:
     """The row of ``_BOUNDS`` for this call, where the arguments set the bounds."""
     match rule.stem:
         case "uniform":
@@ -181,7 +183,7 @@ def _minus_one(high: Any) -> Any:
     return math.inf if high is None else high.detach().cpu() - 1 if isinstance(high, torch.Tensor) else high - 1
 
 
-def _support(rule: Rule, arguments: dict[str, Any], expected: torch.Tensor, got: torch.Tensor) -> str | None:
+def _support(rule: ComparisonRule, arguments: dict[str, Any], expected: torch.Tensor, got: torch.Tensor) -> str | None:
     """Values outside of what the op can produce, where eager stays inside itself."""
     if got.is_floating_point() and not bool(expected.isnan().any()) and bool(got.isnan().any()):
         return "a draw is NaN where eager never draws one"
@@ -191,7 +193,7 @@ def _support(rule: Rule, arguments: dict[str, Any], expected: torch.Tensor, got:
     return complaint if complaint is None or _impossible(rule, arguments, expected) is None else None
 
 
-def _impossible(rule: Rule, arguments: dict[str, Any], draws: torch.Tensor) -> str | None:
+def _impossible(rule: ComparisonRule, arguments: dict[str, Any], draws: torch.Tensor) -> str | None:
     """What the op should never produce, if it is there."""
     complaint = _out_of_bounds(draws, *_bounds(rule, arguments))
     if complaint is not None:
@@ -282,7 +284,9 @@ def _random_ranks(draws: torch.Tensor, generator: torch.Generator) -> torch.Tens
     return torch.empty_like(ranks, memory_format=torch.contiguous_format).scatter_(0, order, ranks)
 
 
-def _ranks(rule: Rule, expected: torch.Tensor, got: torch.Tensor, distance: torch.Tensor | None) -> str | None:
+def _ranks(
+    rule: ComparisonRule, expected: torch.Tensor, got: torch.Tensor, distance: torch.Tensor | None
+) -> str | None:
     """Rank scores of the candidate's draws, pooled over elements and for each element alone.
 
     Draws of an element that lie within its ``distance`` are tied.
@@ -340,7 +344,7 @@ def _tied(scores: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
     return (sums / counts.clamp(min=1)).gather(0, groups)
 
 
-def _follows(rule: Rule, results: Results) -> bool:
+def _follows(rule: ComparisonRule, results: Results) -> bool:
     """Whether the first of two results follows from the second: :func:`_check_relation` says how."""
     return rule.stem in _RELATED and len(results) == 2
 
@@ -349,7 +353,7 @@ def _follows(rule: Rule, results: Results) -> bool:
 _RELATED = frozenset({"native_dropout", "_fused_dropout", "rrelu_with_noise", "rrelu_with_noise_functional"})
 
 
-def _check_relation(rule: Rule, arguments: dict[str, Any], candidate: Sequence[Results]) -> Finding:
+def _check_relation(rule: ComparisonRule, arguments: dict[str, Any], candidate: Sequence[Results]) -> Finding:
     """What the two results of one execution promise about each other."""
     if not _follows(rule, candidate[0]):
         return PASSED

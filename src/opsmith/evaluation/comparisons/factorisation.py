@@ -20,7 +20,7 @@ import torch
 from opsmith.evaluation.comparisons import value
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
 from opsmith.evaluation.criteria.results import PASSED, wrong
-from opsmith.evaluation.criteria.rules import Rule
+from opsmith.evaluation.criteria.rules import ComparisonRule
 from opsmith.evaluation.criteria.tolerance import tolerance_for
 from opsmith.evaluation.oracle.float64 import Oracle
 
@@ -28,7 +28,7 @@ SLACK = 10.0
 Leaves = list[torch.Tensor]
 
 
-def compare(call: JudgedCall, rule: Rule, reference: Results, candidate: Results, plain: Finding) -> Finding:
+def compare(call: JudgedCall, rule: ComparisonRule, reference: Results, candidate: Results, plain: Finding) -> Finding:
     """Judge a decomposition that is not equal to eager's; ``plain`` says where it differs.
 
     Every broken promise has its own sentence; the figures stay those of the plain comparison.
@@ -44,7 +44,7 @@ def compare(call: JudgedCall, rule: Rule, reference: Results, candidate: Results
 class _Problem:
     """The matrix that was decomposed, and the error that its size and precision explain."""
 
-    def __init__(self, call: JudgedCall, rule: Rule, matrix: torch.Tensor, arguments: dict[str, Any]) -> None:
+    def __init__(self, call: JudgedCall, rule: ComparisonRule, matrix: torch.Tensor, arguments: dict[str, Any]) -> None:
         self.call, self.rule, self.arguments = call, rule, arguments
         self.matrix = _wide(matrix)
         self.unit = SLACK * max(1, *matrix.shape[-2:]) * torch.finfo(matrix.dtype).eps

@@ -15,10 +15,10 @@ import torch
 from opsmith.evaluation.comparisons import exact
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
 from opsmith.evaluation.criteria.results import PASSED, bits_of, position, wrong
-from opsmith.evaluation.criteria.rules import Rule
+from opsmith.evaluation.criteria.rules import ComparisonRule
 
 
-def compare(call: JudgedCall, rule: Rule, reference: Results, candidate: Results) -> Finding:
+def compare(call: JudgedCall, rule: ComparisonRule, reference: Results, candidate: Results) -> Finding:
     """Compare values and indices that are not simply equal to eager's."""
     arguments = call.bound()
     data = next(iter(arguments.values())).detach().cpu()

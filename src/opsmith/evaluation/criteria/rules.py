@@ -26,7 +26,7 @@ DEPENDENT_DRAWS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class ComparisonRule:
     """How the results of one call are compared.
 
     Attributes:
@@ -170,7 +170,7 @@ def stem_of(schema: OpSchema) -> str:
     return shorter if shorter in EXACT else stem
 
 
-def rule_for(schema: OpSchema, call: JudgedCall | None = None) -> Rule:
+def rule_for(schema: OpSchema, call: JudgedCall | None = None) -> ComparisonRule:
     """The rule of an op; with ``call``, of these arguments, which may switch randomness off."""
     rule = _static_rule(schema)
     if call is None or rule.stem not in _BY_ARGUMENT:
@@ -178,9 +178,9 @@ def rule_for(schema: OpSchema, call: JudgedCall | None = None) -> Rule:
     arguments = call.bound()
     if rule.kind == "distribution":
         random = not any(arguments.get(name) == value for name, values in _NOT_RANDOM for value in values)
-        return rule if random else Rule(kind="value", stem=rule.stem, roles=ROLES.get(rule.stem, ()))
+        return rule if random else ComparisonRule(kind="value", stem=rule.stem, roles=ROLES.get(rule.stem, ()))
     accumulates = bool(arguments.get(PLACING.get(rule.stem, "")))
-    return Rule(kind="value", stem=rule.stem) if accumulates else rule
+    return ComparisonRule(kind="value", stem=rule.stem) if accumulates else rule
 
 
 #: Arguments that make a random op deterministic.
@@ -195,35 +195,37 @@ _BY_ARGUMENT = (
 
 
 @cache
-def _static_rule(schema: OpSchema) -> Rule:
+def _static_rule(schema: OpSchema) -> ComparisonRule:
     if schema.kind is TaskKind.MODULE:
-        return Rule(kind="value", stem="module")
+        return ComparisonRule(kind="value", stem="module")
     if schema.kind is TaskKind.COLLECTIVE:
         kind = "exact" if schema.name in MOVES else "value"
-        return Rule(kind=kind, stem="collective", rest=kind)
+        return ComparisonRule(kind=kind, stem="collective", rest=kind)
     stem = stem_of(schema)
     if stem in METADATA:
-        return Rule(kind="metadata", stem=stem, rest="metadata")
+        return ComparisonRule(kind="metadata", stem=stem, rest="metadata")
     if stem in DISTRIBUTION or stem in ATTENTION:
         return _random_rule(stem)
     if stem in INDICES and _returns_indices(schema, stem):
-        return Rule(kind="indices", stem=stem, roles=INDICES[stem])
+        return ComparisonRule(kind="indices", stem=stem, roles=INDICES[stem])
     if stem in FACTORISATION:
-        return Rule(kind="factorisation", stem=stem)
+        return ComparisonRule(kind="factorisation", stem=stem)
     if stem in ROLES:
-        return Rule(kind="value", stem=stem, roles=ROLES[stem])
+        return ComparisonRule(kind="value", stem=stem, roles=ROLES[stem])
     if schema.variant is Variant.VIEW:
-        return Rule(kind="view", stem=stem, rest="view")
+        return ComparisonRule(kind="view", stem=stem, rest="view")
     if stem in EXACT | PLACEMENT or stem in PLACING or stem in INDICES:
-        return Rule(kind="placement" if stem in PLACEMENT else "exact", stem=stem, rest="exact")
-    return Rule(kind="value", stem=stem)
+        return ComparisonRule(kind="placement" if stem in PLACEMENT else "exact", stem=stem, rest="exact")
+    return ComparisonRule(kind="value", stem=stem)
 
 
-def _random_rule(stem: str) -> Rule:
+def _random_rule(stem: str) -> ComparisonRule:
     roles = ROLES.get(stem)
     if roles is not None:
         roles = ("distribution", *("ignore" for _ in roles[1:]))
-    return Rule(kind="distribution", stem=stem, roles=roles or (), rest="distribution", dependent=stem in DEPENDENT)
+    return ComparisonRule(
+        kind="distribution", stem=stem, roles=roles or (), rest="distribution", dependent=stem in DEPENDENT
+    )
 
 
 def _returns_indices(schema: OpSchema, stem: str) -> bool:

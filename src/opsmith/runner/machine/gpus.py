@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opsmith.runner.sandbox.kernel_calls import forgo_privileges
-from opsmith.runner.sandbox.landlock import EVERYTHING, READ_DIR, Rule, limits_files, restrict
+from opsmith.runner.sandbox.landlock import EVERYTHING, READ_DIR, PathRule, limits_files, restrict
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 #: What isolates workers where this is possible, for the record.
@@ -106,7 +106,7 @@ def hide(files: Collection[str]) -> None:
     listed = [entry for folder in folders for entry in Path(folder).iterdir()]
     # A link may lead to a pipe, which no rule can be about; what it leads to in a folder is allowed with that.
     entries = {str(entry) for entry in listed if not entry.is_symlink()} - {*folders, *files}
-    restrict([*(Rule(folder, READ_DIR) for folder in folders), *(Rule(entry, EVERYTHING) for entry in entries)])
+    restrict([*(PathRule(folder, READ_DIR) for folder in folders), *(PathRule(entry, EVERYTHING) for entry in entries)])
 
 
 def main() -> int:

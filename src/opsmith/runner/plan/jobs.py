@@ -11,7 +11,7 @@ from opsmith.core.case import CaseRef
 from opsmith.core.kernel import Loader
 from opsmith.core.op import OpSchema, TaskKind
 from opsmith.core.problems import split_sample
-from opsmith.core.run import Options, Plan, RunDirectory
+from opsmith.core.run import Options, RunDirectory, RunPlan
 from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
 from opsmith.runner.plan.planning import Enumeration
@@ -20,7 +20,7 @@ from opsmith.runner.protocol.job import Job
 
 
 def jobs_to_judge(
-    plan: Plan,
+    plan: RunPlan,
     enumeration: Enumeration,
     schemas: Iterable[OpSchema],
     run: RunDirectory,
@@ -71,7 +71,7 @@ def jobs_to_judge(
 
 
 def jobs_to_time(
-    plan: Plan,
+    plan: RunPlan,
     enumeration: Enumeration,
     schemas: Iterable[OpSchema],
     run: RunDirectory,
@@ -119,7 +119,7 @@ def _largest_of_each_dtype(cases: Sequence[CaseRef]) -> Iterable[CaseRef]:
     return largest.values()
 
 
-def check_same_kernels(plan: Plan, earlier: Sequence[Verdict], out: Path) -> None:
+def check_same_kernels(plan: RunPlan, earlier: Sequence[Verdict], out: Path) -> None:
     """A resumed run goes on with the kernels that it began with.
 
     Raises:

@@ -12,7 +12,7 @@ from opsmith.backends.directory import KernelDirectory
 from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, TaskKind, matches
-from opsmith.core.run import SUITES_WITHOUT_DATASET, Options, Plan, PlannedOp
+from opsmith.core.run import SUITES_WITHOUT_DATASET, Options, PlannedOp, RunPlan
 from opsmith.core.sampling import spread_sample
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UnknownName
@@ -169,7 +169,7 @@ def discover_backend(fleet: Fleet, asked: Backend | NeedsDiscovery, tasks: Seque
     return asked.backend(reply.answered, dsl=reply.dsl, kernel_directory=reply.kernel_directory)
 
 
-def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: Backend, options: Options) -> Plan:
+def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: Backend, options: Options) -> RunPlan:
     """Ask the backend for a kernel for every op that has cases; each sample of a module is planned on its own."""
     planned = []
     for op, cases in sorted(enumeration.cases.items()):
@@ -187,7 +187,7 @@ def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: B
             )
     asks_ops = options.selection.problems is None
     unrecognised = backend.unrecognised(schemas) if asks_ops and isinstance(backend, KernelDirectory) else []
-    return Plan(ops=tuple(planned), skipped=enumeration.skipped, unrecognised=tuple(unrecognised))
+    return RunPlan(ops=tuple(planned), skipped=enumeration.skipped, unrecognised=tuple(unrecognised))
 
 
 def _answers(backend: Backend, task: Task) -> list[tuple[str, Kernel | None]]:

@@ -45,7 +45,7 @@ from opsmith.core.trace import TracedCall
 from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
 from opsmith.evaluation.criteria.judged_call import JudgedCall
-from opsmith.evaluation.criteria.rules import Rule, rule_for
+from opsmith.evaluation.criteria.rules import ComparisonRule, rule_for
 from opsmith.evaluation.eager.answers import Answer, answers_of
 from opsmith.evaluation.eager.reference import observe_eager, reference_calls, repetitions, run_eager
 from opsmith.evaluation.integrity.policy import computes
@@ -557,7 +557,7 @@ class Referee:
 class _Reference:
     """Eager's answer to one call, or why there is none."""
 
-    rule: Rule
+    rule: ComparisonRule
     answer: Answer | None = None
     error: str | None = None
     calls: tuple[str, ...] = ()

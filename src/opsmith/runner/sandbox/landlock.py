@@ -38,7 +38,7 @@ USE_DEVICE = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEVICE
 EVERYTHING = (1 << 16) - 1
 
 
-class Rule(NamedTuple):
+class PathRule(NamedTuple):
     """What is allowed at a path and below it."""
 
     path: str
@@ -78,7 +78,7 @@ def reaches_all_threads() -> bool:
     return abi() >= _ALL_THREADS_SINCE
 
 
-def restrict(rules: Iterable[Rule], *, connects: bool = False) -> None:
+def restrict(rules: Iterable[PathRule], *, connects: bool = False) -> None:
     """Forbid every file access but these, and with a kernel that can do it all TCP and all signals to others.
 
     Where it ``connects`` TCP and abstract sockets remain.
@@ -106,7 +106,7 @@ def restrict(rules: Iterable[Rule], *, connects: bool = False) -> None:
         os.close(descriptor)
 
 
-def _add(descriptor: int, rule: Rule, handled: int) -> None:
+def _add(descriptor: int, rule: PathRule, handled: int) -> None:
     try:
         parent = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
     except OSError as exc:

@@ -15,7 +15,7 @@ import msgspec
 
 from opsmith.runner.sandbox import landlock, seccomp
 from opsmith.runner.sandbox.kernel_calls import forgo_privileges, set_readable
-from opsmith.runner.sandbox.landlock import EVERYTHING, Rule
+from opsmith.runner.sandbox.landlock import EVERYTHING, PathRule
 from opsmith.runner.sandbox.namespaces import (
     SHARED_BY_RANKS_MIB,
     SHARED_MEMORY,
@@ -112,7 +112,7 @@ class Sandbox:
     def _restrict(self, builds: str, *, connects: bool = False) -> None:
         rules = [*self._readable, *private(*self._private, builds, self._meeting)]
         if Layer.READ_ONLY in self._active:
-            rules.append(Rule(SHARED_MEMORY, EVERYTHING))  # A nursery's own by then.
+            rules.append(PathRule(SHARED_MEMORY, EVERYTHING))  # A nursery's own by then.
         landlock.restrict(rules, connects=connects)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.runner.sandbox.landlock import EVERYTHING, READ, READ_DIR, USE_DEVICE, Rule
+from opsmith.runner.sandbox.landlock import EVERYTHING, READ, READ_DIR, USE_DEVICE, PathRule
 
 #: Where programs, libraries and toolkits are installed.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
@@ -61,11 +61,11 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...] = ()
 
 
-def readable(reach: Reach) -> list[Rule]:
+def readable(reach: Reach) -> list[PathRule]:
     """Rules about what every worker of a run may read, and the devices that it may use."""
     withheld = [Path(folder).resolve() for folder in (*reach.withheld, reach.scratch, reach.builds)]
     installed = [*_SYSTEM, sys.prefix, sys.base_prefix, sys.exec_prefix, *_toolchains()]
-    rules: list[Rule] = []
+    rules: list[PathRule] = []
     for folder in installed:
         if not _is_within(Path(folder), (Path(rule.path) for rule in rules if rule.rights == READ)):
             rules += _without(Path(folder), withheld)
@@ -75,15 +75,15 @@ def readable(reach: Reach) -> list[Rule]:
         if folder and not _is_within(Path(folder), map(Path, installed)):
             rules += _project(Path(folder), withheld, home=Path(reach.home).resolve())
     facts = [*(f"/etc/{name}" for name in _CONFIGURATION), *(f"/proc/{name}" for name in _PROCESSOR_AND_MEMORY)]
-    rules += [Rule(path, READ) for path in (*facts, *_HARDWARE)]
+    rules += [PathRule(path, READ) for path in (*facts, *_HARDWARE)]
     # Through the files of the graphics subsystem, too, a device can be used.
     devices = [_DEVICE_FILES / name for name in (*_DEVICES, *(() if reach.hidden else _GRAPHICS))]
     devices += [device for device in _DEVICE_FILES.glob("nvidia*") if str(device) not in reach.hidden]
-    rules += [Rule(str(device), USE_DEVICE) for device in devices]
+    rules += [PathRule(str(device), USE_DEVICE) for device in devices]
     return [rule for rule in dict.fromkeys(rules) if os.access(rule.path, os.R_OK)]
 
 
-def private(scratch: str, kernels: str, builds: str, meeting: str = "") -> list[Rule]:
+def private(scratch: str, kernels: str, builds: str, meeting: str = "") -> list[PathRule]:
     """Rules about the folders of one worker, and what ``/proc`` says about itself; an empty name stands for no folder.
 
     Args:
@@ -93,9 +93,9 @@ def private(scratch: str, kernels: str, builds: str, meeting: str = "") -> list[
         meeting: of a rank, where it meets the others.
     """
     return [
-        *(Rule(folder, EVERYTHING) for folder in (scratch, builds, meeting)),
-        Rule(kernels, READ),
-        Rule(f"/proc/{os.getpid()}", READ | USE_DEVICE),
+        *(PathRule(folder, EVERYTHING) for folder in (scratch, builds, meeting)),
+        PathRule(kernels, READ),
+        PathRule(f"/proc/{os.getpid()}", READ | USE_DEVICE),
     ]
 
 
@@ -117,7 +117,7 @@ def _editable() -> Iterator[str]:
             yield from map(str, getattr(module, "MAPPING", {}).values())
 
 
-def _without(path: Path, withheld: Iterable[Path]) -> Iterator[Rule]:
+def _without(path: Path, withheld: Iterable[Path]) -> Iterator[PathRule]:
     """Rules to read ``path`` and all below it but what is withheld.
 
     There is none for a relative path, nor for what the user cannot read.
@@ -126,21 +126,21 @@ def _without(path: Path, withheld: Iterable[Path]) -> Iterator[Rule]:
         return
     path = path.resolve()
     if not any(folder.is_relative_to(path) for folder in withheld):
-        yield Rule(str(path), READ)
+        yield PathRule(str(path), READ)
         return
-    yield Rule(str(path), READ_DIR)  # The names of what is withheld are no secret.
+    yield PathRule(str(path), READ_DIR)  # The names of what is withheld are no secret.
     for entry in sorted(path.iterdir()):
         yield from _without(entry, withheld)
 
 
-def _project(folder: Path, withheld: Iterable[Path], *, home: Path) -> Iterator[Rule]:
+def _project(folder: Path, withheld: Iterable[Path], *, home: Path) -> Iterator[PathRule]:
     """Rules to import from a folder of the user's: not its hidden files; of a home, Python's files only."""
     if not os.access(folder, os.R_OK):
         return
     if not folder.is_dir():
         yield from _without(folder, withheld)  # A zipped package.
         return
-    yield Rule(str(folder.resolve()), READ_DIR)
+    yield PathRule(str(folder.resolve()), READ_DIR)
     is_home = home.is_relative_to(folder.resolve())
     for entry in sorted(folder.iterdir()):
         if not entry.name.startswith(".") and (not is_home or _is_module(entry)):

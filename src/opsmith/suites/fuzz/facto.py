@@ -18,7 +18,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.aten.schemas import overload
-from opsmith.calls.recording import Recorder
+from opsmith.calls.recording import CallRecorder
 from opsmith.core.case import CallRecord
 from opsmith.core.dtypes import TORCH_NAMES
 
@@ -68,7 +68,7 @@ def _first_dtype(values: Any) -> torch.dtype | None:
 def _recorded(op: str, args: Any, kwargs: dict[str, Any], device: str) -> tuple[str, CallRecord] | None:
     """The call as eager answers it; None if it does not."""
     placed = tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, (list(args), kwargs))
-    recorder = Recorder(lambda *_: True, device=device)
+    recorder = CallRecorder(lambda *_: True, device=device)
     try:
         with recorder, torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")

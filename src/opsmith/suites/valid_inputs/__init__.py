@@ -17,7 +17,7 @@ from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, Value, 
 from opsmith.core.domains import Distinct, Domain, Segments, StructuredDomain
 from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
-from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, Slot
+from opsmith.suites.valid_inputs.binding import ArgumentSlot, BoundCall, CannotRebuild
 from opsmith.suites.valid_inputs.fitting import fits, fitted
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import COMMON_RULES, VALUE_RULES, default_domain
@@ -69,7 +69,7 @@ def traced_record(call: TracedCall, *, seed: int) -> CallRecord:
     )
 
 
-def _generated(call: BoundCall, slot: Slot, seed: int, key: str) -> GeneratedStorage:
+def _generated(call: BoundCall, slot: ArgumentSlot, seed: int, key: str) -> GeneratedStorage:
     tensor, domain = slot.tensor, _domain(call, slot)
     return GeneratedStorage(
         size_bytes=_storage_elements(call, slot) * torch_dtype(tensor.dtype).itemsize,
@@ -82,7 +82,7 @@ def _generated(call: BoundCall, slot: Slot, seed: int, key: str) -> GeneratedSto
     )
 
 
-def _stream(slot: Slot, domain: Domain) -> tuple[str | int, ...]:
+def _stream(slot: ArgumentSlot, domain: Domain) -> tuple[str | int, ...]:
     """What tells the seeds of a call's tensors apart; the parts of one description have the same."""
     match domain:
         case Segments():
@@ -99,7 +99,7 @@ def _placed(value: Value, on_host: set[int]) -> Value:
     return value
 
 
-def _domain(call: BoundCall, slot: Slot) -> Domain:
+def _domain(call: BoundCall, slot: ArgumentSlot) -> Domain:
     for rules in (INDEX_RULES.get(call.stem, {}), VALUE_RULES.get(call.stem, {}), COMMON_RULES):
         rule = rules.get(slot.name)
         if rule is not None:
@@ -115,7 +115,7 @@ def _domain(call: BoundCall, slot: Slot) -> Domain:
     return domain
 
 
-def _storage_elements(call: BoundCall, slot: Slot) -> int:
+def _storage_elements(call: BoundCall, slot: ArgumentSlot) -> int:
     tensor = slot.tensor
     elements = extent(tensor.shape, tensor.strides, tensor.offset)
     if call.stem.startswith("as_strided") and slot.name == "self":

@@ -15,7 +15,7 @@ class CannotRebuild(Exception):
     """A traced call for whose tensors no valid values can be given; the message says why."""
 
 
-class Slot(NamedTuple):
+class ArgumentSlot(NamedTuple):
     """A tensor of a call and the argument that it is.
 
     Attributes:
@@ -131,6 +131,6 @@ def _bind(call: TracedCall) -> dict[str, Value]:
     return {**dict(zip(positional, call.args, strict=False)), **call.kwargs}
 
 
-def _slots(name: str, value: Value) -> list[Slot]:
+def _slots(name: str, value: Value) -> list[ArgumentSlot]:
     items = value.items if isinstance(value, SequenceValue) else (value,)
-    return [Slot(name, number, item) for number, item in enumerate(items) if isinstance(item, TensorValue)]
+    return [ArgumentSlot(name, number, item) for number, item in enumerate(items) if isinstance(item, TensorValue)]

@@ -22,7 +22,7 @@ from opsmith.core.domains import (
     Subset,
     Targets,
 )
-from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, Slot
+from opsmith.suites.valid_inputs.binding import ArgumentSlot, BoundCall, CannotRebuild
 from opsmith.suites.valid_inputs.rules import Rule, Rules, for_each
 
 #: Segments of grouped products end at multiples of 16 rows where they can: tensor cores want that.
@@ -37,19 +37,19 @@ def below(count: int) -> Integers:
 # ---------------------------------------------------------------- one dimension
 
 
-def _along_self(call: BoundCall, _: Slot) -> Domain:
+def _along_self(call: BoundCall, _: ArgumentSlot) -> Domain:
     return below(call.size("self", call.integer("dim")))
 
 
-def _taken_along(call: BoundCall, _: Slot) -> Domain:
+def _taken_along(call: BoundCall, _: ArgumentSlot) -> Domain:
     return _along_self(call, _) if call.value("dim") is not None else below(call.elements("self"))
 
 
-def _into_self(call: BoundCall, _: Slot) -> Domain:
+def _into_self(call: BoundCall, _: ArgumentSlot) -> Domain:
     return below(call.elements("self"))
 
 
-def _stored_along_self(call: BoundCall, slot: Slot) -> Domain:
+def _stored_along_self(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Places along ``dim`` of self, none of them twice for one row of the index if there are enough."""
     size, shape = call.size("self", call.integer("dim")), slot.tensor.shape
     dim = call.integer("dim") % max(len(shape), 1) if call.stem.startswith("scatter") else 0
@@ -58,19 +58,19 @@ def _stored_along_self(call: BoundCall, slot: Slot) -> Domain:
     return Distinct(size, (dim,))
 
 
-def _scattered(call: BoundCall, slot: Slot) -> Domain:
+def _scattered(call: BoundCall, slot: ArgumentSlot) -> Domain:
     adds_up = call.value("reduce") is not None or call.tensor("src") is None
     return _along_self(call, slot) if adds_up else _stored_along_self(call, slot)
 
 
-def _put(call: BoundCall, slot: Slot) -> Domain:
+def _put(call: BoundCall, slot: ArgumentSlot) -> Domain:
     places, count = call.elements("self"), math.prod(slot.tensor.shape)
     if call.flag("accumulate") or count > places:
         return below(places)
     return Distinct(places, tuple(range(len(slot.tensor.shape))))
 
 
-def _selected_value(call: BoundCall, slot: Slot) -> Domain:
+def _selected_value(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """What sort, topk and their like selected: places along ``dim``, each once."""
     sizes = call.integers("sizes")
     dim = call.integer("dim") % max(len(sizes), 1)
@@ -79,7 +79,7 @@ def _selected_value(call: BoundCall, slot: Slot) -> Domain:
     return below(sizes[dim] if sizes else 1)
 
 
-def _running_place(call: BoundCall, _: Slot) -> Domain:
+def _running_place(call: BoundCall, _: ArgumentSlot) -> Domain:
     return below(call.size("input", call.integer("dim")))
 
 
@@ -103,13 +103,13 @@ def _indexed_dims(call: BoundCall) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def _taken(call: BoundCall, slot: Slot) -> Domain:
+def _taken(call: BoundCall, slot: ArgumentSlot) -> Domain:
     if slot.tensor.dtype in ("b8", "u8"):
         return Mask(0.5)
     return below(_indexed_dims(call)[slot.number][0])
 
 
-def _stored(call: BoundCall, slot: Slot) -> Domain:
+def _stored(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """As :func:`_taken`; where values are stored and not added, no place occurs twice."""
     if slot.tensor.dtype in ("b8", "u8"):
         return _stored_mask(call, slot)
@@ -129,7 +129,7 @@ def _stored(call: BoundCall, slot: Slot) -> Domain:
     return Distinct(places, dims, later, size)
 
 
-def _stored_mask(call: BoundCall, slot: Slot) -> Domain:
+def _stored_mask(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """A mask with as many true elements as there are values for them."""
     values, rest = call.shape("values"), len(call.shape("self")) - len(slot.tensor.shape)
     if len(values) <= rest or values[0] == 1:
@@ -137,14 +137,14 @@ def _stored_mask(call: BoundCall, slot: Slot) -> Domain:
     return Subset(min(values[0], math.prod(slot.own_shape)))
 
 
-def _masked_source(call: BoundCall, slot: Slot) -> Domain:
+def _masked_source(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """A mask that is true half the time, and not more often than there are elements in ``source``."""
     elements = math.prod(slot.own_shape)
     repeated = max(1, call.elements("self") // max(elements, 1))
     return Subset(min(elements // 2, call.elements("source") // repeated))
 
 
-def _sparse_places(call: BoundCall, slot: Slot) -> Domain:
+def _sparse_places(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Coordinates ``[sparse_dim, nnz]``: one row for each of the first dimensions."""
     sizes = call.integers("size")[: slot.tensor.shape[0]] if slot.tensor.shape else ()
     return below(min(sizes, default=1))
@@ -153,19 +153,19 @@ def _sparse_places(call: BoundCall, slot: Slot) -> Domain:
 # ---------------------------------------------------------------- tables of embeddings
 
 
-def _row_of_weight(call: BoundCall, _: Slot) -> Domain:
+def _row_of_weight(call: BoundCall, _: ArgumentSlot) -> Domain:
     return below(call.size("weight", 0))
 
 
-def _row_of_self(call: BoundCall, _: Slot) -> Domain:
+def _row_of_self(call: BoundCall, _: ArgumentSlot) -> Domain:
     return below(call.size("self", 0))
 
 
-def _numbered_row(call: BoundCall, _: Slot) -> Domain:
+def _numbered_row(call: BoundCall, _: ArgumentSlot) -> Domain:
     return below(call.integer("num_weights"))
 
 
-def _bags(call: BoundCall, slot: Slot) -> Domain:
+def _bags(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """``offsets``, ``offset2bag`` and ``bag_size`` of one division of the indices into bags."""
     total, length = call.elements("indices"), math.prod(slot.tensor.shape)
     if slot.name == "offset2bag":
@@ -188,35 +188,35 @@ def _classes(call: BoundCall) -> int:
     return call.size("self", 1 if len(call.shape("self")) > 1 else 0)
 
 
-def _class_targets(call: BoundCall, slot: Slot) -> Domain:
+def _class_targets(call: BoundCall, slot: ArgumentSlot) -> Domain:
     if slot.tensor.dtype not in ("i64", "i32", "u8"):
         raise CannotRebuild(f"{call.op} was traced with targets that are no class numbers")
     return Targets(_classes(call), call.integer("ignore_index", -100))
 
 
-def _classes_or_probabilities(call: BoundCall, slot: Slot) -> Domain:
+def _classes_or_probabilities(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Cross entropy takes either."""
     if slot.tensor.dtype in ("i64", "i32", "u8"):
         return _class_targets(call, slot)
     return Probabilities(min(1, len(slot.tensor.shape) - 1))
 
 
-def _one_hot(call: BoundCall, _: Slot) -> Domain:
+def _one_hot(call: BoundCall, _: ArgumentSlot) -> Domain:
     """Below the number of classes, which the op finds by itself where it is not given."""
     classes = call.integer("num_classes", -1)
     return Integers(0, classes if classes > 0 else 16)
 
 
-def _class_numbers(call: BoundCall, _: Slot) -> Domain:
+def _class_numbers(call: BoundCall, _: ArgumentSlot) -> Domain:
     return below(_classes(call))
 
 
-def _several_classes(call: BoundCall, _: Slot) -> Domain:
+def _several_classes(call: BoundCall, _: ArgumentSlot) -> Domain:
     """Class numbers up to the first -1."""
     return Integers(-1, max(_classes(call), 1))
 
 
-def _labels(call: BoundCall, slot: Slot) -> Domain:
+def _labels(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Labels of ``_ctc_loss``: any class but the blank, which is the first or the last."""
     classes, blank = call.size("log_probs", 2 if len(call.shape("log_probs")) > 2 else 1), call.integer("blank")
     if slot.tensor.dtype not in ("i64", "i32") or blank not in (0, classes - 1):
@@ -224,13 +224,13 @@ def _labels(call: BoundCall, slot: Slot) -> Domain:
     return Integers(0, max(blank, 1)) if blank else Integers(1, max(classes, 2))
 
 
-def _input_lengths(call: BoundCall, _: Slot) -> Domain:
+def _input_lengths(call: BoundCall, _: ArgumentSlot) -> Domain:
     """Between all of the time steps and half of them."""
     steps = call.size("log_probs", 0)
     return Integers((steps + 1) // 2, steps + 1)
 
 
-def _target_lengths(call: BoundCall, slot: Slot) -> Domain:
+def _target_lengths(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """At most half as many labels as the shortest input has steps, so that they can be aligned."""
     targets = call.shape("targets")
     if len(targets) == 1:
@@ -238,25 +238,25 @@ def _target_lengths(call: BoundCall, slot: Slot) -> Domain:
     return Integers(0, min(targets[1], call.size("log_probs", 0) // 4) + 1)
 
 
-def _batch_lengths(call: BoundCall, _: Slot) -> Domain:
+def _batch_lengths(call: BoundCall, _: ArgumentSlot) -> Domain:
     return Ordered(1, call.size("input", 1 if call.flag("batch_first") else 0), descending=True)
 
 
-def _repeats(call: BoundCall, slot: Slot) -> Domain:
+def _repeats(call: BoundCall, slot: ArgumentSlot) -> Domain:
     total = call.integer("output_size", -1)
     if total < 0:
         return Integers(0, 4)
     return Segments(total, math.prod(slot.tensor.shape), SegmentForm.SIZES)
 
 
-def _segment_lengths(call: BoundCall, slot: Slot) -> Domain:
+def _segment_lengths(call: BoundCall, slot: ArgumentSlot) -> Domain:
     total, count = call.size("data", call.integer("axis")), math.prod(slot.tensor.shape)
     if slot.name == "lengths":
         return Segments(total, count, SegmentForm.SIZES)
     return Segments(total, count - 1, SegmentForm.BOUNDS)
 
 
-def _dependent(call: BoundCall, slot: Slot) -> Domain:
+def _dependent(call: BoundCall, slot: ArgumentSlot) -> Domain:
     raise CannotRebuild(f"{call.op} was traced with `{slot.name}`, which follows from the values of another argument")
 
 
@@ -266,7 +266,7 @@ def _dependent(call: BoundCall, slot: Slot) -> Domain:
 def _sequence_bounds(tensor: str, dim: int, longest: str) -> Rule:
     """Rule for the bounds of sequences that lie one after another along a dimension of ``tensor``."""
 
-    def rule(call: BoundCall, slot: Slot) -> Domain:
+    def rule(call: BoundCall, slot: ArgumentSlot) -> Domain:
         count = math.prod(slot.tensor.shape)
         if count <= 1:
             return below(1)  # A batch of equal sequences has no bounds.
@@ -275,14 +275,14 @@ def _sequence_bounds(tensor: str, dim: int, longest: str) -> Rule:
     return rule
 
 
-def _jagged_bounds(call: BoundCall, slot: Slot) -> Domain:
+def _jagged_bounds(call: BoundCall, slot: ArgumentSlot) -> Domain:
     values, lengths = call.tensor("values"), call.integers("max_lengths")
     total = call.size("values", 0) if values is not None else call.integer("total_L")
     longest = lengths[0] if lengths else call.size("dense", 1)
     return Segments(total, max(math.prod(slot.tensor.shape) - 1, 0), SegmentForm.BOUNDS, longest)
 
 
-def _group_ends(call: BoundCall, slot: Slot) -> Domain:
+def _group_ends(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Groups divide the rows of the left factor, the columns of the right one, or what is summed over."""
     batched = (len(call.shape("self")) == 3, len(call.shape("mat2")) == 3)
     tensor, dim = {(True, False): ("mat2", -1), (False, True): ("self", 0)}.get(batched, ("self", -1))
@@ -300,7 +300,7 @@ def _spread(values: tuple[int, ...], dimensions: int, default: tuple[int, ...]) 
     return chosen * dimensions if len(chosen) == 1 else chosen
 
 
-def _pooled(call: BoundCall, _: Slot) -> Domain:
+def _pooled(call: BoundCall, _: ArgumentSlot) -> Domain:
     dimensions = 3 if "3d" in call.stem else 2
     kernel = _spread(call.integers("kernel_size"), dimensions, (1,))
     return PoolIndices(
@@ -312,15 +312,15 @@ def _pooled(call: BoundCall, _: Slot) -> Domain:
     )
 
 
-def _adaptively_pooled(call: BoundCall, _: Slot) -> Domain:
+def _adaptively_pooled(call: BoundCall, _: ArgumentSlot) -> Domain:
     return PoolIndices(call.shape("self")[-3 if "3d" in call.stem else -2 :])
 
 
-def _randomly_pooled(call: BoundCall, _: Slot) -> Domain:
+def _randomly_pooled(call: BoundCall, _: ArgumentSlot) -> Domain:
     return below(math.prod(call.shape("self")[-3 if "3d" in call.stem else -2 :]))
 
 
-def _unpooled(call: BoundCall, slot: Slot) -> Domain:
+def _unpooled(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Each place of the output plane is filled once."""
     plane = call.integers("output_size")
     return Distinct(math.prod(plane), tuple(range(len(slot.tensor.shape)))[-len(plane) :])
@@ -329,7 +329,7 @@ def _unpooled(call: BoundCall, slot: Slot) -> Domain:
 # ---------------------------------------------------------------- factorisations
 
 
-def _pivots(call: BoundCall, _: Slot) -> Domain:
+def _pivots(call: BoundCall, _: ArgumentSlot) -> Domain:
     """Row numbers from 1."""
     matrix = {"linalg_lu_solve": "LU", "linalg_ldl_solve": "LD"}.get(call.stem, "LU_data")
     return Integers(1, max(call.size(matrix, -2), 1) + 1)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from opsmith.core.domains import Domain
-from opsmith.suites.valid_inputs.binding import BoundCall, Slot
+from opsmith.suites.valid_inputs.binding import ArgumentSlot, BoundCall
 
 #: Looks at the call: its shapes and scalars decide.
-Rule: TypeAlias = Callable[[BoundCall, Slot], Domain]
+Rule: TypeAlias = Callable[[BoundCall, ArgumentSlot], Domain]
 #: Argument name -> its domain, or the rule that tells it.
 Rules: TypeAlias = Mapping[str, Domain | Rule]
 

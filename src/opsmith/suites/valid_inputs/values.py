@@ -23,7 +23,7 @@ from opsmith.core.domains import (
     Uniform,
 )
 from opsmith.core.dtypes import SHORT_NAMES
-from opsmith.suites.valid_inputs.binding import BoundCall, Slot
+from opsmith.suites.valid_inputs.binding import ArgumentSlot, BoundCall
 from opsmith.suites.valid_inputs.rules import Rules, for_each
 
 #: float16 ends at 65504; a result of this size leaves room for what is done with it.
@@ -46,7 +46,7 @@ _WHOLE_DTYPES = frozenset({"i64", "i32", "i16", "i8", "u8"})
 # ---------------------------------------------------------------- around a scalar
 
 
-def _compared(call: BoundCall, _: Slot) -> Domain:
+def _compared(call: BoundCall, _: ArgumentSlot) -> Domain:
     """Few whole numbers, and the scalar in the middle of them if the tensor is compared with one."""
     scalar = call.scalar("other")
     if scalar is None:
@@ -56,7 +56,7 @@ def _compared(call: BoundCall, _: Slot) -> Domain:
     return Integers(int(scalar) - 3, int(scalar) + 4) if scalar == int(scalar) else Integers(-3, 4, origin=scalar)
 
 
-def _dividend(call: BoundCall, slot: Slot) -> Domain:
+def _dividend(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """As large as the divisor where that is large, so that no quotient is next to zero.
 
     Where whole quotients or remainders are asked for, several times the divisor, so that they vary.
@@ -67,7 +67,7 @@ def _dividend(call: BoundCall, slot: Slot) -> Domain:
     return Uniform(-4 * divisor, 4 * divisor) if 0 < divisor < LARGE else default_domain(slot)
 
 
-def _factor(call: BoundCall, slot: Slot) -> Domain:
+def _factor(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """0 or 1 where a very large number multiplies a mask; else as large as the product may get."""
     factor = call.number("other")
     if factor is None or 16 * abs(factor) <= LARGE or slot.tensor.dtype in _WHOLE_DTYPES:
@@ -76,7 +76,7 @@ def _factor(call: BoundCall, slot: Slot) -> Domain:
     return Uniform(-largest, largest) if largest > 1 else Integers(0, 2)
 
 
-def _clamped(call: BoundCall, slot: Slot) -> Domain:
+def _clamped(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """A range that reaches half its width beyond both bounds, or 4 to each side of the only one."""
     bounds = [call.number(name) for name in ("min", "max", "min_val", "max_val")]
     finite = [float(bound) for bound in bounds if bound is not None and abs(bound) <= LARGE]
@@ -86,7 +86,7 @@ def _clamped(call: BoundCall, slot: Slot) -> Domain:
     return Uniform(low - reach, high + reach) if finite or slot.tensor.dtype in _WHOLE_DTYPES else Normal()
 
 
-def _beyond_threshold(call: BoundCall, _: Slot) -> Domain:
+def _beyond_threshold(call: BoundCall, _: ArgumentSlot) -> Domain:
     threshold = call.number("threshold")
     return Uniform(threshold - 2, threshold + 2) if threshold else Normal()
 
@@ -94,7 +94,7 @@ def _beyond_threshold(call: BoundCall, _: Slot) -> Domain:
 # ---------------------------------------------------------------- powers and products
 
 
-def _base(call: BoundCall, slot: Slot) -> Domain:
+def _base(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Bases whose power is finite: positive unless the exponent is a whole number."""
     exponent = call.number("exponent")
     if slot.tensor.dtype in _WHOLE_DTYPES:
@@ -107,7 +107,7 @@ def _base(call: BoundCall, slot: Slot) -> Domain:
     return Magnitude(1 / largest, largest, signed=True) if exponent < 0 else Uniform(-largest / 4, largest / 4)
 
 
-def _exponent(call: BoundCall, slot: Slot) -> Domain:
+def _exponent(call: BoundCall, slot: ArgumentSlot) -> Domain:
     if slot.tensor.dtype in _WHOLE_DTYPES:
         return Integers(0, 4)  # Whole numbers have no negative powers.
     base = call.number("self")
@@ -117,7 +117,7 @@ def _exponent(call: BoundCall, slot: Slot) -> Domain:
     return Uniform(-largest, largest)
 
 
-def _multiplied_up(call: BoundCall, slot: Slot) -> Domain:
+def _multiplied_up(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Factors close enough to 1 for the product of them all to stay finite."""
     dim = call.value("dim")
     terms = call.size("self", dim) if isinstance(dim, int) else call.elements("self")
@@ -130,12 +130,12 @@ def _multiplied_up(call: BoundCall, slot: Slot) -> Domain:
 # ---------------------------------------------------------------- truth values
 
 
-def _rarely_true(call: BoundCall, _: Slot) -> Domain:
+def _rarely_true(call: BoundCall, _: ArgumentSlot) -> Domain:
     """About one true element among those that ``any`` looks at together, and often none."""
     return Mask(1 / max(_reduced(call), 2), mixed=False)
 
 
-def _rarely_false(call: BoundCall, _: Slot) -> Domain:
+def _rarely_false(call: BoundCall, _: ArgumentSlot) -> Domain:
     return Mask(1 - 1 / max(_reduced(call), 2), mixed=False)
 
 
@@ -145,7 +145,7 @@ def _reduced(call: BoundCall) -> int:
     return math.prod(call.size("self", dim) for dim in dims) if dims else call.elements("self")
 
 
-def _kept(call: BoundCall, _: Slot) -> Domain:
+def _kept(call: BoundCall, _: ArgumentSlot) -> Domain:
     """The mask of a dropout, of which ``1 / scale`` was kept."""
     scale = call.number("scale")
     return Mask(1 / scale) if scale is not None and scale > 1 else Mask(0.9)
@@ -154,7 +154,7 @@ def _kept(call: BoundCall, _: Slot) -> Domain:
 # ---------------------------------------------------------------- conversions
 
 
-def _converted(call: BoundCall, slot: Slot) -> Domain:
+def _converted(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """What another dtype can hold: a float out of an integer's range converts to no defined value."""
     named, tensor = call.value("dtype"), call.tensor("self")
     target = SHORT_NAMES.get(named.name) if isinstance(named, NamedValue) else None
@@ -170,24 +170,24 @@ def _converted(call: BoundCall, slot: Slot) -> Domain:
 # ---------------------------------------------------------------- saved by a forward op
 
 
-def _softmax_output(call: BoundCall, _: Slot) -> Domain:
+def _softmax_output(call: BoundCall, _: ArgumentSlot) -> Domain:
     return Probabilities(call.integer("dim"))
 
 
-def _log_softmax_output(call: BoundCall, _: Slot) -> Domain:
+def _log_softmax_output(call: BoundCall, _: ArgumentSlot) -> Domain:
     return Probabilities(call.integer("dim"), logarithms=True)
 
 
-def _log_probabilities(call: BoundCall, _: Slot) -> Domain:
+def _log_probabilities(call: BoundCall, _: ArgumentSlot) -> Domain:
     """Class probabilities ``[N, classes, ...]`` or ``[classes]``."""
     return Probabilities(min(1, len(call.shape("self")) - 1), logarithms=True)
 
 
-def _ctc_log_probabilities(call: BoundCall, _: Slot) -> Domain:
+def _ctc_log_probabilities(call: BoundCall, _: ArgumentSlot) -> Domain:
     return Probabilities(len(call.shape("log_probs")) - 1, logarithms=True)
 
 
-def _total_weight(call: BoundCall, _: Slot) -> Domain:
+def _total_weight(call: BoundCall, _: ArgumentSlot) -> Domain:
     """Without weights it is the number of targets that are not ignored."""
     targets = call.elements("target")
     counted = targets - targets // IGNORED_EVERY
@@ -196,14 +196,14 @@ def _total_weight(call: BoundCall, _: Slot) -> Domain:
     return Uniform(counted * 0.9, counted * 1.1)
 
 
-def _loss_gradient(call: BoundCall, slot: Slot) -> Domain:
+def _loss_gradient(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """The gradient of a mean is divided by the number of elements; a loss scaler makes up for that."""
     if math.prod(slot.tensor.shape) != 1:
         return default_domain(slot)
     return _scaled(slot, min(call.elements("self"), LARGE / 4))
 
 
-def _elu_result(call: BoundCall, _: Slot) -> Domain:
+def _elu_result(call: BoundCall, _: ArgumentSlot) -> Domain:
     """The input, or the result, which is above ``-alpha * scale``."""
     if not call.flag("is_result"):
         return Normal()
@@ -211,7 +211,7 @@ def _elu_result(call: BoundCall, _: Slot) -> Domain:
     return Uniform(-0.95 * lowest, 3)
 
 
-def _attending(call: BoundCall, _: Slot) -> Domain:
+def _attending(call: BoundCall, _: ArgumentSlot) -> Domain:
     """Queries whose scores have a root mean square of 1 at most, where they and the keys are largest.
 
     The sum of the weights is an argument of its own, and no weight may be larger than it. Were scores in the tens, as
@@ -222,20 +222,20 @@ def _attending(call: BoundCall, _: Slot) -> Domain:
     return Normal(1 / (scale * math.sqrt(columns) * LARGEST_RMS**2))
 
 
-def _log_sum(call: BoundCall, _: Slot) -> Domain:
+def _log_sum(call: BoundCall, _: ArgumentSlot) -> Domain:
     """The logarithm of a sum over the keys, each of them about 1."""
     keys = math.log(max(call.size("key", 2 if call.stem.startswith("_scaled_dot") else 1), 1))
     return Uniform(keys, keys + 2)
 
 
-def _dropout_noise(call: BoundCall, _: Slot) -> Domain:
+def _dropout_noise(call: BoundCall, _: ArgumentSlot) -> Domain:
     return Uniform(call.number("lower") or 1 / 8, call.number("upper") or 1 / 3)
 
 
 # ---------------------------------------------------------------- draws and sets
 
 
-def _repeated_values(call: BoundCall, slot: Slot) -> Domain:
+def _repeated_values(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """Few enough different values for most to occur several times."""
     largest = 100 if slot.tensor.dtype in ("i8", "u8") else 2000
     return Integers(0, min(largest, max(2, call.elements("self") // 4)))
@@ -244,20 +244,20 @@ def _repeated_values(call: BoundCall, slot: Slot) -> Domain:
 # ---------------------------------------------------------------- defaults
 
 
-def default_domain(slot: Slot) -> Domain:
+def default_domain(slot: ArgumentSlot) -> Domain:
     """For an argument without a rule: both signs, moderate."""
     if slot.tensor.dtype == "b8":
         return Mask(0.5)
     return ANY_INTEGER if slot.tensor.dtype in _WHOLE_DTYPES and not _is_single(slot) else _scaled(slot, 1)
 
 
-def _scaled(slot: Slot, scale: float) -> Domain:
+def _scaled(slot: ArgumentSlot, scale: float) -> Domain:
     """Floats of this scale, at least 1; a single number is not near zero."""
     largest = max(scale, 1)
     return Magnitude(largest / 4, largest * 4, signed=True) if _is_single(slot) else Normal(largest)
 
 
-def _is_single(slot: Slot) -> bool:
+def _is_single(slot: ArgumentSlot) -> bool:
     """Whether the tensor is one element, maybe seen many times."""
     return all(size == 1 or stride == 0 for size, stride in zip(slot.tensor.shape, slot.tensor.strides, strict=True))
 

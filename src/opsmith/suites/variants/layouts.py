@@ -29,7 +29,7 @@ from opsmith.aten.dtypes import torch_dtype
 from opsmith.aten.strides import extent
 from opsmith.core.case import CallRecord, GeneratedStorage, MappingValue, SequenceValue, Storage, TensorValue, Value
 from opsmith.core.op import OpSchema, Variant
-from opsmith.suites.valid_inputs.binding import Slot, stem_of
+from opsmith.suites.valid_inputs.binding import ArgumentSlot, stem_of
 from opsmith.suites.variants.scope import KEPT, bound_call, has_rule, is_elementwise, reads_values, written_arguments
 
 SHIFT = 16
@@ -83,7 +83,7 @@ def layout_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator
             yield label, _with(record, moved)
 
 
-def _movable(record: CallRecord, schema: OpSchema) -> list[Slot]:
+def _movable(record: CallRecord, schema: OpSchema) -> list[ArgumentSlot]:
     """Tensors that the op only reads, each alone on its storage."""
     call = bound_call(record)
     if call is None:

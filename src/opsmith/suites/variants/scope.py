@@ -17,7 +17,7 @@ from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.case import CallRecord
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.trace import TracedCall
-from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, Slot, stem_of
+from opsmith.suites.valid_inputs.binding import ArgumentSlot, BoundCall, CannotRebuild, stem_of
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import COMMON_RULES, VALUE_RULES
 
@@ -87,7 +87,7 @@ class Freedom(NamedTuple):
         one_sign: large values are all positive: what a reduction takes the mean of must not cancel.
     """
 
-    slot: Slot
+    slot: ArgumentSlot
     labels: frozenset[str]
     one_sign: bool
 
@@ -105,7 +105,7 @@ def freedoms(record: CallRecord, schema: OpSchema) -> dict[int, Freedom]:
     call = bound_call(record)
     if call is None or is_random(schema) or not reads_values(schema):
         return {}
-    by_storage: dict[int, list[Slot]] = {}
+    by_storage: dict[int, list[ArgumentSlot]] = {}
     for slot in call.slots:
         by_storage.setdefault(slot.tensor.storage, []).append(slot)
     one_sign = not is_elementwise(schema) and call.stem not in CONTRACTIONS
@@ -163,7 +163,7 @@ def tags(schema: OpSchema) -> frozenset[str]:
     return frozenset(tag for name in related if name in schemas for tag in schemas[name].tags)
 
 
-def _labels(schema: OpSchema, call: BoundCall, slot: Slot) -> frozenset[str]:
+def _labels(schema: OpSchema, call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:
     dtype = torch_dtype(slot.tensor.dtype)
     if slot.name in written_arguments(schema) and schema.variant is not Variant.INPLACE:
         return frozenset()
@@ -198,7 +198,7 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
     return _OTHER_LABELS
 
 
-def _rowwise_labels(call: BoundCall, slot: Slot) -> frozenset[str]:
+def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:
     """All that rows can be brought to scale from; weights stay moderate."""
     if slot is not call.slots[0]:
         return frozenset({"signed"})
@@ -211,7 +211,7 @@ def _rowwise_labels(call: BoundCall, slot: Slot) -> frozenset[str]:
     return _ROWWISE_LABELS if steady else _OTHER_LABELS | {"tiny"}
 
 
-def _row_elements(call: BoundCall, slot: Slot) -> int:
+def _row_elements(call: BoundCall, slot: ArgumentSlot) -> int:
     """Elements that are normalised together."""
     shape, elements = slot.tensor.shape, math.prod(slot.tensor.shape)
     if normalized := call.integers("normalized_shape"):
