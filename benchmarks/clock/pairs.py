@@ -36,7 +36,7 @@ from opsmith.core.task import Task
 from opsmith.core.timing import Clock, Label, Timing
 from opsmith.evaluation.timing.statistics import PRECISIONS, combined, is_settled, precisions_of
 from opsmith.runner.clock.clock_setup import ControlCall, set_up_clock
-from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, never_held_back
+from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, never_throttled
 from opsmith.runner.clock.timed_processes import WorkerSide
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.environment import describe_environment
@@ -160,7 +160,7 @@ class Bench:
             precisions=precisions_of(options.timing, all_quantities),
             quantities=all_quantities,
             cores=tuple(sorted(os.sched_getaffinity(0))),
-            held_back=never_held_back if watch is None else watch.held_back,
+            throttled=never_throttled if watch is None else watch.throttled,
         )
         self._lost: dict[int, float] = {}
         self._lock = DeviceLock(default_folder(), opened.identity)

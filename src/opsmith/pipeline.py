@@ -134,11 +134,11 @@ def evaluate(
         done = 0
 
         def timed_again_later(timed: TimedCase) -> None:
-            run.note_visit(timed)
+            run.note_earlier_timing(timed)
             progress.advance(done, timed.op)
 
         with run.appender("timings.jsonl") as append:
-            for timed in fleet.time(to_time, earlier=run.visits(), note=timed_again_later):
+            for timed in fleet.time(to_time, earlier=run.earlier_timings(), note=timed_again_later):
                 append(timed)
                 done += 1
                 progress.advance(done, timed.op)

@@ -547,11 +547,11 @@ class RunDirectory:
         """Yield what was timed; a damaged line ends it, and its case is timed again on a resume."""
         yield from self._intact("timings.jsonl", TimedCase)
 
-    def visits(self) -> Iterator[TimedCase]:
+    def earlier_timings(self) -> Iterator[TimedCase]:
         """Yield what was found of cases that were then timed again; a damaged line ends it."""
         yield from self._intact("visits.jsonl", TimedCase)
 
-    def note_visit(self, timed: TimedCase) -> None:
+    def note_earlier_timing(self, timed: TimedCase) -> None:
         """Keep what was found of a case that is to be timed again."""
         with self.appender("visits.jsonl") as append:
             append(timed)
@@ -581,7 +581,7 @@ class RunDirectory:
             yield append
 
     def recover(self) -> tuple[list[Verdict], Path | None]:
-        """Return the intact verdicts; cut them, the timings, the visits and the columns off before the first damage.
+        """Return the intact verdicts; cut them, the timings, earlier ones and the columns off before the first damage.
 
         Whatever follows the last intact line is moved to a side file, so nothing is lost.
 
@@ -592,7 +592,7 @@ class RunDirectory:
         with contextlib.suppress(DamagedRun):
             intact.extend(self.verdicts())  # Keeps what was yielded before the damage.
         self._keep_lines("timings", len(list(self.timed_cases())))
-        self._keep_lines("visits", len(list(self.visits())))
+        self._keep_lines("visits", len(list(self.earlier_timings())))
         self._keep_lines("columns", len(list(self.column_results())))
         return intact, self._keep_lines("verdicts", len(intact))
 

@@ -37,7 +37,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         label: what that shows.
         noise: what two equal sides may differ by on this machine, as a share: 0.01 for 1 %.
         processes: how often it was timed anew: on a CPU in fresh pairs of processes, on a device at other times.
-        discarded: further pairs that do not count, because the device's clock was held back.
+        discarded: further pairs that do not count, because the device's clock was throttled.
         node_us: of K from a CUDA graph, what an empty node of it costs; None where no graph was captured.
         reference_nodes: nodes of the graph that one reference call takes; None without a graph.
         candidate_nodes: the same of the candidate.
@@ -160,7 +160,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
         node_us: an empty node of a CUDA graph; None off CUDA.
         graph_us: a CUDA graph besides its nodes, taken off every K block that is one; None off CUDA.
         ceilings: what the device was measured to reach.
-        throttling: how a clock that is held back is noticed; None if it cannot be.
+        throttling: how a throttled clock is noticed; None if it cannot be.
     """
 
     control: tuple[ControlPair, ...]

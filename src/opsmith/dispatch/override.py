@@ -197,7 +197,7 @@ def backend_function(override: Override, original: Call) -> Call:
         tensors: list[torch.Tensor] = []
         addresses: list[int] = []
         signature = signature_of(args, kwargs, tensors, addresses)
-        if plans.untold is not None and plans.untold(tensors):
+        if plans.bypass is not None and plans.bypass(tensors):
             signature = None
         home = None if tensors else _home((*args, *kwargs.values()), plans.driver)
         if not tensors and home is None:
@@ -205,7 +205,7 @@ def backend_function(override: Override, original: Call) -> Call:
         replay = plans.find(signature, addresses)
         if replay is not None:
             plans.replayed += 1
-            if plans.table is None and plans.untold is None:
+            if plans.table is None and plans.bypass is None:
                 plans.again = replay.again(args, kwargs)
             return replay.answer(tensors, addresses)
         if signature is None or not plans.wants(signature) or not _recording.acquire(blocking=False):
@@ -303,10 +303,10 @@ def _plans(record: Kernel, schema: OpSchema, device_type: str, *, under_jit: boo
     if not record.plans or chosen() is LaunchMode.OFF:
         return None
     found = driver(device_type)
-    return None if found is None else PlanCache(found, untold=_untold(schema, under_jit=under_jit))
+    return None if found is None else PlanCache(found, bypass=_bypass(schema, under_jit=under_jit))
 
 
-def _untold(schema: OpSchema, *, under_jit: bool) -> Callable[[list[torch.Tensor]], bool] | None:
+def _bypass(schema: OpSchema, *, under_jit: bool) -> Callable[[list[torch.Tensor]], bool] | None:
     """Whether something that signatures do not tell makes a call of these tensors another one, if that may be."""
     looked_into = under_jit and schema.packet in _LOOKED_INTO_BY_JIT
     if not looked_into:

@@ -249,7 +249,7 @@ def test_calls_of_graphs_are_repeated_from_plans_without_a_look_for_a_trace(monk
     in_graphs = Serving(schema, "cuda", record, None, under_jit=False).plans
     assert installed is not None
     assert in_graphs is not None
-    assert [False, True] == [one.untold is None for one in (installed, in_graphs)]
+    assert [False, True] == [one.bypass is None for one in (installed, in_graphs)]
 
 
 def test_passes_of_users_come_before(monkeypatch: pytest.MonkeyPatch) -> None:

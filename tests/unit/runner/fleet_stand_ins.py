@@ -19,7 +19,7 @@ from opsmith.runner.protocol.referee_messages import Enumerated, OpsListed
 from opsmith.runner.protocol.worker_messages import Discovered
 
 
-def facts(device: int, *, seats: int = 1, torch: str = "2.13.0") -> LaneFacts:
+def facts(device: int, *, slots: int = 1, torch: str = "2.13.0") -> LaneFacts:
     """Of a lane on a device of its own."""
     environment = Environment(
         opsmith="1",
@@ -38,7 +38,7 @@ def facts(device: int, *, seats: int = 1, torch: str = "2.13.0") -> LaneFacts:
         identity=f"GPU-{device}",
         host="here",
         machine="here",
-        seats=seats,
+        slots=slots,
         interpreted=False,
         sandbox=(),
     )
@@ -53,9 +53,9 @@ class StandInLane:
         paused: whether it was.
     """
 
-    def __init__(self, number: int, *, lives: float = float("inf"), seats: int = 1, device: int | None = None) -> None:
+    def __init__(self, number: int, *, lives: float = float("inf"), slots: int = 1, device: int | None = None) -> None:
         self.clock: Clock | None = None
-        self.facts = facts(number if device is None else device, seats=seats)
+        self.facts = facts(number if device is None else device, slots=slots)
         self.done: list[list[Job]] = []
         self.asked: list[EntryAsked] = []
         self.paused = False
@@ -77,12 +77,12 @@ class StandInLane:
     def discover(self, target: str, ops: Sequence[str]) -> Discovered:
         raise NotImplementedError
 
-    def enumerate(self, seat: int, asked: EntryAsked) -> Enumerated:
+    def enumerate(self, slot: int, asked: EntryAsked) -> Enumerated:
         self.asked.append(asked)
         self._live_on()
         return Enumerated((), {asked.entry: 1}, (), {})
 
-    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+    def judge(self, slot: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         self.done.append(list(family))
         for job in family:
             for each in job.cases:

@@ -138,7 +138,7 @@ class StandInWire:
 
     events: ClassVar[list[str]] = []
 
-    def __init__(self, device: str | None, seats: int) -> None:
+    def __init__(self, device: str | None, slots: int) -> None:
         pass
 
     def hang_up(self) -> None:

@@ -48,10 +48,10 @@ def test_the_longest_family_is_taken_first() -> None:
     assert ["long", "middle", "short"] == [family[0].schema.name for family in lane.done]
 
 
-def test_all_seats_of_all_lanes_work_at_the_same_time() -> None:
+def test_all_slots_of_all_lanes_work_at_the_same_time() -> None:
     """Nobody goes on before everybody has a family."""
     together = threading.Barrier(3, timeout=WAIT_S)
-    lanes = [StandInLane(0, seats=2), StandInLane(1)]
+    lanes = [StandInLane(0, slots=2), StandInLane(1)]
     for lane in lanes:
         lane.before_result = together.wait
     jobs = [job(f"op{number}", 1) for number in range(3)]
@@ -62,15 +62,15 @@ def test_all_seats_of_all_lanes_work_at_the_same_time() -> None:
 @given(
     sizes=st.lists(st.integers(1, 6), min_size=1, max_size=8),
     lives=st.lists(st.integers(0, 12), max_size=2),
-    seats=st.integers(1, 3),
+    slots=st.integers(1, 3),
     watched=st.booleans(),
 )
 def test_whatever_is_lost_everything_is_judged_once(
-    sizes: list[int], lives: list[int], seats: int, *, watched: bool
+    sizes: list[int], lives: list[int], slots: int, *, watched: bool
 ) -> None:
     """Lanes end anywhere; what they have told stays, and what is missing is judged by those that are left."""
     jobs = [job(f"op{number}", size, watched=watched) for number, size in enumerate(sizes)]
-    lanes = [StandInLane(number, lives=left, seats=seats) for number, left in enumerate(lives)]
+    lanes = [StandInLane(number, lives=left, slots=slots) for number, left in enumerate(lives)]
     verdicts = list(Fleet([*lanes, StandInLane(9)], OPTIONS).judge(jobs))
     assert asked_of(jobs) == told(verdicts)
     assert {Status.PASSED} == {verdict.status for verdict in verdicts}
@@ -98,7 +98,7 @@ def test_a_family_that_lanes_are_lost_over_is_given_up() -> None:
     lanes = [StandInLane(number) for number in range(MOST_LOSSES + 2)]
 
     def judge(lane: StandInLane) -> Callable[[int, Sequence[Job], float], Iterator[Verdict]]:
-        def poisoned(seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+        def poisoned(slot: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
             for each in family:
                 for number, case in enumerate(each.cases):
                     if each.schema.name == "poison" and number == 1:
@@ -174,7 +174,7 @@ def test_lanes_that_differ_are_refused() -> None:
 
 def test_an_error_of_a_lane_ends_the_run_with_it() -> None:
     """It is raised where the verdicts are taken."""
-    lane = StandInLane(0, seats=2)
+    lane = StandInLane(0, slots=2)
 
     def fail() -> None:
         raise RuntimeError("a bug")

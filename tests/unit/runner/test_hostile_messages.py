@@ -174,7 +174,7 @@ class StandInProcesses:
     def start_nursery(self, reach: object) -> StandInProcesses:
         return self
 
-    def has_room_for_worker(self) -> bool:
+    def has_memory_for_worker(self) -> bool:
         return False
 
     def fork(self, role: str, config: object, nursery: object) -> StandInWorker:

@@ -45,7 +45,7 @@ class StandInProcesses:
     def start_nursery(self, _reach: object) -> Any:
         return SimpleNamespace(close=lambda: None)
 
-    def has_room_for_worker(self) -> bool:
+    def has_memory_for_worker(self) -> bool:
         return False
 
     def fork(self, _role: str, _config: object, _nursery: object) -> Any:

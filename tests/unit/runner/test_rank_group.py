@@ -20,7 +20,7 @@ from opsmith.runner.processes import rank_group
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.rank_group import RankGroup, split_by_rank
-from opsmith.runner.protocol.rank import Seat
+from opsmith.runner.protocol.rank import RankInfo
 from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Raised, Returned, RunCalls
 
 
@@ -142,11 +142,11 @@ def group_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
     def make(*acts: Callable[[StandInLink], Any]) -> tuple[RankGroup, list[StandInLink]]:
         links: list[StandInLink] = []
 
-        def make_rank(*, device: str, seat: Seat, nursery: object) -> Any:
+        def make_rank(*, device: str, rank_info: RankInfo, nursery: object) -> Any:
             assert "cpu" == device
-            assert (len(links), len(acts)) == (seat.rank, seat.ranks)
+            assert (len(links), len(acts)) == (rank_info.rank, rank_info.ranks)
             assert nursery is (links[0].nursery if links else None)
-            links.append(StandInLink(acts[seat.rank]))
+            links.append(StandInLink(acts[rank_info.rank]))
             return links[-1]
 
         group = RankGroup(cast("Processes", SimpleNamespace(scratch=tmp_path)), "cpu", make_rank)

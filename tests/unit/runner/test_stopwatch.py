@@ -242,7 +242,7 @@ class Looker:
 
 
 def settings(
-    *, mode: str = "quick", quantities: str = "KE", held_back: Callable[[], str | None] | None = None
+    *, mode: str = "quick", quantities: str = "KE", throttled: Callable[[], str | None] | None = None
 ) -> ClockSettings:
     """Those of a run on a device, or on the CPU."""
     return ClockSettings(
@@ -251,7 +251,7 @@ def settings(
         cores=(0, 1, 2),
         noise={},
         graphs=GraphCosts(0.7, 0.0),
-        held_back=held_back or stopwatch.never_held_back,
+        throttled=throttled or stopwatch.never_throttled,
     )
 
 
@@ -495,18 +495,18 @@ def test_a_call_never_takes_nothing(machine: Machine) -> None:
         assert Label.FASTER is timing.label
 
 
-def test_pairs_while_the_clock_is_held_back_do_not_count(machine: Machine) -> None:
+def test_pairs_while_the_clock_is_throttled_do_not_count(machine: Machine) -> None:
     """They are counted, and others take their place, until it is known to run freely again."""
     reference, candidate = StandInSide(machine, 20.0, trip_us=1e3), StandInSide(machine, 20.0, trip_us=1e3)
     asked_at_us: list[float] = []
 
-    def held_back() -> str | None:
+    def throttled() -> str | None:
         asked_at_us.append(machine.now_us)
         answer = "thermal slowdown" if len(asked_at_us) == 2 else None
         candidate.call_us = 20.0 if answer is None else 90.0
         return answer
 
-    run = settings(mode="full", held_back=held_back)
+    run = settings(mode="full", throttled=throttled)
     timing = timing_of(clock_of(reference, candidate, run=run), "K")
     full = run.precisions["K"].least_pairs
     assert full == timing.blocks
@@ -517,18 +517,18 @@ def test_pairs_while_the_clock_is_held_back_do_not_count(machine: Machine) -> No
     assert 1.0 == pytest.approx(timing.low, rel=0.02)
 
 
-def test_whether_the_clock_is_held_back_is_asked_now_and_then(machine: Machine) -> None:
+def test_whether_the_clock_is_throttled_is_asked_now_and_then(machine: Machine) -> None:
     """Asking takes about as long as a block."""
     asked_at_s: list[float] = []
 
-    def held_back() -> None:
+    def throttled() -> None:
         asked_at_s.append(machine.now_s())
 
     timing = timing_of(
         clock_of(
             StandInSide(machine, 20.0, trip_us=1e3),
             StandInSide(machine, 20.0, trip_us=1e3),
-            run=settings(mode="full", held_back=held_back),
+            run=settings(mode="full", throttled=throttled),
         ),
         "K",
     )
@@ -536,10 +536,10 @@ def test_whether_the_clock_is_held_back_is_asked_now_and_then(machine: Machine) 
     assert all(later - earlier >= LOOK_INTERVAL_S for earlier, later in itertools.pairwise(asked_at_s))
 
 
-def test_a_device_that_is_always_held_back_is_timed_as_it_is(machine: Machine) -> None:
+def test_a_device_that_is_always_throttled_is_timed_as_it_is(machine: Machine) -> None:
     """Else its run would not end."""
     sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
-    timing = timing_of(clock_of(*sides, run=settings(held_back=lambda: "power cap")), "K")
+    timing = timing_of(clock_of(*sides, run=settings(throttled=lambda: "power cap")), "K")
     assert (QUICK.least_pairs, QUICK.least_pairs) == (timing.discarded, timing.blocks)
 
 

@@ -105,13 +105,13 @@ def a_watch(nvml: FakeNvml, device: str = UUID) -> ThrottleWatch:
         (0x07, "power cap"),
     ],
 )
-def test_a_clock_that_is_held_back_has_a_reason(bits: int, reason: str) -> None:
+def test_a_clock_that_is_throttled_has_a_reason(bits: int, reason: str) -> None:
     """A hardware slowdown is set together with its cause, and the cause says more."""
     nvml = FakeNvml()
     watch = a_watch(nvml)
-    assert watch.held_back() is None
+    assert watch.throttled() is None
     nvml.reasons = bits
-    assert reason == watch.held_back()
+    assert reason == watch.throttled()
 
 
 @pytest.mark.parametrize("bits", [0x01, 0x02, 0x10, 0x100, 0x113, 0x8000])
@@ -119,7 +119,7 @@ def test_what_holds_no_kernel_back_does_not_count(bits: int) -> None:
     """Idle, chosen clocks, sync boost, a display, and what NVML may add one day."""
     nvml = FakeNvml()
     nvml.reasons = bits
-    assert a_watch(nvml).held_back() is None
+    assert a_watch(nvml).throttled() is None
 
 
 @pytest.mark.parametrize("device", [UUID, BUS_ID])
@@ -134,7 +134,7 @@ def test_an_older_driver_is_asked_by_the_older_name() -> None:
     """The function was renamed in release 535."""
     nvml = FakeNvml(missing="nvmlDeviceGetCurrentClocksEventReasons")
     nvml.reasons = 0x04
-    assert "power cap" == a_watch(nvml).held_back()
+    assert "power cap" == a_watch(nvml).throttled()
 
 
 def test_an_error_discards_the_block() -> None:
@@ -144,7 +144,7 @@ def test_an_error_discards_the_block() -> None:
     nvml.errors = dict.fromkeys(
         ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetClockInfo", "nvmlDeviceGetName"), GPU_IS_LOST
     )
-    assert "not known (NVML error 15)" == watch.held_back()
+    assert "not known (NVML error 15)" == watch.throttled()
     assert watch.clock_mhz() is None
     assert watch.name() is None
 
@@ -190,7 +190,7 @@ def test_a_look_is_short_beside_a_block() -> None:
         pytest.skip("needs an NVML that tells the clock's reasons")
     start = time.perf_counter()
     for _ in range(200):
-        watch.held_back()
+        watch.throttled()
     took_us = (time.perf_counter() - start) / 200 * 1e6
     assert torch.cuda.get_device_name(0) == watch.name()
     assert 100 < (watch.clock_mhz() or 0) < 5000

@@ -346,18 +346,18 @@ class PlanCache:
 
     Args:
         driver: of the device type that it serves.
-        untold: whether a call of these tensors is none for plans though its signature may have one; None: never.
+        bypass: whether a call of these tensors is none for plans though its signature may have one; None: never.
 
     Attributes:
-        driver, untold: as given.
+        driver, bypass: as given.
         replayed: how many calls were answered by plans here.
         refusals: how many signatures have no plan, and why.
         table: where C++ finds plans, once a front uses one.
         again: answers the last call again, while there is no table.
     """
 
-    def __init__(self, driver: Driver, *, untold: Callable[[Tensors], bool] | None = None) -> None:
-        self.driver, self.untold = driver, untold
+    def __init__(self, driver: Driver, *, bypass: Callable[[Tensors], bool] | None = None) -> None:
+        self.driver, self.bypass = driver, bypass
         self.replayed = 0
         self.refusals: dict[Refusal, int] = {}
         self.table: Table | None = None

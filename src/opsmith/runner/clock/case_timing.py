@@ -125,7 +125,7 @@ class CaseTimer:
             WorkerSide(self._worker, trusted=self._job.kernel.loader is Loader.ATEN),
             [self._spool.read(case) for case in cases],
             settings=self._settings,
-            seed=derive_seed(self._seed, "timing", self._job.visit, *[case.content_hash for case in cases]),
+            seed=derive_seed(self._seed, "timing", self._job.measurement, *[case.content_hash for case in cases]),
             look=self._look,
         )
 

@@ -72,7 +72,7 @@ def set_up_clock(
         settings: of the run; the noise in it is not looked at.
         folder: of the ceilings that were measured before.
         seed: of the run.
-        throttling: how a clock that is held back is noticed.
+        throttling: how a throttled clock is noticed.
     """
     measured = referee.ask(SetUpClock(folder), ClockSetUp)
     assert isinstance(measured, ClockSetUp)

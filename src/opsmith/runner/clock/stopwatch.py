@@ -47,7 +47,7 @@ TRIED_CORES = 4
 PAIRS_A_CORE = 4
 #: Sets of inputs that are used at first to find out how many calls make a block.
 TRIED_SETS = 8
-#: Between two questions whether the device's clock is held back.
+#: Between two questions whether the device's clock is throttled.
 LOOK_INTERVAL_S = 0.02
 #: The last so many empty round trips, whose median is taken off every block.
 EMPTY_TRIPS = 9
@@ -94,7 +94,7 @@ class Side(Protocol):
         ...
 
 
-def never_held_back() -> str | None:
+def never_throttled() -> str | None:
     """For a device whose clock nobody can watch."""
     return None
 
@@ -108,7 +108,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         cores: each pair gets one of them, and the judge those that share nothing with it.
         noise: by quantity, what two equal sides differ by at most, as a share.
         graphs: what CUDA graphs cost; None off CUDA.
-        held_back: why the device's clock is held back just now, or None.
+        throttled: why the device's clock is throttled just now, or None.
         warm: leave inputs in the device's cache.
         baseline: what the reference runs.
     """
@@ -118,7 +118,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     cores: tuple[int, ...]
     noise: dict[str, float] = {}
     graphs: GraphCosts | None = None
-    held_back: Callable[[], str | None] = never_held_back
+    throttled: Callable[[], str | None] = never_throttled
     warm: bool = False
     baseline: str = "eager"
 
@@ -167,7 +167,7 @@ class PairedClock:
         self.settings = settings
         self._look = look
         self._next_question = 0.0
-        self._is_held_back = False
+        self._is_throttled = False
         self._turns = _turns(self._order)
         self._trips_us: deque[float] = deque(maxlen=EMPTY_TRIPS)
         self.pairs: list[Pair] = []
@@ -303,8 +303,8 @@ class PairedClock:
                 with _shared(running):
                     self._change_core()
             self._take_turns(running, quantity)
-            is_held_back = self._was_held_back()
-            running = [series for series in running if series.goes_on(is_held_back=is_held_back)]
+            is_throttled = self._was_throttled()
+            running = [series for series in running if series.goes_on(is_throttled=is_throttled)]
         measured = {series.pair.number: series for series in everything if series.problem is None}
         if quantity == self.settings.quantities[-1]:
             self.let_go()
@@ -363,15 +363,15 @@ class PairedClock:
         """One of the results of a block, chosen when it is over."""
         return Place(pair.number, self._order.randrange(pair.calls[quantity]), round_number)
 
-    def _was_held_back(self) -> bool:
-        """Whether the device's clock was held back when this was asked last.
+    def _was_throttled(self) -> bool:
+        """Whether the device's clock was throttled when this was asked last.
 
         Asking takes about as long as a block, so it is not done after every pair.
         """
         if time.monotonic() >= self._next_question:
             self._next_question = time.monotonic() + LOOK_INTERVAL_S
-            self._is_held_back = self.settings.held_back() is not None
-        return self._is_held_back
+            self._is_throttled = self.settings.throttled() is not None
+        return self._is_throttled
 
     def _timing(self, series: Series, quantity: str, *, cross_checked: Collection[int]) -> Timing | Dishonest:
         pair = series.pair

@@ -71,7 +71,7 @@ class Series:
         rounds: of the blocks of this turn.
         turn: microseconds a call, of the blocks of this turn, on each side.
         measured: the same of all blocks that count.
-        discarded: blocks that do not, because the device's clock was held back.
+        discarded: blocks that do not, because the device's clock was throttled.
         spent_s: that all blocks and what belongs to them took so far.
         problem: why there is no time.
         found: the estimate, at the end.
@@ -109,11 +109,11 @@ class Series:
         """Whether a result of the turn's last block is."""
         return len(self.measured[0]) + len(self.rounds) == self._looked_at + 1
 
-    def goes_on(self, *, is_held_back: bool) -> bool:
+    def goes_on(self, *, is_throttled: bool) -> bool:
         """Take a turn's times in; whether more are needed."""
         if self.problem is not None:
             return False
-        if is_held_back and self.discarded < self._precision.least_pairs:
+        if is_throttled and self.discarded < self._precision.least_pairs:
             self.discarded += len(self.rounds)  # A device that never runs freely is timed as it is.
             return True
         for times, more in zip(self.measured, self.turn, strict=True):

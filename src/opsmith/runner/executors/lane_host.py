@@ -42,7 +42,7 @@ from opsmith.runner.protocol.lane import LaneWork, Waiting
 
 
 class LaneHost:
-    """Answers requests; :meth:`answer` may be called from several threads, each with a seat of its own.
+    """Answers requests; :meth:`answer` may be called from several threads, each with a slot of its own.
 
     Args:
         waiting: told when another run has the device.
@@ -52,10 +52,10 @@ class LaneHost:
         self._waiting = waiting
         self._open = contextlib.ExitStack()
 
-    def answer(self, seat: int, request: LaneRequest) -> Iterator[LaneReply]:
+    def answer(self, slot: int, request: LaneRequest) -> Iterator[LaneReply]:
         """Carry out a request, and yield the replies as they are ready."""
         try:
-            yield from self._handlers[type(request)](seat, request)
+            yield from self._handlers[type(request)](slot, request)
             yield Done()
         except OpsmithError as exc:
             yield problem_of(exc)
@@ -101,14 +101,14 @@ class LaneHost:
             work, options=msgspec.structs.replace(options, selection=selection), withheld=withheld
         )
 
-    def _enumerate(self, seat: int, request: EnumerateEntry) -> Iterator[LaneReply]:
-        enumerated = self._lane.enumerate(seat, request.asked)
+    def _enumerate(self, slot: int, request: EnumerateEntry) -> Iterator[LaneReply]:
+        enumerated = self._lane.enumerate(slot, request.asked)
         places, calls = packed(enumerated.cases, self._lane.spool)
         yield EntryEnumerated(msgspec.structs.replace(enumerated, cases=tuple(places.values())), calls)
 
-    def _judge(self, seat: int, request: JudgeFamily) -> Iterator[LaneReply]:
+    def _judge(self, slot: int, request: JudgeFamily) -> Iterator[LaneReply]:
         with self._received(request.family) as jobs:
-            for verdict in self._lane.judge(seat, jobs, request.to_come):
+            for verdict in self._lane.judge(slot, jobs, request.to_come):
                 yield VerdictsFound((verdict,))
 
     def _time(self, _seat: int, request: TimeFamily) -> Iterator[LaneReply]:

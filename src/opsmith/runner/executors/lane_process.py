@@ -1,4 +1,4 @@
-"""The process of a lane on this machine: ``python -m opsmith.runner.executors.lane_process FD ...``, one FD a seat."""
+"""The process of a lane on this machine: ``python -m opsmith.runner.executors.lane_process FD ...``, one FD a slot."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def main() -> None:
     try:
         with contextlib.suppress(OSError, EOFError):  # Nobody asks any more.
             # The first request opens the lane. Its processes end with the thread that has started them: with this one.
-            # The threads of the other seats keep to the processors that this one has kept to by then.
+            # The threads of the other slots keep to the processors that this one has kept to by then.
             _answer(host, 0, connections[0])
-            for seat, connection in enumerate(connections[1:], start=1):
-                threading.Thread(target=_serve, args=(host, seat, connection), daemon=True).start()
+            for slot, connection in enumerate(connections[1:], start=1):
+                threading.Thread(target=_serve, args=(host, slot, connection), daemon=True).start()
             _serve(host, 0, connections[0])
     finally:
         host.close()
 
 
-def _serve(host: LaneHost, seat: int, connection: Connection) -> None:
+def _serve(host: LaneHost, slot: int, connection: Connection) -> None:
     with contextlib.suppress(OSError, EOFError):
         while True:
-            _answer(host, seat, connection)
+            _answer(host, slot, connection)
 
 
-def _answer(host: LaneHost, seat: int, connection: Connection) -> None:
-    for reply in host.answer(seat, decode_request(connection.recv_bytes())):
+def _answer(host: LaneHost, slot: int, connection: Connection) -> None:
+    for reply in host.answer(slot, decode_request(connection.recv_bytes())):
         connection.send_bytes(encode(reply))
 
 

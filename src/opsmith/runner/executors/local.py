@@ -81,15 +81,15 @@ class Local:
 
 
 class ProcessWire:
-    """A lane's process on this machine, with a connection for each of its seats.
+    """A lane's process on this machine, with a connection for each of its slots.
 
     Args:
         device: which device it sees, as ``CUDA_VISIBLE_DEVICES`` names it; None leaves things as they are.
-        seats: ops judged at a time.
+        slots: ops judged at a time.
     """
 
-    def __init__(self, device: str | None, seats: int) -> None:
-        pairs = [Pipe() for _ in range(seats)]
+    def __init__(self, device: str | None, slots: int) -> None:
+        pairs = [Pipe() for _ in range(slots)]
         self._ours = [ours for ours, _ in pairs]
         theirs = [end for _, end in pairs]
         self._process = subprocess.Popen(  # noqa: S603 - our own module
@@ -110,12 +110,12 @@ class ProcessWire:
         """The lane's process."""
         return self._process.pid
 
-    def ask(self, seat: int, request: LaneRequest) -> Iterator[LaneReply]:
+    def ask(self, slot: int, request: LaneRequest) -> Iterator[LaneReply]:
         """See :meth:`opsmith.runner.executors.remote_lane.Wire.ask`."""
         try:
-            self._ours[seat].send_bytes(encode(request))
+            self._ours[slot].send_bytes(encode(request))
             while True:
-                reply = decode_reply(self._ours[seat].recv_bytes())
+                reply = decode_reply(self._ours[slot].recv_bytes())
                 yield reply
                 if isinstance(reply, (Done, LaneProblem)):
                     return

@@ -76,11 +76,11 @@ class Ray:
         with contextlib.ExitStack() as opened:
             opened.enter_context(_connected(self._address))
             opened.enter_context(unreadable())
-            seats = place_lanes(_nodes(), work.options.device, self._wanted)
+            slots = place_lanes(_nodes(), work.options.device, self._wanted)
             folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="opsmith-cases-"))
             calls = opened.enter_context(contextlib.closing(SentCalls(Path(folder))))
             sources = _Sources()
-            wires = [opened.enter_context(contextlib.closing(ActorWire(place, sources))) for place in seats]
+            wires = [opened.enter_context(contextlib.closing(ActorWire(place, sources))) for place in slots]
             lanes = [RemoteLane(wire, calls) for wire in wires]
             inputs = inputs_of(work.options.selection)
             ours = msgspec.structs.replace(work, withheld=(*work.withheld, folder))
@@ -91,7 +91,7 @@ class Ray:
                     ),
                     inputs,
                 )
-                for place in seats
+                for place in slots
             ]
             with ThreadPoolExecutor(len(lanes)) as pool:
                 list(pool.map(RemoteLane.open, lanes, requests))
@@ -218,10 +218,10 @@ class LaneActor:
     def __init__(self) -> None:
         self._host = LaneHost()
 
-    def answer(self, seat: int, request: bytes) -> Iterator[bytes]:
+    def answer(self, slot: int, request: bytes) -> Iterator[bytes]:
         """Carry out a request; see :meth:`~opsmith.runner.executors.lane_host.LaneHost.answer`."""
         asked = decode_request(request)
-        replies = self._host.answer(seat, asked)
+        replies = self._host.answer(slot, asked)
         for reply in joined(replies) if isinstance(asked, JudgeFamily) else replies:
             yield encode(reply)
 
@@ -275,9 +275,9 @@ class ActorWire:
         self._brought: set[Path] = set()
         self._bringing = threading.Lock()
 
-    def ask(self, seat: int, request: LaneRequest) -> Iterator[LaneReply]:
+    def ask(self, slot: int, request: LaneRequest) -> Iterator[LaneReply]:
         """See :meth:`opsmith.runner.executors.remote_lane.Wire.ask`."""
-        return self._stream(seat, encode(request))
+        return self._stream(slot, encode(request))
 
     def bring(self, jobs: Sequence[Job]) -> list[Job]:
         """Send what the node does not have yet, and name it by its folder there."""
@@ -288,13 +288,13 @@ class ActorWire:
                 self._brought.add(root)
         return [msgspec.structs.replace(job, root=None if job.root is None else Path(job.root.name)) for job in jobs]
 
-    def _stream(self, seat: int, request: Any) -> Iterator[LaneReply]:
+    def _stream(self, slot: int, request: Any) -> Iterator[LaneReply]:
         import ray
         from ray.exceptions import RayError, RayTaskError
 
         try:
             # What is large goes to the node through the object store, whether it is put there here or by Ray.
-            for ref in self._actor.answer.options(num_returns="streaming").remote(seat, request):
+            for ref in self._actor.answer.options(num_returns="streaming").remote(slot, request):
                 yield decode_reply(ray.get(ref))
         except RayTaskError as exc:
             raise InternalError(f"the judge of a device failed: {exc}") from exc

@@ -41,7 +41,7 @@ Reply = TypeVar("Reply", bound=msgspec.Struct)
 class Wire(Protocol):
     """Carries messages to a :class:`~opsmith.runner.executors.lane_host.LaneHost`."""
 
-    def ask(self, seat: int, request: LaneRequest) -> Iterator[LaneReply]:
+    def ask(self, slot: int, request: LaneRequest) -> Iterator[LaneReply]:
         """Send a request, and yield the replies up to the last one.
 
         Raises:
@@ -88,14 +88,14 @@ class RemoteLane:
         assert isinstance(reply, (Discovered, Raised))
         return reply
 
-    def enumerate(self, seat: int, asked: EntryAsked) -> Enumerated:
-        reply = self._ask(seat, EnumerateEntry(asked), EntryEnumerated)
+    def enumerate(self, slot: int, asked: EntryAsked) -> Enumerated:
+        reply = self._ask(slot, EnumerateEntry(asked), EntryEnumerated)
         cases = self._calls.add(reply.enumerated.cases, reply.calls)
         return msgspec.structs.replace(reply.enumerated, cases=cases)
 
-    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+    def judge(self, slot: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         request = JudgeFamily(pack_family(self._wire.bring(family), self._calls), to_come)
-        for reply in self._replies(seat, request):
+        for reply in self._replies(slot, request):
             assert isinstance(reply, VerdictsFound)
             yield from reply.verdicts
 
@@ -109,13 +109,13 @@ class RemoteLane:
         for _ in self._replies(0, PauseLane()):
             pass
 
-    def _ask(self, seat: int, request: LaneRequest, kind: type[Reply]) -> Reply:
-        [reply] = self._replies(seat, request)
+    def _ask(self, slot: int, request: LaneRequest, kind: type[Reply]) -> Reply:
+        [reply] = self._replies(slot, request)
         assert isinstance(reply, kind)
         return reply
 
-    def _replies(self, seat: int, request: LaneRequest) -> Iterator[LaneReply]:
-        for reply in self._wire.ask(seat, request):
+    def _replies(self, slot: int, request: LaneRequest) -> Iterator[LaneReply]:
+        for reply in self._wire.ask(slot, request):
             if isinstance(reply, LaneProblem):
                 raise error_of(reply)
             if isinstance(reply, Done):

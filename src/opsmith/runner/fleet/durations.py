@@ -1,7 +1,7 @@
 """How long kernels took to be judged on this kind of device, so that those that take long can begin first.
 
 The number of cases says little: one kernel is compiled for longer than another one is judged on a hundred. A run that
-begins the longest one last waits for it with all but one of its seats idle.
+begins the longest one last waits for it with all but one of its slots idle.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A fleet: the lanes of a run, and how its work is divided among them.
 
-Seats take pieces from one queue: entries of the suite in its order, families of jobs the longest first, and to time
+Slots take pieces from one queue: entries of the suite in its order, families of jobs the longest first, and to time
 one family a device at a time. Each piece is one lane's from beginning to end, so a timed pair never has its sides on
 two devices. Of a lane that is lost, what it had is done by another one, without what it had told already: a result
 that was passed on is never made again.
@@ -20,7 +20,7 @@ from opsmith.core.run import Options, TimedCase, UsedDevice
 from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
 from opsmith.evaluation.timing.statistics import precisions_under
-from opsmith.runner.clock.retests import Visits
+from opsmith.runner.clock.remeasurement import Remeasurements
 from opsmith.runner.fleet.durations import Durations
 from opsmith.runner.fleet.work_queue import Piece, WorkQueue
 from opsmith.runner.judge.verdicts import not_run
@@ -31,7 +31,7 @@ from opsmith.runner.protocol.worker_messages import Discovered, Raised
 
 #: After so many lanes were lost over a piece of work it is its own fault.
 MOST_LOSSES = 3
-#: Marks the end of a seat's work in the queue of results.
+#: Marks the end of a slot's work in the queue of results.
 _DONE = object()
 
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ class _Kind(NamedTuple):
     """A kind of work.
 
     Attributes:
-        do: does one item on a seat of a lane; told how many wait to be taken.
+        do: does one item on a slot of a lane; told how many wait to be taken.
         rest: what is left of an item of which there are these results; None if nothing is.
         give_up: the results of an item that lanes are lost over.
     """
@@ -52,7 +52,7 @@ class _Kind(NamedTuple):
 
 
 class _NoMore(Exception):
-    """The lane of a seat is lost."""
+    """The lane of a slot is lost."""
 
 
 class Fleet:
@@ -91,7 +91,7 @@ class Fleet:
                     name=lane.facts.environment.device_name,
                     identity=lane.facts.identity,
                     host=lane.facts.host,
-                    jobs=lane.facts.seats,
+                    jobs=lane.facts.slots,
                     lost=number in self._lost,
                     clock=lane.clock,
                 )
@@ -128,8 +128,8 @@ class Fleet:
         wanted = None if ops is None else tuple(ops)
         asked = [EntryAsked(entry=entry, dtype=dtype, ops=wanted) for entry, dtype in entries]
 
-        def work(lane: Lane, seat: int, item: tuple[int, EntryAsked], _left: int) -> Iterator[tuple[int, Enumerated]]:
-            yield item[0], lane.enumerate(seat, item[1])
+        def work(lane: Lane, slot: int, item: tuple[int, EntryAsked], _left: int) -> Iterator[tuple[int, Enumerated]]:
+            yield item[0], lane.enumerate(slot, item[1])
 
         def rest(item: tuple[int, EntryAsked], _found: Sequence[Any]) -> tuple[int, EntryAsked]:
             # Another referee may have left out what the lost one had recorded.
@@ -144,11 +144,11 @@ class Fleet:
 
     def judge(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
         """Judge jobs, the longest first, and yield verdicts as they are found, each once."""
-        seats = sum(lane.facts.seats for lane in self._lanes)
+        slots = sum(lane.facts.slots for lane in self._lanes)
 
-        def work(lane: Lane, seat: int, family: list[Job], left: int) -> Iterator[Verdict]:
+        def work(lane: Lane, slot: int, family: list[Job], left: int) -> Iterator[Verdict]:
             began = time.monotonic()
-            yield from lane.judge(seat, family, left / seats)
+            yield from lane.judge(slot, family, left / slots)
             self._durations.note(family, time.monotonic() - began)
 
         def give_up(family: list[Job]) -> Iterator[Verdict]:
@@ -171,7 +171,8 @@ class Fleet:
     ) -> Iterator[TimedCase]:
         """Time jobs, the longest first, one family a device at a time, and yield each timed case once.
 
-        Cases whose labels are in doubt come last: they are timed again when all others have been (:mod:`.visits`).
+        Cases whose labels are in doubt come last: they are timed again when all others have been
+        (:mod:`opsmith.runner.clock.remeasurement`).
         Where there are several lanes, a case names the one that it was timed on first by its number.
 
         Args:
@@ -181,7 +182,7 @@ class Fleet:
         """
         if not jobs:
             return
-        timing = self._timing_seats()
+        timing = self._timing_slots()
         for number, lane in enumerate(self._lanes):
             if number not in timing and number not in self._lost:
                 lane.pause()
@@ -201,18 +202,21 @@ class Fleet:
                     )
 
         alone = len(self._lanes) == 1 and not self._first
-        visits, everything = Visits(precisions_under(self.options), earlier=earlier, note=note), families(jobs)
-        while todo := visits.due(everything):
-            for number, timed in self._run(todo, _Kind(work, rest_to_time, give_up), self._timing_seats):
+        remeasurements, everything = (
+            Remeasurements(precisions_under(self.options), earlier=earlier, note=note),
+            families(jobs),
+        )
+        while todo := remeasurements.due(everything):
+            for number, timed in self._run(todo, _Kind(work, rest_to_time, give_up), self._timing_slots):
                 device = None if alone else self._first + number
-                whole = visits.add(msgspec.structs.replace(timed, device=device))
+                whole = remeasurements.add(msgspec.structs.replace(timed, device=device))
                 if whole is not None:
                     yield whole
 
-    def _all_seats(self) -> dict[int, int]:
-        return {n: lane.facts.seats for n, lane in enumerate(self._lanes) if n not in self._lost}
+    def _all_slots(self) -> dict[int, int]:
+        return {n: lane.facts.slots for n, lane in enumerate(self._lanes) if n not in self._lost}
 
-    def _timing_seats(self) -> dict[int, int]:
+    def _timing_slots(self) -> dict[int, int]:
         """Of the lanes that share a device the first: only one times at a time, and the others would wait."""
         first: dict[tuple[str, str], int] = {}
         for number, lane in enumerate(self._lanes):
@@ -221,22 +225,22 @@ class Fleet:
         return dict.fromkeys(first.values(), 1)
 
     def _run(
-        self, items: Sequence[Any], kind: _Kind, seats: Callable[[], dict[int, int]] | None = None
+        self, items: Sequence[Any], kind: _Kind, slots: Callable[[], dict[int, int]] | None = None
     ) -> Iterator[tuple[int, Any]]:
         """Do all items, and yield (number of the lane, result).
 
         Args:
             items: the pieces of work.
             kind: what is done with each.
-            seats: lane -> how many of its seats take part; by default all seats of all lanes.
+            slots: lane -> how many of its slots take part; by default all slots of all lanes.
         """
         todo = WorkQueue(items)
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-        def take_seat(number: int, seat: int) -> None:
+        def take_slot(number: int, slot: int) -> None:
             try:
                 while (piece := todo.take()) is not None:
-                    for result in self._serve(number, seat, piece, kind, todo):
+                    for result in self._serve(number, slot, piece, kind, todo):
                         results.put((number, result))
             except _NoMore:
                 pass
@@ -247,22 +251,22 @@ class Fleet:
 
         try:
             while len(todo):
-                taken = [(n, seat) for n, count in (seats or self._all_seats)().items() for seat in range(count)]
+                taken = [(n, slot) for n, count in (slots or self._all_slots)().items() for slot in range(count)]
                 if not taken:
                     raise self._nobody_left()
                 for place in taken:
-                    threading.Thread(target=take_seat, args=place, daemon=True).start()
+                    threading.Thread(target=take_slot, args=place, daemon=True).start()
                 yield from _collect(results, len(taken))
         finally:
             todo.stop()
 
-    def _serve(self, number: int, seat: int, piece: Piece[Any], kind: _Kind, todo: WorkQueue[Any]) -> Iterator[Any]:
+    def _serve(self, number: int, slot: int, piece: Piece[Any], kind: _Kind, todo: WorkQueue[Any]) -> Iterator[Any]:
         """Do a piece, and yield its results; when the lane is lost, see that somebody else does the rest."""
-        if number in self._lost:  # Another seat of it has noticed while this one waited.
+        if number in self._lost:  # Another slot of it has noticed while this one waited.
             todo.put_back(piece)
             raise _NoMore
         found: list[Any] = []
-        doing = kind.do(self._lanes[number], seat, piece.item, len(todo))
+        doing = kind.do(self._lanes[number], slot, piece.item, len(todo))
         try:
             for result in doing if piece.losses < MOST_LOSSES else kind.give_up(piece.item):
                 found.append(result)
@@ -283,8 +287,8 @@ class Fleet:
         return LaneLost(f"all {len(self._lanes)} devices of the run were lost; continue it with --resume")
 
 
-def _collect(results: queue.SimpleQueue[Any], seats: int) -> Iterator[Any]:
-    running = seats
+def _collect(results: queue.SimpleQueue[Any], slots: int) -> Iterator[Any]:
+    running = slots
     while running:
         result = results.get()
         if result is _DONE:

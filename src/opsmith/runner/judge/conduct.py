@@ -192,7 +192,7 @@ def _in_background(work: Callable[[], Result]) -> Future[Result]:
 def _short_turns() -> Iterator[None]:
     """Within it a thread that wants to run waits half a millisecond for one that computes, not Python's five.
 
-    A seat that copies a kernel's files gives way a thousand times.
+    A slot that copies a kernel's files gives way a thousand times.
     """
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(SHORT_TURN_S)

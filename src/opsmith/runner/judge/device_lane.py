@@ -23,8 +23,8 @@ from opsmith.errors import BadInput, RefereeFailed
 from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
 from opsmith.runner.clock.clock_setup import set_up_clock
 from opsmith.runner.clock.device_limits import DeviceLimits
-from opsmith.runner.clock.stopwatch import ClockSettings, never_held_back
-from opsmith.runner.judge.admission import Room
+from opsmith.runner.clock.stopwatch import ClockSettings, never_throttled
+from opsmith.runner.judge.memory_budget import MemoryBudget
 from opsmith.runner.judge.slot import Slot
 from opsmith.runner.machine.cores import default_jobs, machine_id
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
@@ -112,7 +112,7 @@ class DeviceLane:
             )
         else:
             self._make_worker = partial(make_link, device=options.device, spares=spares)
-        self._room = Room(BYTES_AT_A_TIME)
+        self._budget = MemoryBudget(BYTES_AT_A_TIME)
         self._slots = [
             Slot(self._make_referee(), self._make_worker(), self.spool, options, work.seed, self._at_device)
             for _ in range(slots)
@@ -167,7 +167,7 @@ class DeviceLane:
             identity=self._identity,
             host=platform.node(),
             machine=machine_id(),
-            seats=len(self._slots),
+            slots=len(self._slots),
             interpreted=processes.interpreted,
             sandbox=(*processes.sandbox, *([OWN_DEVICES] if self._hidden else [])),
             sandbox_missing=processes.sandbox_missing,
@@ -177,10 +177,10 @@ class DeviceLane:
     def _at_device(self, size_bytes: int | None, give_back: Callable[[], None]) -> Iterator[None]:
         """Judge with arguments of so many bytes, while nobody times; None: while nobody else judges or keeps memory."""
         if size_bytes is not None:
-            with self._room.taken(size_bytes, give_back), self._lock.shared():
+            with self._budget.taken(size_bytes, give_back), self._lock.shared():
                 yield
             return
-        with self._room.alone(), self._lock.shared():
+        with self._budget.alone(), self._lock.shared():
             for slot in self._slots:
                 if slot.in_use.acquire(blocking=False):  # Those that judge have been told at the door.
                     try:
@@ -213,8 +213,8 @@ class DeviceLane:
         assert isinstance(reply, (Discovered, Raised))
         return reply
 
-    def enumerate(self, seat: int, asked: EntryAsked) -> Enumerated:
-        options, slot = self._work.options, self._slots[seat]
+    def enumerate(self, slot: int, asked: EntryAsked) -> Enumerated:
+        options, chosen = self._work.options, self._slots[slot]
         request = Enumerate(
             options.suite,
             asked.entry,
@@ -226,11 +226,11 @@ class DeviceLane:
             again=self._work.again,
             afresh=asked.afresh,
         )
-        enumerated, device_failed = self._enumerated(slot, request)
+        enumerated, device_failed = self._enumerated(chosen, request)
         if device_failed:  # Perhaps not by the entry's doing: a case that is left out here is missing in the run.
-            slot.referee.close()
-            enumerated, _ = self._enumerated(slot, request)
-        slot.worker.prepare()
+            chosen.referee.close()
+            enumerated, _ = self._enumerated(chosen, request)
+        chosen.worker.prepare()
         return enumerated
 
     def _enumerated(self, slot: Slot, request: Enumerate) -> tuple[Enumerated, bool]:
@@ -246,15 +246,15 @@ class DeviceLane:
         assert isinstance(found, Enumerated)
         return found, any(failure in why for failure in DEVICE_FAILURES for why in found.skipped.values())
 
-    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
-        slot = self._slots[seat]
-        with slot.in_use:
-            slot.worker.expect(int(to_come))
+    def judge(self, slot: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+        chosen = self._slots[slot]
+        with chosen.in_use:
+            chosen.worker.expect(int(to_come))
             for job in family:
-                yield from slot.judge(job)
-            slot.end_family()
+                yield from chosen.judge(job)
+            chosen.end_family()
             if not to_come:
-                slot.close()  # The others may go on for long, and its processes hold memory of the device.
+                chosen.close()  # The others may go on for long, and its processes hold memory of the device.
 
     def read(self, case: CaseRef) -> bytes:
         """The serialized call of a case."""
@@ -328,7 +328,7 @@ class DeviceLane:
             cores=self._cores,
             noise={} if clock is None else clock.noise,
             graphs=None if clock is None else clock.graphs,
-            held_back=never_held_back if watch is None else watch.held_back,
+            throttled=never_throttled if watch is None else watch.throttled,
             warm=options.warm,
             baseline=options.baseline,
         )

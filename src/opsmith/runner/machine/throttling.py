@@ -1,6 +1,6 @@
-"""Notices that a device's clock is held back, as NVML tells it.
+"""Notices that a device's clock is throttled, as NVML tells it.
 
-A block that ran while the clock was held back took longer than its work needs, so its pair does not
+A block that ran while the clock was throttled took longer than its work needs, so its pair does not
 count. Where the device is the CPU nothing watches: what a block loses there is mostly a wait for a
 processor, and the judge's clock takes that off itself, by the kernel's own count (``schedstat``).
 
@@ -75,8 +75,8 @@ class ThrottleWatch:
         library.nvmlShutdown()
         return None
 
-    def held_back(self) -> str | None:
-        """Why the clock is held back at the moment, in two words, or None if it is not.
+    def throttled(self) -> str | None:
+        """Why the clock is throttled at the moment, in two words, or None if it is not.
 
         Where NVML fails to say, that is the reason: a block of which nothing is known does not count.
         """

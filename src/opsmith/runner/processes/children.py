@@ -332,7 +332,7 @@ class Processes:
         self._selector.register(read_fd, selectors.EVENT_READ, child)
         return child
 
-    def has_room_for_worker(self) -> bool:
+    def has_memory_for_worker(self) -> bool:
         """Whether one more worker can be kept ready now.
 
         A driver makes contexts one after another, so a few are made at a time; the memory of one

@@ -28,7 +28,7 @@ from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.nursery import Nursery
 from opsmith.runner.processes.worker_link import WorkerLink
-from opsmith.runner.protocol.rank import Seat
+from opsmith.runner.protocol.rank import RankInfo
 from opsmith.runner.protocol.worker_messages import (
     OUT_OF_PROTOCOL,
     Answered,
@@ -49,7 +49,7 @@ _DECODER = msgspec.msgpack.Decoder(CallRecord)
 class MakeRank(Protocol):
     """Makes the link to a rank's worker, which has not been started."""
 
-    def __call__(self, *, device: str, seat: Seat, nursery: Nursery | None) -> WorkerLink: ...
+    def __call__(self, *, device: str, rank_info: RankInfo, nursery: Nursery | None) -> WorkerLink: ...
 
 
 class _Ended(NamedTuple):
@@ -91,7 +91,7 @@ class RankGroup:
         self._processes, self._device, self._make = processes, device, make
         self._links: list[WorkerLink] = []
         self._nursery: Nursery | None = None
-        self._meeting: Path | None = None
+        self._rendezvous: Path | None = None
         self.wanted_spares = 0
         self.notices: tuple[Noticed, ...] = ()
         self.load_changes: tuple[str, ...] = ()
@@ -107,11 +107,11 @@ class RankGroup:
         if len(self._links) == ranks:
             return
         self.retire()
-        self._meeting = Path(tempfile.mkdtemp(prefix="ranks-", dir=self._processes.scratch))
+        self._rendezvous = Path(tempfile.mkdtemp(prefix="ranks-", dir=self._processes.scratch))
         for rank in range(ranks):
-            seat = Seat(rank=rank, ranks=ranks, meeting=str(self._meeting))
+            rank_info = RankInfo(rank=rank, ranks=ranks, rendezvous=str(self._rendezvous))
             device = f"{self._device.partition(':')[0]}:{rank}" if self._device.startswith("cuda") else self._device
-            link = self._make(device=device, seat=seat, nursery=self._nursery)
+            link = self._make(device=device, rank_info=rank_info, nursery=self._nursery)
             self._nursery = link.nursery
             self._links.append(link)
 
@@ -178,9 +178,9 @@ class RankGroup:
         self._links = []
         if self._nursery is not None:
             self._nursery.end()
-        if self._meeting is not None:
-            shutil.rmtree(self._meeting, ignore_errors=True)
-            self._meeting = None
+        if self._rendezvous is not None:
+            shutil.rmtree(self._rendezvous, ignore_errors=True)
+            self._rendezvous = None
 
     def close(self) -> None:
         self.retire()

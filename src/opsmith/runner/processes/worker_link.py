@@ -21,7 +21,7 @@ from opsmith.runner.processes.failures import LIMIT_DETAILS, REAP_TIMEOUT_S, Wor
 from opsmith.runner.processes.nursery import Nursery
 from opsmith.runner.protocol.channel import MAX_REPLY_BYTES
 from opsmith.runner.protocol.limits import Limits
-from opsmith.runner.protocol.rank import Seat
+from opsmith.runner.protocol.rank import RankInfo
 from opsmith.runner.protocol.timing_messages import GiveMemoryBack, MemoryGivenBack, answer_spin_s, waits_awake
 from opsmith.runner.protocol.worker_messages import LentCall, Loaded, LoadKernel, Noticed, Raised, Started, WorkerReply
 from opsmith.runner.sandbox.reach import Reach
@@ -66,7 +66,7 @@ class WorkerLink:
         hidden: files of devices that no worker may use.
         started_in: where the command was started, if kernels are imported from there.
         one_kernel: no worker loads a second kernel, so the next one needs another worker.
-        seat: which rank it is, of several that run a kernel together; None where it runs one alone.
+        rank_info: which rank it is, of several that run a kernel together; None where it runs one alone.
         nursery: of another rank, whose network and shared memory are this one's, too; None for one of its own.
 
     Attributes:
@@ -88,7 +88,7 @@ class WorkerLink:
         hidden: Collection[str] = (),
         started_in: Path | None = None,
         one_kernel: bool = True,
-        seat: Seat | None = None,
+        rank_info: RankInfo | None = None,
         nursery: Nursery | None = None,
     ) -> None:
         self._processes = processes
@@ -100,11 +100,11 @@ class WorkerLink:
             home=str(Path.home()),
             started_in=str(started_in) if started_in else None,
             one_kernel=one_kernel,
-            for_ranks=seat is not None,
+            for_ranks=rank_info is not None,
         )
         self._config: dict[str, Any] = {"device": device, "builds": str(builds), "threads": threads}
-        if seat is not None:
-            self._config["seat"] = msgspec.to_builtins(seat)
+        if rank_info is not None:
+            self._config["rank_info"] = msgspec.to_builtins(rank_info)
         self._limits = limits
         self._one_kernel = one_kernel
         self.waits_awake = waits_awake(device)
@@ -122,7 +122,7 @@ class WorkerLink:
     def prepare(self) -> None:
         """Fork workers that are kept ready, as many as there is room for now; end those that are too many."""
         self._keep_spares(self.wanted_spares)
-        while len(self._spares) < self.wanted_spares and self._processes.has_room_for_worker():
+        while len(self._spares) < self.wanted_spares and self._processes.has_memory_for_worker():
             self._fork_spare()
 
     def expect(self, kernels: int) -> None:
@@ -133,7 +133,7 @@ class WorkerLink:
         """
         self.wanted_spares = min(self.wanted_spares, kernels)
         self._keep_spares(self.wanted_spares + (not self.is_running))
-        if not self._spares and not self.is_running and self._processes.has_room_for_worker():
+        if not self._spares and not self.is_running and self._processes.has_memory_for_worker():
             self._fork_spare()
 
     def _keep_spares(self, most: int) -> None:

@@ -26,7 +26,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         all_cases: what the op is asked in all, whether judged before or not; variants follow from it.
         policy: what the kernel may do, or None for a kernel that is trusted.
         integrity: ask more than the suite does: again at the same addresses, and varied.
-        visit: how often its cases were timed before; each time in another order, and other results are looked at.
+        measurement: how often its cases were timed before; each time in another order, and other results are looked at.
     """
 
     schema: OpSchema
@@ -38,7 +38,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     all_cases: tuple[CaseRef, ...] = ()
     policy: str | None = None
     integrity: bool = False
-    visit: int = 0
+    measurement: int = 0
 
 
 def families(jobs: Iterable[Job]) -> list[list[Job]]:

@@ -74,7 +74,7 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
         identity: what tells the device from others on its machine.
         host: the machine's name.
         machine: what tells it from all others, whatever it is called.
-        seats: ops judged at a time.
+        slots: ops judged at a time.
         interpreted: Triton kernels run under Triton's interpreter.
         sandbox: layers that isolate its workers.
         sandbox_missing: those that its machine cannot give -> why.
@@ -84,7 +84,7 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     host: str
     machine: str
-    seats: int
+    slots: int
     interpreted: bool
     sandbox: tuple[str, ...]
     sandbox_missing: dict[str, str] = {}
@@ -107,7 +107,7 @@ class EntryAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lane(Protocol):
-    """One device. Its seats are numbered from 0; each is used by one thread at a time, different ones by several.
+    """One device. Its slots are numbered from 0; each is used by one thread at a time, different ones by several.
 
     Every method raises :class:`LaneLost` when nothing more is to be had from the lane.
 
@@ -130,15 +130,15 @@ class Lane(Protocol):
         """Ask a stranger's backend, in a worker, which of ``ops`` it answers."""
         ...
 
-    def enumerate(self, seat: int, asked: EntryAsked) -> Enumerated:
+    def enumerate(self, slot: int, asked: EntryAsked) -> Enumerated:
         """Turn one suite entry into cases, which are good for every lane of the executor.
 
         An entry that kills the referee is asked once more of a new one, and then skipped with that reason.
         """
         ...
 
-    def judge(self, seat: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
-        """Judge jobs that the same kernel answers; ``to_come``: so many families follow on this seat, on average."""
+    def judge(self, slot: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+        """Judge jobs that the same kernel answers; ``to_come``: so many families follow on this slot, on average."""
         ...
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:

@@ -72,7 +72,7 @@ class Sandbox:
             seccomp.compiled()  # Once, and not in each worker.
         set_readable(readable=False)
 
-    def confine(self, scratch: str, kernels: str, meeting: str = "") -> None:
+    def confine(self, scratch: str, kernels: str, rendezvous: str = "") -> None:
         """For a worker, before it has a second thread or runs anything of a stranger's.
 
         Until it loads a kernel nobody else may look into it either: it may be the next kernel's. A rank may connect
@@ -81,15 +81,15 @@ class Sandbox:
         Args:
             scratch: the folder that it may write to.
             kernels: the folder with the files of its kernel.
-            meeting: of a rank, the folder where it meets the others; empty for a worker that runs kernels alone.
+            rendezvous: of a rank, the folder where it meets the others; empty for a worker that runs kernels alone.
         """
         self._private = (scratch, kernels)
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._is_narrow = False
         if Layer.FILES in self._active:
-            self._restrict(self._reach.builds, connects=bool(meeting))
+            self._restrict(self._reach.builds, connects=bool(rendezvous))
         if Layer.SYSTEM_CALLS in self._active:
-            seccomp.refuse_system_calls(connects=bool(meeting))
+            seccomp.refuse_system_calls(connects=bool(rendezvous))
         set_readable(readable=False)
 
     def narrow(self, builds: Path | None) -> None:
@@ -101,7 +101,7 @@ class Sandbox:
         if self._is_narrow:
             return  # A process may have few sets of rules.
         self._is_narrow = True
-        if Layer.FILES in self._active and (self._reach.one_kernel or self._meeting):
+        if Layer.FILES in self._active and (self._reach.one_kernel or self._rendezvous):
             kept = builds if self._reach.one_kernel else Path(self._reach.builds)
             self._restrict("" if kept is None else str(kept))
         if Layer.SYSTEM_CALLS in self._active:
@@ -110,7 +110,7 @@ class Sandbox:
         set_readable(readable=True)
 
     def _restrict(self, builds: str, *, connects: bool = False) -> None:
-        rules = [*self._readable, *private(*self._private, builds, self._meeting)]
+        rules = [*self._readable, *private(*self._private, builds, self._rendezvous)]
         if Layer.READ_ONLY in self._active:
             rules.append(PathRule(SHARED_MEMORY, EVERYTHING))  # A nursery's own by then.
         landlock.restrict(rules, connects=connects)

@@ -83,17 +83,17 @@ def readable(reach: Reach) -> list[PathRule]:
     return [rule for rule in dict.fromkeys(rules) if os.access(rule.path, os.R_OK)]
 
 
-def private(scratch: str, kernels: str, builds: str, meeting: str = "") -> list[PathRule]:
+def private(scratch: str, kernels: str, builds: str, rendezvous: str = "") -> list[PathRule]:
     """Rules about the folders of one worker, and what ``/proc`` says about itself; an empty name stands for no folder.
 
     Args:
         scratch: it may write to.
         kernels: with its kernel's files.
         builds: its build cache, or the parent of all.
-        meeting: of a rank, where it meets the others.
+        rendezvous: of a rank, where it meets the others.
     """
     return [
-        *(PathRule(folder, EVERYTHING) for folder in (scratch, builds, meeting)),
+        *(PathRule(folder, EVERYTHING) for folder in (scratch, builds, rendezvous)),
         PathRule(kernels, READ),
         PathRule(f"/proc/{os.getpid()}", READ | USE_DEVICE),
     ]

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from opsmith.runner.protocol.rank import Seat
+from opsmith.runner.protocol.rank import RankInfo
 from opsmith.tasks.collectives import WAIT, overload
 from opsmith.tasks.rank_program import GROUP
 
@@ -29,33 +29,33 @@ INTERFACE = "lo"
 WORKSPACE_BYTES = 256 << 20
 
 
-def meet(seat: Seat, device: torch.device) -> None:
+def meet(rank_info: RankInfo, device: torch.device) -> None:
     """Make the default process group of these ranks: gloo's for the CPU, NCCL's for CUDA.
 
     Returns when every rank is connected with every other one.
     """
     os.environ |= {"GLOO_SOCKET_IFNAME": INTERFACE, "NCCL_SOCKET_IFNAME": INTERFACE, "NCCL_RUNTIME_CONNECT": "0"}
-    store = FileStore(str(Path(seat.meeting) / "store"), seat.ranks)
+    store = FileStore(str(Path(rank_info.rendezvous) / "store"), rank_info.ranks)
     on_cuda = device.type == "cuda"
     if on_cuda:
         torch.cuda.set_device(device)
     dist.init_process_group(
         "nccl" if on_cuda else "gloo",
         store=store,
-        rank=seat.rank,
-        world_size=seat.ranks,
+        rank=rank_info.rank,
+        world_size=rank_info.ranks,
         timeout=TIMEOUT,
         device_id=device if on_cuda else None,
     )
     assert dist.group.WORLD is not None
     assert dist.group.WORLD.group_name == GROUP, "a case names the group"
     if on_cuda:
-        _connect_all(seat, device)
+        _connect_all(rank_info, device)
 
 
-def _connect_all(seat: Seat, device: torch.device) -> None:
+def _connect_all(rank_info: RankInfo, device: torch.device) -> None:
     """Use every kind of connection once: NCCL makes those of a kind, or to a peer, when they are first used."""
-    ranks = seat.ranks
+    ranks = rank_info.ranks
     one, each, even = torch.ones(1, device=device), torch.ones(ranks, device=device), [1] * ranks
     for task, arguments in (
         ("all_reduce.default", (one, "sum", GROUP)),
@@ -66,14 +66,14 @@ def _connect_all(seat: Seat, device: torch.device) -> None:
     ):
         overload(WAIT)(overload(task)(*arguments))
     for peer in range(ranks):
-        if peer != seat.rank:
+        if peer != rank_info.rank:
             sent, received = torch.ones(1, device=device), torch.empty(1, device=device)
             both = [dist.P2POp(dist.isend, sent, peer), dist.P2POp(dist.irecv, received, peer)]
             for work in dist.batch_isend_irecv(both):
                 work.wait()
     dist.barrier()
     # Devices without access to each other's memory have no symmetric memory; what needs it fails there.
-    with contextlib.suppress(RuntimeError), _temporary_folder(seat.meeting):
+    with contextlib.suppress(RuntimeError), _temporary_folder(rank_info.rendezvous):
         from torch.distributed._symmetric_memory import get_symm_mem_workspace
 
         group: Any = GROUP  # Some versions of torch have a type of their own for it.

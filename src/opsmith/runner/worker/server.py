@@ -35,7 +35,7 @@ from opsmith.runner.child.contexts import end_waiting, make_waiting_context
 from opsmith.runner.child.outcome_files import OutcomeWriter, read_call, summarised
 from opsmith.runner.child.timed_blocks import forget, ready, renewed, timed_block
 from opsmith.runner.protocol.channel import Channel
-from opsmith.runner.protocol.rank import Seat
+from opsmith.runner.protocol.rank import RankInfo
 from opsmith.runner.protocol.timing_messages import (
     BlockTimed,
     GiveMemoryBack,
@@ -83,7 +83,7 @@ def serve(
     builds: str,
     threads: int,
     sandbox: Sandbox,
-    seat: dict[str, Any] | None = None,
+    rank_info: dict[str, Any] | None = None,
 ) -> None:
     """Answer the judge's requests until it closes the channel.
 
@@ -94,11 +94,11 @@ def serve(
         builds: parent of the per-kernel build caches.
         threads: CPU threads that a kernel may use through torch.
         sandbox: put on before anything has a thread, and made tighter before a kernel is loaded.
-        seat: the :class:`~opsmith.runner.protocol.rank.Seat` of a rank, which meets the others before it starts.
+        rank_info: a :class:`~opsmith.runner.protocol.rank.RankInfo`; the rank meets the others before it starts.
     """
     _confine(scratch)
-    own = None if seat is None else msgspec.convert(seat, Seat)
-    sandbox.confine(scratch, kernels, own.meeting if own else "")
+    own = None if rank_info is None else msgspec.convert(rank_info, RankInfo)
+    sandbox.confine(scratch, kernels, own.rendezvous if own else "")
     torch.set_num_threads(threads)
     if own is not None:
         meet(own, torch.device(device))

@@ -69,7 +69,7 @@ def _reading(files: Mapping[str, bytes]) -> _Reading:
         return _read(tuple(sorted(files.items())))
 
 
-#: Seats ask at once, and two of them would else read the same files.
+#: Slots ask at once, and two of them would else read the same files.
 _LAST = threading.Lock()
 
 

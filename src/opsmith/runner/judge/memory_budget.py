@@ -1,4 +1,4 @@
-"""Room for what is judged at a time: many small cases beside each other, large ones by themselves."""
+"""A memory budget for what is judged at a time: many small cases beside each other, large ones by themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _nothing() -> None:
     """Nothing is held outside."""
 
 
-class Room:
+class MemoryBudget:
     """So many bytes of arguments at a time, over all threads.
 
     Args:
@@ -30,7 +30,7 @@ class Room:
 
     @contextlib.contextmanager
     def taken(self, size_bytes: int, give_back: Callable[[], None] = _nothing) -> Iterator[None]:
-        """Wait until there is room, and take it.
+        """Wait until that much of it is free, and take it.
 
         Args:
             size_bytes: how much.

@@ -1,4 +1,4 @@
-"""When a case is timed again, and what its visits say together; the lanes are stand-ins."""
+"""When a case is timed again, and what its measurements say together; the lanes are stand-ins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAR, SHORT_OF_IT, BEYOND_IT = 0.5, 0.10, 0.13
 
 
 def found(centre: float) -> Timing:
-    """What one visit says, of E."""
+    """What one measurement says, of E."""
     estimated = Estimate(centre=centre, low=centre - 0.01, high=centre + 0.01)
     return timing_of(
         [1.0] * 10,
@@ -37,25 +37,25 @@ def found(centre: float) -> Timing:
 
 
 class TimingLane(StandInLane):
-    """Times cases as it is told to, visit by visit.
+    """Times cases as it is told to, measurement by measurement.
 
     Args:
-        says: of each op, what its visits find: a logarithm, or the case as it is.
+        says: of each op, what its measurements find: a logarithm, or the case as it is.
     """
 
     def __init__(self, number: int, says: Mapping[str, Sequence[float | TimedCase]]) -> None:
         super().__init__(number)
         self._says = says
-        self.visits: list[tuple[str, int]] = []
+        self.measurements: list[tuple[str, int]] = []
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
         """In the order in which they are asked for."""
         for each in family:
-            self.visits.append((each.schema.name, each.visit))
+            self.measurements.append((each.schema.name, each.measurement))
             for timed in super().time([each]):
-                says = self._says[each.schema.name][each.visit]
+                says = self._says[each.schema.name][each.measurement]
                 if isinstance(says, float):
-                    yield msgspec.structs.replace(timed, timings=(found(says),), load_s=float(each.visit))
+                    yield msgspec.structs.replace(timed, timings=(found(says),), load_s=float(each.measurement))
                 else:
                     yield msgspec.structs.replace(timed, problem=says.problem, offence=says.offence)
 
@@ -71,13 +71,13 @@ def test_what_is_in_doubt_is_timed_again_when_all_others_have_been() -> None:
     """And what is not, once."""
     lane = TimingLane(0, {"near": [SHORT_OF_IT, SHORT_OF_IT, SHORT_OF_IT], "far": [FAR], "other": [0.0]})
     cases = timed(lane, "near", "far", "other")
-    assert [("near", 0), ("far", 0), ("other", 0), ("near", 1), ("near", 2)] == lane.visits
+    assert [("near", 0), ("far", 0), ("other", 0), ("near", 1), ("near", 2)] == lane.measurements
     assert {"near": 3, "far": 1, "other": 1} == {op: case.timings[0].processes for op, case in cases.items()}
     assert MOST_PROCESSES == 3
 
 
 @pytest.mark.parametrize(
-    ("visits", "label"),
+    ("measurements", "label"),
     [
         ([BEYOND_IT, SHORT_OF_IT, BEYOND_IT], Label.FASTER),
         ([BEYOND_IT, SHORT_OF_IT, SHORT_OF_IT], Label.SAME),
@@ -85,25 +85,25 @@ def test_what_is_in_doubt_is_timed_again_when_all_others_have_been() -> None:
         ([SHORT_OF_IT, 0.0], Label.SAME),
     ],
 )
-def test_a_label_is_what_most_visits_say(visits: list[float], label: Label) -> None:
+def test_a_label_is_what_most_measurements_say(measurements: list[float], label: Label) -> None:
     """Two that agree, and whose mean is far from where claims begin, are enough."""
-    lane = TimingLane(0, {"op": visits})
+    lane = TimingLane(0, {"op": measurements})
     [timing] = timed(lane, "op")["op"].timings
     assert label is timing.label
-    assert len(visits) == len(lane.visits) == timing.processes
-    assert 10 * len(visits) == timing.blocks
+    assert len(measurements) == len(lane.measurements) == timing.processes
+    assert 10 * len(measurements) == timing.blocks
 
 
-def test_a_run_that_is_taken_up_again_knows_of_its_visits() -> None:
-    """What was found before counts, and what was not visited at all comes first."""
+def test_a_run_that_is_taken_up_again_knows_of_its_measurements() -> None:
+    """What was found before counts, and what was not measured at all comes first."""
     says = {"twice": [SHORT_OF_IT, SHORT_OF_IT, 0.0], "once": [SHORT_OF_IT, 0.0], "new": [FAR], "other": [FAR]}
     jobs = [job(op, 1) for op in ("twice", "once", "new")]
-    visits: list[TimedCase] = []
-    list(Fleet([TimingLane(0, says)], OPTIONS).time(jobs[:2], note=visits.append))
-    assert Counter({"twice": 2, "once": 1}) == Counter(timed.op for timed in visits)
+    measurements: list[TimedCase] = []
+    list(Fleet([TimingLane(0, says)], OPTIONS).time(jobs[:2], note=measurements.append))
+    assert Counter({"twice": 2, "once": 1}) == Counter(timed.op for timed in measurements)
     lane = TimingLane(0, says)
-    told = list(Fleet([lane], OPTIONS).time(jobs, earlier=visits))
-    assert [("new", 0), ("once", 1), ("twice", 2)] == lane.visits
+    told = list(Fleet([lane], OPTIONS).time(jobs, earlier=measurements))
+    assert [("new", 0), ("once", 1), ("twice", 2)] == lane.measurements
     assert {"twice": 3, "once": 2, "new": 1} == {case.op: case.timings[0].processes for case in told}
 
 
@@ -113,12 +113,12 @@ def test_what_the_first_visit_took_to_load_is_what_loading_takes() -> None:
 
 
 def test_what_any_visit_finds_against_a_kernel_counts() -> None:
-    """And ends its visits."""
+    """And ends its measurements."""
     offence = TimedCase(op="", case="", kernel="", timings=(), offence="it cheats")
     lane = TimingLane(0, {"op": [SHORT_OF_IT, offence]})
     case = timed(lane, "op")["op"]
     assert ("it cheats", ()) == (case.offence, case.timings)
-    assert [("op", 0), ("op", 1)] == lane.visits
+    assert [("op", 0), ("op", 1)] == lane.measurements
 
 
 def test_a_visit_that_measures_nothing_leaves_what_was_found() -> None:
@@ -127,4 +127,4 @@ def test_a_visit_that_measures_nothing_leaves_what_was_found() -> None:
     lane = TimingLane(0, {"op": [SHORT_OF_IT, problem]})
     case = timed(lane, "op")["op"]
     assert (None, found(SHORT_OF_IT)) == (case.problem, *case.timings)[:2]
-    assert [("op", 0), ("op", 1)] == lane.visits
+    assert [("op", 0), ("op", 1)] == lane.measurements

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from opsmith.runner.judge.admission import Room
+from opsmith.runner.judge.memory_budget import MemoryBudget
 
 #: After so long a thread that is not inside is taken to be waiting.
 WAITING_S = 0.05
@@ -21,8 +21,8 @@ class Guest:
         gave_back: how often it was asked to.
     """
 
-    def __init__(self, room: Room, size_bytes: int | None) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget, size_bytes: int | None) -> None:
+        self._budget = budget
         self._size_bytes = size_bytes
         self.gave_back = 0
         self._is_inside = threading.Event()
@@ -31,7 +31,9 @@ class Guest:
         self._thread.start()
 
     def _visit(self) -> None:
-        with self._room.alone() if self._size_bytes is None else self._room.taken(self._size_bytes, self._give_back):
+        with (
+            self._budget.alone() if self._size_bytes is None else self._budget.taken(self._size_bytes, self._give_back)
+        ):
             self._is_inside.set()
             self._may_leave.wait(10)
 
@@ -50,12 +52,12 @@ class Guest:
 
 
 @contextmanager
-def guests(room: Room, *sizes: int | None) -> Iterator[list[Guest]]:
+def guests(budget: MemoryBudget, *sizes: int | None) -> Iterator[list[Guest]]:
     """Guests that come one after another; all leave at the end, in the order in which they came."""
     found: list[Guest] = []
     try:
         for size in sizes:
-            found.append(Guest(room, size))
+            found.append(Guest(budget, size))
             found[-1].has_to_wait()
         yield found
     finally:
@@ -65,13 +67,13 @@ def guests(room: Room, *sizes: int | None) -> Iterator[list[Guest]]:
 
 def test_small_ones_are_inside_beside_each_other() -> None:
     """As many as there is room for, to the last byte."""
-    with guests(Room(100), 40, 40, 20) as inside:
+    with guests(MemoryBudget(100), 40, 40, 20) as inside:
         assert all(guest.gets_in() for guest in inside)
 
 
 def test_one_more_than_there_is_room_for_waits() -> None:
     """Until somebody leaves."""
-    with guests(Room(100), 60, 40, 1) as (first, second, third):
+    with guests(MemoryBudget(100), 60, 40, 1) as (first, second, third):
         assert first.gets_in()
         assert second.gets_in()
         assert third.has_to_wait()
@@ -81,13 +83,13 @@ def test_one_more_than_there_is_room_for_waits() -> None:
 
 def test_a_large_one_goes_in_when_it_is_alone() -> None:
     """It would wait for ever otherwise."""
-    with guests(Room(100), 1_000) as [large]:
+    with guests(MemoryBudget(100), 1_000) as [large]:
         assert large.gets_in()
 
 
 def test_a_large_one_waits_for_the_others_to_leave() -> None:
     """For all of them."""
-    with guests(Room(100), 1, 1, 1_000) as (first, second, large):
+    with guests(MemoryBudget(100), 1, 1, 1_000) as (first, second, large):
         assert large.has_to_wait()
         first.leave()
         assert large.has_to_wait()
@@ -97,7 +99,7 @@ def test_a_large_one_waits_for_the_others_to_leave() -> None:
 
 def test_nobody_goes_in_beside_a_large_one() -> None:
     """Not even a small one."""
-    with guests(Room(100), 1_000, 1) as (large, small):
+    with guests(MemoryBudget(100), 1_000, 1) as (large, small):
         assert large.gets_in()
         assert small.has_to_wait()
         large.leave()
@@ -106,7 +108,7 @@ def test_nobody_goes_in_beside_a_large_one() -> None:
 
 def test_everybody_for_whom_there_is_room_is_let_in_at_once() -> None:
     """One that leaves may make room for several."""
-    with guests(Room(100), 100, 30, 30, 30) as (first, *others):
+    with guests(MemoryBudget(100), 100, 30, 30, 30) as (first, *others):
         assert all(other.has_to_wait() for other in others)
         first.leave()
         assert all(other.gets_in() for other in others)
@@ -114,22 +116,22 @@ def test_everybody_for_whom_there_is_room_is_let_in_at_once() -> None:
 
 def test_what_fails_inside_gives_its_room_back() -> None:
     """Else one lost device would stop the run."""
-    room = Room(100)
-    with pytest.raises(ZeroDivisionError), room.taken(100):
+    budget = MemoryBudget(100)
+    with pytest.raises(ZeroDivisionError), budget.taken(100):
         raise ZeroDivisionError
-    with guests(room, 100) as [guest]:
+    with guests(budget, 100) as [guest]:
         assert guest.gets_in()
 
 
 def test_a_guest_without_size_goes_in_beside_a_full_room() -> None:
     """It needs none."""
-    with guests(Room(100), 100, 0) as (_, other):
+    with guests(MemoryBudget(100), 100, 0) as (_, other):
         assert other.gets_in()
 
 
 def test_one_that_wants_to_be_alone_waits_for_all_others() -> None:
     """Those without size, too."""
-    with guests(Room(100), 1, 0, None) as (first, second, alone):
+    with guests(MemoryBudget(100), 1, 0, None) as (first, second, alone):
         assert alone.has_to_wait()
         first.leave()
         assert alone.has_to_wait()
@@ -139,7 +141,7 @@ def test_one_that_wants_to_be_alone_waits_for_all_others() -> None:
 
 def test_nobody_goes_in_before_one_that_wants_to_be_alone() -> None:
     """Else there would always be somebody inside, where a dozen come and go."""
-    with guests(Room(100), 1, None, 1, 0) as (first, alone, *others):
+    with guests(MemoryBudget(100), 1, None, 1, 0) as (first, alone, *others):
         assert all(other.has_to_wait() for other in others)
         first.leave()
         assert alone.gets_in()
@@ -150,7 +152,7 @@ def test_nobody_goes_in_before_one_that_wants_to_be_alone() -> None:
 
 def test_two_that_want_to_be_alone_are_alone_one_after_the_other() -> None:
     """Whoever else waits."""
-    with guests(Room(100), None, None, 1) as (first, second, other):
+    with guests(MemoryBudget(100), None, None, 1) as (first, second, other):
         assert first.gets_in()
         assert second.has_to_wait()
         first.leave()
@@ -160,11 +162,11 @@ def test_two_that_want_to_be_alone_are_alone_one_after_the_other() -> None:
 
 def test_what_others_keep_is_given_back_to_one_that_wants_to_be_alone() -> None:
     """By those that leave for it and by those that wait behind it, once."""
-    room = Room(100)
-    with guests(room, 1) as [before]:
+    budget = MemoryBudget(100)
+    with guests(budget, 1) as [before]:
         before.leave()
         assert 0 == before.gave_back
-    with guests(room, 1, None, 1) as (first, alone, waits):
+    with guests(budget, 1, None, 1) as (first, alone, waits):
         assert (0, 1) == (first.gave_back, waits.gave_back)
         first.leave()
         assert alone.gets_in()

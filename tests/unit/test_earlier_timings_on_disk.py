@@ -16,13 +16,13 @@ def run(tmp_path: Path) -> RunDirectory:
     """A run of which two visits are kept."""
     run = RunDirectory(tmp_path)
     for op in ("relu.default", "mm.default"):
-        run.note_visit(timed_case(verdict(op)))
+        run.note_earlier_timing(timed_case(verdict(op)))
     return run
 
 
 def test_visits_are_kept_in_their_order(run: RunDirectory) -> None:
     """And are no timed cases of the run yet."""
-    assert [timed_case(verdict("relu.default")), timed_case(verdict("mm.default"))] == list(run.visits())
+    assert [timed_case(verdict("relu.default")), timed_case(verdict("mm.default"))] == list(run.earlier_timings())
     assert [] == list(run.timed_cases())
 
 
@@ -31,6 +31,6 @@ def test_a_torn_visit_is_set_aside(run: RunDirectory) -> None:
     path = run.path / "visits.jsonl"
     path.write_bytes(path.read_bytes() + msgspec.json.encode(timed_case(verdict("add.Tensor")))[:40])
     run.recover()
-    run.note_visit(timed_case(verdict("sum.default")))
-    assert ["relu.default", "mm.default", "sum.default"] == [timed.op for timed in run.visits()]
+    run.note_earlier_timing(timed_case(verdict("sum.default")))
+    assert ["relu.default", "mm.default", "sum.default"] == [timed.op for timed in run.earlier_timings()]
     assert 40 == len((run.path / "visits.damaged-1.jsonl").read_bytes())

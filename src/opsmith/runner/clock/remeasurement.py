@@ -17,13 +17,13 @@ from opsmith.evaluation.timing.statistics import MOST_PROCESSES, Precision, comb
 from opsmith.runner.protocol.job import Job
 
 
-class Visits:
+class Remeasurements:
     """What was found of each case so far.
 
     Args:
         precisions: of the run's clock, by quantity.
-        earlier: what was found before the run was taken up again, of cases that were to be visited once more.
-        note: told what was found of a case that is to be visited once more.
+        earlier: what was found before the run was taken up again, of cases that were to be measured once more.
+        note: told what was found of a case that is to be measured once more.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Visits:
             self._found.setdefault((timed.op, timed.case), []).append(timed)
 
     def add(self, timed: TimedCase) -> TimedCase | None:
-        """Take in what a visit found; the case with what all of its visits say, or None if there is to be another."""
+        """Take in a measurement; the case with what all of its measurements say, or None if there is to be another."""
         key = timed.op, timed.case
         found = self._found.setdefault(key, [])
         found.append(timed)
         whole = self._whole(found)
-        was_measured = bool(timed.timings)  # Else another visit would not say more, either.
+        was_measured = bool(timed.timings)  # Else another measurement would not say more, either.
         in_doubt = [timing for timing in whole.timings if is_in_doubt(timing, self._precisions[timing.quantity])]
         if was_measured and in_doubt and len(found) < MOST_PROCESSES:
             if self._note is not None:
@@ -57,19 +57,19 @@ class Visits:
         return whole
 
     def due(self, families: Sequence[Sequence[Job]]) -> list[list[Job]]:
-        """Of these families what is to be visited next: the cases that were visited least; nothing when all is done."""
+        """What is to be measured next: the cases that were measured least; nothing when all is done."""
         counts = [self._count(job, case) for family in families for job in family for case in self._open(job)]
         if not counts:
             return []
         least = min(counts)
-        chosen = ([*self._visited(family, least)] for family in families)
+        chosen = ([*self._measured(family, least)] for family in families)
         return [family for family in chosen if family]
 
-    def _visited(self, family: Sequence[Job], times: int) -> Iterator[Job]:
+    def _measured(self, family: Sequence[Job], times: int) -> Iterator[Job]:
         for job in family:
             cases = tuple([case for case in self._open(job) if self._count(job, case) == times])
             if cases:
-                yield msgspec.structs.replace(job, cases=cases, visit=times)
+                yield msgspec.structs.replace(job, cases=cases, measurement=times)
 
     def _open(self, job: Job) -> list[CaseRef]:
         return [case for case in job.cases if _key(job, case) not in self._done]
@@ -78,7 +78,7 @@ class Visits:
         return len(self._found.get(_key(job, case), ()))
 
     def _whole(self, found: Sequence[TimedCase]) -> TimedCase:
-        """One record of all visits: of the first, but for what is held against the kernel at any."""
+        """One record of all measurements: of the first, but for what is held against the kernel at any."""
         accused = next((timed for timed in found if timed.offence is not None), None)
         if accused is not None:
             return accused
