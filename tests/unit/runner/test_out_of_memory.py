@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from opsmith.runner.judge.verdicts import end_of
-from opsmith.runner.protocol.out_of_memory import is_lack, shortened
+from opsmith.runner.protocol.out_of_memory import is_oom, shortened
 from opsmith.runner.worker.execution import raised
 
 OTHERS = "".join(f"Process {number} has 414.00 MiB memory in use. " for number in range(700, 830))
@@ -57,4 +57,4 @@ def test_a_long_message_is_cut() -> None:
 )
 def test_lack_of_memory_is_told_from_other_errors(text: str, *, lacks: bool) -> None:
     """Of every library that allocates on a device; what a kernel asks of shared memory is its own affair."""
-    assert lacks is is_lack(text)
+    assert lacks is is_oom(text)

@@ -27,10 +27,10 @@ from opsmith.runner.judge.verdicts import (
     end_of,
     failed,
     identity,
-    lacked_memory,
     make_verdict,
     not_run,
     raised_verdict,
+    was_oom,
     with_offence,
 )
 from opsmith.runner.processes.failures import RefereeDied, RefereeHung, WorkerFailed
@@ -225,7 +225,7 @@ class Slot:
             for case, found in zip(chunk, verdicts, strict=False):  # One for all where nothing was loaded.
                 if tally.enough() is not None:
                     break  # As if the chunk had been judged case by case: a resumed run finds the same.
-                verdict = self._judge_by_itself(job, case, conduct) if lacked_memory(found) else found
+                verdict = self._judge_by_itself(job, case, conduct) if was_oom(found) else found
                 tally.add(verdict)
                 del todo[0]
                 yield verdict
@@ -271,7 +271,7 @@ class Slot:
             verdicts = self._judge_at_device(job, [case], conduct)
         assert verdicts is not None, "only a chunk of several has to be judged again"
         [verdict] = verdicts
-        if not lacked_memory(verdict):
+        if not was_oom(verdict):
             return verdict
         return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, ASKED_BY_ITSELF))
 

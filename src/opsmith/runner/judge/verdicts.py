@@ -10,7 +10,7 @@ from opsmith.core.case import CaseRef
 from opsmith.core.verdict import Part, Status, Verdict, one_line
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.protocol.job import Job
-from opsmith.runner.protocol.out_of_memory import is_lack
+from opsmith.runner.protocol.out_of_memory import is_oom
 from opsmith.runner.protocol.referee_messages import ComparedCase, PreparedCase
 from opsmith.runner.protocol.worker_messages import Raised, Returned
 
@@ -66,7 +66,7 @@ def bad_call_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Ret
 def raised_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Raised) -> Verdict:
     """The kernel raised."""
     status = _STATUS_OF_RAISED.get(reply.kind, Status.ERROR)
-    if status is Status.CRASHED and is_lack(reply.message):
+    if status is Status.CRASHED and is_oom(reply.message):
         status = Status.OUT_OF_MEMORY
     return make_verdict(job, case, status, reply.message, inputs=prepared.inputs, evidence=end_of(reply.traceback))
 
@@ -85,13 +85,13 @@ def compared_verdict(job: Job, case: CaseRef, prepared: PreparedCase, found: Com
     )
 
 
-def lacked_memory(verdict: Verdict) -> bool:
+def was_oom(verdict: Verdict) -> bool:
     """Whether there was no memory, be it the kernel's or eager's lack; who took it, nobody knows.
 
     What a worker takes beyond its own limit is another thing.
     """
     said = (verdict.detail, *verdict.evidence)
-    return verdict.status in _WITHOUT_MEMORY and any(map(is_lack, said))
+    return verdict.status in _WITHOUT_MEMORY and any(map(is_oom, said))
 
 
 def not_run(job: Job, cases: Sequence[CaseRef], reason: str) -> Iterator[Verdict]:

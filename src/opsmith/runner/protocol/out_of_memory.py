@@ -13,7 +13,7 @@ _ADVICE = re.compile(r" *If reserved but unallocated memory is large try setting
 _MAX_CHARS = 1 << 16
 
 
-def is_lack(text: str) -> bool:
+def is_oom(text: str) -> bool:
     """Whether a message says that there was no memory."""
     return _LACK.search(text) is not None
 
@@ -23,6 +23,6 @@ def shortened(text: str) -> str:
 
     What was asked for stays, with what the device has, what of it is free, and what the process itself holds.
     """
-    if not is_lack(text):
+    if not is_oom(text):
         return text
     return _ADVICE.sub("", _OTHERS.sub("", text[-_MAX_CHARS:] if len(text) > _MAX_CHARS else text))
