@@ -62,7 +62,8 @@ def in_aten(
     """A backend for ``torch.compile`` that rewrites graphs as opsmith does, and has ATen run them.
 
     The graphs are those that Inductor would get: its decompositions, its partitioning into forward and backward,
-    inputs written at the end of a graph.
+    inputs written at the end of a graph. As in Inductor's code, a graph refuses inputs whose sizes and strides are not
+    those that it was made for.
 
     Args:
         passes: those of both stages, in the order in which they run.
@@ -82,7 +83,7 @@ def in_aten(
         reports.extend(run_passes(module.graph, passes, Stage.LOWERED))
         module.recompile()
         targets.extend(_called(module.graph))
-        boxed: Callable[..., Any] = make_boxed_func(module.forward)
+        boxed: Callable[..., Any] = make_boxed_func(_of_its_sizes(module))
         return boxed
 
     inner: Any = aot_autograd(
@@ -92,6 +93,30 @@ def in_aten(
         keep_inference_input_mutations=True,
     )
     return traced
+
+
+def _of_its_sizes(module: fx.GraphModule) -> Callable[..., Any]:
+    """Run a graph on what it was made for.
+
+    Where Dynamo misses a guard, it hands over a tensor of another rank, and passes have relied on the old one.
+    """
+    fakes = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
+    sizes = [_fixed(one) if isinstance(one, Tensor) and one.layout == torch.strided else None for one in fakes]
+
+    def run(*inputs: Any) -> Any:
+        for one, wanted in zip(inputs, sizes, strict=True):
+            if wanted is not None and isinstance(one, Tensor) and one.numel():
+                torch._C._dynamo.guards.assert_size_stride(one, *wanted)
+        return module.forward(*inputs)
+
+    return run
+
+
+def _fixed(fake: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The size and stride of a tensor, if they are numbers."""
+    if all(isinstance(one, int) for one in (*fake.shape, *fake.stride())):
+        return tuple(fake.shape), fake.stride()
+    return None
 
 
 def _run(function: Callable[..., Tensor], inputs: Sequence[Tensor], *, gradients: bool) -> list[Tensor]:

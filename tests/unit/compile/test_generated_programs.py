@@ -7,12 +7,15 @@ import sys
 from collections import Counter
 
 import pytest
+import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from tests.differential.faults import FAULTS, without_thresholds
 from tests.differential.grammar import Program, program_at, programs, repro_of
 from tests.differential.programs import Task, run_task
 from tests.differential.running import check
 from tests.differential.shrinking import shrunk
+from tests.graphs import in_aten
+from torch.fx.experimental.proxy_tensor import make_fx
 
 #: Of a seed: programs in which a fault shows that was put back.
 SHOWN = {"outputs": (3, 26), "batch_norm": (3, 85)}
@@ -68,6 +71,15 @@ def test_a_fault_that_was_found_once_is_found(name: str) -> None:
             small = shrunk(program, lambda one: check(one).kind == "failed", seconds=40)
     assert len(small.steps) <= min(3, len(program.steps))
     assert "torch.compile(" in repro_of(small)
+
+
+def test_a_graph_refuses_sizes_that_it_was_not_made_for() -> None:
+    """As Inductor's code does: torch 2.11 misses a guard where a buffer got a dimension, with and without passes."""
+    given = torch.ones(1, 3, 1)
+    run = in_aten(())(make_fx(lambda one: (one.view(1, 3, 1) * 2,))(given), [given])
+    assert torch.equal(given * 2, *run(given))
+    with pytest.raises(AssertionError, match="wrong number of dimensions"):
+        run(given[None])
 
 
 def test_a_printed_program_runs() -> None:
