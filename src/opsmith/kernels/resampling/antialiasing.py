@@ -34,7 +34,7 @@ from ..common.volumes import (
     volume_index_type,
     volume_of,
 )
-from .resampling import Sampling, cubic, linear, planned
+from .resampling import Sampling, cubic, interpolated_planes, linear, planned
 
 #: Weights of neighbouring outputs that a lane of the backward pass holds: eight gradients are on their way at once.
 TOGETHER = 8
@@ -258,54 +258,6 @@ def _readers(support: float, scale: float, out: int) -> int:
     return min(math.ceil(2 * support / scale) + 1, out) if scale else out
 
 
-def upsample_bilinear2d_aa(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """Averages over a triangle."""
-    return _antialiased(self, output_size, (scales_h, scales_w), linear(align_corners=align_corners))
-
-
-def upsample_bicubic2d_aa(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """Averages with the weights of a cubic convolution."""
-    return _antialiased(self, output_size, (scales_h, scales_w), cubic(align_corners=align_corners))
-
-
-def upsample_bilinear2d_aa_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_bilinear2d_aa` by its input."""
-    sampling = linear(align_corners=align_corners)
-    return _antialiased_backward(grad_output, output_size, input_size, (scales_h, scales_w), sampling)
-
-
-def upsample_bicubic2d_aa_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_bicubic2d_aa` by its input."""
-    sampling = cubic(align_corners=align_corners)
-    return _antialiased_backward(grad_output, output_size, input_size, (scales_h, scales_w), sampling)
-
-
 def _antialiased(
     x: torch.Tensor, output_size: Sequence[int], scales: Sequence[float | None], sampling: Sampling
 ) -> torch.Tensor:
@@ -378,3 +330,9 @@ def _launch(
         BLOCK_R=tiles.block_rows,
         BLOCK_C=tiles.block_columns,
     )
+
+
+upsample_bilinear2d_aa, upsample_bilinear2d_aa_backward = interpolated_planes(
+    _antialiased, _antialiased_backward, linear
+)
+upsample_bicubic2d_aa, upsample_bicubic2d_aa_backward = interpolated_planes(_antialiased, _antialiased_backward, cubic)
