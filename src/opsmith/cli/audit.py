@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +13,7 @@ from rich.text import Text
 
 from opsmith.audit.pool import audit_all
 from opsmith.cli import selection
+from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.audit import AuditFigures, ProblemAudit
 from opsmith.core.problems import counting_order
@@ -59,7 +58,7 @@ def audit(
             progress.advance(done, each.problem)
     found.sort(key=lambda each: counting_order(each.problem))
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        print_json(found)
     else:
         _print(found)
     return 1 if any(each.findings for each in found) else 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +13,7 @@ from rich.text import Text
 
 from opsmith.baselines.timer import BaselineTimer
 from opsmith.cli import selection
+from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.baseline_times import FILES, BaselineRequest, BaselineTime
 from opsmith.errors import BadInput, UnknownName
@@ -95,7 +94,7 @@ def baseline(
     folder = BaselineFolder(out, timer.environment, asked)
     found = _time(timer, requests, folder, folder.known() if resume else [])
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        print_json(found)
     else:
         _print(found, folder.path)
     return 0 if {time.task for time in found if time.times} == files.keys() else 1

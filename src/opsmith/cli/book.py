@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from opsmith.cli import selection
+from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Jobs, Json
 from opsmith.core.run import Options, new_seed
@@ -77,20 +77,12 @@ def build(
         ops=tuple(files),
         policy="any",
         selection=selection.parse_selection(
-            "modules",
-            dataset=None,
-            top_inputs=None,
-            spread_inputs=None,
-            models="",
-            overhead_dominated="with",
-            problems=problems,
-            sizes="small" if on == "cpu" else "full",
-            trials=TRIALS,
+            "modules", problems=problems, sizes="small" if on == "cpu" else "full", trials=TRIALS
         ),
     )
     summary = _build(out, files, options, license_id=license_id or OWN_LICENSE, jobs=jobs or default_jobs(options))
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
+        print_json(summary)
     else:
         _print(summary, out)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 
+from opsmith.cli.document import print_json
 from opsmith.core.run import RunDirectory
 from opsmith.errors import UsageError
 from opsmith.report.compare import compare as compare_results
@@ -52,7 +51,7 @@ def compare(
     if table is not None:
         write_table(table, results, comparisons)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(comparisons), indent=2).decode() + "\n")
+        print_json(comparisons)
         return
     console = Console()
     side_by_side = len(runs) > 2 or any(run.summary.levels for run in results)

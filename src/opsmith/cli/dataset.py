@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +16,7 @@ from rich.text import Text
 from opsmith.cli import selection
 from opsmith.cli.audit import EPILOG as AUDIT_EPILOG
 from opsmith.cli.audit import audit
+from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.cache import build_folder
 from opsmith.core.run import write_atomically
@@ -188,7 +188,7 @@ def stats(
             counted.append(count_rows(_load(source), source=source))
             progress.advance(done)
     if json_output:
-        _print_json(counted)
+        print_json(counted)
         return
     Console().print(_figures(counted))
 
@@ -206,7 +206,7 @@ def validate(
         progress.stage("validate", len(rows))
         findings = validate_rows(rows, advance=progress.advance)
     if json_output:
-        _print_json(findings)
+        print_json(findings)
     else:
         _print_findings(findings)
         sys.stdout.write(f"{source}: {len(rows):,} rows, {len(findings):,} findings\n")
@@ -253,10 +253,6 @@ def _write_text(path: Path, text: str) -> None:
         write_atomically(path, text.encode())
     except OSError as exc:
         raise BadInput(f"{path} cannot be written: {exc.strerror}") from exc
-
-
-def _print_json(records: Sequence[msgspec.Struct]) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(records), indent=2).decode() + "\n")
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from opsmith import plugins
 from opsmith.cli import selection
+from opsmith.cli.document import Json, print_json
 from opsmith.core.cache import cache_folder
 from opsmith.runner.machine.environment import describe_environment
 from opsmith.runner.processes.starting import start_processes
@@ -30,7 +28,7 @@ Examples:
 
 def doctor(
     device: selection.Device = "",
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: Json = False,
 ) -> int:
     """Show versions, hardware, plug-ins, isolation layers and what is missing.
 
@@ -52,7 +50,7 @@ def doctor(
         "problems": problems,
     }
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        print_json(found)
     else:
         _print(found)
     return 1 if problems else 0

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from opsmith.cli.document import Json, print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.trace import parse_float_dtype, parse_setting
 from opsmith.core.dtypes import TORCH_NAMES
@@ -65,7 +65,6 @@ SequenceLength = Annotated[
 ImageSize = Annotated[
     list[int] | None, typer.Option(min=1, help="Pixels of a side. Repeated: further calls.", show_default=False)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def explain(
@@ -100,7 +99,7 @@ def explain(
     with StageProgress() as progress, contextlib.redirect_stdout(sys.stderr):
         found = _explain(model, sizes, settings, device=device, progress=progress)
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        print_json(found)
     else:
         _print(found, Console())
     return int(bool(found.fallbacks) or any(one.undone for one in found.passes))

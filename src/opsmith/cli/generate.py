@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from opsmith.cli import selection
+from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
 from opsmith.core.op import TaskKind
@@ -117,17 +118,7 @@ def generate(
         baseline=baseline,
         isolation=isolation,
         tolerance=tolerance,
-        selection=selection.parse_selection(
-            suite,
-            dataset=dataset,
-            top_inputs=None,
-            spread_inputs=None,
-            sample=None,
-            sample_seed=seed,
-            models="",
-            overhead_dominated="with",
-            problems=problems,
-        ),
+        selection=selection.parse_selection(suite, dataset=dataset, problems=problems),
     )
     options = CampaignOptions(
         judging=judging,
@@ -148,7 +139,7 @@ def generate(
         options, out, prices=Prices(prices), seed=seed, jobs=jobs or default_jobs(judging), offline=replay
     )
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
+        print_json(summary)
     else:
         _print(summary, out)
     return 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated
 
 import typer
@@ -13,6 +11,7 @@ from rich.table import Table
 from opsmith import plugins
 from opsmith.backends.resolve import resolve
 from opsmith.cli import selection
+from opsmith.cli.document import Json, print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.columns import EAGER
 from opsmith.core.run import MODELS, Options, PlannedOp
@@ -44,7 +43,7 @@ def ops(
     problems: selection.Problems = None,
     sizes: selection.Sizes = "full",
     trials: selection.Trials = selection.DEFAULT_TRIALS,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: Json = False,
 ) -> None:
     """List the ops of a suite with their number of cases, and who answers them."""
     if suite not in plugins.names(plugins.SUITES):
@@ -77,7 +76,7 @@ def ops(
             plan = survey(options, progress=progress)
     rows = [_row(planned, answered=bool(backend)) for planned in plan.ops]
     if json_output:
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        print_json(rows)
         return
     table = Table("op", "cases", "bad calls", *(["answered by"] if backend else []), title=f"{len(rows)} ops")
     for row in rows:

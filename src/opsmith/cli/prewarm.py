@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from opsmith.cli import selection
+from opsmith.cli.document import Json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.dtypes import parse_dtypes
 from opsmith.core.op import matches
@@ -44,7 +45,7 @@ def prewarm(
         int | None,
         typer.Option(min=70, help="Compute capability times ten of a GPU that is not here.", show_default="this GPU"),
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: Json = False,
 ) -> int:
     """Compile the shipped kernels for the inputs that traced models give them most.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from opsmith.cli.document import print_json
 from opsmith.core.run import RunDirectory
 from opsmith.report.baseline_scores import scores_against
 from opsmith.report.publish import publish_results
@@ -58,7 +58,7 @@ def report(
         summary = (
             results.summary if against is None else msgspec.structs.replace(results.summary, levels=against.levels)
         )
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
+        print_json(summary)
         return
     console = Console()
     print_results(results, console)

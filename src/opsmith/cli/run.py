@@ -8,11 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 from rich.console import Console
 
 from opsmith.cli import selection
+from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.run import MODELS, Options, RunDirectory, Summary
 from opsmith.errors import BadInput
@@ -252,7 +252,7 @@ def judge(
                 progress=progress,
             )
     if json_output:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
+        print_json(summary)
     else:
         console = Console()
         print_results(Results.read(RunDirectory(out)), console)

@@ -97,14 +97,7 @@ def serve(
             baseline=baseline,
             tolerance=tolerance,
             selection=selection.parse_selection(
-                name,
-                dataset=None,
-                top_inputs=None,
-                spread_inputs=None,
-                models="",
-                overhead_dominated="with",
-                problems=problems if name == selection.MODULES else None,
-                tolerance=tolerance,
+                name, problems=problems if name == selection.MODULES else None, tolerance=tolerance
             ),
         )
         for name in selection.parse_ops(suite)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from opsmith.cli.document import Json, print_json
 from opsmith.cli.serve import DATA, Data, Db, database_url
 from opsmith.errors import MissingDependency
 
@@ -42,8 +43,6 @@ Examples:
   opsmith token revoke ci
 """
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
 
 def create(
     name: Annotated[str, typer.Argument(help="Whom the token is for; it names their runs.", show_default=False)],
@@ -64,7 +63,7 @@ def create(
 
         token, secret = create_token(database, name, Role(role), kernels_a_day=kernels_a_day)
     if json_output:
-        _print_json(msgspec.to_builtins(token) | {"secret": secret})
+        print_json(msgspec.to_builtins(token) | {"secret": secret})
     else:
         sys.stdout.write(f"{secret}\n")
     return 0
@@ -77,7 +76,7 @@ def list_(data: Data = DATA, db: Db = None, json_output: Json = False) -> int:
 
         tokens = list_tokens(database)
     if json_output:
-        _print_json(msgspec.to_builtins(tokens))
+        print_json(msgspec.to_builtins(tokens))
         return 0
     table = Table("name", "role", "kernels a day", "made", "revoked", box=None)
     for token in tokens:
@@ -112,7 +111,3 @@ def _database(data: Data, db: Db) -> Iterator[Database]:
     with contextlib.closing(Database(database_url(data, db))) as database:
         database.migrate()
         yield database
-
-
-def _print_json(document: object) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
+from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.dtypes import parse_dtypes
 from opsmith.errors import BadInput
@@ -251,7 +252,7 @@ def _report(
             "untraceable": dict(capture.untraceable.most_common()),
             "guesses": dict(guesses.most_common()),
         }
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
+        print_json(summary)
         return
     sys.stderr.write(f"{capture.calls:,} calls: {len(entries):,} inputs of {len(ops)} ops, in {seconds:.1f} s\n")
     for reason, count in capture.untraceable.most_common():

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as Rows
 
 from opsmith.cli import selection
+from opsmith.cli.document import Json
 from opsmith.cli.prewarm import chosen_tasks
 from opsmith.cli.progress import StageProgress
 from opsmith.errors import BadInput
@@ -48,7 +49,7 @@ def tune(
         Path | None,
         typer.Option("--out", "-o", help="File of the table.", show_default="in opsmith's cache, where kernels look"),
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: Json = False,
 ) -> int:
     """Time the tiles of the shipped kernels for the inputs that traced models give them most, and keep the fastest.
 

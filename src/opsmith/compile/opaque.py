@@ -7,7 +7,7 @@ installed: from a launch plan where the kernel allows that, in eager's layout, a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,14 +71,3 @@ def _running(schema: OpSchema, record: Kernel, op: torch._ops.OpOverload) -> Cal
         return answering(given.device.type)(*args, **kwargs)
 
     return run
-
-
-def opaque_calls(graph: Any) -> Mapping[str, int]:
-    """How often a lowered graph calls which shipped kernel."""
-    found: dict[str, int] = {}
-    for node in graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "opsmith":
-            packet, _, overload_name = node.target._schema.name.partition("::")[2].rpartition("__")
-            name = f"{packet}.{overload_name}"
-            found[name] = found.get(name, 0) + 1
-    return found

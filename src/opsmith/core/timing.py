@@ -66,20 +66,6 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     percent_of_floor: float | None = None
     suspect: bool = False
 
-    @property
-    def reference_kernel_us(self) -> float | None:
-        """K of the reference without what its graph's nodes cost, near what a profiler calls kernel time."""
-        return _without_nodes(self.reference_us, self.reference_nodes, self.node_us)
-
-    @property
-    def candidate_kernel_us(self) -> float | None:
-        """The same of the candidate."""
-        return _without_nodes(self.candidate_us, self.candidate_nodes, self.node_us)
-
-
-def _without_nodes(time_us: float, nodes: float | None, node_us: float | None) -> float | None:
-    return None if nodes is None or node_us is None else max(time_us - nodes * node_us, 0.0)
-
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """What one call has to do, from its arguments and results alone.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,6 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from opsmith.compile import shipped
 from opsmith.compile.backend import LoweredPasses, opsmith
-from opsmith.compile.opaque import opaque_calls
 from opsmith.compile.options import read_options
 from opsmith.compile.report import collected
 from opsmith.errors import BadInput, UnknownName
@@ -130,12 +129,23 @@ def test_what_fuses_has_no_row() -> None:
     ]
 
 
+def _opaque_calls(graph: Any) -> Mapping[str, int]:
+    """How often a lowered graph calls which shipped kernel."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "opsmith":
+            packet, _, overload_name = node.target._schema.name.partition("::")[2].rpartition("__")
+            name = f"{packet}.{overload_name}"
+            found[name] = found.get(name, 0) + 1
+    return found
+
+
 def _calls(kernels: str, function: Any, inputs: Sequence[Tensor]) -> tuple[dict[str, int], list[Tensor]]:
     """Which kernels a function's graphs call under a choice of kernels, and what it returns in ATen and them."""
     found: dict[str, int] = {}
 
     def keep(module: Any, _: Any) -> Any:
-        found.update(opaque_calls(module.graph))
+        found.update(_opaque_calls(module.graph))
         return make_boxed_func(module.forward)
 
     aot_autograd: Any = torch._dynamo.backends.common.aot_autograd

@@ -715,11 +715,10 @@ def test_what_a_graph_costs_is_no_part_of_k(machine: Machine, *, captured: bool,
 
 
 def test_k_comes_with_what_its_graphs_hold(machine: Machine) -> None:
-    """Raw K is reported, and what is left without its nodes."""
+    """Raw K is reported, with what its nodes cost."""
     sides = StandInSide(machine, 20.0, nodes=3.0), StandInSide(machine, 20.0, nodes=1.0)
     timing = timing_of(clock_of(*sides), "K")
     assert (3.0, 1.0, 0.7) == (timing.reference_nodes, timing.candidate_nodes, timing.node_us)
-    assert timing.reference_us - 2.1 == pytest.approx(timing.reference_kernel_us)
 
 
 @pytest.mark.parametrize(

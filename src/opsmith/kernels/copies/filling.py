@@ -5,7 +5,7 @@ Traffic: ``numel * itemsize`` bytes written, none read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -79,33 +79,9 @@ def filled(out: torch.Tensor, value: Number) -> torch.Tensor:
     return out
 
 
-def zeros(
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
-    """Zeros."""
-    return filled(empty(size, dtype, layout, device, pin_memory), 0)
-
-
 def zero_(self: torch.Tensor) -> torch.Tensor:
     """Write 0 everywhere."""
     return filled(self, 0)
-
-
-def ones(
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
-    """Ones."""
-    return filled(empty(size, dtype, layout, device, pin_memory), 1)
 
 
 def scalar_tensor(
@@ -157,34 +133,6 @@ def empty_after(
     return torch.empty_like(model, dtype=dtype, device=workplace(device, model), memory_format=strides)
 
 
-def zeros_like(
-    self: torch.Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> torch.Tensor:
-    """Zeros, laid out as ``self``."""
-    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
-    return delivered(filled(out, 0), device)
-
-
-def ones_like(
-    self: torch.Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> torch.Tensor:
-    """Ones, laid out as ``self``."""
-    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
-    return delivered(filled(out, 1), device)
-
-
 def new_full(
     self: torch.Tensor,
     size: Sequence[int],
@@ -200,30 +148,50 @@ def new_full(
     return delivered(filled(out, fill_value), device)
 
 
-def new_zeros(
-    self: torch.Tensor,
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
-    """Zeros with the dtype and on the device of ``self``."""
-    return new_full(self, size, 0, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+Op = Callable[..., torch.Tensor]
 
 
-def new_ones(
-    self: torch.Tensor,
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
-    """Ones with the dtype and on the device of ``self``."""
-    return new_full(self, size, 1, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+def constants(value: int) -> tuple[Op, Op, Op]:
+    """Tensors of ``value``: of a size, laid out as ``self``, and of a size with dtype and device of ``self``."""
+
+    def op(
+        size: Sequence[int],
+        *,
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+    ) -> torch.Tensor:
+        return filled(empty(size, dtype, layout, device, pin_memory), value)
+
+    def like(
+        self: torch.Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+        memory_format: torch.memory_format | None = None,
+    ) -> torch.Tensor:
+        out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+        return delivered(filled(out, value), device)
+
+    def new(
+        self: torch.Tensor,
+        size: Sequence[int],
+        *,
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+    ) -> torch.Tensor:
+        return new_full(self, size, value, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+
+    return op, like, new
+
+
+zeros, zeros_like, new_zeros = constants(0)
+ones, ones_like, new_ones = constants(1)
 
 
 def fill_scalar(self: torch.Tensor, value: Number) -> torch.Tensor:

@@ -11,6 +11,7 @@ Suffixes: ``_G`` a few indices, ``_D`` columns.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 
 import torch
 import triton
@@ -343,36 +344,27 @@ def _require_bags(
 # ---------------------------------------------------------------- the ops
 
 
-def embedding_bag(
-    weight: torch.Tensor,
-    indices: torch.Tensor,
-    offsets: torch.Tensor,
-    scale_grad_by_freq: bool = False,  # noqa: ARG001 - Of the gradient.
-    mode: int = Mode.SUM,
-    sparse: bool = False,  # noqa: ARG001 - As above.
-    per_sample_weights: torch.Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> Tensors:
+def bag_op(*, forward_only: bool) -> Callable[..., Tensors]:
     """Sum, mean or greatest of the rows of ``weight`` that each bag of ``indices`` names; what the gradient needs."""
-    options = (mode, per_sample_weights, include_last_offset, padding_idx)
-    return _bags(weight, indices, offsets, *options, forward_only=False)
+
+    def op(
+        weight: torch.Tensor,
+        indices: torch.Tensor,
+        offsets: torch.Tensor,
+        scale_grad_by_freq: bool = False,  # noqa: ARG001 - Of the gradient.
+        mode: int = Mode.SUM,
+        sparse: bool = False,  # noqa: ARG001 - As above.
+        per_sample_weights: torch.Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int = -1,
+    ) -> Tensors:
+        options = (mode, per_sample_weights, include_last_offset, padding_idx)
+        return _bags(weight, indices, offsets, *options, forward_only=forward_only)
+
+    return op
 
 
-def embedding_bag_forward_only(
-    weight: torch.Tensor,
-    indices: torch.Tensor,
-    offsets: torch.Tensor,
-    scale_grad_by_freq: bool = False,  # noqa: ARG001 - Of the gradient.
-    mode: int = Mode.SUM,
-    sparse: bool = False,  # noqa: ARG001 - As above.
-    per_sample_weights: torch.Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> Tensors:
-    """As :func:`embedding_bag`, where no gradient is wanted."""
-    options = (mode, per_sample_weights, include_last_offset, padding_idx)
-    return _bags(weight, indices, offsets, *options, forward_only=True)
+embedding_bag, embedding_bag_forward_only = bag_op(forward_only=False), bag_op(forward_only=True)
 
 
 def _owners(offset2bag: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ gradient: ``7 * numel * itemsize`` bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import triton
@@ -192,52 +192,36 @@ def _adam(
     map_lists(amsgrad_of if amsgrad else adam_of, outs, every, singles=[state_steps], shared=shared)
 
 
-def fused_adam_(
-    self: Tensors,
-    grads: Tensors,
-    exp_avgs: Tensors,
-    exp_avg_sqs: Tensors,
-    max_exp_avg_sqs: Tensors,
-    state_steps: Tensors,
-    *,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    weight_decay: float,
-    eps: float,
-    amsgrad: bool,
-    maximize: bool,
-    grad_scale: torch.Tensor | None = None,
-    found_inf: torch.Tensor | None = None,
-) -> None:
-    """A step of Adam, whose weight decay is a part of the gradient."""
-    _require_no_scaler(grad_scale, found_inf)
-    lists, betas, decays = (self, grads, exp_avgs, exp_avg_sqs), (beta1, beta2), (0.0, weight_decay)
-    _adam(lists, max_exp_avg_sqs, state_steps, lr, betas, decays, eps, amsgrad=amsgrad, maximize=maximize)
+def adam(*, decoupled: bool) -> Callable[..., None]:
+    """Adam, or AdamW, whose ``decoupled`` weight decay shrinks the parameters and is no part of their gradients."""
+
+    def op(
+        self: Tensors,
+        grads: Tensors,
+        exp_avgs: Tensors,
+        exp_avg_sqs: Tensors,
+        max_exp_avg_sqs: Tensors,
+        state_steps: Tensors,
+        *,
+        lr: float,
+        beta1: float,
+        beta2: float,
+        weight_decay: float,
+        eps: float,
+        amsgrad: bool,
+        maximize: bool,
+        grad_scale: torch.Tensor | None = None,
+        found_inf: torch.Tensor | None = None,
+    ) -> None:
+        _require_no_scaler(grad_scale, found_inf)
+        lists, betas = (self, grads, exp_avgs, exp_avg_sqs), (beta1, beta2)
+        decays = (weight_decay, 0.0) if decoupled else (0.0, weight_decay)
+        _adam(lists, max_exp_avg_sqs, state_steps, lr, betas, decays, eps, amsgrad=amsgrad, maximize=maximize)
+
+    return op
 
 
-def fused_adamw_(
-    self: Tensors,
-    grads: Tensors,
-    exp_avgs: Tensors,
-    exp_avg_sqs: Tensors,
-    max_exp_avg_sqs: Tensors,
-    state_steps: Tensors,
-    *,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    weight_decay: float,
-    eps: float,
-    amsgrad: bool,
-    maximize: bool,
-    grad_scale: torch.Tensor | None = None,
-    found_inf: torch.Tensor | None = None,
-) -> None:
-    """A step of AdamW, which shrinks the parameters themselves."""
-    _require_no_scaler(grad_scale, found_inf)
-    lists, betas, decays = (self, grads, exp_avgs, exp_avg_sqs), (beta1, beta2), (weight_decay, 0.0)
-    _adam(lists, max_exp_avg_sqs, state_steps, lr, betas, decays, eps, amsgrad=amsgrad, maximize=maximize)
+fused_adam_, fused_adamw_ = adam(decoupled=False), adam(decoupled=True)
 
 
 def fused_sgd_(

@@ -32,6 +32,38 @@ from ..common.matrix import Matrix, Tiling, column_offsets, row_offsets, side, t
 
 
 @triton.jit
+def load_tile(
+    pointer: tl.tensor,
+    m: tl.tensor,
+    j: tl.tensor,
+    k: tl.tensor,
+    inside: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+    COMPUTE: tl.constexpr,
+) -> tl.tensor:
+    """``x_MT`` in the type computed in, 0 outside."""
+    at_MT = row_offsets(m, shape, strides)[:, None] + column_offsets(j, k, shape, strides)[None, :]
+    return tl.load(pointer + at_MT, mask=inside, other=0).to(COMPUTE)
+
+
+@triton.jit
+def store_tile(
+    pointer: tl.tensor,
+    value_MT: tl.tensor,
+    m: tl.tensor,
+    j: tl.tensor,
+    k: tl.tensor,
+    inside: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+) -> None:
+    """Write a tile in the type of ``pointer``."""
+    at_MT = row_offsets(m, shape, strides)[:, None] + column_offsets(j, k, shape, strides)[None, :]
+    tl.store(pointer + at_MT, converted(value_MT, pointer.dtype.element_ty), mask=inside)
+
+
+@triton.jit
 def given_statistics(
     mean_ptr: tl.tensor,
     scale_ptr: tl.tensor,
@@ -109,8 +141,7 @@ def pair_sums_kernel(
         product_MT += dy_MT * (x_MT - mean_M[:, None])
         sum_MT += dy_MT
         if dx_ptr is not None:
-            at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
-            tl.store(dx_ptr + at_MT, converted(dy_MT * factor_M[:, None], dx_ptr.dtype.element_ty), mask=inside)
+            store_tile(dx_ptr, dy_MT * factor_M[:, None], m, j, k, inside, shape, strides[2])
     at_M = partial_ptr + split.to(INDEX) * 2 * sizes[0] + m
     tl.store(at_M, tl.sum(product_MT, axis=1) * rstd_M, mask=is_row_M)
     tl.store(at_M + sizes[0], tl.sum(sum_MT, axis=1), mask=is_row_M)

@@ -12,7 +12,7 @@ Suffixes: ``_S`` one entry for each of depth, height and width, ``_RC`` a tile o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,6 +31,7 @@ from ..common.volumes import (
     place_of,
     prefers_channels_last,
     require_volume,
+    tile_of,
     tiles_of,
     volume_index_type,
     volume_of,
@@ -48,6 +49,8 @@ from ..common.windows import (
     pooling_windows,
     window_of,
 )
+
+Op = Callable[..., torch.Tensor]
 
 #: A window of a row-major input with at least this many positions is read by neighbouring lanes.
 LARGE = 32
@@ -139,9 +142,7 @@ def average_kernel(
 ) -> None:
     """Each lane walks the window of one output."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
     o_S = (d, h, w)
@@ -275,9 +276,7 @@ def average_backward_kernel(
 ) -> None:
     """Each lane gathers for one input position from the windows that hold it."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane = grad_ptr + (n * stride_N + c * stride_C)
     i_S = (d, h, w)
@@ -322,100 +321,6 @@ def averaging(
         raise ValueError("divisor_override must not be zero")
     windows = pooling_windows(spatial, kernel_size, stride, padding)
     return Averaging(windows, count_include_pad, divisor_override)
-
-
-def avg_pool2d(
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> torch.Tensor:
-    """Averages over windows of height and width."""
-    rule = averaging(2, kernel_size, stride, padding, count_include_pad, divisor_override)
-    return _strided_average(self, 2, rule, ceil_mode=ceil_mode)
-
-
-def avg_pool3d(
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> torch.Tensor:
-    """Averages over windows of depth, height and width."""
-    rule = averaging(3, kernel_size, stride, padding, count_include_pad, divisor_override)
-    return _strided_average(self, 3, rule, ceil_mode=ceil_mode)
-
-
-def avg_pool2d_backward(
-    grad_output: torch.Tensor,
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> torch.Tensor:
-    """The gradient of :func:`avg_pool2d` by its input."""
-    rule = averaging(2, kernel_size, stride, padding, count_include_pad, divisor_override)
-    return _strided_average_backward(grad_output, self, 2, rule, ceil_mode=ceil_mode)
-
-
-def avg_pool3d_backward(
-    grad_output: torch.Tensor,
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> torch.Tensor:
-    """The gradient of :func:`avg_pool3d` by its input."""
-    rule = averaging(3, kernel_size, stride, padding, count_include_pad, divisor_override)
-    return _strided_average_backward(grad_output, self, 3, rule, ceil_mode=ceil_mode)
-
-
-def adaptive_avg_pool2d(self: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
-    """Averages over ``output_size`` windows of height and width."""
-    return _adaptive_average(self, 2, output_size)
-
-
-def adaptive_avg_pool3d(self: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
-    """Averages over ``output_size`` windows of depth, height and width."""
-    return _adaptive_average(self, 3, output_size)
-
-
-def adaptive_avg_pool2d_backward(grad_output: torch.Tensor, self: torch.Tensor) -> torch.Tensor:
-    """The gradient of :func:`adaptive_avg_pool2d` by its input."""
-    return _adaptive_average_backward(grad_output, self, 2)
-
-
-def adaptive_avg_pool3d_backward(grad_output: torch.Tensor, self: torch.Tensor) -> torch.Tensor:
-    """The gradient of :func:`adaptive_avg_pool3d` by its input."""
-    return _adaptive_average_backward(grad_output, self, 3)
-
-
-def _strided_average(x: torch.Tensor, spatial: int, rule: Averaging, *, ceil_mode: bool) -> torch.Tensor:
-    require_served(x, dtypes=FLOATS)
-    require_volume(x, spatial)
-    out_S = output_sizes(volume_of(x, spatial).spatial, rule.windows, ceil_mode=ceil_mode)
-    return _average(x, spatial, out_S, rule)
-
-
-def _adaptive_average(x: torch.Tensor, spatial: int, output_size: Sequence[int]) -> torch.Tensor:
-    require_served(x, dtypes=FLOATS)
-    require_volume(x, spatial)
-    if len(output_size) != spatial or min(output_size) < 0:
-        raise ValueError(f"output_size must be {spatial} sizes, not {list(output_size)}")
-    out_S = (1,) * (3 - spatial) + tuple(output_size)
-    return _average(x, spatial, out_S, Averaging(adaptive_windows(spatial), False, None))
 
 
 def _average(x: torch.Tensor, spatial: int, out_S: Ints, rule: Averaging) -> torch.Tensor:
@@ -498,23 +403,6 @@ def _launch_large(
     )
 
 
-def _strided_average_backward(
-    grad: torch.Tensor, x: torch.Tensor, spatial: int, rule: Averaging, *, ceil_mode: bool
-) -> torch.Tensor:
-    require_served(grad, x, dtypes=FLOATS)
-    require_volume(x, spatial)
-    out_S = output_sizes(volume_of(x, spatial).spatial, rule.windows, ceil_mode=ceil_mode)
-    return _average_backward(grad, x, spatial, out_S, rule)
-
-
-def _adaptive_average_backward(grad: torch.Tensor, x: torch.Tensor, spatial: int) -> torch.Tensor:
-    require_served(grad, x, dtypes=FLOATS)
-    require_volume(x, spatial)
-    require_volume(grad, spatial)
-    out_S = volume_of(grad, spatial).spatial
-    return _average_backward(grad, x, spatial, out_S, Averaging(adaptive_windows(spatial), False, None))
-
-
 def _average_backward(grad: torch.Tensor, x: torch.Tensor, spatial: int, out_S: Ints, rule: Averaging) -> torch.Tensor:
     expected = (*x.shape[:-spatial], *out_S[3 - spatial :])
     if tuple(grad.shape) != expected or grad.dtype != x.dtype:
@@ -550,3 +438,66 @@ def _average_backward(grad: torch.Tensor, x: torch.Tensor, spatial: int, out_S: 
         BLOCK_C=tiles.block_columns,
     )
     return out
+
+
+def strided(spatial: int) -> tuple[Op, Op]:
+    """Averages over windows of the last ``spatial`` dimensions, and their gradient by the input."""
+
+    def op(
+        self: torch.Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> torch.Tensor:
+        rule = averaging(spatial, kernel_size, stride, padding, count_include_pad, divisor_override)
+        require_served(self, dtypes=FLOATS)
+        require_volume(self, spatial)
+        out_S = output_sizes(volume_of(self, spatial).spatial, rule.windows, ceil_mode=ceil_mode)
+        return _average(self, spatial, out_S, rule)
+
+    def backward(
+        grad_output: torch.Tensor,
+        self: torch.Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> torch.Tensor:
+        rule = averaging(spatial, kernel_size, stride, padding, count_include_pad, divisor_override)
+        require_served(grad_output, self, dtypes=FLOATS)
+        require_volume(self, spatial)
+        out_S = output_sizes(volume_of(self, spatial).spatial, rule.windows, ceil_mode=ceil_mode)
+        return _average_backward(grad_output, self, spatial, out_S, rule)
+
+    return op, backward
+
+
+def adaptive(spatial: int) -> tuple[Op, Op]:
+    """Averages over ``output_size`` windows of the last ``spatial`` dimensions, and their gradient by the input."""
+    rule = Averaging(adaptive_windows(spatial), False, None)
+
+    def op(self: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
+        require_served(self, dtypes=FLOATS)
+        require_volume(self, spatial)
+        if len(output_size) != spatial or min(output_size) < 0:
+            raise ValueError(f"output_size must be {spatial} sizes, not {list(output_size)}")
+        return _average(self, spatial, (1,) * (3 - spatial) + tuple(output_size), rule)
+
+    def backward(grad_output: torch.Tensor, self: torch.Tensor) -> torch.Tensor:
+        require_served(grad_output, self, dtypes=FLOATS)
+        require_volume(self, spatial)
+        require_volume(grad_output, spatial)
+        return _average_backward(grad_output, self, spatial, volume_of(grad_output, spatial).spatial, rule)
+
+    return op, backward
+
+
+avg_pool2d, avg_pool2d_backward = strided(2)
+avg_pool3d, avg_pool3d_backward = strided(3)
+adaptive_avg_pool2d, adaptive_avg_pool2d_backward = adaptive(2)
+adaptive_avg_pool3d, adaptive_avg_pool3d_backward = adaptive(3)

@@ -21,9 +21,9 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted, number
 from ..common.launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
-from ..common.volumes import channels_first, place_of, require_volume, tiles_of, volume_index_type, volume_of
+from ..common.volumes import channels_first, place_of, require_volume, tile_of, tiles_of, volume_index_type, volume_of
 from ..common.windows import Window, place_in_box, spatial_numbers
-from .max_pooling import max_backward
+from .max_pooling import Op, max_backward
 
 
 @triton.jit
@@ -67,9 +67,7 @@ def fractional_max_kernel(
 ) -> None:
     """Each lane walks the window of one output."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, False)
     sample_plane_ptr = sample_ptr + (n * sample_stride_N + c * sample_stride_C)
     row_mask = (row < rows)[:, None]
@@ -92,42 +90,6 @@ def fractional_max_kernel(
     offset_RC = row[:, None] * columns + column[None, :]
     tl.store(out_ptr + offset_RC, converted(best_RC, out_ptr.dtype.element_ty), mask=mask)
     tl.store(index_ptr + offset_RC, at_RC.to(tl.int64), mask=mask)
-
-
-def fractional_max_pool2d(
-    self: torch.Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima, and where in its plane each lies; ``random_samples`` holds those of width and height."""
-    return _fractional_max(self, 2, kernel_size, output_size, random_samples, (0, 1, 0))
-
-
-def fractional_max_pool3d(
-    self: torch.Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima, and where in its volume each lies; ``random_samples`` holds those of depth, height and width."""
-    return _fractional_max(self, 3, kernel_size, output_size, random_samples, (0, 1, 2))
-
-
-def fractional_max_pool2d_backward(
-    grad_output: torch.Tensor,
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    output_size: Sequence[int],
-    indices: torch.Tensor,
-) -> torch.Tensor:
-    """The gradient of :func:`fractional_max_pool2d` by its input."""
-    return _fractional_max_backward(grad_output, self, indices, 2, kernel_size, output_size)
-
-
-def fractional_max_pool3d_backward(
-    grad_output: torch.Tensor,
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    output_size: Sequence[int],
-    indices: torch.Tensor,
-) -> torch.Tensor:
-    """The gradient of :func:`fractional_max_pool3d` by its input."""
-    return _fractional_max_backward(grad_output, self, indices, 3, kernel_size, output_size)
 
 
 def _sizes(x: torch.Tensor, spatial: int, kernel_size: Sequence[int], output_size: Sequence[int]) -> tuple[Ints, Ints]:
@@ -198,16 +160,30 @@ def _fractional_max(
     return out, index
 
 
-def _fractional_max_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    indices: torch.Tensor,
-    spatial: int,
-    kernel_size: Sequence[int],
-    output_size: Sequence[int],
-) -> torch.Tensor:
-    kernel_S, out_S = _sizes(x, spatial, kernel_size, output_size)
-    if tuple(grad.shape[-spatial:]) != out_S[3 - spatial :]:
-        raise ValueError(f"the gradient must be of {list(output_size)}, not {list(grad.shape)}")
-    windows = tuple(Window(kernel, 0, 0, 1) for kernel in kernel_S)
-    return max_backward(grad, x, indices, spatial, windows, channels_last=False)
+def fractional(spatial: int, sample_of_S: Ints) -> tuple[Op, Op]:
+    """Maxima with where each lies, and their gradient by the input; ``sample_of_S`` says which sample is whose."""
+
+    def op(
+        self: torch.Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return _fractional_max(self, spatial, kernel_size, output_size, random_samples, sample_of_S)
+
+    def backward(
+        grad_output: torch.Tensor,
+        self: torch.Tensor,
+        kernel_size: Sequence[int],
+        output_size: Sequence[int],
+        indices: torch.Tensor,
+    ) -> torch.Tensor:
+        kernel_S, out_S = _sizes(self, spatial, kernel_size, output_size)
+        if tuple(grad_output.shape[-spatial:]) != out_S[3 - spatial :]:
+            raise ValueError(f"the gradient must be of {list(output_size)}, not {list(grad_output.shape)}")
+        windows = tuple(Window(kernel, 0, 0, 1) for kernel in kernel_S)
+        return max_backward(grad_output, self, indices, spatial, windows, channels_last=False)
+
+    return op, backward
+
+
+# Planes have samples of width and height, volumes of depth, height and width.
+fractional_max_pool2d, fractional_max_pool2d_backward = fractional(2, (0, 1, 0))
+fractional_max_pool3d, fractional_max_pool3d_backward = fractional(3, (0, 1, 2))

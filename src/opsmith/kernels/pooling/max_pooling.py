@@ -11,7 +11,8 @@ Suffixes: ``_S`` one entry for each of depth, height and width, ``_RC`` a tile o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import triton
@@ -28,6 +29,7 @@ from ..common.volumes import (
     place_of,
     prefers_channels_last,
     require_volume,
+    tile_of,
     tiles_of,
     volume_index_type,
     volume_of,
@@ -46,6 +48,8 @@ from ..common.windows import (
     pooling_windows,
 )
 from .max_pooling_boxes import boxes_of, max_backward_by_boxes
+
+Op = Callable[..., Any]
 
 
 @triton.jit
@@ -99,9 +103,7 @@ def max_kernel(
 ) -> None:
     """Each lane walks the window of one output."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
     o_S = (d, h, w)
@@ -180,9 +182,7 @@ def max_backward_kernel(
 ) -> None:
     """Each lane looks for one input position in the indices of the windows that may hold it."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     grad_plane = grad_ptr + (n * grad_stride_N + c * grad_stride_C)
     index_plane = index_ptr + (n * index_stride_N + c * index_stride_C)
@@ -223,99 +223,6 @@ def max_backward_kernel(
     tl.store(grad_input_ptr + row[:, None] * columns + column[None, :], result_RC, mask=mask)
 
 
-def max_pool2d_with_indices(
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    ceil_mode: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima over windows of height and width, and where in its plane each lies."""
-    return _strided_max(self, 2, pooling_windows(2, kernel_size, stride, padding, dilation), ceil_mode=ceil_mode)
-
-
-def max_pool3d_with_indices(
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    ceil_mode: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima over windows of depth, height and width, and where in its volume each lies."""
-    return _strided_max(self, 3, pooling_windows(3, kernel_size, stride, padding, dilation), ceil_mode=ceil_mode)
-
-
-def adaptive_max_pool2d(self: torch.Tensor, output_size: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima over ``output_size`` windows of height and width, and where in its plane each lies."""
-    return _adaptive_max(self, 2, output_size)
-
-
-def adaptive_max_pool3d(self: torch.Tensor, output_size: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima over ``output_size`` windows of depth, height and width, and where in its volume each lies."""
-    return _adaptive_max(self, 3, output_size)
-
-
-def max_pool2d_with_indices_backward(
-    grad_output: torch.Tensor,
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: torch.Tensor,
-) -> torch.Tensor:
-    """The gradient of :func:`max_pool2d_with_indices` by its input."""
-    windows = pooling_windows(2, kernel_size, stride, padding, dilation)
-    return _strided_max_backward(grad_output, self, indices, 2, windows, ceil_mode=ceil_mode)
-
-
-def max_pool3d_with_indices_backward(
-    grad_output: torch.Tensor,
-    self: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: torch.Tensor,
-) -> torch.Tensor:
-    """The gradient of :func:`max_pool3d_with_indices` by its input."""
-    windows = pooling_windows(3, kernel_size, stride, padding, dilation)
-    return _strided_max_backward(grad_output, self, indices, 3, windows, ceil_mode=ceil_mode)
-
-
-def adaptive_max_pool2d_backward(grad_output: torch.Tensor, self: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """The gradient of :func:`adaptive_max_pool2d` by its input."""
-    return _adaptive_max_backward(grad_output, self, indices, 2)
-
-
-def adaptive_max_pool3d_backward(grad_output: torch.Tensor, self: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """The gradient of :func:`adaptive_max_pool3d` by its input."""
-    return _adaptive_max_backward(grad_output, self, indices, 3)
-
-
-def _strided_max(
-    x: torch.Tensor, spatial: int, windows: tuple[Window, ...], *, ceil_mode: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    require_served(x, dtypes=FLOATS)
-    require_volume(x, spatial)
-    out_S = output_sizes(volume_of(x, spatial).spatial, windows, ceil_mode=ceil_mode)
-    return _max(x, spatial, out_S, windows, channels_last=prefers_channels_last(x))
-
-
-def _adaptive_max(x: torch.Tensor, spatial: int, output_size: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    require_served(x, dtypes=FLOATS)
-    require_volume(x, spatial)
-    if len(output_size) != spatial or min(output_size) < 0:
-        raise ValueError(f"output_size must be {spatial} sizes, not {list(output_size)}")
-    out_S = (1,) * (3 - spatial) + tuple(output_size)
-    channels_last = spatial == 2 and prefers_channels_last(x)
-    return _max(x, spatial, out_S, adaptive_windows(spatial), channels_last=channels_last)
-
-
 def _max(
     x: torch.Tensor, spatial: int, out_S: Ints, windows: tuple[Window, ...], *, channels_last: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -350,28 +257,6 @@ def _max(
         BLOCK_C=tiles.block_columns,
     )
     return out, index
-
-
-def _strided_max_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    indices: torch.Tensor,
-    spatial: int,
-    windows: tuple[Window, ...],
-    *,
-    ceil_mode: bool,
-) -> torch.Tensor:
-    require_volume(x, spatial)
-    out_S = output_sizes(volume_of(x, spatial).spatial, windows, ceil_mode=ceil_mode)
-    if tuple(grad.shape[-spatial:]) != out_S[3 - spatial :]:
-        raise ValueError(f"the gradient must be of {list(out_S)}, not {list(grad.shape)}")
-    return max_backward(grad, x, indices, spatial, windows, channels_last=prefers_channels_last(x))
-
-
-def _adaptive_max_backward(grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor, spatial: int) -> torch.Tensor:
-    require_volume(x, spatial)
-    channels_last = spatial == 2 and prefers_channels_last(x)
-    return max_backward(grad, x, indices, spatial, adaptive_windows(spatial), channels_last=channels_last)
 
 
 def max_backward(
@@ -427,3 +312,67 @@ def max_backward(
         BLOCK_C=tiles.block_columns,
     )
     return out
+
+
+def strided(spatial: int) -> tuple[Op, Op]:
+    """Maxima over windows of the last ``spatial`` dimensions with where each lies, and the gradient by the input."""
+
+    def op(
+        self: torch.Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        dilation: Sequence[int] = (1,),
+        ceil_mode: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        windows = pooling_windows(spatial, kernel_size, stride, padding, dilation)
+        require_served(self, dtypes=FLOATS)
+        require_volume(self, spatial)
+        out_S = output_sizes(volume_of(self, spatial).spatial, windows, ceil_mode=ceil_mode)
+        return _max(self, spatial, out_S, windows, channels_last=prefers_channels_last(self))
+
+    def backward(
+        grad_output: torch.Tensor,
+        self: torch.Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        ceil_mode: bool,
+        indices: torch.Tensor,
+    ) -> torch.Tensor:
+        windows = pooling_windows(spatial, kernel_size, stride, padding, dilation)
+        require_volume(self, spatial)
+        out_S = output_sizes(volume_of(self, spatial).spatial, windows, ceil_mode=ceil_mode)
+        if tuple(grad_output.shape[-spatial:]) != out_S[3 - spatial :]:
+            raise ValueError(f"the gradient must be of {list(out_S)}, not {list(grad_output.shape)}")
+        channels_last = prefers_channels_last(self)
+        return max_backward(grad_output, self, indices, spatial, windows, channels_last=channels_last)
+
+    return op, backward
+
+
+def adaptive(spatial: int) -> tuple[Op, Op]:
+    """Maxima over ``output_size`` windows of the last ``spatial`` dimensions, and the gradient, as :func:`strided`."""
+    windows = adaptive_windows(spatial)
+
+    def op(self: torch.Tensor, output_size: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        require_served(self, dtypes=FLOATS)
+        require_volume(self, spatial)
+        if len(output_size) != spatial or min(output_size) < 0:
+            raise ValueError(f"output_size must be {spatial} sizes, not {list(output_size)}")
+        out_S = (1,) * (3 - spatial) + tuple(output_size)
+        return _max(self, spatial, out_S, windows, channels_last=spatial == 2 and prefers_channels_last(self))
+
+    def backward(grad_output: torch.Tensor, self: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        require_volume(self, spatial)
+        channels_last = spatial == 2 and prefers_channels_last(self)
+        return max_backward(grad_output, self, indices, spatial, windows, channels_last=channels_last)
+
+    return op, backward
+
+
+max_pool2d_with_indices, max_pool2d_with_indices_backward = strided(2)
+max_pool3d_with_indices, max_pool3d_with_indices_backward = strided(3)
+adaptive_max_pool2d, adaptive_max_pool2d_backward = adaptive(2)
+adaptive_max_pool3d, adaptive_max_pool3d_backward = adaptive(3)

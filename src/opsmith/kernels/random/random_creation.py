@@ -5,7 +5,7 @@ Traffic: ``numel * itemsize`` bytes written, none read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -13,55 +13,50 @@ from ..common.launch import delivered
 from ..copies.filling import empty, empty_after
 from .distributions import fill_integers, fill_normal, fill_uniform
 
-
-def rand(
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
-    """Uniform numbers of [0, 1)."""
-    return fill_uniform(empty(size, dtype, layout, device, pin_memory), 0, 1, None)
+Op = Callable[..., torch.Tensor]
 
 
-def rand_generator(
-    size: Sequence[int],
-    *,
-    generator: torch.Generator | None,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
-    """As :func:`rand`, with a generator."""
-    return fill_uniform(empty(size, dtype, layout, device, pin_memory), 0, 1, generator)
+def standard(fill: Op) -> tuple[Op, Op, Op]:
+    """Numbers of a standard distribution: of a size, the same with a generator, and laid out as ``self``."""
+
+    def op(
+        size: Sequence[int],
+        *,
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+    ) -> torch.Tensor:
+        return fill(empty(size, dtype, layout, device, pin_memory), 0, 1, None)
+
+    def with_generator(
+        size: Sequence[int],
+        *,
+        generator: torch.Generator | None,
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+    ) -> torch.Tensor:
+        return fill(empty(size, dtype, layout, device, pin_memory), 0, 1, generator)
+
+    def like(
+        self: torch.Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+        memory_format: torch.memory_format | None = None,
+    ) -> torch.Tensor:
+        out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
+        return delivered(fill(out, 0, 1, None), device)
+
+    return op, with_generator, like
 
 
-def randn(
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
-    """Standard normal numbers."""
-    return fill_normal(empty(size, dtype, layout, device, pin_memory), 0, 1, None)
-
-
-def randn_generator(
-    size: Sequence[int],
-    *,
-    generator: torch.Generator | None,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
-    """As :func:`randn`, with a generator."""
-    return fill_normal(empty(size, dtype, layout, device, pin_memory), 0, 1, generator)
+rand, rand_generator, rand_like = standard(fill_uniform)
+randn, randn_generator, randn_like = standard(fill_normal)
 
 
 def normal(
@@ -107,34 +102,6 @@ def randint_low(
 
 
 # ---------------------------------------------------------------- after the model of another tensor
-
-
-def rand_like(
-    self: torch.Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> torch.Tensor:
-    """Uniform numbers of [0, 1), laid out as ``self``."""
-    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
-    return delivered(fill_uniform(out, 0, 1, None), device)
-
-
-def randn_like(
-    self: torch.Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> torch.Tensor:
-    """Standard normal numbers, laid out as ``self``."""
-    out = empty_after(self, dtype, layout, device, pin_memory, memory_format)
-    return delivered(fill_normal(out, 0, 1, None), device)
 
 
 def randint_like(

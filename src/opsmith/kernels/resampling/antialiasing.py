@@ -30,11 +30,12 @@ from ..common.volumes import (
     empty_volume,
     place_of,
     prefers_channels_last,
+    tile_of,
     tiles_of,
     volume_index_type,
     volume_of,
 )
-from .resampling import Sampling, cubic, linear, planned
+from .resampling import Sampling, cubic, interpolated_planes, linear, planned
 
 #: Weights of neighbouring outputs that a lane of the backward pass holds: eight gradients are on their way at once.
 TOGETHER = 8
@@ -122,9 +123,7 @@ def antialias_kernel(
 ) -> None:
     """Each lane walks the support of one output."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, _d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
     scale_h, scale_w = number(scale_h_bits, tl.float64)[:, None], number(scale_w_bits, tl.float64)[:, None]
@@ -207,9 +206,7 @@ def antialias_backward_kernel(
     beside each other are computed first, and serve every row of outputs.
     """
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, _d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane_ptr = grad_ptr + (n * stride_N + c * stride_C)
     scale_h, scale_w = number(scale_h_bits, tl.float64)[:, None], number(scale_w_bits, tl.float64)[:, None]
@@ -256,54 +253,6 @@ def _readers(support: float, scale: float, out: int) -> int:
     Those that lie just as far as ``support`` read with weight 0.
     """
     return min(math.ceil(2 * support / scale) + 1, out) if scale else out
-
-
-def upsample_bilinear2d_aa(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """Averages over a triangle."""
-    return _antialiased(self, output_size, (scales_h, scales_w), linear(align_corners=align_corners))
-
-
-def upsample_bicubic2d_aa(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """Averages with the weights of a cubic convolution."""
-    return _antialiased(self, output_size, (scales_h, scales_w), cubic(align_corners=align_corners))
-
-
-def upsample_bilinear2d_aa_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_bilinear2d_aa` by its input."""
-    sampling = linear(align_corners=align_corners)
-    return _antialiased_backward(grad_output, output_size, input_size, (scales_h, scales_w), sampling)
-
-
-def upsample_bicubic2d_aa_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_bicubic2d_aa` by its input."""
-    sampling = cubic(align_corners=align_corners)
-    return _antialiased_backward(grad_output, output_size, input_size, (scales_h, scales_w), sampling)
 
 
 def _antialiased(
@@ -378,3 +327,9 @@ def _launch(
         BLOCK_R=tiles.block_rows,
         BLOCK_C=tiles.block_columns,
     )
+
+
+upsample_bilinear2d_aa, upsample_bilinear2d_aa_backward = interpolated_planes(
+    _antialiased, _antialiased_backward, linear
+)
+upsample_bicubic2d_aa, upsample_bicubic2d_aa_backward = interpolated_planes(_antialiased, _antialiased_backward, cubic)

@@ -16,7 +16,7 @@ each of depth, height and width.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -359,33 +359,27 @@ def _blocks(places: Places, *, rows: int) -> tuple[int, int]:
     return block_c, 128 // block_c
 
 
-def grid_sampler_2d(
-    input: torch.Tensor,  # noqa: A002
-    grid: torch.Tensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-) -> torch.Tensor:
-    """Planes sampled at ``grid``, whose last dimension holds x and y."""
-    if input.ndim != 4:
-        raise ValueError(f"expected four dimensions, not {list(input.shape)}")
-    return _grid_sample(input, grid, interpolation_mode, padding_mode, align_corners)
+def grid_sampler(dimensions: int) -> Callable[..., torch.Tensor]:
+    """Samples at ``grid``, whose last dimension holds x and y, and z of volumes, of inputs with ``dimensions``."""
+
+    def op(
+        input: torch.Tensor,  # noqa: A002
+        grid: torch.Tensor,
+        interpolation_mode: int,
+        padding_mode: int,
+        align_corners: bool,
+    ) -> torch.Tensor:
+        if input.ndim != dimensions:
+            raise ValueError(f"expected {dimensions} dimensions, not {list(input.shape)}")
+        return _grid_sample(input, grid, interpolation_mode, padding_mode, align_corners)
+
+    return op
 
 
-def grid_sampler_3d(
-    input: torch.Tensor,  # noqa: A002
-    grid: torch.Tensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-) -> torch.Tensor:
-    """Volumes sampled at ``grid``, whose last dimension holds x, y and z."""
-    if input.ndim != 5:
-        raise ValueError(f"expected five dimensions, not {list(input.shape)}")
-    return _grid_sample(input, grid, interpolation_mode, padding_mode, align_corners)
+grid_sampler_2d, grid_sampler_3d = grid_sampler(4), grid_sampler(5)
 
 
-def grid_sampler_2d_backward(
+def grid_sampler_backward(
     grad_output: torch.Tensor,
     input: torch.Tensor,  # noqa: A002
     grid: torch.Tensor,
@@ -394,21 +388,7 @@ def grid_sampler_2d_backward(
     align_corners: bool,
     output_mask: Sequence[bool],
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """The gradients of :func:`grid_sampler_2d` by its input, unless masked, and by its grid."""
-    places = _places(input, grid, interpolation_mode, padding_mode, align_corners)
-    return _grid_sample_backward(grad_output, input, grid, places, output_mask)
-
-
-def grid_sampler_3d_backward(
-    grad_output: torch.Tensor,
-    input: torch.Tensor,  # noqa: A002
-    grid: torch.Tensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-    output_mask: Sequence[bool],
-) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """The gradients of :func:`grid_sampler_3d` by its input, unless masked, and by its grid."""
+    """The gradients of both by their input, unless masked, and by their grid."""
     places = _places(input, grid, interpolation_mode, padding_mode, align_corners)
     return _grid_sample_backward(grad_output, input, grid, places, output_mask)
 

@@ -15,7 +15,7 @@ Suffixes: ``_S`` one entry for each of depth, height and width, ``_RC`` a tile o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -40,9 +40,14 @@ from ..common.volumes import (
     empty_volume,
     place_of,
     prefers_channels_last,
+    tile_of,
     tiles_of,
     volume_index_type,
 )
+
+Sizes = Sequence[int]
+Scale = float | None
+Op = Callable[..., torch.Tensor]
 
 
 class Sampling(NamedTuple):
@@ -201,9 +206,7 @@ def resample_kernel(
 ) -> None:
     """Each lane adds up the taps of one output. READS are TAPS, at least 1."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
@@ -270,9 +273,7 @@ def resample_backward_kernel(
 ) -> None:
     """Each lane gathers for one input position from the outputs that read it."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane_ptr = grad_ptr + (n * stride_N + c * stride_C)
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
@@ -496,186 +497,77 @@ def _resampled_backward(
     return out
 
 
-def upsample_nearest1d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    scales: float | None = None,
-) -> torch.Tensor:
-    """The input at ``floor(o * scale)``, along W."""
-    return _resampled(self, output_size, (scales,), NEAREST)
+def nearest_lines(sampling: Sampling) -> tuple[Op, Op]:
+    """An op that reads the nearest position along W, and its gradient."""
+
+    def op(self: torch.Tensor, output_size: Sizes, scales: Scale = None) -> torch.Tensor:
+        return _resampled(self, output_size, (scales,), sampling)
+
+    def backward(
+        grad_output: torch.Tensor, output_size: Sizes, input_size: Sizes, scales: Scale = None
+    ) -> torch.Tensor:
+        return _resampled_backward(grad_output, output_size, input_size, (scales,), sampling)
+
+    return op, backward
 
 
-def upsample_nearest1d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    scales: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_nearest1d` by its input."""
-    return _resampled_backward(grad_output, output_size, input_size, (scales,), NEAREST)
+def nearest_planes(sampling: Sampling) -> tuple[Op, Op]:
+    """An op that reads the nearest position over H and W, and its gradient."""
+
+    def op(self: torch.Tensor, output_size: Sizes, scales_h: Scale = None, scales_w: Scale = None) -> torch.Tensor:
+        return _resampled(self, output_size, (scales_h, scales_w), sampling)
+
+    def backward(
+        grad_output: torch.Tensor, output_size: Sizes, input_size: Sizes, scales_h: Scale = None, scales_w: Scale = None
+    ) -> torch.Tensor:
+        return _resampled_backward(grad_output, output_size, input_size, (scales_h, scales_w), sampling)
+
+    return op, backward
 
 
-def upsample_nearest2d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The input at ``floor(o * scale)``, over H and W."""
-    return _resampled(self, output_size, (scales_h, scales_w), NEAREST)
+def nearest_volumes(sampling: Sampling) -> tuple[Op, Op]:
+    """An op that reads the nearest position over D, H and W, and its gradient."""
 
+    def op(
+        self: torch.Tensor, output_size: Sizes, scales_d: Scale = None, scales_h: Scale = None, scales_w: Scale = None
+    ) -> torch.Tensor:
+        return _resampled(self, output_size, (scales_d, scales_h, scales_w), sampling)
 
-def upsample_nearest2d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_nearest2d` by its input."""
-    return _resampled_backward(grad_output, output_size, input_size, (scales_h, scales_w), NEAREST)
+    def backward(
+        grad_output: torch.Tensor,
+        output_size: Sizes,
+        input_size: Sizes,
+        scales_d: Scale = None,
+        scales_h: Scale = None,
+        scales_w: Scale = None,
+    ) -> torch.Tensor:
+        return _resampled_backward(grad_output, output_size, input_size, (scales_d, scales_h, scales_w), sampling)
 
-
-def upsample_nearest3d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    scales_d: float | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The input at ``floor(o * scale)``, over D, H and W."""
-    return _resampled(self, output_size, (scales_d, scales_h, scales_w), NEAREST)
-
-
-def upsample_nearest3d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    scales_d: float | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_nearest3d` by its input."""
-    return _resampled_backward(grad_output, output_size, input_size, (scales_d, scales_h, scales_w), NEAREST)
-
-
-def upsample_nearest_exact1d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    scales: float | None = None,
-) -> torch.Tensor:
-    """The input nearest to the centre of each output, along W."""
-    return _resampled(self, output_size, (scales,), NEAREST_EXACT)
-
-
-def upsample_nearest_exact1d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    scales: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_nearest_exact1d` by its input."""
-    return _resampled_backward(grad_output, output_size, input_size, (scales,), NEAREST_EXACT)
-
-
-def upsample_nearest_exact2d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The input nearest to the centre of each output, over H and W."""
-    return _resampled(self, output_size, (scales_h, scales_w), NEAREST_EXACT)
-
-
-def upsample_nearest_exact2d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_nearest_exact2d` by its input."""
-    return _resampled_backward(grad_output, output_size, input_size, (scales_h, scales_w), NEAREST_EXACT)
-
-
-def upsample_nearest_exact3d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    scales_d: float | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The input nearest to the centre of each output, over D, H and W."""
-    return _resampled(self, output_size, (scales_d, scales_h, scales_w), NEAREST_EXACT)
-
-
-def upsample_nearest_exact3d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    scales_d: float | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_nearest_exact3d` by its input."""
-    return _resampled_backward(grad_output, output_size, input_size, (scales_d, scales_h, scales_w), NEAREST_EXACT)
+    return op, backward
 
 
 def upsample_linear1d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales: float | None = None,
+    self: torch.Tensor, output_size: Sizes, align_corners: bool, scales: Scale = None
 ) -> torch.Tensor:
     """Linear interpolation, along W."""
     return _resampled(self, output_size, (scales,), linear(align_corners=align_corners))
 
 
 def upsample_linear1d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    align_corners: bool,
-    scales: float | None = None,
+    grad_output: torch.Tensor, output_size: Sizes, input_size: Sizes, align_corners: bool, scales: Scale = None
 ) -> torch.Tensor:
     """The gradient of :func:`upsample_linear1d` by its input."""
     sampling = linear(align_corners=align_corners)
     return _resampled_backward(grad_output, output_size, input_size, (scales,), sampling)
 
 
-def upsample_bilinear2d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """Linear interpolation, over H and W."""
-    return _resampled(self, output_size, (scales_h, scales_w), linear(align_corners=align_corners))
-
-
-def upsample_bilinear2d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_bilinear2d` by its input."""
-    return _resampled_backward(
-        grad_output, output_size, input_size, (scales_h, scales_w), linear(align_corners=align_corners)
-    )
-
-
 def upsample_trilinear3d(
     self: torch.Tensor,
-    output_size: Sequence[int],
+    output_size: Sizes,
     align_corners: bool,
-    scales_d: float | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
+    scales_d: Scale = None,
+    scales_h: Scale = None,
+    scales_w: Scale = None,
 ) -> torch.Tensor:
     """Linear interpolation, over D, H and W."""
     return _resampled(self, output_size, (scales_d, scales_h, scales_w), linear(align_corners=align_corners))
@@ -683,39 +575,45 @@ def upsample_trilinear3d(
 
 def upsample_trilinear3d_backward(
     grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
+    output_size: Sizes,
+    input_size: Sizes,
     align_corners: bool,
-    scales_d: float | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
+    scales_d: Scale = None,
+    scales_h: Scale = None,
+    scales_w: Scale = None,
 ) -> torch.Tensor:
     """The gradient of :func:`upsample_trilinear3d` by its input."""
-    return _resampled_backward(
-        grad_output, output_size, input_size, (scales_d, scales_h, scales_w), linear(align_corners=align_corners)
-    )
+    sampling = linear(align_corners=align_corners)
+    return _resampled_backward(grad_output, output_size, input_size, (scales_d, scales_h, scales_w), sampling)
 
 
-def upsample_bicubic2d(
-    self: torch.Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """Cubic interpolation, over H and W."""
-    return _resampled(self, output_size, (scales_h, scales_w), cubic(align_corners=align_corners))
+def interpolated_planes(resample: Op, resample_backward: Op, sampling: Callable[..., Sampling]) -> tuple[Op, Op]:
+    """An op that interpolates over H and W, and its gradient."""
+
+    def op(
+        self: torch.Tensor, output_size: Sizes, align_corners: bool, scales_h: Scale = None, scales_w: Scale = None
+    ) -> torch.Tensor:
+        return resample(self, output_size, (scales_h, scales_w), sampling(align_corners=align_corners))
+
+    def backward(
+        grad_output: torch.Tensor,
+        output_size: Sizes,
+        input_size: Sizes,
+        align_corners: bool,
+        scales_h: Scale = None,
+        scales_w: Scale = None,
+    ) -> torch.Tensor:
+        how = sampling(align_corners=align_corners)
+        return resample_backward(grad_output, output_size, input_size, (scales_h, scales_w), how)
+
+    return op, backward
 
 
-def upsample_bicubic2d_backward(
-    grad_output: torch.Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> torch.Tensor:
-    """The gradient of :func:`upsample_bicubic2d` by its input."""
-    return _resampled_backward(
-        grad_output, output_size, input_size, (scales_h, scales_w), cubic(align_corners=align_corners)
-    )
+upsample_nearest1d, upsample_nearest1d_backward = nearest_lines(NEAREST)
+upsample_nearest2d, upsample_nearest2d_backward = nearest_planes(NEAREST)
+upsample_nearest3d, upsample_nearest3d_backward = nearest_volumes(NEAREST)
+upsample_nearest_exact1d, upsample_nearest_exact1d_backward = nearest_lines(NEAREST_EXACT)
+upsample_nearest_exact2d, upsample_nearest_exact2d_backward = nearest_planes(NEAREST_EXACT)
+upsample_nearest_exact3d, upsample_nearest_exact3d_backward = nearest_volumes(NEAREST_EXACT)
+upsample_bilinear2d, upsample_bilinear2d_backward = interpolated_planes(_resampled, _resampled_backward, linear)
+upsample_bicubic2d, upsample_bicubic2d_backward = interpolated_planes(_resampled, _resampled_backward, cubic)
