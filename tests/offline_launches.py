@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import struct
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from opsmith.dispatch.override import _written
 from opsmith.dispatch.plans.plan import Refusal
 from opsmith.dispatch.plans.recorder import LaunchRecorder
 from opsmith.dispatch.plans.triton_launches import counted_launches, repeatable, watched_launches
+from opsmith.kernels.attention import attention
 from opsmith.kernels.copies import concatenation, filling, rearrangements, sequences
 from opsmith.kernels.indexing import gathering, masking, scattering
 from opsmith.kernels.lists import foreach
@@ -78,9 +80,11 @@ class Driver:
 
 
 def flat(kind: Any, value: Any) -> list[Any]:
-    """Arguments as the device gets them, from Triton's own description of them."""
+    """Arguments as the device gets them, from Triton's own description of them; floats as their bits."""
     if isinstance(kind, tuple):
         return [one for pair in zip(kind, value, strict=True) for one in flat(*pair)]
+    if kind == "fp32":
+        return [struct.unpack("<I", struct.pack("<f", value))[0]]
     return [] if kind == "constexpr" else [value]
 
 
@@ -107,12 +111,13 @@ def described(compiled: Any, grid: tuple[int, ...], args: tuple[Any, ...], meta:
         ),
         "slots": launch.slots,
         "pointers": {pointer.slot: known[pointer.number].data_ptr() for pointer in launch.pointers},
-        "parameters": re.findall(r"\.param \.u(\d+)( \.ptr)?", entry),
+        "parameters": re.findall(r"\.param \.[uf](\d+)( \.ptr)?", entry),
         "passed": [one.data_ptr() if isinstance(one, Tensor) else one for one in passed],
     }
 
 
 X, Y = torch.ones(64, 48), torch.ones(64, 48)
+Q = torch.ones(2, 3, 64, 16, dtype=torch.float16)
 Z = torch.complex(X, Y)
 INDEX = torch.arange(16)
 CPU = torch.device("cpu")
@@ -131,6 +136,11 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "_softmax.default": (softmax.softmax, (X, 1, False)),
     "native_layer_norm.default": (layer_norm.layer_norm, (X, [48], Y[0], None, 1e-5)),
     "mm.default": (matmul.mm, (X, Y.t())),
+    # Named tuples of sizes, strides, numbers and constants.
+    "_scaled_dot_product_flash_attention_for_cpu.default": (
+        attention.scaled_dot_product_flash_attention_for_cpu,
+        (Q, Q, Q),
+    ),
     "cat.default": (concatenation.cat, ([X, Y.half()], 1)),
     "clone.default": (rearrangements.clone, (X.t(),)),
     "copy_.default": (rearrangements.copy_, (X.half(), Y)),

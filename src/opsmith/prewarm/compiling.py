@@ -159,7 +159,9 @@ def _mocked(value: Any) -> Any:
     """Stand-ins for the tensors in an argument: Triton reads their dtype and their alignment."""
     if isinstance(value, torch.Tensor):
         return _pointer(value.dtype, _address(value) % 16)
-    return tuple(map(_mocked, value)) if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    return type(value)(*map(_mocked, value)) if hasattr(value, "_fields") else tuple(map(_mocked, value))
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -70,6 +70,7 @@ def test_the_rest_of_a_launch_is_the_compiled_kernels(offline: dict[str, Any]) -
         "softmax_rows_kernel",
         "standardize_rows_kernel",
         "matmul_kernel",
+        "attention_kernel",
         "copy_kernel",
         "gather_kernel",
         "scatter_kernel",
@@ -144,6 +145,21 @@ def test_numbers_are_packed_as_the_device_reads_them(kind: str, value: float, sl
     """In the first bytes of eight; the others are nobody's."""
     launch = repeatable(compiled(x=kind), (3,), (value,), {}, place_of=lambda _: None)
     assert ((3, 1, 1), (slot, 0, 0), ()) == (launch.grid, launch.slots, launch.pointers)
+
+
+class Pair(NamedTuple):
+    """A named tuple, as kernels take sizes, strides and constants."""
+
+    first: Any
+    second: Any
+
+
+def test_named_tuples_are_packed_entry_by_entry_without_their_constants() -> None:
+    """As tuples are, at any depth."""
+    signature = {"x": Pair("i32", Pair("constexpr", "fp32")), "y": Pair("constexpr", "constexpr")}
+    args = Pair(7, Pair(1, 1.0)), Pair(8, None)
+    launch = repeatable(compiled(**signature), (1,), args, {}, place_of=lambda _: None)
+    assert (7, 0x3F800000, 0, 0) == launch.slots
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+import triton.language as tl
 from tests.unit.kernels.against_eager import FOLDER, files_of_kernels, kernel
 
 from opsmith.kernels.common import launch
-from opsmith.kernels.common.launch import settled, workplace
+from opsmith.kernels.common.launch import constants, settled, workplace
 from opsmith.kernels.copies import filling
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -23,6 +24,44 @@ def test_tuples_of_tuples_end_with_a_constant() -> None:
     assert (1, 2) == settled((1, 2))
     assert ((1, 2), (3,), 1) == settled(((1, 2), (3,)))
     assert (((1,), 2, 1), ((3,), 4, 1), 1) == settled((((1,), 2), ((3,), 4)))
+
+
+class Tile(NamedTuple):
+    """Two constants."""
+
+    m: int
+    n: int
+
+
+class Other(NamedTuple):
+    """Two more."""
+
+    m: int
+    n: int
+
+
+class Sides(NamedTuple):
+    """Named, of tuples alone."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+def test_named_tuples_of_tuples_keep_their_names() -> None:
+    """Triton 3.6 forgets no constant of theirs."""
+    found = settled(Sides((1, 2), (3,)))
+    assert isinstance(found, Sides)
+    assert Sides((1, 2), (3,)) == found
+
+
+def test_constants_are_compiled_in() -> None:
+    """None stays what it is; a tuple of another class with the same numbers is another one."""
+    found = constants(Sides((1,), None))  # type: ignore[arg-type]
+    assert isinstance(found, Sides)
+    assert isinstance(found.left, tl.constexpr)
+    assert found.right is None
+    assert type(constants(Tile(64, 64))) is Tile
+    assert type(constants(Other(64, 64))) is Other
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import functools
 import struct
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -170,12 +170,29 @@ def launch_options(device: torch.device) -> dict[str, Any]:  # noqa: ARG001 - it
 def settled(argument: Any) -> Any:
     """An argument as a kernel gets it: a tuple of tuples has a 1 behind its entries.
 
-    Triton compiles an argument of 1 into the kernel. For a tuple inside a tuple, Triton 3.6 remembers the number beyond
-    the end of a loop or a branch only if the outer one has such an entry of its own after it.
+    Triton compiles an argument of 1 into the kernel. Where a tuple holds tuples and numbers, Triton 3.6 forgets that 1
+    of an inner tuple beyond the end of a loop or a branch, unless the outer one has such an entry of its own after it.
+    Of a named tuple that holds tuples alone it forgets nothing: that keeps its names.
     """
     if not isinstance(argument, tuple) or not any(isinstance(entry, tuple) for entry in argument):
         return argument
+    if hasattr(argument, "_fields") and all(isinstance(entry, tuple) for entry in argument):
+        return type(argument)(*map(settled, argument))
     return (*map(settled, argument), 1)
+
+
+Named = TypeVar("Named", bound=tuple[Any, ...])
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def constants(values: Named) -> Named:
+    """A named tuple of numbers, types and flags that a kernel is compiled for, as one argument.
+
+    Triton compiles in what is a ``constexpr``, in a tuple too. Its interpreter sees no None through one.
+    """
+    made: Any = type(values)
+    result: Named = made(*(None if value is None else tl.constexpr(value) for value in values))
+    return result
 
 
 def layout_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
