@@ -23,11 +23,13 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers unit corpus differential format hooks clean
+.PHONY: help venv run test lint types layers unit corpus differential format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
+
+venv: $(STAMP)  ## Set up .venv, which the other targets do too
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
