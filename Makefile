@@ -23,11 +23,13 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers unit corpus differential format hooks clean
+.PHONY: help venv run test lint types layers unit corpus differential format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
+
+venv: $(STAMP)  ## Set up .venv, which the other targets do too
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -80,13 +82,14 @@ else
 	.ci/lane kernels-a-to-m -m "not corpus" tests/unit/kernels/test_[a-m]*.py || status=$$?; \
 	wait $$others || status=$$?; \
 	echo "== pytest tests/e2e, kernels n to z"; cat $$log; rm -f $$log; \
+	$(BIN)/python .ci/flaky end-to-end kernels-n-to-z parts kernels-a-to-m; \
 	exit $$status
 endif
 
 corpus: export OMP_NUM_THREADS ?= 1
 corpus: $(STAMP)  ## Judge the corpus of reward hacks and of honest kernels
 	@echo "== corpus"
-	@.ci/lane corpus -m corpus $(PYTEST_OPTIONS)
+	@status=0; .ci/lane corpus -m corpus $(PYTEST_OPTIONS) || status=$$?; $(BIN)/python .ci/flaky corpus; exit $$status
 
 # 677 OpInfos, 20,000 programs of which 1,000 go through Inductor, 270 problems and 8 models: hours on two cores. JOBS=16 says on
 # how many processes. OpInfos that are done are kept if it is interrupted.

@@ -17,12 +17,6 @@ from opsmith.whole_models.judging import ModelLimits
 from opsmith.whole_models.pipeline import evaluate_models, survey_models
 
 
-@pytest.fixture(autouse=True)
-def _fast_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inductor finds out by compiling, for half a minute on two busy cores, what the processor can do."""
-    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
-
-
 def options(backend: str, *columns: str, models: str, timing: str = "off", **selection: object) -> Options:
     """What is asked of small models on the CPU; every timed case gets three pairs of blocks."""
     chosen = Selection(models=tuple(models.split(",")), sizes="small", columns=columns, **selection)  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from opsmith.core.task import Task
 from opsmith.runner.worker.loading import load_kernel
 
 
-@pytest.mark.slow  # The first compilation on a machine builds and tests for the CPU's vector extensions.
 @pytest.mark.parametrize("op", ["add.Tensor", "add_.Tensor"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own imports
 def test_an_op_is_compiled_and_answers_like_eager(op: str) -> None:
