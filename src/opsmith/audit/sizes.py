@@ -1,7 +1,7 @@
 """How large a problem is: counted at its full sizes on fake tensors, which have shapes and no content.
 
 A problem is launch-bound where a large device needs less time for the work than the host needs to launch it: a
-faster kernel then changes nothing that anybody can measure. The time is a floor, so what exceeds it is
+faster kernel then changes nothing that anybody can measure. The time is a lower bound, so what exceeds it is
 not launch-bound on any device: each call at the device's full bandwidth, or at its full rate of products.
 """
 

@@ -222,7 +222,7 @@ def _require_prices(options: CampaignOptions, prices: Prices) -> None:
 
 
 def _print(summary: CampaignSummary, out: Path) -> None:
-    table = Table("task", "accepted", "attempts", "first", "by", "K", "E", "% of floor", box=None)
+    table = Table("task", "accepted", "attempts", "first", "by", "K", "E", "% of bound", box=None)
     for name, task in summary.tasks.items():
         figures = (task.speedup_k, task.speedup_e, task.percent_of_floor)
         table.add_row(

@@ -96,12 +96,10 @@ def _speed(judged: Judged) -> Iterator[str]:
 
 def _timing_rows(verdict: Verdict) -> Iterator[str]:
     for timing in verdict.timings:
-        floor = (
-            "" if timing.percent_of_floor is None else f", {timing.percent_of_floor:.0f} % of what the device can do"
-        )
+        near = "" if timing.percent_of_floor is None else f", {timing.percent_of_floor:.0f} % of what the device can do"
         yield (
             f"- {timing.quantity} {timing.candidate_us:.1f} us, PyTorch {timing.reference_us:.1f} us: "
-            f"{timing.speedup:.2f}x [{timing.low:.2f}, {timing.high:.2f}] {timing.label}{floor}; "
+            f"{timing.speedup:.2f}x [{timing.low:.2f}, {timing.high:.2f}] {timing.label}{near}; "
             f"inputs {verdict.inputs}"
         )
 

@@ -31,7 +31,7 @@ class Strategy(Protocol):
 
 
 def is_done(attempts: Sequence[Attempt], *, timed: bool) -> bool:
-    """Whether no attempt can do much better: one is right and, where kernels are timed, near the floor.
+    """Whether no attempt can do much better: one is right and, where kernels are timed, near the roofline bound.
 
     Or one cannot be judged here: nothing is found out that another could be better for.
     """

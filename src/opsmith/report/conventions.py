@@ -98,7 +98,7 @@ def speed_scores(ops: Sequence[TimedOp], quantity: str, *, baseline: str = "eage
     scores = _over_correct_ops(ops) | _thresholds(ops) | _failures_counted(ops) | _shares_of_labels(ops)
     if baseline != "eager":
         scores = {name: _against(score, BASELINES[baseline]) for name, score in scores.items()}
-    return {f"{name}_{quantity.lower()}": score for name, score in (scores | _floors(ops)).items()}
+    return {f"{name}_{quantity.lower()}": score for name, score in (scores | _rooflines(ops)).items()}
 
 
 def _against(score: Score, baseline: str) -> Score:
@@ -194,7 +194,7 @@ def _shares_of_labels(ops: Sequence[TimedOp]) -> dict[str, Score]:
     }
 
 
-def _floors(ops: Sequence[TimedOp]) -> dict[str, Score]:
+def _rooflines(ops: Sequence[TimedOp]) -> dict[str, Score]:
     """No baseline: the device's own ceilings are what is compared with."""
     known = [timing.percent_of_floor for op in ops for timing, _ in op.timings]
     percents = [percent for percent in known if percent is not None]
@@ -204,7 +204,7 @@ def _floors(ops: Sequence[TimedOp]) -> dict[str, Score]:
         "percent_of_floor": Score(
             value=statistics.median(percents),
             denominator=len(percents),
-            convention="timed cases whose floor is known; median of the least time that the device needs, in percent "
+            convention="timed cases whose roofline bound is known; median of the least time that the device needs, in percent "
             "of the kernel's time",
         )
     }

@@ -171,7 +171,7 @@ def _op_row(planned: PlannedOp, results: Results, worst: ErrorFigures | None) ->
         "e": op.speedup_e,
         "labelsK": op.labels_k,
         "labelsE": op.labels_e,
-        "floor": op.percent_of_floor,
+        "bound": op.percent_of_floor,
         "maxRel": None if worst is None else worst.max_rel,
     }
 

@@ -102,10 +102,10 @@ def _timing_rows(results: Results) -> Iterable[tuple[str, Text]]:
             yield f"speedup {quantity.upper()}", Text(f"{figures} over {mean.denominator:,} correct ops")
         if counts := label_counts(summary, quantity):
             yield "timed cases", Text(f"{quantity.upper()}: {counts}")
-    floors = [summary.scores[name] for name in ("percent_of_floor_k", "percent_of_floor_e") if name in summary.scores]
-    if floors:
-        figures = f"{percent(floors[0].value)} of what this device allows"
-        yield "floor", Text(f"{figures}, median over {floors[0].denominator:,} timed cases")
+    bounds = [summary.scores[name] for name in ("percent_of_floor_k", "percent_of_floor_e") if name in summary.scores]
+    if bounds:
+        figures = f"{percent(bounds[0].value)} of what this device allows"
+        yield "roofline", Text(f"{figures}, median over {bounds[0].denominator:,} timed cases")
     if (remark := suspects(results)) is not None:
         yield "suspect", Text(remark)
     yield from ((name, Text(sentence)) for name, sentence in costs(results.timed_cases))
@@ -180,7 +180,7 @@ def _timing_columns(summary: Summary) -> dict[str, Callable[[OpSummary], Text]]:
     if any(op.speedup_e is not None for op in ops):
         columns["E"] = lambda op: _speedup_cell(op, "e")
     if any(op.percent_of_floor is not None for op in ops):
-        columns["floor"] = lambda op: Text(percent(op.percent_of_floor))
+        columns["roofline"] = lambda op: Text(percent(op.percent_of_floor))
     return columns
 
 

@@ -221,7 +221,7 @@ def test_shares_of_labels_are_over_every_timed_case(name: str, value: float, den
 
 
 def test_percent_of_floor_is_the_median_of_the_cases_that_have_one() -> None:
-    """A case without a floor is left out, not counted as 0."""
+    """A case without a roofline bound is left out, not counted as 0."""
     percents = (90.0, None, 30.0, 40.0)
     cases = [verdict(number=n, timings=(timing(1.0, percent_of_floor=p),)) for n, p in enumerate(percents)]
     summary = score(cases, planned(cases=4))

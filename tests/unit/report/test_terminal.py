@@ -76,23 +76,23 @@ def test_speedup_that_no_case_bears_out_is_marked(tmp_path: Path) -> None:
 
 
 def test_headline_counts_labels_and_costs(tmp_path: Path) -> None:
-    """What was claimed, how near the floor, and what compiling and memory took beside K and E."""
+    """What was claimed, how near the roofline bound, and what compiling and memory took beside K and E."""
     text = printed(Results.read(write_timed_run(tmp_path / "run")))
     assert "K: 125 faster, 43 slower, 169 same, 23 undecided" in text
     assert "E: 32 faster, 261 slower, 44 same, 23 undecided" in text
     assert "of what this device allows, median over 360 timed cases" in text
     assert "first calls took 77.4 s in all, compiling included; not in K or E" in text
     assert "more than 1.5x the reference's in 4 of 360 timed cases; worst move_07.default, 3.0x, 7,094 MiB" in text
-    assert "floor" in next(line for line in text.splitlines() if line.startswith("op "))
+    assert "roofline" in next(line for line in text.splitlines() if line.startswith("op "))
 
 
-def test_headline_of_ordinary_timings_has_no_cost_and_no_floor(tmp_path: Path) -> None:
+def test_headline_of_ordinary_timings_has_no_cost_and_no_roofline(tmp_path: Path) -> None:
     """What is not known, or not worth a line, has none."""
     case = verdict(timings=(timing(1.2),))
     run = write_run(tmp_path / "a", [planned(cases=1)], [case], timed=[timed_case(case, first_call_s=0.2)])
     text = printed(Results.read(run))
     assert "K: 1 faster, 0 slower, 0 same, 0 undecided" in text
-    assert not any(word in text for word in ("floor", "first calls", "memory", "suspect", "~"))
+    assert not any(word in text for word in ("roofline", "first calls", "memory", "suspect", "~"))
 
 
 def test_headline_names_another_baseline_than_eager(tmp_path: Path) -> None:

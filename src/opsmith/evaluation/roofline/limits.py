@@ -53,7 +53,7 @@ def impossible_us(work: Work, datasheet: Datasheet, sets: int) -> float:
     return max(_memory_us(work, limits, sets), _products_us(work, limits)) / limits.headroom
 
 
-def floor_us(work: Work, ceilings: Ceilings, node_us: float | None = None) -> float | None:
+def bound_us(work: Work, ceilings: Ceilings, node_us: float | None = None) -> float | None:
     """Microseconds that a good implementation needs on this device, for ``percent_of_floor``.
 
     Args:

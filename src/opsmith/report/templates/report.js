@@ -66,7 +66,7 @@
   // ---- the table of ops
 
   const timed = {k: data.ops.some((op) => op.k !== null), e: data.ops.some((op) => op.e !== null)};
-  const floors = data.ops.some((op) => op.floor !== null);
+  const bounds = data.ops.some((op) => op.bound !== null);
   const statuses = (op) => Object.entries(op.statuses).filter(([status]) => status !== "PASSED")
     .map(([status, count]) => `${status}\u00a0${integer.format(count)}`).join(", ");
   const columns = [
@@ -75,7 +75,7 @@
     {title: "Passed", number: true, key: (op) => op.passed / op.cases},
     ...(timed.k ? [{title: "K", number: true, key: (op) => op.k}] : []),
     ...(timed.e ? [{title: "E", number: true, key: (op) => op.e}] : []),
-    ...(floors ? [{title: "Floor", number: true, minor: true, key: (op) => op.floor}] : []),
+    ...(bounds ? [{title: "Roofline", number: true, minor: true, key: (op) => op.bound}] : []),
     {title: "Largest rel. error", number: true, minor: true, key: (op) => op.maxRel},
     {title: "Bad calls", number: true, minor: true, key: (op) => (op.badCalls ? op.raised / op.badCalls : null)},
     {title: "Kernel", minor: true, key: (op) => op.dsl},
@@ -101,7 +101,7 @@
     const row = element("tr", {}, name, result, cell(`${integer.format(op.passed)}/${integer.format(op.cases)}`));
     if (timed.k) row.append(speedCell(op.k, op.labelsK));
     if (timed.e) row.append(speedCell(op.e, op.labelsE));
-    if (floors) row.append(cell(op.floor === null ? "–" : op.floor < 1 ? "<1 %" : `${Math.round(op.floor)} %`, true));
+    if (bounds) row.append(cell(op.bound === null ? "–" : op.bound < 1 ? "<1 %" : `${Math.round(op.bound)} %`, true));
     row.append(
       cell(op.maxRel === null ? "–" : op.maxRel === 0 ? "0" : op.maxRel.toExponential(1), true),
       cell(op.badCalls ? `${op.raised}/${op.badCalls}` : "–", true),

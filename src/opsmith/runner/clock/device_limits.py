@@ -6,7 +6,7 @@ import msgspec
 
 from opsmith.core.timing import Ceilings, Timing, Work
 from opsmith.evaluation.roofline.datasheets import Datasheet, datasheet_of
-from opsmith.evaluation.roofline.limits import TimeJudgement, floor_us, judge_time
+from opsmith.evaluation.roofline.limits import TimeJudgement, bound_us, judge_time
 
 
 class DeviceLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class DeviceLimits(msgspec.Struct, frozen=True, kw_only=True):
     def percent_of_floor(self, timing: Timing, work: Work) -> float | None:
         """The least time that the device needs for some work, over the candidate's, times 100; None: not known."""
         node_us = timing.node_us if timing.candidate_nodes is not None else None
-        least_us = floor_us(work, self.ceilings, node_us)
+        least_us = bound_us(work, self.ceilings, node_us)
         return None if least_us is None else 100 * least_us / timing.candidate_us
 
     def judge(self, timing: Timing, work: Work) -> TimeJudgement:

@@ -20,7 +20,7 @@ from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.timing import Ceilings, Work
 from opsmith.evaluation.criteria.rules import stem_of
 from opsmith.evaluation.roofline.datasheets import datasheet_of
-from opsmith.evaluation.roofline.limits import Plausibility, floor_us, impossible_us, judge_time
+from opsmith.evaluation.roofline.limits import Plausibility, bound_us, impossible_us, judge_time
 from opsmith.evaluation.roofline.reading import TABLE
 from opsmith.evaluation.roofline.work import work_of
 
@@ -404,19 +404,19 @@ def test_one_round_can_find_one_cache_full_of_the_last_one() -> None:
     assert 0 < impossible_us(small, H200, 2) < impossible_us(small, H200, 200) < (40 << 20) / 4800 / 1e3
 
 
-def test_the_floor_is_the_slower_of_moving_and_multiplying() -> None:
+def test_the_bound_is_the_slower_of_moving_and_multiplying() -> None:
     """An empty node of a graph comes on top."""
-    assert COPY.traffic_bytes / 4350 / 1e3 == floor_us(COPY, CEILINGS)
-    assert 2.0 + COPY.traffic_bytes / 4350 / 1e3 == floor_us(COPY, CEILINGS, 2.0)
-    assert MM.matmul_flops / 750.0 / 1e6 == floor_us(MM, CEILINGS)
+    assert COPY.traffic_bytes / 4350 / 1e3 == bound_us(COPY, CEILINGS)
+    assert 2.0 + COPY.traffic_bytes / 4350 / 1e3 == bound_us(COPY, CEILINGS, 2.0)
+    assert MM.matmul_flops / 750.0 / 1e6 == bound_us(MM, CEILINGS)
 
 
-def test_there_is_no_floor_under_nothing() -> None:
+def test_nothing_has_no_bound() -> None:
     """A view has none, and a product of a dtype that was not measured has none that is known."""
-    assert floor_us(work("view.default", x(), [N * N]), CEILINGS, 1.0) is None
-    assert floor_us(work("mm.default", t(64, 64, dtype=torch.complex64), t(64, 64, dtype=torch.complex64)), CEILINGS)
+    assert bound_us(work("view.default", x(), [N * N]), CEILINGS, 1.0) is None
+    assert bound_us(work("mm.default", t(64, 64, dtype=torch.complex64), t(64, 64, dtype=torch.complex64)), CEILINGS)
     unmeasured = Work(least_bytes=8, traffic_bytes=8, matmul_flops=8, matmul_dtype="c64")
-    assert floor_us(unmeasured, CEILINGS) is None
+    assert bound_us(unmeasured, CEILINGS) is None
 
 
 TRAFFIC: dict[str, tuple[int, Call]] = {
