@@ -204,7 +204,7 @@ def _rooflines(ops: Sequence[TimedOp]) -> dict[str, Score]:
         "percent_of_floor": Score(
             value=statistics.median(percents),
             denominator=len(percents),
-            convention="timed cases whose roofline bound is known; median of the least time that the device needs, in percent "
-            "of the kernel's time",
+            convention="timed cases whose roofline bound is known; median of the least time that the device needs, in "
+            "percent of the kernel's time",
         )
     }
