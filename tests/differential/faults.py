@@ -16,8 +16,8 @@ from opsmith.compile.graph_pass import GraphPass
 def _outputs() -> Iterator[None]:
     """What an operation leaves unchanged stands for its result, whoever writes to either of them."""
     with (
-        mock.patch("opsmith.compile.aliasing.Sharing._may_join", return_value=True),
-        mock.patch("opsmith.compile.aliasing.Memory.complaint", return_value=None),
+        mock.patch("opsmith.compile.graph.aliasing.Sharing._may_join", return_value=True),
+        mock.patch("opsmith.compile.graph.aliasing.Memory.complaint", return_value=None),
     ):
         yield
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 
 from torch import fx
 
-from opsmith.compile.effects import has_effect
+from opsmith.compile.graph.effects import has_effect
+from opsmith.compile.graph.values import Values
 from opsmith.compile.graph_pass import GraphPass, Stage
 from opsmith.compile.report import PassReport
-from opsmith.compile.values import Values
 
 _log = logging.getLogger("opsmith")
 

@@ -9,8 +9,8 @@ which no kernel of one call can win against; so they never have a row. And a row
 float32: it does not count where TF32 is allowed.
 
 A kernel enters a graph through the table of decompositions: while AOTAutograd traces, a call that a kernel
-answers becomes a call of an opaque overload (:mod:`opsmith.compile.opaque`). What Inductor leaves to libraries needs no
-row: :mod:`opsmith.compile.lowered.library_calls` tries it out where the graph is compiled.
+answers becomes a call of an opaque overload (:mod:`opsmith.compile.graph.opaque`). What Inductor leaves to libraries
+needs no row: :mod:`opsmith.compile.lowered.library_calls` tries it out where the graph is compiled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from opsmith.aten.schemas import overload
 from opsmith.backends.shipped import Shipped
-from opsmith.compile.opaque import opaque_overload
+from opsmith.compile.graph.opaque import opaque_overload
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from opsmith.compile import three_terms
-from opsmith.compile.three_terms import in_three_terms, parts_of, takes_three_terms, tf32_overloads, with_parts
+from opsmith.compile.graph import three_terms
+from opsmith.compile.graph.three_terms import in_three_terms, parts_of, takes_three_terms, tf32_overloads, with_parts
 
 aten = torch.ops.aten
 

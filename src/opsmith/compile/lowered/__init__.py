@@ -1,0 +1,1 @@
+"""Passes on graphs of ATen, as Inductor lowers them."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from opsmith.compile.aliasing import Sharing
+from opsmith.compile.graph.aliasing import Sharing
 from opsmith.compile.lowered.nodes import calls, use_instead, value_of
 
 aten = torch.ops.aten

@@ -8,8 +8,8 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten
 
-from opsmith.compile.aliasing import Sharing
-from opsmith.compile.effects import has_effect
+from opsmith.compile.graph.aliasing import Sharing
+from opsmith.compile.graph.effects import has_effect
 
 #: Results that somebody may write to later, or that are different each time.
 _OWN_RESULT = (torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view)

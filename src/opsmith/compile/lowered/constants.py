@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from opsmith.compile.aliasing import Sharing
+from opsmith.compile.graph.aliasing import Sharing
 from opsmith.compile.lowered.nodes import calls, replace, tensor_of, use_instead
 
 aten = torch.ops.aten

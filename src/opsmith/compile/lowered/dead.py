@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import fx
 
-from opsmith.compile.effects import has_effect
+from opsmith.compile.graph.effects import has_effect
 
 
 def drop_dead_code(graph: fx.Graph) -> int:

@@ -3,8 +3,8 @@
 In strict float32 cuBLAS and cuDNN multiply without tensor cores. Shipped kernels split factors into parts that tensor
 cores take, with less error: 1.5 to 2.1 times as fast for large products on an H200
 (benchmarks/results/h200/float32-products.json). So may the libraries for short sums, given three terms for each
-(:mod:`opsmith.compile.three_terms`). Elsewhere it depends on the sizes, so nothing is taken for granted: all ways are
-timed, once on a machine.
+(:mod:`opsmith.compile.graph.three_terms`). Elsewhere it depends on the sizes, so nothing is taken for granted: all
+ways are timed, once on a machine.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from torch._inductor import config
 
 from opsmith.aten.schemas import overload
 from opsmith.backends.shipped import Shipped
+from opsmith.compile.graph.opaque import opaque_overload
+from opsmith.compile.graph.three_terms import in_three_terms, takes_three_terms, tf32_overloads, with_parts
 from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.nodes import calls, replace, replace_by_calls
-from opsmith.compile.opaque import opaque_overload
-from opsmith.compile.three_terms import in_three_terms, takes_three_terms, tf32_overloads, with_parts
 from opsmith.compile.trials.calls import TriedCall, read_call, without_bias
 from opsmith.compile.trials.trying import convolution_precision, try_out
 from opsmith.compile.trials.turns import Way

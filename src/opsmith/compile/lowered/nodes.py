@@ -10,8 +10,8 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map_only
 
-from opsmith.compile.aliasing import Sharing
-from opsmith.compile.values import same
+from opsmith.compile.graph.aliasing import Sharing
+from opsmith.compile.graph.values import same
 
 
 def calls(graph: fx.Graph, *targets: Any) -> Iterator[fx.Node]:
@@ -47,7 +47,7 @@ def use_instead(sharing: Sharing, node: fx.Node, other: fx.Node) -> bool:
         sharing: of the graph.
         node: goes, unless it stays.
         other: a call that the rule has just made, or an earlier node, which has to look the same and may have to share
-            no memory: see :meth:`~opsmith.compile.aliasing.Sharing.stand_in`.
+            no memory: see :meth:`~opsmith.compile.graph.aliasing.Sharing.stand_in`.
 
     Returns:
         Whether ``other`` is used now.

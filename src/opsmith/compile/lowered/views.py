@@ -9,9 +9,9 @@ import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
-from opsmith.compile.aliasing import Sharing
+from opsmith.compile.graph.aliasing import Sharing
+from opsmith.compile.graph.values import same
 from opsmith.compile.lowered.nodes import calls, tensor_of, use_instead, value_of
-from opsmith.compile.values import same
 
 aten = torch.ops.aten
 

@@ -1,0 +1,1 @@
+"""Passes on graphs as Dynamo traced them, before autograd."""

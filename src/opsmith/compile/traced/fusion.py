@@ -16,10 +16,10 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
-from opsmith.compile.aliasing import Storage, storages
-from opsmith.compile.effects import changes_state, has_effect, writes, written_by
+from opsmith.compile.graph.aliasing import Storage, storages
+from opsmith.compile.graph.effects import changes_state, has_effect, writes, written_by
+from opsmith.compile.graph.values import Values
 from opsmith.compile.traced.calls import tensor
-from opsmith.compile.values import Values
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from ..copies.rearrangements import copied
 from ..pointwise import complex_arithmetic
 from ..pointwise.complex_parts import PART, has_complex, map_parts
 from .complex_factors import pairs_of, right_factor
-from .product_tiles import promoted, in_range, known_multiple, matrix_strides, multiply_add, scaled_sum, tile_origin
+from .product_tiles import in_range, known_multiple, matrix_strides, multiply_add, promoted, scaled_sum, tile_origin
 from .split_factors import multiply_parts, parts_fit, parts_of
 
 #: Programs in this many rows of tiles run side by side, so that they share their tiles of b in L2.

@@ -1,0 +1,1 @@
+"""Where lanes run: on this machine, or on a Ray cluster."""

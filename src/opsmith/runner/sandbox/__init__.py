@@ -1,0 +1,1 @@
+"""What a worker may not do, and the layers that keep it from it."""

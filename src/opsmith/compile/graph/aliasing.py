@@ -18,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
-from opsmith.compile.effects import written_by
+from opsmith.compile.graph.effects import written_by
 
 #: The address of a storage of a fake tensor.
 Storage: TypeAlias = int

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from opsmith.compile.opaque import define_like
+from opsmith.compile.graph.opaque import define_like
 
 aten = torch.ops.aten
 

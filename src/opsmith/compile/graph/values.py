@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 from torch.utils._pytree import tree_flatten
 
-from opsmith.compile.aliasing import Memory, storages
+from opsmith.compile.graph.aliasing import Memory, storages
 
 _CALLS = {"call_function", "call_method"}
 

@@ -1,0 +1,1 @@
+"""What graphs read, write and share, and calls that the compiler does not look into."""
