@@ -222,6 +222,8 @@ class Campaign:
                 self._say()
         finally:
             for one in processes:
+                one.process.kill()
+            for one in processes:
                 self._stop(one)
 
     def _start(self) -> _Process:
@@ -270,10 +272,10 @@ class Campaign:
             for failure in found.failures:  # At once: a campaign may be interrupted.
                 sys.stderr.write(f"{shown(failure)}\n")
         except (EOFError, OSError):
-            self._stop(one)
             if time.monotonic() > self._end + GRACE_S:
                 self.tally.kinds["cut off"] += task.count
-                return self._start()
+                return one
+            self._stop(one)
             text = f"the process ended with {one.process.exitcode} within programs {task.first} + {task.count}"
             self.tally.kinds["crashed"] += task.count
             self.tally.failures.append(Failure(task.seed, task.first, task.way, text, ""))

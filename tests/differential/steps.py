@@ -41,7 +41,9 @@ def _alias_argument(b: Builder) -> None:
     name = b.given[-1].name
     if not name.startswith("x"):
         return
-    options = [name, name, f"{name}.detach()", f"{name}[..., 0]", f"{name}.transpose(0, -1)"]
+    options = [name, name, f"{name}.detach()"]
+    if b[name].dim():
+        options += [f"{name}[..., 0]", f"{name}.transpose(0, -1)"]
     if b[name].dim() and len(b[name]) > 1:
         options += [f"{name}[1:]", f"{name}[:-1]"]
     b.give("x", b.choice(options))
