@@ -1,4 +1,4 @@
-"""Gradients of attention: weights are computed again, from scores and from the logarithms that were kept of their sums.
+"""Attention backward: FlashAttention-2 (Dao, 2023) without atomics; weights are computed again from scores and lse.
 
 With ``p[m, n] = exp(scale * q[m] . k[n] + bias[m, n] - lse[m])`` and ``delta[m] = out[m] . grad[m]``:
 
@@ -6,17 +6,27 @@ With ``p[m, n] = exp(scale * q[m] . k[n] + bias[m, n] - lse[m])`` and ``delta[m]
 - ``dq[m] = scale * sum over n of ds[m, n] k[n]``;
 - ``dk[n] = scale * sum over m of ds[m, n] q[m]`` and ``dv[n] = sum over m of p[m, n] grad[m]``.
 
-The scale goes into ds before that becomes float16, whose largest number is 65504, where it makes it smaller: in
-``p * (scale * dp - scale * delta)`` it costs no instruction. The gradient of the bias has none.
+The sums run along two dimensions, so there are two launches, each of which walks along the other one's tiles::
 
-A dropout makes ``p z`` of the p in dv and ``z * (grad . v)`` of the product in ds, with z what it left of 1.
+      query_gradients_kernel                       key_gradients_kernel
 
-The sums run along two dimensions, so there are two launches: a program that owns queries walks along keys, and one that
-owns keys along queries, those of all heads that share the keys. Nothing is added up in memory, which makes the
-results the same in every run. Seven products of blocks are taken, two of them twice.
+            keys n ->                                  k, v, dk, dv
+          k, v  k, v  k, v                               |  n kept |
+         +-----+-----+-----+                             +---------+
+    m    |p, ds|p, ds| ... |  -> dq_MD, dbias         q,g| p^T, ds^T | queries m
+    kept |     |     |     |     delta_M, once        q,g|   ...     |    |
+         +-----+-----+-----+                          q,g|           |    v   -> dk_ND, dv_NE
+    q, grad, dq                                          +---------+
 
-Operands of float32 may be split into TF32 numbers beforehand, as in :mod:`attention_forward`: what a loop reads, both
-as it lies and, for the products that sum over its rows, turned.
+Seven products of tiles are taken, two of them twice, where FlashAttention-2 takes five and adds dq up in memory by
+atomics. Here nothing is, so the results are the same in every run. The heads of queries that share a head of keys are
+walked one after the other by the program that owns the keys.
+
+- The scale goes into ds before that becomes float16, whose largest number is 65504, where it makes it smaller: in
+  ``p * (scale * dp - scale * delta)`` it costs no instruction. The gradient of the bias has none.
+- A dropout makes ``p z`` of the p in dv and ``z * (grad . v)`` of the product in ds, with z what it left of 1.
+- Operands of float32 may be split into TF32 numbers beforehand (3xTF32), as in :mod:`attention_forward`: what a loop
+  reads, both as it lies and, for the products that sum over its rows, transposed.
 
 Suffixes as in :mod:`attention_forward`.
 """
@@ -32,13 +42,14 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import converted
-from ..common.launch import INTERPRETED, await_earlier_kernels, launch, loop_bound
+from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launch, loop_bound
 from ..common.tuning import Family, Work
 from ..matmul.matmul import multiply_type
 from ..matmul.product_tiles import parts_of_one_sign, product_along_rows, product_of_parts
 from .attention_forward import (
     PRECISION,
     Rule,
+    Sizes,
     Tile,
     bias_offsets,
     block_of,
@@ -58,9 +69,83 @@ from .attention_forward import (
     splitting_pays,
     store_rows,
     strides_in,
-    turned_in_parts,
+    transposed_in_parts,
     unit_of,
 )
+
+# ---------------------------------------------------------------- arguments of the kernels
+
+
+class QueryStrides(NamedTuple):
+    """Of batch, heads, rows and columns of what :func:`query_gradients_kernel` reads and writes; lse has no columns."""
+
+    dq: tuple[int, ...]
+    dbias: tuple[int, ...]
+    grad: tuple[int, ...]
+    out: tuple[int, ...]
+    lse: tuple[int, ...]
+    q: tuple[int, ...]
+    k: tuple[int, ...]
+    v: tuple[int, ...]
+    transposed_k: tuple[int, ...]
+    bias: tuple[int, ...]
+
+
+class KeyStrides(NamedTuple):
+    """As :class:`QueryStrides`, of :func:`key_gradients_kernel`."""
+
+    dk: tuple[int, ...]
+    dv: tuple[int, ...]
+    grad: tuple[int, ...]
+    lse: tuple[int, ...]
+    q: tuple[int, ...]
+    k: tuple[int, ...]
+    v: tuple[int, ...]
+    transposed_q: tuple[int, ...]
+    transposed_grad: tuple[int, ...]
+    bias: tuple[int, ...]
+
+
+class Scales(NamedTuple):
+    """Factors of q k^T, of ds and of the sums over ds; a query sees the keys up to its number plus ``diagonal``."""
+
+    scores: float
+    ds: float
+    sums: float
+    diagonal: int
+
+
+class Config(NamedTuple):
+    """What both kernels are compiled for.
+
+    Attributes:
+        UNIT: elements that strides are counted in, so that the compiler knows how rows are aligned.
+        GRAD_UNIT: of the result's gradient.
+        BIAS_UNIT: of the bias.
+        D: columns of q and k.
+        E: columns of v and of the result's gradient.
+        BLOCK_D: D as a power of two, 16 at least.
+        BLOCK_E: E likewise.
+        CAUSAL: not all keys are visible to all queries.
+        BASE_2: scores are logarithms to base 2.
+        INDEX: the type of offsets within a head.
+        MULTIPLY: the type that tiles are multiplied in.
+        PRECISION: of products of float32.
+    """
+
+    UNIT: int
+    GRAD_UNIT: int
+    BIAS_UNIT: int
+    D: int
+    E: int
+    BLOCK_D: int
+    BLOCK_E: int
+    CAUSAL: bool
+    BASE_2: bool
+    INDEX: Any
+    MULTIPLY: Any
+    PRECISION: str
+
 
 # ---------------------------------------------------------------- the kernels
 
@@ -68,77 +153,67 @@ from .attention_forward import (
 @triton.jit
 def query_gradients(
     dq_MD: tl.tensor,
-    q_MD: tl.tensor,
-    grad_ME: tl.tensor,
+    queries: tl.tuple,
     lse_M: tl.tensor,
     delta_M: tl.tensor,
-    q_low_MD: tl.tensor,
-    grad_low_ME: tl.tensor,
-    k_ptr: tl.tensor,
-    v_ptr: tl.tensor,
-    turned_k_ptr: tl.tensor,
+    keys: tl.tuple,
     bias_ptr: tl.tensor,
     dbias_ptr: tl.tensor,
-    parts: tl.tuple,
+    low_offsets: tl.tuple,
     dropout: tl.tuple,
     head: tl.tensor,
     m: tl.tensor,
     end: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
-    k_strides: tl.tuple,
-    v_strides: tl.tuple,
-    turned_k_strides: tl.tuple,
-    bias_strides: tl.tuple,
-    dbias_strides: tl.tuple,
-    scale: tl.tensor,
-    factor: tl.tensor,
-    shift: tl.tensor,
-    UNIT: tl.constexpr,
-    BIAS_UNIT: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    strides: tl.tuple,
+    scales: tl.tuple,
+    CONFIG: tl.tuple,
     MASKED: tl.constexpr,
-    BASE_2: tl.constexpr,
-    INDEX: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_E: tl.constexpr,
 ) -> tl.tensor:
-    """Add the terms of the keys up to ``end``, times ``factor``. MASKED leaves out what a query does not see.
+    """``dq`` of a block of queries, before its last factor, and the gradient of the bias.
 
-    ``parts`` says how many elements low parts lie behind high ones, of keys, values and turned keys, if they are split.
+    ``queries`` are tiles of q and of the result's gradient, and their low parts or None; ``keys`` is where the head
+    begins in k, v and transposed k.
+
+    One loop, masked as a whole: of two, ptxas makes the first wait for each of its products. As one it takes 66.3 us
+    instead of 73.4 on an H200 (8 x 12 heads of 1024 x 64, causal: benchmarks/results/h200/attention-tiles.txt).
     """
-    scaled_delta_M = delta_M * factor
+    q_MD, grad_ME, q_low_MD, grad_low_ME = queries
+    k_ptr, v_ptr, transposed_k_ptr = keys
+    UNIT: tl.constexpr = CONFIG.UNIT
+    BLOCK_D: tl.constexpr = CONFIG.BLOCK_D
+    BLOCK_E: tl.constexpr = CONFIG.BLOCK_E
+    INDEX: tl.constexpr = CONFIG.INDEX
+    MULTIPLY: tl.constexpr = CONFIG.MULTIPLY
+    PRECISION: tl.constexpr = CONFIG.PRECISION
+    scaled_delta_M = delta_M * scales.ds
     for start in range(0, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        if parts is not None:
-            k_ND, k_low_ND = load_parts(k_ptr, parts[0], n, k_strides, UNIT, BLOCK_D, INDEX)
-            v_NE, v_low_NE = load_parts(v_ptr, parts[1], n, v_strides, UNIT, BLOCK_E, INDEX)
-            products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
+        if low_offsets is not None:
+            k_ND, k_low_ND = load_parts(k_ptr, low_offsets[0], n, strides.k, UNIT, BLOCK_D, INDEX)
+            v_NE, v_low_NE = load_parts(v_ptr, low_offsets[1], n, strides.v, UNIT, BLOCK_E, INDEX)
+            qk_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
             dp_MN = product_of_parts(grad_ME, grad_low_ME, tl.trans(v_NE), tl.trans(v_low_NE))
         else:
-            k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX)
-            v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
-            products_MN = product_along_rows(q_MD, k_ND.to(MULTIPLY), PRECISION)
+            k_ND = load_rows(k_ptr, n, N, strides.k, UNIT, CONFIG.D, BLOCK_D, MASKED, INDEX)
+            v_NE = load_rows(v_ptr, n, N, strides.v, UNIT, CONFIG.E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
+            qk_MN = product_along_rows(q_MD, k_ND.to(MULTIPLY), PRECISION)
             dp_MN = product_along_rows(grad_ME, v_NE, PRECISION)
-        s_MN = scores(
-            products_MN, bias_ptr, m, n, M, N, bias_strides, scale, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX
-        )
-        p_MN = power(s_MN - lse_M[:, None], BASE_2)
+        s_MN = scores(qk_MN, bias_ptr, m, n, M, N, strides.bias, scales.scores, scales.diagonal, CONFIG, MASKED)
+        p_MN = power(s_MN - lse_M[:, None], CONFIG.BASE_2)
         if dropout is not None:
             dp_MN = dropped(dp_MN, head, m[:, None], n[None, :], M, N, dropout)
-        ds_MN = p_MN * (dp_MN * factor - scaled_delta_M[:, None])
+        ds_MN = p_MN * (dp_MN * scales.ds - scaled_delta_M[:, None])
         if dbias_ptr is not None:
-            at_MN = dbias_ptr + bias_offsets(m, n, M, dbias_strides, 1, INDEX)
+            at_MN = dbias_ptr + bias_offsets(m, n, M, strides.dbias, 1, INDEX)
             dbias_MN = p_MN * (dp_MN - delta_M[:, None])
             tl.store(at_MN, converted(dbias_MN, dbias_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
-        if parts is not None:
+        if low_offsets is not None:
             d = tl.arange(0, BLOCK_D)
-            k_DN, k_low_DN = load_parts(turned_k_ptr + start, parts[2], d, turned_k_strides, UNIT, BLOCK_N, INDEX)
+            k_ptr_N = transposed_k_ptr + start
+            k_DN, k_low_DN = load_parts(k_ptr_N, low_offsets[2], d, strides.transposed_k, UNIT, BLOCK_N, INDEX)
             ds_MN, ds_low_MN = parts_of_one_sign(ds_MN)
             dq_MD += product_of_parts(ds_MN, ds_low_MN, tl.trans(k_DN), tl.trans(k_low_DN))
         else:
@@ -158,110 +233,80 @@ def query_gradients_kernel(
     q_ptr: tl.tensor,
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
-    turned_k_ptr: tl.tensor,
+    transposed_k_ptr: tl.tensor,
     bias_ptr: tl.tensor,
-    parts: tl.tuple,
+    low_offsets: tl.tuple,
     dropout: tl.tuple,
-    H: tl.tensor,
-    M: tl.tensor,
-    N: tl.tensor,
-    group: tl.tensor,
-    dq_strides: tl.tuple,
-    dbias_strides: tl.tuple,
-    grad_strides: tl.tuple,
-    out_strides: tl.tuple,
-    lse_strides: tl.tuple,
-    q_strides: tl.tuple,
-    k_strides: tl.tuple,
-    v_strides: tl.tuple,
-    turned_k_strides: tl.tuple,
-    bias_strides: tl.tuple,
-    score_scale: tl.tensor,
-    factor: tl.tensor,
-    last_factor: tl.tensor,
-    shift: tl.tensor,
-    UNIT: tl.constexpr,
-    GRAD_UNIT: tl.constexpr,
-    BIAS_UNIT: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    sizes: tl.tuple,
+    strides: tl.tuple,
+    scales: tl.tuple,
+    CONFIG: tl.tuple,
     EVEN_N: tl.constexpr,
-    BASE_2: tl.constexpr,
-    INDEX: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_E: tl.constexpr,
 ) -> None:
-    """``dq``, the gradient of the bias and ``delta``, for a block of queries.
+    """``dq``, the gradient of the bias and ``delta``, of BLOCK_M queries of one head.
 
-    ``parts``: see :func:`query_gradients`.
+    Where k, v and a transposed copy of k were split beforehand, ``low_offsets`` says how far the low parts of each lie
+    behind the high ones; else it and the copy are None. Shapes are those of :class:`Call` and :class:`Gradients`; the
+    bias may be None, too. EVEN_N: BLOCK_N divides N.
     """
     await_earlier_kernels()
+    H, M, N, group = sizes
+    UNIT: tl.constexpr = CONFIG.UNIT
+    INDEX: tl.constexpr = CONFIG.INDEX
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    if CAUSAL:
+    if CONFIG.CAUSAL:
         block = blocks - 1 - block  # The last queries see most keys: they start first.
     b, h = head // H, head % H
     first_M = block * BLOCK_M
     m = first_M + tl.arange(0, BLOCK_M)
-    q_ptr = head_of(q_ptr, b, h, q_strides, UNIT)
-    grad_ptr = head_of(grad_ptr, b, h, grad_strides, GRAD_UNIT)
-    out_ptr = head_of(out_ptr, b, h, out_strides, UNIT)
-    k_ptr = head_of(k_ptr, b, h // group, k_strides, UNIT)
-    v_ptr = head_of(v_ptr, b, h // group, v_strides, UNIT)
-    if parts is not None:
-        turned_k_ptr = head_of(turned_k_ptr, b, h // group, turned_k_strides, UNIT)
+    q_ptr = head_of(q_ptr, b, h, strides.q, UNIT)
+    grad_ptr = head_of(grad_ptr, b, h, strides.grad, CONFIG.GRAD_UNIT)
+    out_ptr = head_of(out_ptr, b, h, strides.out, UNIT)
+    k_ptr = head_of(k_ptr, b, h // group, strides.k, UNIT)
+    v_ptr = head_of(v_ptr, b, h // group, strides.v, UNIT)
+    if low_offsets is not None:
+        transposed_k_ptr = head_of(transposed_k_ptr, b, h // group, strides.transposed_k, UNIT)
     if bias_ptr is not None:
-        bias_ptr = head_of(bias_ptr, b, h, bias_strides, BIAS_UNIT)
+        bias_ptr = head_of(bias_ptr, b, h, strides.bias, CONFIG.BIAS_UNIT)
     if dbias_ptr is not None:
-        dbias_ptr = head_of(dbias_ptr, b, h, dbias_strides, 1)
-    q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
-    grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, True, INDEX)
-    out_ME = load_rows(out_ptr, m, M, out_strides, UNIT, E, BLOCK_E, True, INDEX)
+        dbias_ptr = head_of(dbias_ptr, b, h, strides.dbias, 1)
+
+    q_MD = load_rows(q_ptr, m, M, strides.q, UNIT, CONFIG.D, CONFIG.BLOCK_D, True, INDEX).to(CONFIG.MULTIPLY)
+    grad_ME = load_rows(grad_ptr, m, M, strides.grad, CONFIG.GRAD_UNIT, CONFIG.E, CONFIG.BLOCK_E, True, INDEX)
+    out_ME = load_rows(out_ptr, m, M, strides.out, UNIT, CONFIG.E, CONFIG.BLOCK_E, True, INDEX)
     delta_M = tl.sum(grad_ME.to(tl.float32) * out_ME.to(tl.float32), axis=1)
     tl.store(delta_ptr + head.to(tl.int64) * M + m, delta_M, mask=m < M)
-    lse_ptr = head_of(lse_ptr, b, h, lse_strides, 1)
-    lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * lse_strides[2], mask=m < M, other=float("inf")), BASE_2)
+    lse_ptr = head_of(lse_ptr, b, h, strides.lse, 1)
+    lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * strides.lse[2], mask=m < M, other=float("inf")), CONFIG.BASE_2)
     end = N
-    if CAUSAL and dbias_ptr is None:
-        end = tl.minimum(end, first_M + shift + BLOCK_M)
-    dq_MD = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    if parts is not None:
+    if CONFIG.CAUSAL and dbias_ptr is None:
+        end = tl.minimum(end, first_M + scales.diagonal + BLOCK_M)
+    dq_MD = tl.zeros([BLOCK_M, CONFIG.BLOCK_D], tl.float32)
+    if low_offsets is not None:
         q_MD, q_low_MD = parts_of_one_sign(q_MD)
         grad_ME, grad_low_ME = parts_of_one_sign(grad_ME)
     else:
-        grad_ME = grad_ME.to(MULTIPLY)
+        grad_ME = grad_ME.to(CONFIG.MULTIPLY)
         q_low_MD, grad_low_ME = None, None
-    # One loop, masked as a whole: of two, ptxas makes the first wait for each of its products.
     dq_MD = query_gradients(
-        dq_MD, q_MD, grad_ME, lse_M, delta_M, q_low_MD, grad_low_ME, k_ptr, v_ptr, turned_k_ptr, bias_ptr, dbias_ptr,
-        parts, dropout, head, m, end, M, N, k_strides, v_strides, turned_k_strides, bias_strides, dbias_strides,
-        score_scale, factor, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, CAUSAL or not EVEN_N, BASE_2, INDEX, MULTIPLY,
-        PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+        dq_MD, (q_MD, grad_ME, q_low_MD, grad_low_ME), lse_M, delta_M, (k_ptr, v_ptr, transposed_k_ptr), bias_ptr,
+        dbias_ptr, low_offsets, dropout, head, m, end, M, N, strides, scales, CONFIG, CONFIG.CAUSAL or not EVEN_N,
+        BLOCK_N,
     )  # fmt: skip
-    store_rows(head_of(dq_ptr, b, h, dq_strides, UNIT), m, M, dq_MD * last_factor, dq_strides, UNIT, D, BLOCK_D, INDEX)
+    dq_ptr = head_of(dq_ptr, b, h, strides.dq, UNIT)
+    store_rows(dq_ptr, m, M, dq_MD * scales.sums, strides.dq, UNIT, CONFIG.D, CONFIG.BLOCK_D, INDEX)
 
 
 @triton.jit
 def key_gradients(
     dk_ND: tl.tensor,
     dv_NE: tl.tensor,
-    k_ND: tl.tensor,
-    v_NE: tl.tensor,
-    k_low_ND: tl.tensor,
-    v_low_NE: tl.tensor,
-    q_ptr: tl.tensor,
-    grad_ptr: tl.tensor,
-    turned_q_ptr: tl.tensor,
-    turned_grad_ptr: tl.tensor,
-    lse_ptr: tl.tensor,
-    delta_ptr: tl.tensor,
-    bias_ptr: tl.tensor,
-    parts: tl.tuple,
+    keys: tl.tuple,
+    queries: tl.tuple,
+    low_offsets: tl.tuple,
     dropout: tl.tuple,
     head: tl.tensor,
     n: tl.tensor,
@@ -269,74 +314,84 @@ def key_gradients(
     end: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
-    q_strides: tl.tuple,
-    grad_strides: tl.tuple,
-    turned_q_strides: tl.tuple,
-    turned_grad_strides: tl.tuple,
-    lse_stride_M: tl.tensor,
-    bias_strides: tl.tuple,
-    scale: tl.tensor,
-    factor: tl.tensor,
-    shift: tl.tensor,
-    UNIT: tl.constexpr,
-    GRAD_UNIT: tl.constexpr,
-    BIAS_UNIT: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
+    strides: tl.tuple,
+    scales: tl.tuple,
+    CONFIG: tl.tuple,
     EVEN_M: tl.constexpr,
     MASKED: tl.constexpr,
-    BASE_2: tl.constexpr,
-    INDEX: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_E: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
-    """Add the terms of the queries from ``first`` to ``end``, those of dk times ``factor``.
+    """Add the terms of the queries from ``first`` to ``end`` of one head to dk and dv.
 
-    MASKED leaves out those that do not see a key. Keys beyond the last one get sums of their own, which are not
-    written. ``parts`` says how many elements low parts lie behind high ones, of queries, gradients, and both of them
-    turned, if they are split.
+    Args:
+        dk_ND: sums so far.
+        dv_NE: sums so far.
+        keys: tiles of k and v, and their low parts or None.
+        queries: where the head begins in q, the result's gradient, transposed q and gradient, lse, delta and the bias.
+        low_offsets: as for :func:`key_gradients_kernel`.
+        dropout: as for :func:`dropped`.
+        head: number of the head of queries.
+        n: keys; those beyond the last one get sums of their own, which are not written.
+        first: of the queries.
+        end: of the queries.
+        M: queries of a head.
+        N: keys of a head.
+        strides: see :class:`KeyStrides`.
+        scales: see :class:`Scales`.
+        CONFIG: see :class:`Config`.
+        EVEN_M: BLOCK_M divides M.
+        MASKED: some of these queries do not see some of the keys.
+        BLOCK_M: queries of a step.
     """
+    k_ND, v_NE, k_low_ND, v_low_NE = keys
+    q_ptr, grad_ptr, transposed_q_ptr, transposed_grad_ptr, lse_ptr, delta_ptr, bias_ptr = queries
+    UNIT: tl.constexpr = CONFIG.UNIT
+    GRAD_UNIT: tl.constexpr = CONFIG.GRAD_UNIT
+    BLOCK_D: tl.constexpr = CONFIG.BLOCK_D
+    BLOCK_E: tl.constexpr = CONFIG.BLOCK_E
+    INDEX: tl.constexpr = CONFIG.INDEX
+    MULTIPLY: tl.constexpr = CONFIG.MULTIPLY
+    PRECISION: tl.constexpr = CONFIG.PRECISION
     for start in range(first, end, BLOCK_M):
         m = start + tl.arange(0, BLOCK_M)
-        if parts is not None:
-            q_MD, q_low_MD = load_parts(q_ptr, parts[0], m, q_strides, UNIT, BLOCK_D, INDEX)
-            grad_ME, grad_low_ME = load_parts(grad_ptr, parts[1], m, grad_strides, GRAD_UNIT, BLOCK_E, INDEX)
-            products_NM = product_of_parts(k_ND, k_low_ND, tl.trans(q_MD), tl.trans(q_low_MD))
+        if low_offsets is not None:
+            q_MD, q_low_MD = load_parts(q_ptr, low_offsets[0], m, strides.q, UNIT, BLOCK_D, INDEX)
+            grad_ME, grad_low_ME = load_parts(grad_ptr, low_offsets[1], m, strides.grad, GRAD_UNIT, BLOCK_E, INDEX)
+            qk_NM = product_of_parts(k_ND, k_low_ND, tl.trans(q_MD), tl.trans(q_low_MD))
             dp_NM = product_of_parts(v_NE, v_low_NE, tl.trans(grad_ME), tl.trans(grad_low_ME))
         else:
-            q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, not EVEN_M, INDEX)
-            grad_ME = load_rows(grad_ptr, m, M, grad_strides, GRAD_UNIT, E, BLOCK_E, not EVEN_M, INDEX).to(MULTIPLY)
-            products_NM = product_along_rows(k_ND, q_MD.to(MULTIPLY), PRECISION)
+            q_MD = load_rows(q_ptr, m, M, strides.q, UNIT, CONFIG.D, BLOCK_D, not EVEN_M, INDEX)
+            grad_ME = load_rows(grad_ptr, m, M, strides.grad, GRAD_UNIT, CONFIG.E, BLOCK_E, not EVEN_M, INDEX)
+            grad_ME = grad_ME.to(MULTIPLY)
+            qk_NM = product_along_rows(k_ND, q_MD.to(MULTIPLY), PRECISION)
             dp_NM = product_along_rows(v_NE, grad_ME, PRECISION)
         # Queries beyond the last one have no weights.
-        lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * lse_stride_M, mask=m < M, other=float("inf")), BASE_2)
+        lse_M = in_base(tl.load(lse_ptr + m.to(INDEX) * strides.lse[2], mask=m < M, other=float("inf")), CONFIG.BASE_2)
         delta_M = tl.load(delta_ptr + m, mask=m < M, other=0)
-        s_NM = products_NM * scale
+        s_NM = qk_NM * scales.scores
         if bias_ptr is not None:
-            at_NM = bias_ptr + tl.trans(bias_offsets(m, n, M, bias_strides, BIAS_UNIT, INDEX))
-            s_NM += in_base(tl.load(at_NM, mask=(n < N)[:, None], other=0).to(tl.float32), BASE_2)
+            at_NM = bias_ptr + tl.trans(bias_offsets(m, n, M, strides.bias, CONFIG.BIAS_UNIT, INDEX))
+            s_NM += in_base(tl.load(at_NM, mask=(n < N)[:, None], other=0).to(tl.float32), CONFIG.BASE_2)
         if MASKED:
-            s_NM = tl.where(n[:, None] <= m[None, :] + shift, s_NM, float("-inf"))
-        p_NM = power(s_NM - lse_M[None, :], BASE_2)
-        left_NM = p_NM
+            s_NM = tl.where(n[:, None] <= m[None, :] + scales.diagonal, s_NM, float("-inf"))
+        p_NM = power(s_NM - lse_M[None, :], CONFIG.BASE_2)
+        kept_p_NM = p_NM
         if dropout is not None:
-            left_NM = dropped(p_NM, head, m[None, :], n[:, None], M, N, dropout)
+            kept_p_NM = dropped(p_NM, head, m[None, :], n[:, None], M, N, dropout)
             dp_NM = dropped(dp_NM, head, m[None, :], n[:, None], M, N, dropout)
-        ds_NM = p_NM * (dp_NM * factor - (delta_M * factor)[None, :])
-        if parts is not None:
+        ds_NM = p_NM * (dp_NM * scales.ds - (delta_M * scales.ds)[None, :])
+        if low_offsets is not None:
             d, e = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_E)
-            grad_ptr_M, q_ptr_M = turned_grad_ptr + start, turned_q_ptr + start
-            grad_EM, grad_low_EM = load_parts(grad_ptr_M, parts[3], e, turned_grad_strides, UNIT, BLOCK_M, INDEX)
-            left_NM, left_low_NM = parts_of_one_sign(left_NM)
-            dv_NE += product_of_parts(left_NM, left_low_NM, tl.trans(grad_EM), tl.trans(grad_low_EM))
-            q_DM, q_low_DM = load_parts(q_ptr_M, parts[2], d, turned_q_strides, UNIT, BLOCK_M, INDEX)
+            grad_ptr_M, q_ptr_M = transposed_grad_ptr + start, transposed_q_ptr + start
+            grad_strides, q_strides = strides.transposed_grad, strides.transposed_q
+            grad_EM, grad_low_EM = load_parts(grad_ptr_M, low_offsets[3], e, grad_strides, UNIT, BLOCK_M, INDEX)
+            kept_p_NM, kept_p_low_NM = parts_of_one_sign(kept_p_NM)
+            dv_NE += product_of_parts(kept_p_NM, kept_p_low_NM, tl.trans(grad_EM), tl.trans(grad_low_EM))
+            q_DM, q_low_DM = load_parts(q_ptr_M, low_offsets[2], d, q_strides, UNIT, BLOCK_M, INDEX)
             ds_NM, ds_low_NM = parts_of_one_sign(ds_NM)
             dk_ND += product_of_parts(ds_NM, ds_low_NM, tl.trans(q_DM), tl.trans(q_low_DM))
         else:
-            dv_NE = tl.dot(converted(left_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
+            dv_NE = tl.dot(converted(kept_p_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
             ds_NM = converted(ds_NM, q_MD.dtype).to(MULTIPLY)
             dk_ND = tl.dot(ds_NM, q_MD.to(MULTIPLY), dk_ND, input_precision=PRECISION)
     return dk_ND, dv_NE
@@ -352,102 +407,79 @@ def key_gradients_kernel(
     q_ptr: tl.tensor,
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
-    turned_q_ptr: tl.tensor,
-    turned_grad_ptr: tl.tensor,
+    transposed_q_ptr: tl.tensor,
+    transposed_grad_ptr: tl.tensor,
     bias_ptr: tl.tensor,
-    parts: tl.tuple,
+    low_offsets: tl.tuple,
     dropout: tl.tuple,
-    H: tl.tensor,
-    M: tl.tensor,
-    N: tl.tensor,
-    group: tl.tensor,
-    dk_strides: tl.tuple,
-    dv_strides: tl.tuple,
-    grad_strides: tl.tuple,
-    lse_strides: tl.tuple,
-    q_strides: tl.tuple,
-    k_strides: tl.tuple,
-    v_strides: tl.tuple,
-    turned_q_strides: tl.tuple,
-    turned_grad_strides: tl.tuple,
-    bias_strides: tl.tuple,
-    score_scale: tl.tensor,
-    factor: tl.tensor,
-    last_factor: tl.tensor,
-    shift: tl.tensor,
-    UNIT: tl.constexpr,
-    GRAD_UNIT: tl.constexpr,
-    BIAS_UNIT: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    sizes: tl.tuple,
+    strides: tl.tuple,
+    scales: tl.tuple,
+    CONFIG: tl.tuple,
     EVEN_M: tl.constexpr,
-    BASE_2: tl.constexpr,
-    INDEX: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_E: tl.constexpr,
 ) -> None:
-    """``dk`` and ``dv`` for a block of keys, of which there are H heads, each for ``group`` heads of queries.
+    """``dk`` and ``dv`` of BLOCK_N keys of one head; ``sizes.H`` is the number of heads of keys.
 
-    ``parts``: see :func:`key_gradients`.
+    Where q, the result's gradient and transposed copies of both were split beforehand, ``low_offsets`` says how far the
+    low parts of each lie behind the high ones; else it and the copies are None. Shapes as for :class:`Call`, ``bias``
+    may be None. EVEN_M: BLOCK_M divides M.
     """
     await_earlier_kernels()
+    H, M, N, group = sizes
+    UNIT: tl.constexpr = CONFIG.UNIT
+    BLOCK_D: tl.constexpr = CONFIG.BLOCK_D
+    BLOCK_E: tl.constexpr = CONFIG.BLOCK_E
+    INDEX: tl.constexpr = CONFIG.INDEX
     blocks = tl.cdiv(N, BLOCK_N)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     b, h = head // H, head % H
     first_N = block * BLOCK_N
     n = first_N + tl.arange(0, BLOCK_N)
-    k_ptr, v_ptr = head_of(k_ptr, b, h, k_strides, UNIT), head_of(v_ptr, b, h, v_strides, UNIT)
-    k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
-    v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, True, INDEX).to(MULTIPLY)
-    if parts is not None:
+    k_ptr, v_ptr = head_of(k_ptr, b, h, strides.k, UNIT), head_of(v_ptr, b, h, strides.v, UNIT)
+    k_ND = load_rows(k_ptr, n, N, strides.k, UNIT, CONFIG.D, BLOCK_D, True, INDEX).to(CONFIG.MULTIPLY)
+    v_NE = load_rows(v_ptr, n, N, strides.v, UNIT, CONFIG.E, BLOCK_E, True, INDEX).to(CONFIG.MULTIPLY)
+    if low_offsets is not None:
         k_ND, k_low_ND = parts_of_one_sign(k_ND)
         v_NE, v_low_NE = parts_of_one_sign(v_NE)
     else:
         k_low_ND, v_low_NE = None, None
+    keys = k_ND, v_NE, k_low_ND, v_low_NE
     dk_ND = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv_NE = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
     first, full = 0, 0
-    if CAUSAL:
+    if CONFIG.CAUSAL:
         # From the first query that sees the first key to the first one that sees them all.
-        first = tl.maximum(first_N - shift, 0) // BLOCK_M * BLOCK_M
-        full = tl.minimum(first + tl.cdiv(tl.maximum(first_N + BLOCK_N - 1 - shift - first, 0), BLOCK_M) * BLOCK_M, M)
+        first = tl.maximum(first_N - scales.diagonal, 0) // BLOCK_M * BLOCK_M
+        last_visible = first_N + BLOCK_N - 1 - scales.diagonal
+        full = tl.minimum(first + tl.cdiv(tl.maximum(last_visible - first, 0), BLOCK_M) * BLOCK_M, M)
     for member in range(group):
         q_head = h * group + member
-        q_head_ptr = head_of(q_ptr, b, q_head, q_strides, UNIT)
-        grad_head_ptr = head_of(grad_ptr, b, q_head, grad_strides, GRAD_UNIT)
-        lse_head_ptr = head_of(lse_ptr, b, q_head, lse_strides, 1)
+        q_head_ptr = head_of(q_ptr, b, q_head, strides.q, UNIT)
+        grad_head_ptr = head_of(grad_ptr, b, q_head, strides.grad, CONFIG.GRAD_UNIT)
+        lse_head_ptr = head_of(lse_ptr, b, q_head, strides.lse, 1)
         delta_head_ptr = delta_ptr + (b * H * group + q_head).to(tl.int64) * M
+        bias_head_ptr, tq_head_ptr, tgrad_head_ptr = bias_ptr, transposed_q_ptr, transposed_grad_ptr
         if bias_ptr is not None:
-            bias_head_ptr = head_of(bias_ptr, b, q_head, bias_strides, BIAS_UNIT)
-        else:
-            bias_head_ptr = None
-        if parts is not None:
-            turned_q_head_ptr = head_of(turned_q_ptr, b, q_head, turned_q_strides, UNIT)
-            turned_grad_head_ptr = head_of(turned_grad_ptr, b, q_head, turned_grad_strides, UNIT)
-        else:
-            turned_q_head_ptr, turned_grad_head_ptr = None, None
-        if CAUSAL:
+            bias_head_ptr = head_of(bias_ptr, b, q_head, strides.bias, CONFIG.BIAS_UNIT)
+        if low_offsets is not None:
+            tq_head_ptr = head_of(transposed_q_ptr, b, q_head, strides.transposed_q, UNIT)
+            tgrad_head_ptr = head_of(transposed_grad_ptr, b, q_head, strides.transposed_grad, UNIT)
+        queries = q_head_ptr, grad_head_ptr, tq_head_ptr, tgrad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr
+        if CONFIG.CAUSAL:
             dk_ND, dv_NE = key_gradients(
-                dk_ND, dv_NE, k_ND, v_NE, k_low_ND, v_low_NE, q_head_ptr, grad_head_ptr, turned_q_head_ptr,
-                turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, head, n, first, full,
-                M, N, q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides,
-                score_scale, factor, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, True, BASE_2, INDEX, MULTIPLY,
-                PRECISION, BLOCK_M, BLOCK_D, BLOCK_E,
+                dk_ND, dv_NE, keys, queries, low_offsets, dropout, head, n, first, full, M, N, strides, scales, CONFIG,
+                EVEN_M, True, BLOCK_M,
             )  # fmt: skip
         dk_ND, dv_NE = key_gradients(
-            dk_ND, dv_NE, k_ND, v_NE, k_low_ND, v_low_NE, q_head_ptr, grad_head_ptr, turned_q_head_ptr,
-            turned_grad_head_ptr, lse_head_ptr, delta_head_ptr, bias_head_ptr, parts, dropout, head, n, full, M, M, N,
-            q_strides, grad_strides, turned_q_strides, turned_grad_strides, lse_strides[2], bias_strides, score_scale,
-            factor, shift, UNIT, GRAD_UNIT, BIAS_UNIT, D, E, EVEN_M, False, BASE_2, INDEX, MULTIPLY, PRECISION, BLOCK_M,
-            BLOCK_D, BLOCK_E,
+            dk_ND, dv_NE, keys, queries, low_offsets, dropout, head, n, full, M, M, N, strides, scales, CONFIG, EVEN_M,
+            False, BLOCK_M,
         )  # fmt: skip
-    store_rows(head_of(dk_ptr, b, h, dk_strides, UNIT), n, N, dk_ND * last_factor, dk_strides, UNIT, D, BLOCK_D, INDEX)
-    store_rows(head_of(dv_ptr, b, h, dv_strides, UNIT), n, N, dv_NE, dv_strides, UNIT, E, BLOCK_E, INDEX)
+    dk_ptr = head_of(dk_ptr, b, h, strides.dk, UNIT)
+    store_rows(dk_ptr, n, N, dk_ND * scales.sums, strides.dk, UNIT, CONFIG.D, BLOCK_D, INDEX)
+    dv_ptr = head_of(dv_ptr, b, h, strides.dv, UNIT)
+    store_rows(dv_ptr, n, N, dv_NE, strides.dv, UNIT, CONFIG.E, BLOCK_E, INDEX)
 
 
 # ---------------------------------------------------------------- the host side
@@ -490,13 +522,24 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
     by_rule = _beforehand(QUERIES_BEFOREHAND, call) or _query_tile(M, N, _columns(call), call.q.dtype)
     tile = chosen(QUERY_TILES, by_rule, call.q, call.v, rule)
-    k, v, turned_k, split = call.k, call.v, None, None
+    k, v, transposed_k, low_offsets = call.k, call.v, None, None
     if tile.beforehand and N:
-        parts = rows_in_parts(k, tile.n), rows_in_parts(v, tile.n), turned_in_parts(k, tile.n)
-        k, v, turned_k = (each.high(B) for each in parts)
-        split = tuple(each.strides[0] for each in parts)
-    units = _units(into, call, rule)
-    unit, grad_unit, bias_unit = units
+        parts = rows_in_parts(k, tile.n), rows_in_parts(v, tile.n), transposed_in_parts(k, tile.n)
+        k, v, transposed_k = (each.high(B) for each in parts)
+        low_offsets = tuple(each.strides[0] for each in parts)
+    config = _config(into, call, rule, k, v, transposed_k)
+    strides = QueryStrides(
+        dq=strides_in(config.UNIT, into.q),
+        dbias=strides_in(1, into.bias),
+        grad=strides_in(config.GRAD_UNIT, call.grad),
+        out=strides_in(config.UNIT, call.out),
+        lse=call.lse.stride(),
+        q=strides_in(config.UNIT, call.q),
+        k=strides_in(config.UNIT, k),
+        v=strides_in(config.UNIT, v),
+        transposed_k=strides_in(config.UNIT, transposed_k),
+        bias=strides_in(config.BIAS_UNIT, rule.bias),
+    )
     launch(
         query_gradients_kernel,
         (B * H * triton.cdiv(M, tile.m),),
@@ -510,26 +553,14 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
         call.q,
         k,
         v,
-        turned_k,
+        transposed_k,
         rule.bias,
-        split,
+        low_offsets,
         None if rule.dropout is None else rule.dropout.arguments(),
-        H,
-        M,
-        N,
-        H // HK,
-        strides_in(unit, into.q),
-        strides_in(1, into.bias),
-        strides_in(grad_unit, call.grad),
-        strides_in(unit, call.out),
-        call.lse.stride(),
-        strides_in(unit, call.q),
-        strides_in(unit, k),
-        strides_in(unit, v),
-        strides_in(unit, turned_k),
-        strides_in(bias_unit, rule.bias),
-        *_numbers(call, rule),
-        **_meta(into, call, rule, units, k, v, turned_k),
+        Sizes(H, M, N, H // HK),
+        strides,
+        _scales(call, rule),
+        constants(config),
         EVEN_N=N % tile.n == 0,
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
@@ -542,13 +573,24 @@ def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: 
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
     by_rule = _beforehand(KEYS_BEFOREHAND, call) or _key_tile(M, N, _columns(call), call.q.dtype)
     tile = chosen(KEY_TILES, by_rule, call.q, call.v, rule)
-    q, grad, turned_q, turned_grad, split = call.q, call.grad, None, None, None
+    q, grad, transposed_q, transposed_grad, low_offsets = call.q, call.grad, None, None, None
     if tile.beforehand and M:
-        rows, turned = ([split_by(x, tile.m) for x in (q, grad)] for split_by in (rows_in_parts, turned_in_parts))
-        q, grad, turned_q, turned_grad = (each.high(B) for each in (*rows, *turned))
-        split = tuple(each.strides[0] for each in (*rows, *turned))
-    units = _units(into, call, rule)
-    unit, grad_unit, bias_unit = units
+        parts = [split_by(x, tile.m) for split_by in (rows_in_parts, transposed_in_parts) for x in (q, grad)]
+        q, grad, transposed_q, transposed_grad = (each.high(B) for each in parts)
+        low_offsets = tuple(each.strides[0] for each in parts)
+    config = _config(into, call, rule, q, grad, transposed_q, transposed_grad)
+    strides = KeyStrides(
+        dk=strides_in(config.UNIT, into.k),
+        dv=strides_in(config.UNIT, into.v),
+        grad=strides_in(config.GRAD_UNIT, grad),
+        lse=call.lse.stride(),
+        q=strides_in(config.UNIT, q),
+        k=strides_in(config.UNIT, call.k),
+        v=strides_in(config.UNIT, call.v),
+        transposed_q=strides_in(config.UNIT, transposed_q),
+        transposed_grad=strides_in(config.UNIT, transposed_grad),
+        bias=strides_in(config.BIAS_UNIT, rule.bias),
+    )
     launch(
         key_gradients_kernel,
         (B * HK * triton.cdiv(N, tile.n),),
@@ -561,27 +603,15 @@ def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: 
         q,
         call.k,
         call.v,
-        turned_q,
-        turned_grad,
+        transposed_q,
+        transposed_grad,
         rule.bias,
-        split,
+        low_offsets,
         None if rule.dropout is None else rule.dropout.arguments(),
-        HK,
-        M,
-        N,
-        loop_bound(H // HK),
-        strides_in(unit, into.k),
-        strides_in(unit, into.v),
-        strides_in(grad_unit, grad),
-        call.lse.stride(),
-        strides_in(unit, q),
-        strides_in(unit, call.k),
-        strides_in(unit, call.v),
-        strides_in(unit, turned_q),
-        strides_in(unit, turned_grad),
-        strides_in(bias_unit, rule.bias),
-        *_numbers(call, rule),
-        **_meta(into, call, rule, units, q, grad, turned_q, turned_grad),
+        Sizes(HK, M, N, loop_bound(H // HK)),
+        strides,
+        _scales(call, rule),
+        constants(config),
         EVEN_M=M % tile.m == 0,
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
@@ -590,41 +620,29 @@ def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: 
     )
 
 
-def _units(into: Gradients, call: Call, rule: Rule) -> tuple[int, int, int]:
-    """Of strides of heads, of the result's gradient and of the bias, see :func:`unit_of`."""
-    return unit_of(*into[:3], *call[1:5]), unit_of(call.grad), 1 if rule.bias is None else unit_of(rule.bias)
-
-
-def _numbers(call: Call, rule: Rule) -> tuple[float, float, float, int]:
-    """What makes scores of products, what is a factor of ds, what of the sums over it, and which keys are seen."""
+def _scales(call: Call, rule: Rule) -> Scales:
     early = call.q.dtype == torch.float16 and abs(rule.scale) < 1
     factors = (rule.scale, 1.0) if early else (1.0, rule.scale)
-    return in_base_of(call.q, rule.scale), *factors, rule.shift or 0
+    return Scales(in_base_of(call.q, rule.scale), *factors, rule.shift or 0)
 
 
-def _meta(
-    into: Gradients,
-    call: Call,
-    rule: Rule,
-    units: tuple[int, int, int],
-    *read: torch.Tensor | None,
-) -> dict[str, Any]:
+def _config(into: Gradients, call: Call, rule: Rule, *read: torch.Tensor | None) -> Config:
     """What both kernels are compiled for; ``read``: what their loops read."""
     D, E = call.q.shape[3], call.v.shape[3]
-    return {
-        "UNIT": units[0],
-        "GRAD_UNIT": units[1],
-        "BIAS_UNIT": units[2],
-        "D": D,
-        "E": E,
-        "CAUSAL": rule.shift is not None,
-        "BASE_2": is_base_2(call.q),
-        "INDEX": offsets_type(*into, *call[:5], rule.bias, *read),
-        "MULTIPLY": multiply_type(call.q.dtype),
-        "PRECISION": PRECISION,
-        "BLOCK_D": block_of(D),
-        "BLOCK_E": block_of(E),
-    }
+    return Config(
+        UNIT=unit_of(*into[:3], *call[1:5]),
+        GRAD_UNIT=unit_of(call.grad),
+        BIAS_UNIT=1 if rule.bias is None else unit_of(rule.bias),
+        D=D,
+        E=E,
+        BLOCK_D=block_of(D),
+        BLOCK_E=block_of(E),
+        CAUSAL=rule.shift is not None,
+        BASE_2=is_base_2(call.q),
+        INDEX=offsets_type(*into, *call[:5], rule.bias, *read),
+        MULTIPLY=multiply_type(call.q.dtype),
+        PRECISION=PRECISION,
+    )
 
 
 def _columns(call: Call) -> int:
@@ -664,10 +682,11 @@ def _parts_numbers(heads: int, M: int, N: int, columns: int) -> int:
 #: Heads with more columns have no registers for two sums of parts.
 WIDEST_IN_PARTS = 64
 #: For operands that are split beforehand: of a program that owns queries, and of one that owns keys. A stage of the
-#: latter holds four tiles in two parts each: with two of 64 columns a multiprocessor has room for one program.
+#: latter holds four tiles in two parts each: two stages of 64 columns leave shared memory for one program alone.
 QUERIES_BEFOREHAND = (Tile(64, 32, 4, 1, 1), Tile(64, 32, 4, 2, 1))
 KEYS_BEFOREHAND = (Tile(32, 64, 4, 1, 1), Tile(32, 64, 4, 2, 1))
-#: Of half types: the fastest five on an H200 for one or the other of heads of 64 and 128 columns.
+#: Of half types: the fastest five on an H200 for one or the other of heads of 64 and 128 columns
+#: (benchmarks/results/h200/attention-tiles.txt).
 WIDEST_WITH_CANDIDATES = 128
 HALF_QUERIES = (
     Tile(64, 64, 4, 1),

@@ -1,18 +1,33 @@
-"""Attention: a softmax over keys that never lies in memory.
+"""Attention forward: FlashAttention-2, a softmax over keys that never lies in memory.
 
-``out[m] = sum over n of p[m, n] v[n]`` with ``p[m] = softmax over n of scale * q[m] . k[n] + bias[m, n]``:
+With ``p[m, n]`` the softmax over n of ``scale * q[m] . k[n] + bias[m, n]``, ``out[m] = sum over n of p[m, n] v[n]``:
 ``2 M N (D + E)`` operations over ``(M D + N D + N E + M E) * itemsize`` compulsory bytes for each head, and the bias.
-A program owns a block of queries of one head and walks along the keys. It keeps the largest score so far, and the sums
-of weights and of weighted values relative to it; a larger score scales both down. Where there are too few queries to
-fill the device, keys are split: programs write averages of their keys, which a second launch weighs and adds up.
 
-Large heads of float32 have keys and values split into TF32 numbers beforehand (split_factors.py), the values turned,
-since tensor cores of a Hopper GPU read four-byte numbers with the terms of a sum side by side. Queries are split once
-by each program, weights as they are made. All parts have the sign of their number, so what is not finite stays so.
+A program computes BLOCK_M queries of one head and loops over tiles of BLOCK_N keys (Dao, 2023)::
 
-Scores of half types are in units of log 2, since ``exp2`` is an instruction. In float32 that would round scores in the
-hundreds once more, by what is seen in the weights. Blocks of keys that all queries of a block see come
-first, and are not compared with the limits; blocks that none of them sees are not visited.
+                   n: keys, BLOCK_N at a step ->
+                  +--------+--------+--------+
+                  |  k_ND  |        |        |      k and v: each tile is read once by a program
+                  +--------+--------+--------+
+      +------+    +--------+--------+--------+
+    m | q_MD |    |  s_MN  | ...    |        |      s = q k^T, p = exp(s - max): in registers alone
+      +------+    +--------+--------+--------+
+                      |
+                      v   p_MN @ v_NE
+                  max_M, sum_M, acc_ME              out_ME = acc_ME / sum_M,  lse_M = max_M + log sum_M
+
+- Online softmax (Milakov and Gimelshein, 2018): ``max_M`` is the largest score so far. A larger one rescales ``sum_M``
+  and ``acc_ME`` by ``exp(old max - new max)``.
+- Causal: key n is visible to query m if ``n <= m + diagonal``. Tiles of keys that all queries of a block see come first
+  and have no mask, tiles that none of them sees are skipped, and the last queries, which see most keys, start first.
+- Split keys (flash-decoding; Dao and others, 2023): where queries are too few to fill the device, programs take a share
+  of the keys each and write averages of their own, which :func:`join_splits_kernel` weighs with ``exp(lse)`` and adds.
+- Half types have scores in units of log 2, since ``exp2`` is an instruction. In float32 that would round scores in the
+  hundreds once more, by what is seen in the weights.
+- float32 is multiplied as 3xTF32 (split_factors.py). Where it pays, another launch splits keys and values into TF32
+  numbers beforehand, and transposes the values, since tensor cores of a Hopper GPU read four-byte numbers with the
+  terms of a sum side by side. Queries are split once by each program, weights as they are made. Both parts have the
+  sign of their number, so what is not finite stays so.
 
 Suffixes: ``_B`` batch, ``_H`` heads, ``_M`` queries, ``_N`` keys, ``_D`` columns of q and k, ``_E`` columns of v and
 out, ``_S`` splits.
@@ -22,14 +37,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
 from ..common.indexing import Geometry, converted, index_type
-from ..common.launch import INTERPRETED, await_earlier_kernels, launch, multiprocessors
+from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launch, multiprocessors
 from ..common.tuning import Family, Work, size_class
 from ..matmul.matmul import SHARED_BYTES, multiply_type
 from ..matmul.product_tiles import parts_of_one_sign, product_along_rows, product_of_parts
@@ -45,8 +60,82 @@ LSE_ROWS = 32
 _LSE_BLOCK = tl.constexpr(LSE_ROWS)
 #: The largest head of which a tile fits into shared memory.
 LARGEST_HEAD = 512
-#: Sums and scores that a thread has registers for.
-SUMS = 160
+#: Of accumulators and scores: so many of a thread's 255 registers, of which addresses and masks take others.
+ACCUMULATOR_REGISTERS = 160
+
+# ---------------------------------------------------------------- arguments of the kernel
+
+
+class Sizes(NamedTuple):
+    """Heads of a batch, the most queries and keys of a head, and how many heads of queries share one of keys."""
+
+    H: Any
+    M: Any
+    N: Any
+    group: Any
+
+
+class Strides(NamedTuple):
+    """Of batch, heads, rows and columns of each tensor, as :func:`strides_in` has them; lse has no columns."""
+
+    out: tuple[int, ...]
+    lse: tuple[int, ...]
+    q: tuple[int, ...]
+    k: tuple[int, ...]
+    v: tuple[int, ...]
+    bias: tuple[int, ...]
+
+
+class Splits(NamedTuple):
+    """How far the splits' averages and their logarithms lie apart, and the keys of a split."""
+
+    out_stride: int
+    lse_stride: int
+    keys: int
+
+
+class Scores(NamedTuple):
+    """What makes scores of dot products, in the base of :func:`power`; which keys are visible; the lse of none."""
+
+    scale: float
+    diagonal: int
+    empty_lse: float
+
+
+class Config(NamedTuple):
+    """What the kernel is compiled for.
+
+    Attributes:
+        UNIT: elements that all strides of q, k and v are counted in, so that the compiler knows how rows are aligned.
+        BIAS_UNIT: of the bias.
+        OUT_UNIT: of out.
+        D: columns of q and k.
+        E: columns of v and out.
+        BLOCK_D: D as a power of two, 16 at least.
+        BLOCK_E: E likewise.
+        CAUSAL: not all keys are visible to all queries.
+        BASE_2: scores are logarithms to base 2.
+        FUSE_SCALE: scores stay dot products until the largest is taken off: ``s * scale - max * scale`` is one
+            instruction.
+        INDEX: the type of offsets within a head.
+        MULTIPLY: the type that tiles are multiplied in.
+        PRECISION: of products of float32.
+    """
+
+    UNIT: int
+    BIAS_UNIT: int
+    OUT_UNIT: int
+    D: int
+    E: int
+    BLOCK_D: int
+    BLOCK_E: int
+    CAUSAL: bool
+    BASE_2: bool
+    FUSE_SCALE: bool
+    INDEX: Any
+    MULTIPLY: Any
+    PRECISION: str
+
 
 # ---------------------------------------------------------------- the kernels
 
@@ -91,7 +180,7 @@ def load_parts(
     COLUMNS: tl.constexpr,
     INDEX: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
-    """Both parts of rows that were split beforehand, in whole tiles; ``low`` elements lie between a number's parts."""
+    """High and low parts of rows that were split beforehand, in whole tiles; a low one lies ``low`` elements behind."""
     high = load_rows(head_ptr, r, 0, strides, UNIT, COLUMNS, COLUMNS, False, INDEX)
     return high, load_rows(head_ptr + low, r, 0, strides, UNIT, COLUMNS, COLUMNS, False, INDEX)
 
@@ -133,9 +222,9 @@ def power(x: tl.tensor, BASE_2: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
-def natural(x: tl.tensor, scale: tl.tensor, BASE_2: tl.constexpr, SCALED_LAST: tl.constexpr) -> tl.tensor:
+def natural(x: tl.tensor, scale: tl.tensor, BASE_2: tl.constexpr, FUSE_SCALE: tl.constexpr) -> tl.tensor:
     """The natural logarithm of the weight that a score stands for."""
-    if SCALED_LAST:
+    if FUSE_SCALE:
         x = x * scale
     if BASE_2:
         x = x / LOG2_E
@@ -152,7 +241,7 @@ def bias_offsets(
 
 @triton.jit
 def scores(
-    products_MN: tl.tensor,
+    qk_MN: tl.tensor,
     bias_ptr: tl.tensor,
     m: tl.tensor,
     n: tl.tensor,
@@ -160,31 +249,24 @@ def scores(
     N: tl.tensor,
     bias_strides: tl.tuple,
     scale: tl.tensor,
-    shift: tl.tensor,
-    BIAS_UNIT: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    diagonal: tl.tensor,
+    CONFIG: tl.tuple,
     MASKED: tl.constexpr,
-    BASE_2: tl.constexpr,
-    INDEX: tl.constexpr,
 ) -> tl.tensor:
-    """Scores of the products of queries and keys, of which ``scale`` has the base.
-
-    MASKED has ``-inf`` for what a query does not see: keys beyond the last one, and, if CAUSAL, those beyond the
-    query's own number plus ``shift``.
-    """
-    s_MN = products_MN * scale
+    """``scale * qk + bias``, and, if MASKED, ``-inf`` for keys that do not exist or that the query does not see."""
+    s_MN = qk_MN * scale
     if bias_ptr is not None:
-        at_MN = bias_ptr + bias_offsets(m, n, M, bias_strides, BIAS_UNIT, INDEX)
+        at_MN = bias_ptr + bias_offsets(m, n, M, bias_strides, CONFIG.BIAS_UNIT, CONFIG.INDEX)
         if MASKED:
             bias_MN = tl.load(at_MN, mask=(n < N)[None, :], other=0)
         else:
             bias_MN = tl.load(at_MN)
-        s_MN += in_base(bias_MN.to(tl.float32), BASE_2)
+        s_MN += in_base(bias_MN.to(tl.float32), CONFIG.BASE_2)
     if MASKED:
-        seen_MN = (n < N)[None, :]
-        if CAUSAL:
-            seen_MN = seen_MN & (n[None, :] <= m[:, None] + shift)
-        s_MN = tl.where(seen_MN, s_MN, float("-inf"))
+        visible_MN = (n < N)[None, :]
+        if CONFIG.CAUSAL:
+            visible_MN = visible_MN & (n[None, :] <= m[:, None] + diagonal)
+        s_MN = tl.where(visible_MN, s_MN, float("-inf"))
     return s_MN
 
 
@@ -192,10 +274,10 @@ def scores(
 def dropped(
     x: tl.tensor, head: tl.tensor, m: tl.tensor, n: tl.tensor, M: tl.tensor, N: tl.tensor, dropout: tl.tuple
 ) -> tl.tensor:
-    """What a dropout leaves of an element for each query and key; there is a word for each of all heads.
+    """``x`` after dropout: scaled by ``1 / (1 - probability)``, or 0.
 
-    Those of eager's memory-efficient attention, which keeps an element whose word, as a number of (0, 1], is larger
-    than the probability.
+    There is a random word for each query and key of each head. As in eager's memory-efficient attention, an element is
+    kept if its word, as a number of (0, 1], is larger than the probability.
     """
     probability, seed_low, seed_high, first_low, first_high = dropout
     place = (head.to(tl.int64) * M + m) * N + n
@@ -206,15 +288,15 @@ def dropped(
 
 @triton.jit
 def attend(
-    sums_ME: tl.tensor,
-    largest_M: tl.tensor,
-    weight_M: tl.tensor,
+    acc_ME: tl.tensor,
+    max_M: tl.tensor,
+    sum_M: tl.tensor,
     q_MD: tl.tensor,
     q_low_MD: tl.tensor,
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
-    parts: tl.tuple,
+    low_offsets: tl.tuple,
     dropout: tl.tuple,
     head: tl.tensor,
     m: tl.tensor,
@@ -222,74 +304,57 @@ def attend(
     end: tl.tensor,
     M: tl.tensor,
     N: tl.tensor,
-    k_strides: tl.tuple,
-    v_strides: tl.tuple,
-    bias_strides: tl.tuple,
-    scale: tl.tensor,
-    shift: tl.tensor,
-    UNIT: tl.constexpr,
-    BIAS_UNIT: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    strides: tl.tuple,
+    rule: tl.tuple,
+    CONFIG: tl.tuple,
     MASKED: tl.constexpr,
-    BASE_2: tl.constexpr,
-    SCALED_LAST: tl.constexpr,
-    INDEX: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_E: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
-    """Take the keys from ``first`` to ``end`` into the sums.
+    """The online softmax of a block of queries, continued over the keys from ``first`` to ``end``.
 
-    With SCALED_LAST, ``largest`` and scores are dot products until their difference is scaled, in one instruction.
-    ``parts`` says how many elements low parts lie behind high ones, of keys and of values: they are split then, and
-    the values turned. Where it is None, so is ``q_low``.
+    With FUSE_SCALE, ``max_M`` is one of dot products. ``q_low`` is None where ``low_offsets`` is.
     """
+    INDEX: tl.constexpr = CONFIG.INDEX
     for start in range(first, end, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        if parts is not None:
-            k_ND, k_low_ND = load_parts(k_ptr, parts[0], n, k_strides, UNIT, BLOCK_D, INDEX)
-            products_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
+        if low_offsets is not None:
+            k_ND, k_low_ND = load_parts(k_ptr, low_offsets[0], n, strides.k, CONFIG.UNIT, CONFIG.BLOCK_D, INDEX)
+            qk_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
         else:
-            k_ND = load_rows(k_ptr, n, N, k_strides, UNIT, D, BLOCK_D, MASKED, INDEX).to(MULTIPLY)
-            products_MN = product_along_rows(q_MD, k_ND, PRECISION)
-        if SCALED_LAST:
+            k_ND = load_rows(k_ptr, n, N, strides.k, CONFIG.UNIT, CONFIG.D, CONFIG.BLOCK_D, MASKED, INDEX)
+            qk_MN = product_along_rows(q_MD, k_ND.to(CONFIG.MULTIPLY), CONFIG.PRECISION)
+        if CONFIG.FUSE_SCALE:
             factor = 1.0
         else:
-            factor = scale
-        s_MN = scores(
-            products_MN, bias_ptr, m, n, M, N, bias_strides, factor, shift, BIAS_UNIT, CAUSAL, MASKED, BASE_2, INDEX
-        )
-        larger_M = tl.maximum(largest_M, tl.max(s_MN, axis=1))
+            factor = rule.scale
+        s_MN = scores(qk_MN, bias_ptr, m, n, M, N, strides.bias, factor, rule.diagonal, CONFIG, MASKED)
+        new_max_M = tl.maximum(max_M, tl.max(s_MN, axis=1))
         # A query that has seen no key has no largest score to subtract: -inf minus -inf is no number.
-        base_M = tl.where(larger_M == float("-inf"), 0.0, larger_M)
-        if SCALED_LAST:
-            scaled_M = base_M * scale
-            p_MN = power(s_MN * scale - scaled_M[:, None], BASE_2)
+        base_M = tl.where(new_max_M == float("-inf"), 0.0, new_max_M)
+        if CONFIG.FUSE_SCALE:
+            scaled_M = base_M * rule.scale
+            p_MN = power(s_MN * rule.scale - scaled_M[:, None], CONFIG.BASE_2)
             # Exactly 1 where no score is larger than before. One product less another, in one instruction, leaves what
             # rounding took off the other, and a thousand blocks of keys would take the sum by 1e-3.
-            shrink_M = power((largest_M - base_M) * scale, BASE_2)
+            rescale_M = power((max_M - base_M) * rule.scale, CONFIG.BASE_2)
         else:
-            p_MN = power(s_MN - base_M[:, None], BASE_2)
-            shrink_M = power(largest_M - base_M, BASE_2)
-        weight_M = weight_M * shrink_M + tl.sum(p_MN, axis=1)
+            p_MN = power(s_MN - base_M[:, None], CONFIG.BASE_2)
+            rescale_M = power(max_M - base_M, CONFIG.BASE_2)
+        sum_M = sum_M * rescale_M + tl.sum(p_MN, axis=1)
         if dropout is not None:
             p_MN = dropped(p_MN, head, m[:, None], n[None, :], M, N, dropout)
-        sums_ME = sums_ME * shrink_M[:, None]
-        if parts is not None:
-            e = tl.arange(0, BLOCK_E)
-            v_EN, v_low_EN = load_parts(v_ptr + start, parts[1], e, v_strides, UNIT, BLOCK_N, INDEX)
+        acc_ME = acc_ME * rescale_M[:, None]
+        if low_offsets is not None:
+            e = tl.arange(0, CONFIG.BLOCK_E)
+            v_EN, v_low_EN = load_parts(v_ptr + start, low_offsets[1], e, strides.v, CONFIG.UNIT, BLOCK_N, INDEX)
             p_MN, p_low_MN = parts_of_one_sign(p_MN)
-            sums_ME += product_of_parts(p_MN, p_low_MN, tl.trans(v_EN), tl.trans(v_low_EN))
+            acc_ME += product_of_parts(p_MN, p_low_MN, tl.trans(v_EN), tl.trans(v_low_EN))
         else:
-            v_NE = load_rows(v_ptr, n, N, v_strides, UNIT, E, BLOCK_E, MASKED, INDEX)
-            p_MN = converted(p_MN, v_NE.dtype).to(MULTIPLY)
-            sums_ME = tl.dot(p_MN, v_NE.to(MULTIPLY), sums_ME, input_precision=PRECISION)
-        largest_M = larger_M
-    return sums_ME, largest_M, weight_M
+            v_NE = load_rows(v_ptr, n, N, strides.v, CONFIG.UNIT, CONFIG.E, CONFIG.BLOCK_E, MASKED, INDEX)
+            p_MN = converted(p_MN, v_NE.dtype).to(CONFIG.MULTIPLY)
+            acc_ME = tl.dot(p_MN, v_NE.to(CONFIG.MULTIPLY), acc_ME, input_precision=CONFIG.PRECISION)
+        max_M = new_max_M
+    return acc_ME, max_M, sum_M
 
 
 @triton.jit
@@ -300,103 +365,98 @@ def attention_kernel(
     k_ptr: tl.tensor,
     v_ptr: tl.tensor,
     bias_ptr: tl.tensor,
-    parts: tl.tuple,
+    low_offsets: tl.tuple,
     dropout: tl.tuple,
     starts: tl.tuple,
-    H: tl.tensor,
-    M: tl.tensor,
-    N: tl.tensor,
-    group: tl.tensor,
-    out_strides: tl.tuple,
-    lse_strides: tl.tuple,
-    q_strides: tl.tuple,
-    k_strides: tl.tuple,
-    v_strides: tl.tuple,
-    bias_strides: tl.tuple,
-    out_stride_S: tl.tensor,
-    lse_stride_S: tl.tensor,
-    share: tl.tensor,
+    sizes: tl.tuple,
+    strides: tl.tuple,
+    splits: tl.tuple,
     lse_rows: tl.tensor,
-    scale: tl.tensor,
-    shift: tl.tensor,
-    unseen: tl.tensor,
-    UNIT: tl.constexpr,
-    BIAS_UNIT: tl.constexpr,
-    OUT_UNIT: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    BASE_2: tl.constexpr,
-    SCALED_LAST: tl.constexpr,
-    INDEX: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
+    rule: tl.tuple,
+    CONFIG: tl.tuple,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_E: tl.constexpr,
 ) -> None:
-    """``out`` and the logarithm of the sum of weights, for a block of queries and the ``share`` keys of a split.
+    """``out`` and ``lse`` of BLOCK_M queries of one head, over the keys of one split.
 
-    ``group`` heads of queries share one of keys; ``parts``: see :func:`attend`. A query that sees no key has 0, and
-    ``unseen`` as its logarithm. With ``starts``, where each sequence begins among queries and among keys, a batch is a
-    sequence, M at most long.
+    Args:
+        out_ptr: (B, H, M, E), or averages of each split in float32.
+        lse_ptr: (B, H, lse_rows), the logarithms of the sums of weights, or None.
+        q_ptr: (B, H, M, D).
+        k_ptr: (B, H / group, N, D).
+        v_ptr: (B, H / group, N, E), or (.., E, N) if split beforehand.
+        bias_ptr: (B, H, M, N), or None.
+        low_offsets: where k and v are split beforehand, how far the low parts of each lie behind the high ones.
+        dropout: the arguments of :func:`dropped`, or None.
+        starts: where each sequence of a ragged batch begins among queries and among keys, or None. A batch is a
+            sequence then, M and N at most long.
+        sizes: see :class:`Sizes`.
+        strides: see :class:`Strides`.
+        splits: see :class:`Splits`.
+        lse_rows: rows of lse; those beyond M become infinite.
+        rule: see :class:`Scores`. A query that sees no key has 0, and ``empty_lse``.
+        CONFIG: see :class:`Config`.
+        BLOCK_M: queries of a program.
+        BLOCK_N: keys of a step.
     """
     await_earlier_kernels()
+    H, M, N, group = sizes
+    UNIT: tl.constexpr = CONFIG.UNIT
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    if CAUSAL:
+    if CONFIG.CAUSAL:
         block = blocks - 1 - block  # The last queries see most keys: they start first.
     split = tl.program_id(1)
     b, h = head // H, head % H
-    k_ptr = head_of(k_ptr, b, h // group, k_strides, UNIT)
-    v_ptr = head_of(v_ptr, b, h // group, v_strides, UNIT)
-    q_ptr = head_of(q_ptr, b, h, q_strides, UNIT)
-    out_ptr = head_of(out_ptr + split.to(tl.int64) * out_stride_S, b, h, out_strides, OUT_UNIT)
+    k_ptr = head_of(k_ptr, b, h // group, strides.k, UNIT)
+    v_ptr = head_of(v_ptr, b, h // group, strides.v, UNIT)
+    q_ptr = head_of(q_ptr, b, h, strides.q, UNIT)
+    out_ptr = head_of(out_ptr + split.to(tl.int64) * splits.out_stride, b, h, strides.out, CONFIG.OUT_UNIT)
     if bias_ptr is not None:
-        bias_ptr = head_of(bias_ptr, b, h, bias_strides, BIAS_UNIT)
+        bias_ptr = head_of(bias_ptr, b, h, strides.bias, CONFIG.BIAS_UNIT)
     if starts is not None:
         first_q, first_k = (tl.load(starts[0] + b).to(tl.int64), tl.load(starts[1] + b).to(tl.int64))
         M, N = (tl.load(starts[0] + b + 1) - first_q).to(tl.int32), (tl.load(starts[1] + b + 1) - first_k).to(tl.int32)
-        q_ptr, out_ptr = q_ptr + first_q * q_strides[2] * UNIT, out_ptr + first_q * out_strides[2] * OUT_UNIT
-        k_ptr, v_ptr = k_ptr + first_k * k_strides[2] * UNIT, v_ptr + first_k * v_strides[2] * UNIT
+        q_ptr, out_ptr = q_ptr + first_q * strides.q[2] * UNIT, out_ptr + first_q * strides.out[2] * CONFIG.OUT_UNIT
+        k_ptr, v_ptr = k_ptr + first_k * strides.k[2] * UNIT, v_ptr + first_k * strides.v[2] * UNIT
+
     first_M = block * BLOCK_M
     m = first_M + tl.arange(0, BLOCK_M)
-    q_MD = load_rows(q_ptr, m, M, q_strides, UNIT, D, BLOCK_D, True, INDEX).to(MULTIPLY)
-    if parts is not None:
+    q_MD = load_rows(q_ptr, m, M, strides.q, UNIT, CONFIG.D, CONFIG.BLOCK_D, True, CONFIG.INDEX)
+    q_MD, q_low_MD = q_MD.to(CONFIG.MULTIPLY), None
+    if low_offsets is not None:
         q_MD, q_low_MD = parts_of_one_sign(q_MD)
-    else:
-        q_low_MD = None
-    first = split * share
-    end = tl.minimum(first + share, N)
-    seen_by_all = end
-    if CAUSAL:
-        seen_by_all = tl.minimum(end, first_M + shift + 1)
-        end = tl.minimum(end, first_M + shift + BLOCK_M)
-    full = first + tl.maximum(seen_by_all - first, 0) // BLOCK_N * BLOCK_N
-    sums_ME = tl.zeros([BLOCK_M, BLOCK_E], tl.float32)
-    largest_M = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    weight_M = tl.zeros([BLOCK_M], tl.float32)
-    sums_ME, largest_M, weight_M = attend(
-        sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, first, full, M,
-        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, False, BASE_2,
-        SCALED_LAST, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+
+    first = split * splits.keys
+    end = tl.minimum(first + splits.keys, N)
+    visible_to_all = end  # Keys that need no mask.
+    if CONFIG.CAUSAL:
+        visible_to_all = tl.minimum(end, first_M + rule.diagonal + 1)
+        end = tl.minimum(end, first_M + rule.diagonal + BLOCK_M)
+    full = first + tl.maximum(visible_to_all - first, 0) // BLOCK_N * BLOCK_N
+    acc_ME = tl.zeros([BLOCK_M, CONFIG.BLOCK_E], tl.float32)
+    max_M = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    sum_M = tl.zeros([BLOCK_M], tl.float32)
+    acc_ME, max_M, sum_M = attend(
+        acc_ME, max_M, sum_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, low_offsets, dropout, head, m, first, full, M, N,
+        strides, rule, CONFIG, False, BLOCK_N,
     )  # fmt: skip
-    sums_ME, largest_M, weight_M = attend(
-        sums_ME, largest_M, weight_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, parts, dropout, head, m, full, end, M,
-        N, k_strides, v_strides, bias_strides, scale, shift, UNIT, BIAS_UNIT, D, E, CAUSAL, True, BASE_2,
-        SCALED_LAST, INDEX, MULTIPLY, PRECISION, BLOCK_N, BLOCK_D, BLOCK_E,
+    acc_ME, max_M, sum_M = attend(
+        acc_ME, max_M, sum_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, low_offsets, dropout, head, m, full, end, M, N,
+        strides, rule, CONFIG, True, BLOCK_N,
     )  # fmt: skip
-    total_M = tl.where(weight_M == 0, 1.0, weight_M)
-    out_ME = sums_ME / total_M[:, None]
-    store_rows(out_ptr, m, M, out_ME, out_strides, OUT_UNIT, E, BLOCK_E, INDEX)
+
+    total_M = tl.where(sum_M == 0, 1.0, sum_M)
+    out_ME = acc_ME / total_M[:, None]
+    store_rows(out_ptr, m, M, out_ME, strides.out, CONFIG.OUT_UNIT, CONFIG.E, CONFIG.BLOCK_E, CONFIG.INDEX)
     if lse_ptr is not None:
-        lse_M = tl.where(weight_M == 0, unseen, natural(largest_M, scale, BASE_2, SCALED_LAST) + tl.log(total_M))
-        lse_ptr = head_of(lse_ptr + split.to(tl.int64) * lse_stride_S, b, h, lse_strides, 1)
-        tl.store(lse_ptr + m.to(INDEX) * lse_strides[2], lse_M, mask=m < M)
+        lse_M = natural(max_M, rule.scale, CONFIG.BASE_2, CONFIG.FUSE_SCALE) + tl.log(total_M)
+        lse_M = tl.where(sum_M == 0, rule.empty_lse, lse_M)
+        lse_ptr = head_of(lse_ptr + split.to(tl.int64) * splits.lse_stride, b, h, strides.lse, 1)
+        tl.store(lse_ptr + m.to(CONFIG.INDEX) * strides.lse[2], lse_M, mask=m < M)
         if block == blocks - 1:
             beyond = M + tl.arange(0, _LSE_BLOCK)
-            tl.store(lse_ptr + beyond * lse_strides[2], float("inf"), mask=beyond < lse_rows)
+            tl.store(lse_ptr + beyond * strides.lse[2], float("inf"), mask=beyond < lse_rows)
 
 
 @triton.jit
@@ -410,13 +470,13 @@ def join_splits_kernel(
     splits: tl.tensor,
     out_strides: tl.tuple,
     lse_strides: tl.tuple,
-    unseen: tl.tensor,
+    empty_lse: tl.tensor,
     OUT_UNIT: tl.constexpr,
     E: tl.constexpr,
     BLOCK_S: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ) -> None:
-    """The averages of all splits for one query of one head, weighted with ``exp`` of their logarithms."""
+    """One query of one head: the average of its splits' averages, weighted with ``exp(lse - max lse)``."""
     await_earlier_kernels()
     rows = tl.num_programs(0).to(tl.int64)
     row = tl.program_id(0).to(tl.int64)
@@ -425,8 +485,8 @@ def join_splits_kernel(
     lse_S = tl.load(part_lse_ptr + s * rows + row, mask=s < splits, other=float("-inf"))
     at_SE = part_ptr + ((s * rows + row) * E)[:, None] + e[None, :]
     part_SE = tl.load(at_SE, mask=(s < splits)[:, None] & (e < E)[None, :], other=0)
-    largest = tl.max(lse_S, axis=0)
-    base = tl.where(largest == float("-inf"), 0.0, largest)
+    max_lse = tl.max(lse_S, axis=0)
+    base = tl.where(max_lse == float("-inf"), 0.0, max_lse)
     weight_S = tl.exp(lse_S - base)
     weight = tl.sum(weight_S, axis=0)
     total = tl.where(weight == 0, 1.0, weight)
@@ -435,7 +495,7 @@ def join_splits_kernel(
     out_ptr += (b * out_strides[0] + h * out_strides[1] + m * out_strides[2]) * OUT_UNIT
     tl.store(out_ptr + e * out_strides[3], converted(out_E, out_ptr.dtype.element_ty), mask=e < E)
     if lse_ptr is not None:
-        lse = tl.where(weight == 0, unseen, largest + tl.log(total))
+        lse = tl.where(weight == 0, empty_lse, max_lse + tl.log(total))
         tl.store(lse_ptr + b * lse_strides[0] + h * lse_strides[1] + m * lse_strides[2], lse)
 
 
@@ -596,13 +656,35 @@ def attend_heads(
         parts = torch.empty((splits * B, H, M, E), dtype=torch.float32, device=q.device)
         part_lse = torch.empty((splits * B, H, M), dtype=torch.float32, device=q.device)
         unseen = -math.inf
-    split = None
+    low_offsets = None
     if tile.beforehand and N:
-        k_parts, v_parts = rows_in_parts(k, tile.n), turned_in_parts(v, tile.n)
+        k_parts, v_parts = rows_in_parts(k, tile.n), transposed_in_parts(v, tile.n)
         k, v = k_parts.high(k.shape[0]), v_parts.high(v.shape[0])
-        split = (k_parts.strides[0], v_parts.strides[0])
-    unit, out_unit = unit_of(q, k, v), unit_of(parts)
-    bias_unit = 1 if rule.bias is None else unit_of(rule.bias)
+        low_offsets = (k_parts.strides[0], v_parts.strides[0])
+    config = Config(
+        UNIT=unit_of(q, k, v),
+        BIAS_UNIT=1 if rule.bias is None else unit_of(rule.bias),
+        OUT_UNIT=unit_of(parts),
+        D=D,
+        E=E,
+        BLOCK_D=block_of(D),
+        BLOCK_E=block_of(E),
+        CAUSAL=rule.shift is not None,
+        BASE_2=is_base_2(q),
+        # In float32 it would round differences of large scores once more; a scale below 0 reverses their order.
+        FUSE_SCALE=is_base_2(q) and rule.bias is None and rule.scale > 0,
+        INDEX=offsets_type(parts, q, k, v, rule.bias),
+        MULTIPLY=multiply_type(q.dtype),
+        PRECISION=PRECISION,
+    )
+    strides = Strides(
+        out=strides_in(config.OUT_UNIT, parts),
+        lse=(0, 0, 0) if part_lse is None else part_lse.stride(),
+        q=strides_in(config.UNIT, q),
+        k=strides_in(config.UNIT, k),
+        v=strides_in(config.UNIT, v),
+        bias=strides_in(config.BIAS_UNIT, rule.bias),
+    )
     launch(
         attention_kernel,
         (programs, splits),
@@ -613,42 +695,17 @@ def attend_heads(
         k,
         v,
         rule.bias,
-        split,
+        low_offsets,
         None if rule.dropout is None else rule.dropout.arguments(),
         None if sequences is None else sequences[:2],
-        H,
-        M,
-        N,
-        group,
-        strides_in(out_unit, parts),
-        (0, 0, 0) if part_lse is None else part_lse.stride(),
-        strides_in(unit, q),
-        strides_in(unit, k),
-        strides_in(unit, v),
-        strides_in(bias_unit, rule.bias),
-        B * H * M * E,
-        B * H * M,
-        share,
+        Sizes(H, M, N, group),
+        strides,
+        Splits(B * H * M * E, B * H * M, share),
         lse_rows,
-        in_base_of(q, rule.scale),
-        rule.shift or 0,
-        unseen,
-        UNIT=unit,
-        BIAS_UNIT=bias_unit,
-        OUT_UNIT=out_unit,
-        D=D,
-        E=E,
-        CAUSAL=rule.shift is not None,
-        BASE_2=is_base_2(q),
-        # In float32 it would round differences of large scores once more; a scale below 0 turns their order around.
-        SCALED_LAST=is_base_2(q) and rule.bias is None and rule.scale > 0,
-        INDEX=offsets_type(parts, q, k, v, rule.bias),
-        MULTIPLY=multiply_type(q.dtype),
-        PRECISION=PRECISION,
+        Scores(in_base_of(q, rule.scale), rule.shift or 0, unseen),
+        constants(config),
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
-        BLOCK_D=block_of(D),
-        BLOCK_E=block_of(E),
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
@@ -661,8 +718,8 @@ def rows_in_parts(x: torch.Tensor, block: int) -> Parts:
     return parts_of(x, None, max(block, ROWS), block_of(x.shape[3]))
 
 
-def turned_in_parts(x: torch.Tensor, block: int) -> Parts:
-    """As :func:`rows_in_parts`, with columns and rows (B, H, columns, rows) in each other's place."""
+def transposed_in_parts(x: torch.Tensor, block: int) -> Parts:
+    """As :func:`rows_in_parts`, transposed: (B, H, columns, rows)."""
     return parts_of(x.mT, None, max(block_of(x.shape[3]), ROWS), block)
 
 
@@ -699,7 +756,7 @@ def _join_splits(
 
 
 def _splits(programs: int, blocks: int, device: torch.device) -> int:
-    """How many programs share the keys of a block of queries: the device has room for them, each has two blocks."""
+    """How many programs share the keys of a block of queries: two for a multiprocessor, of two blocks at least."""
     if INTERPRETED or programs * 2 > multiprocessors(device):
         return 1
     return max(min(multiprocessors(device) * 2 // programs, blocks // 2, 64), 1)
@@ -722,8 +779,9 @@ def _candidates(work: Work) -> list[Tile]:
     itemsize = 4 if dtype == "float32" else 2
     tiles = []
     for m, n, warps, stages in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3)):
-        room = m * columns + stages * n * (block_d + block_e)
-        if m < 2 * M and n < 2 * N and room * itemsize <= SHARED_BYTES and m * (columns + n) <= SUMS * 32 * warps:
+        shared = (m * columns + stages * n * (block_d + block_e)) * itemsize
+        registers = m * (columns + n) / (32 * warps)
+        if m < 2 * M and n < 2 * N and shared <= SHARED_BYTES and registers <= ACCUMULATOR_REGISTERS:
             tiles.append(Tile(m, n, warps, stages))
     if itemsize == 4 and may_be_split(heads, M, heads * N * (block_d + block_e)):
         tiles += BEFOREHAND.get(columns, ())
@@ -731,7 +789,7 @@ def _candidates(work: Work) -> list[Tile]:
 
 
 def may_be_split(heads: int, rows: int, numbers: int) -> bool:
-    """Whether parts of so many numbers are read by enough rows, and have room."""
+    """Whether parts of so many numbers are read by enough rows, and fit the memory budget."""
     return rows >= FEWEST_ROWS_TO_SPLIT and heads <= MOST_MATRICES and parts_fit(numbers)
 
 
@@ -760,13 +818,14 @@ HEADS = Family("attention", Tile, _candidates)
 
 
 def _forward_tile(heads: int, M: int, N: int, columns: int, dtype: torch.dtype, *, causal: bool) -> Tile:
-    """The tile for heads of so many columns: sums of 128 x 128 elements fill half the registers of 8 warps."""
+    """The tile for heads of so many columns: accumulators of 128 x 128 elements fill half the registers of 8 warps."""
     if INTERPRETED:
         return Tile(64, 64, 4, 1)
     if dtype == torch.float32:
         tile = Tile(64, 32, 8, 2) if columns <= 64 else Tile(32, 32, 8, 2) if columns <= 128 else Tile(32, 16, 8, 1)
     elif columns <= 128:
-        # Two programs or three on a multiprocessor: one multiplies while another takes exponentials.
+        # Two programs or three on a multiprocessor: one multiplies while another takes exponentials
+        # (benchmarks/results/h200/attention-tiles.txt).
         tile = Tile(128, 64, 8, 3) if columns <= 64 and not causal else Tile(64, 64, 4, 3)
     elif columns <= 256:
         tile = Tile(128, 64, 8, 2)
