@@ -47,7 +47,7 @@ def test_several_elements_of_a_line_are_read_at_a_time(monkeypatch: pytest.Monke
     taken: list[tuple[int, ...]] = []
 
     def launched(*args: Any, **meta: Any) -> None:
-        taken.append(tuple(meta.get(f"{name}_TOGETHER", 0) for name in "ABCK"))
+        taken.append(tuple(meta.get(f"{name}_VEC", 0) for name in "ABCK"))
         launch(*args, **meta)
 
     monkeypatch.setattr(grouped_matmul, "launch", launched)

@@ -66,7 +66,7 @@ def test_factors_of_which_a_few_neighbours_are_read_at_a_time(rows: int, inner: 
 
 def test_how_many_neighbours_can_be_read_at_a_time() -> None:
     """As many as divide the strides along which none lie, and the size along which they do where it is the result's."""
-    of = matmul.together
+    of = matmul.vector_width
     assert [1, 2, 4, 8, 1] == [of(torch.empty(2, 3, columns)) for columns in (5, 6, 12, 24, 32)]
     assert [1, 2, 4, 8, 1] == [of(torch.empty(2, 3, rows).mT) for rows in (5, 6, 12, 24, 32)]
     assert 4 == of(torch.empty(100).as_strided((5, 2, 12), (12, 24, 1)))
@@ -158,14 +158,12 @@ def test_partial_sums_are_added_up_into_any_layout() -> None:
     torch.testing.assert_close(out, partial.sum(0) + 2 * term)
 
 
-@pytest.mark.parametrize(("columns", "together"), [(7, 1), (70, 2), (24, 8), (32, 1)])
-def test_how_many_neighbours_are_written_at_a_time(
-    columns: int, together: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("columns", "vector"), [(7, 1), (70, 2), (24, 8), (32, 1)])
+def test_how_many_neighbours_are_written_at_a_time(columns: int, vector: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as divide the lines of the result; whether 16 does, Triton sees for itself."""
 
     def launched(*args: Any, **meta: Any) -> None:
-        assert meta["N_TOGETHER"] == together
+        assert meta["N_VEC"] == vector
         launch(*args, **meta)
 
     monkeypatch.setattr(matmul, "launch", launched)

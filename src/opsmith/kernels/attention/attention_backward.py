@@ -45,7 +45,7 @@ from ..common.indexing import converted
 from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launch, loop_bound
 from ..common.tuning import Family, Work
 from ..matmul.matmul import multiply_type
-from ..matmul.product_tiles import parts_of_one_sign, product_along_rows, product_of_parts
+from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
 from .attention_forward import (
     PRECISION,
     Rule,
@@ -194,8 +194,8 @@ def query_gradients(
         if low_offsets is not None:
             k_ND, k_low_ND = load_parts(k_ptr, low_offsets[0], n, strides.k, UNIT, BLOCK_D, INDEX)
             v_NE, v_low_NE = load_parts(v_ptr, low_offsets[1], n, strides.v, UNIT, BLOCK_E, INDEX)
-            qk_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
-            dp_MN = product_of_parts(grad_ME, grad_low_ME, tl.trans(v_NE), tl.trans(v_low_NE))
+            qk_MN = dot_tf32x3(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
+            dp_MN = dot_tf32x3(grad_ME, grad_low_ME, tl.trans(v_NE), tl.trans(v_low_NE))
         else:
             k_ND = load_rows(k_ptr, n, N, strides.k, UNIT, CONFIG.D, BLOCK_D, MASKED, INDEX)
             v_NE = load_rows(v_ptr, n, N, strides.v, UNIT, CONFIG.E, BLOCK_E, MASKED, INDEX).to(MULTIPLY)
@@ -215,7 +215,7 @@ def query_gradients(
             k_ptr_N = transposed_k_ptr + start
             k_DN, k_low_DN = load_parts(k_ptr_N, low_offsets[2], d, strides.transposed_k, UNIT, BLOCK_N, INDEX)
             ds_MN, ds_low_MN = parts_of_one_sign(ds_MN)
-            dq_MD += product_of_parts(ds_MN, ds_low_MN, tl.trans(k_DN), tl.trans(k_low_DN))
+            dq_MD += dot_tf32x3(ds_MN, ds_low_MN, tl.trans(k_DN), tl.trans(k_low_DN))
         else:
             ds_MN = converted(ds_MN, k_ND.dtype).to(MULTIPLY)
             dq_MD = tl.dot(ds_MN, k_ND.to(MULTIPLY), dq_MD, input_precision=PRECISION)
@@ -357,8 +357,8 @@ def key_gradients(
         if low_offsets is not None:
             q_MD, q_low_MD = load_parts(q_ptr, low_offsets[0], m, strides.q, UNIT, BLOCK_D, INDEX)
             grad_ME, grad_low_ME = load_parts(grad_ptr, low_offsets[1], m, strides.grad, GRAD_UNIT, BLOCK_E, INDEX)
-            qk_NM = product_of_parts(k_ND, k_low_ND, tl.trans(q_MD), tl.trans(q_low_MD))
-            dp_NM = product_of_parts(v_NE, v_low_NE, tl.trans(grad_ME), tl.trans(grad_low_ME))
+            qk_NM = dot_tf32x3(k_ND, k_low_ND, tl.trans(q_MD), tl.trans(q_low_MD))
+            dp_NM = dot_tf32x3(v_NE, v_low_NE, tl.trans(grad_ME), tl.trans(grad_low_ME))
         else:
             q_MD = load_rows(q_ptr, m, M, strides.q, UNIT, CONFIG.D, BLOCK_D, not EVEN_M, INDEX)
             grad_ME = load_rows(grad_ptr, m, M, strides.grad, GRAD_UNIT, CONFIG.E, BLOCK_E, not EVEN_M, INDEX)
@@ -386,10 +386,10 @@ def key_gradients(
             grad_strides, q_strides = strides.transposed_grad, strides.transposed_q
             grad_EM, grad_low_EM = load_parts(grad_ptr_M, low_offsets[3], e, grad_strides, UNIT, BLOCK_M, INDEX)
             kept_p_NM, kept_p_low_NM = parts_of_one_sign(kept_p_NM)
-            dv_NE += product_of_parts(kept_p_NM, kept_p_low_NM, tl.trans(grad_EM), tl.trans(grad_low_EM))
+            dv_NE += dot_tf32x3(kept_p_NM, kept_p_low_NM, tl.trans(grad_EM), tl.trans(grad_low_EM))
             q_DM, q_low_DM = load_parts(q_ptr_M, low_offsets[2], d, q_strides, UNIT, BLOCK_M, INDEX)
             ds_NM, ds_low_NM = parts_of_one_sign(ds_NM)
-            dk_ND += product_of_parts(ds_NM, ds_low_NM, tl.trans(q_DM), tl.trans(q_low_DM))
+            dk_ND += dot_tf32x3(ds_NM, ds_low_NM, tl.trans(q_DM), tl.trans(q_low_DM))
         else:
             dv_NE = tl.dot(converted(kept_p_NM, q_MD.dtype).to(MULTIPLY), grad_ME, dv_NE, input_precision=PRECISION)
             ds_NM = converted(ds_NM, q_MD.dtype).to(MULTIPLY)

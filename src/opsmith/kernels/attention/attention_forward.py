@@ -47,7 +47,7 @@ from ..common.indexing import Geometry, converted, index_type
 from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launch, multiprocessors
 from ..common.tuning import Family, Work, size_class
 from ..matmul.matmul import SHARED_BYTES, multiply_type
-from ..matmul.product_tiles import parts_of_one_sign, product_along_rows, product_of_parts
+from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
 from ..matmul.split_factors import MOST_MATRICES, ROWS, Parts, parts_fit, parts_of
 from ..random.philox import halves, word_at
 
@@ -319,7 +319,7 @@ def attend(
         n = start + tl.arange(0, BLOCK_N)
         if low_offsets is not None:
             k_ND, k_low_ND = load_parts(k_ptr, low_offsets[0], n, strides.k, CONFIG.UNIT, CONFIG.BLOCK_D, INDEX)
-            qk_MN = product_of_parts(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
+            qk_MN = dot_tf32x3(q_MD, q_low_MD, tl.trans(k_ND), tl.trans(k_low_ND))
         else:
             k_ND = load_rows(k_ptr, n, N, strides.k, CONFIG.UNIT, CONFIG.D, CONFIG.BLOCK_D, MASKED, INDEX)
             qk_MN = product_along_rows(q_MD, k_ND.to(CONFIG.MULTIPLY), CONFIG.PRECISION)
@@ -348,7 +348,7 @@ def attend(
             e = tl.arange(0, CONFIG.BLOCK_E)
             v_EN, v_low_EN = load_parts(v_ptr + start, low_offsets[1], e, strides.v, CONFIG.UNIT, BLOCK_N, INDEX)
             p_MN, p_low_MN = parts_of_one_sign(p_MN)
-            acc_ME += product_of_parts(p_MN, p_low_MN, tl.trans(v_EN), tl.trans(v_low_EN))
+            acc_ME += dot_tf32x3(p_MN, p_low_MN, tl.trans(v_EN), tl.trans(v_low_EN))
         else:
             v_NE = load_rows(v_ptr, n, N, strides.v, CONFIG.UNIT, CONFIG.E, CONFIG.BLOCK_E, MASKED, INDEX)
             p_MN = converted(p_MN, v_NE.dtype).to(CONFIG.MULTIPLY)

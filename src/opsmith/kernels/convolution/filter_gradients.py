@@ -29,7 +29,7 @@ from ..common.launch import (
 )
 from ..common.windows import place_in_box
 from ..matmul.matmul import ALONE, GROUP, combine, fewest_splits, multiply_type
-from ..matmul.product_tiles import tile_place, times
+from ..matmul.product_tiles import multiply_add, tile_origin
 from .convolution_operands import (
     CHANNELS,
     Operand,
@@ -118,7 +118,7 @@ def filter_gradient_kernel(
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     blocks = tl.cdiv(C, BLOCK_J)
     columns = TAPS * C if MIXED else TAPS * blocks * BLOCK_J
-    first_O, first_J = tile_place(O, columns, GROUP, BLOCK_O, BLOCK_J, INDEX)
+    first_O, first_J = tile_origin(O, columns, GROUP, BLOCK_O, BLOCK_J, INDEX)
     group, split = tl.program_id(1).to(INDEX), tl.program_id(2).to(INDEX)
     o = first_O + tl.arange(0, BLOCK_O)
     j = first_J + tl.arange(0, BLOCK_J)
@@ -148,7 +148,7 @@ def filter_gradient_kernel(
         offset, exists = read_offset(q_S, j_S, begin_S, field_size_S, field_strides_S, WALK_S, INSIDE)
         field_ptr_JP = field_ptr_J + (n * field_strides_NGC[0])[None, :] + offset
         f_JP = tl.load(field_ptr_JP, mask=exists & (p < P)[None, :] & in_columns[:, None], other=0)
-        dw_OJ = times(s_OP, tl.trans(f_JP), dw_OJ, MULTIPLY, PRECISION)
+        dw_OJ = multiply_add(s_OP, tl.trans(f_JP), dw_OJ, MULTIPLY, PRECISION)
 
     # Of joined groups only the diagonal blocks are anyone's.
     is_own = (o // own_O)[:, None] == (c // own_C)[None, :]

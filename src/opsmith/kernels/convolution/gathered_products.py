@@ -46,7 +46,7 @@ from ..matmul.matmul import (
     float32_precision,
     multiply_type,
 )
-from ..matmul.product_tiles import multiple, product_of_parts, tile_place, times
+from ..matmul.product_tiles import dot_tf32x3, known_multiple, multiply_add, tile_origin
 from ..matmul.split_factors import parts_fit
 from .convolution_operands import (
     CHANNELS,
@@ -180,7 +180,7 @@ def gathered_product_kernel(
     DIMS: tl.constexpr,
     INSIDE: tl.constexpr,
     MIXED: tl.constexpr,
-    C_TOGETHER: tl.constexpr,
+    C_VEC: tl.constexpr,
     ACCUMULATE: tl.constexpr,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -192,12 +192,12 @@ def gathered_product_kernel(
 ) -> None:
     """One tile of one group, phase and split; a step sums channels under one tap, or, if MIXED, under several.
 
-    ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts. C_TOGETHER: of how
+    ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts. C_VEC: of how
     many channels that lie side by side all or none are read; 1 where 16 divides their number.
     """
     await_earlier_kernels()
-    C = multiple(C, C_TOGETHER)
-    first_O, first_P = tile_place(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
+    C = known_multiple(C, C_VEC)
+    first_O, first_P = tile_origin(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
     group = tl.program_id(1).to(INDEX)
     PHASES: tl.constexpr = PHASES_S[0] * PHASES_S[1] * PHASES_S[2]
     HAS_ONE_TAP: tl.constexpr = PHASES * WALK_S[0][0] * WALK_S[1][0] * WALK_S[2][0] == 1
@@ -233,9 +233,9 @@ def gathered_product_kernel(
         if x_low is not None:
             x_low_KP = load_along_columns(x_ptr_KP + x_low, x_mask)
             w_low_OK = tl.load(w_ptr_OK + w_low, mask=w_mask, other=0)
-            y_OP += product_of_parts(w_OK, w_low_OK, x_KP, x_low_KP)
+            y_OP += dot_tf32x3(w_OK, w_low_OK, x_KP, x_low_KP)
         else:
-            y_OP = times(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
+            y_OP = multiply_add(w_OK, x_KP, y_OP, MULTIPLY, PRECISION)
     if bias_ptr is not None:
         bias = tl.load(bias_ptr + (group * O + o) * bias_stride, mask=o < O, other=0)
         y_OP += bias.to(ACCUMULATE)[:, None]
@@ -525,7 +525,7 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
         DIMS=dimensions_of(space_S),
         INSIDE=rule.is_pointwise() if slid.to_field else rule.stays_inside(),
         MIXED=mixed,
-        C_TOGETHER=divisor(C),
+        C_VEC=divisor(C),
         ACCUMULATE=compute_type(out.dtype),
         MULTIPLY=multiply_type(out.dtype),
         PRECISION=product.precision,

@@ -29,8 +29,8 @@ from ..common.launch import (
     require_served,
 )
 from ..common.type_rules import SINGLE
-from .matmul import GROUP, Tile, divisor, dot_precision, multiply_type, product, product_tile, together
-from .product_tiles import existing, matrix_strides, multiple, tile_place, times
+from .matmul import GROUP, Tile, divisor, dot_precision, multiply_type, product, product_tile, vector_width
+from .product_tiles import in_range, known_multiple, matrix_strides, multiply_add, tile_origin
 
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
 _BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
@@ -73,28 +73,28 @@ def grouped_rows_kernel(
     PRECISION: tl.constexpr,
     INDEX: tl.constexpr,
     EVEN_K: tl.constexpr,
-    N_IN_RUNS: tl.constexpr,
-    A_TOGETHER: tl.constexpr,
-    B_TOGETHER: tl.constexpr,
-    C_TOGETHER: tl.constexpr,
-    K_TOGETHER: tl.constexpr,
+    N_CONTIGUOUS: tl.constexpr,
+    A_VEC: tl.constexpr,
+    B_VEC: tl.constexpr,
+    C_VEC: tl.constexpr,
+    K_VEC: tl.constexpr,
     GROUP: tl.constexpr,
     GROUPS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """One tile of c, of rows of one group; TOGETHER are the elements that are read or written at a time."""
+    """One tile of c, of rows of one group; _VEC are the elements that are read or written at a time."""
     await_earlier_kernels()
-    down, first_N = tile_place(tiles_M * BLOCK_M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
+    down, first_N = tile_origin(tiles_M * BLOCK_M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     group, first_M, end_M = group_of((down // BLOCK_M).to(tl.int32), ends_ptr, groups, GROUPS, BLOCK_M)
     if group < groups:
         m, n = first_M.to(INDEX) + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
         k = tl.arange(0, BLOCK_K).to(INDEX)
         # Rows beyond the group and columns beyond N read what is there, and are not written.
-        inside_m, inside_n = tl.minimum(m, end_M - 1), existing(n, N, N_IN_RUNS, B_TOGETHER)
-        _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), False, A_TOGETHER)
-        b_stride_G, b_stride_K, b_stride_N = matrix_strides(b_strides_GKN, not N_IN_RUNS, B_TOGETHER)
+        inside_m, inside_n = tl.minimum(m, end_M - 1), in_range(n, N, N_CONTIGUOUS, B_VEC)
+        _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), False, A_VEC)
+        b_stride_G, b_stride_K, b_stride_N = matrix_strides(b_strides_GKN, not N_CONTIGUOUS, B_VEC)
         a_ptr_MK = a_ptr + inside_m[:, None] * a_stride_M + k[None, :] * a_stride_K
         b_ptr_KN = b_ptr + group.to(INDEX) * b_stride_G
         b_ptr_KN = b_ptr_KN + (k[:, None] * b_stride_K + inside_n[None, :] * b_stride_N)
@@ -103,14 +103,14 @@ def grouped_rows_kernel(
             if EVEN_K:
                 a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
             else:
-                left = multiple(K, K_TOGETHER) - step * BLOCK_K
+                left = known_multiple(K, K_VEC) - step * BLOCK_K
                 a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
                 b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
-            c_MN = times(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
+            c_MN = multiply_add(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
             a_ptr_MK += BLOCK_K * a_stride_K
             b_ptr_KN += BLOCK_K * b_stride_K
-        c_ptr_MN = c_ptr + m[:, None] * multiple(c_strides_MN[0], C_TOGETHER) + n[None, :] * c_strides_MN[1]
-        mask = (m < end_M)[:, None] & (n < multiple(N, C_TOGETHER))[None, :]
+        c_ptr_MN = c_ptr + m[:, None] * known_multiple(c_strides_MN[0], C_VEC) + n[None, :] * c_strides_MN[1]
+        mask = (m < end_M)[:, None] & (n < known_multiple(N, C_VEC))[None, :]
         tl.store(c_ptr_MN, converted(c_MN, c_ptr.dtype.element_ty), mask=mask)
 
 
@@ -129,11 +129,11 @@ def grouped_terms_kernel(
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
     INDEX: tl.constexpr,
-    M_IN_RUNS: tl.constexpr,
-    N_IN_RUNS: tl.constexpr,
-    A_TOGETHER: tl.constexpr,
-    B_TOGETHER: tl.constexpr,
-    C_TOGETHER: tl.constexpr,
+    M_CONTIGUOUS: tl.constexpr,
+    N_CONTIGUOUS: tl.constexpr,
+    A_VEC: tl.constexpr,
+    B_VEC: tl.constexpr,
+    C_VEC: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -141,15 +141,15 @@ def grouped_terms_kernel(
 ) -> None:
     """One tile of the row-major c of one group: a sum over the terms of the group, 0 where it has none."""
     await_earlier_kernels()
-    first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
+    first_M, first_N = tile_origin(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     group = tl.program_id(1).to(INDEX)
     end = tl.load(ends_ptr + group)
     begin = tl.load(ends_ptr + group - 1, mask=group > 0, other=0)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K).to(INDEX)
-    inside_m, inside_n = existing(m, M, M_IN_RUNS, A_TOGETHER), existing(n, N, N_IN_RUNS, B_TOGETHER)
-    _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), M_IN_RUNS, A_TOGETHER)
-    _, b_stride_K, b_stride_N = matrix_strides((0, b_strides_KN[0], b_strides_KN[1]), not N_IN_RUNS, B_TOGETHER)
+    inside_m, inside_n = in_range(m, M, M_CONTIGUOUS, A_VEC), in_range(n, N, N_CONTIGUOUS, B_VEC)
+    _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), M_CONTIGUOUS, A_VEC)
+    _, b_stride_K, b_stride_N = matrix_strides((0, b_strides_KN[0], b_strides_KN[1]), not N_CONTIGUOUS, B_VEC)
     a_ptr_MK = a_ptr + inside_m[:, None] * a_stride_M + (begin + k)[None, :] * a_stride_K
     b_ptr_KN = b_ptr + (begin + k)[:, None] * b_stride_K + inside_n[None, :] * b_stride_N
     c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
@@ -158,10 +158,10 @@ def grouped_terms_kernel(
         left = end - begin - step * BLOCK_K
         a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
         b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
-        c_MN = times(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
+        c_MN = multiply_add(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
         a_ptr_MK += BLOCK_K * a_stride_K
         b_ptr_KN += BLOCK_K * b_stride_K
-    columns = multiple(N, C_TOGETHER)
+    columns = known_multiple(N, C_VEC)
     c_ptr_MN = c_ptr + group * M * columns + m[:, None] * columns + n[None, :]
     tl.store(c_ptr_MN, converted(c_MN, c_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < columns)[None, :])
 
@@ -248,11 +248,11 @@ def _rows_in_groups(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, ends: tor
         loop_bound(triton.cdiv(K, tile.k)),
         **_constants(a, b, c, tile, precision),
         EVEN_K=K % tile.k == 0,
-        N_IN_RUNS=b.stride(2) == 1,
-        A_TOGETHER=together(a.unsqueeze(0)) if a.stride(1) == 1 else 1,
-        B_TOGETHER=together(b.mT),
-        C_TOGETHER=divisor(N) if c.stride(1) == 1 else 1,
-        K_TOGETHER=divisor(K),
+        N_CONTIGUOUS=b.stride(2) == 1,
+        A_VEC=vector_width(a.unsqueeze(0)) if a.stride(1) == 1 else 1,
+        B_VEC=vector_width(b.mT),
+        C_VEC=divisor(N) if c.stride(1) == 1 else 1,
+        K_VEC=divisor(K),
         GROUPS=triton.next_power_of_2(G),
     )
 
@@ -279,12 +279,12 @@ def _terms_in_groups(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> to
         b.stride(),
         loop_bound(triton.cdiv(K, tile.k)),
         **_constants(a, b, c, tile, precision),
-        M_IN_RUNS=a.stride(0) == 1,
-        N_IN_RUNS=b.stride(1) == 1,
+        M_CONTIGUOUS=a.stride(0) == 1,
+        N_CONTIGUOUS=b.stride(1) == 1,
         # Where a group begins among the terms is not known: those are read one by one.
-        A_TOGETHER=together(a.unsqueeze(0)) if a.stride(0) == 1 else 1,
-        B_TOGETHER=together(b.T.unsqueeze(0)) if b.stride(1) == 1 else 1,
-        C_TOGETHER=divisor(N),
+        A_VEC=vector_width(a.unsqueeze(0)) if a.stride(0) == 1 else 1,
+        B_VEC=vector_width(b.T.unsqueeze(0)) if b.stride(1) == 1 else 1,
+        C_VEC=divisor(N),
     )
     return c
 

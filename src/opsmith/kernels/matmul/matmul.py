@@ -43,7 +43,7 @@ from ..copies.rearrangements import copied
 from ..pointwise import complex_arithmetic
 from ..pointwise.complex_parts import PART, has_complex, map_parts
 from .complex_factors import pairs_of, right_factor
-from .product_tiles import existing, in_parts, matrix_strides, multiple, scaled_sum, tile_place, times
+from .product_tiles import promoted, in_range, known_multiple, matrix_strides, multiply_add, scaled_sum, tile_origin
 from .split_factors import multiply_parts, parts_fit, parts_of
 
 #: Programs in this many rows of tiles run side by side, so that they share their tiles of b in L2.
@@ -93,12 +93,12 @@ def matmul_kernel(
     INDEX: tl.constexpr,
     IS_SPLIT: tl.constexpr,
     EVEN_K: tl.constexpr,
-    M_IN_RUNS: tl.constexpr,
-    N_IN_RUNS: tl.constexpr,
-    A_TOGETHER: tl.constexpr,
-    B_TOGETHER: tl.constexpr,
-    K_TOGETHER: tl.constexpr,
-    N_TOGETHER: tl.constexpr,
+    M_CONTIGUOUS: tl.constexpr,
+    N_CONTIGUOUS: tl.constexpr,
+    A_VEC: tl.constexpr,
+    B_VEC: tl.constexpr,
+    K_VEC: tl.constexpr,
+    N_VEC: tl.constexpr,
     PART_STEPS: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -107,22 +107,22 @@ def matmul_kernel(
 ) -> None:
     """One ``BLOCK_M x BLOCK_N`` tile of the row-major c of one batch, over the ``steps * BLOCK_K`` k of one split.
 
-    ``wanted``: one number, of which 0 is for nothing, or None. A_TOGETHER, B_TOGETHER, K_TOGETHER, N_TOGETHER: elements
-    that are read or written at a time, see :func:`together`. PART_STEPS: as for :func:`in_parts`.
+    ``wanted``: one number, of which 0 is for nothing, or None. A_VEC, B_VEC, K_VEC, N_VEC: elements that are read or
+    written at a time, see :func:`vector_width`. PART_STEPS: as for :func:`promoted`.
     """
     await_earlier_kernels()
     if wanted_ptr is not None:  # noqa: SIM102 - Of a pointer only Triton's compiler knows whether it is None.
         if tl.load(wanted_ptr) == 0:
             return
-    first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
+    first_M, first_N = tile_origin(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     batch, split = tl.program_id(1).to(INDEX), tl.program_id(2).to(INDEX)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
     first_K = split * steps * BLOCK_K
     k = tl.arange(0, BLOCK_K).to(INDEX)
     # Rows beyond M and columns beyond N read what is there, and are not written.
-    inside_m, inside_n = existing(m, M, M_IN_RUNS, A_TOGETHER), existing(n, N, N_IN_RUNS, B_TOGETHER)
-    a_stride_B, a_stride_M, a_stride_K = matrix_strides(a_strides_BMK, M_IN_RUNS, A_TOGETHER)
-    b_stride_B, b_stride_K, b_stride_N = matrix_strides(b_strides_BKN, not N_IN_RUNS, B_TOGETHER)
+    inside_m, inside_n = in_range(m, M, M_CONTIGUOUS, A_VEC), in_range(n, N, N_CONTIGUOUS, B_VEC)
+    a_stride_B, a_stride_M, a_stride_K = matrix_strides(a_strides_BMK, M_CONTIGUOUS, A_VEC)
+    b_stride_B, b_stride_K, b_stride_N = matrix_strides(b_strides_BKN, not N_CONTIGUOUS, B_VEC)
     a_ptr_MK = a_ptr + batch * a_stride_B + first_K * a_stride_K
     a_ptr_MK = a_ptr_MK + (inside_m[:, None] * a_stride_M + k[None, :] * a_stride_K)
     b_ptr_KN = b_ptr + batch * b_stride_B + first_K * b_stride_K
@@ -134,16 +134,16 @@ def matmul_kernel(
         if EVEN_K:
             a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
         else:
-            left = multiple(K, K_TOGETHER) - first_K - step * BLOCK_K
+            left = known_multiple(K, K_VEC) - first_K - step * BLOCK_K
             a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
             b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
-        c_MN = times(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
-        c_MN, done_MN = in_parts(c_MN, done_MN, step, PART_STEPS)
+        c_MN = multiply_add(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
+        c_MN, done_MN = promoted(c_MN, done_MN, step, PART_STEPS)
         a_ptr_MK += BLOCK_K * a_stride_K
         b_ptr_KN += BLOCK_K * b_stride_K
     if PART_STEPS:
         c_MN += done_MN
-    columns = multiple(N, N_TOGETHER)
+    columns = known_multiple(N, N_VEC)
     mask = (m < M)[:, None] & (n < columns)[None, :]
     if not IS_SPLIT:
         if self_ptr is not None:
@@ -376,12 +376,12 @@ def _launch_product(
         INDEX=_index_type(a, b, target),
         IS_SPLIT=splits > 1,
         EVEN_K=steps * splits * tile.k == K,
-        M_IN_RUNS=a.stride(1) == 1,
-        N_IN_RUNS=b.stride(2) == 1,
-        A_TOGETHER=together(a),
-        B_TOGETHER=together(b.mT),
-        K_TOGETHER=divisor(K),
-        N_TOGETHER=divisor(N),
+        M_CONTIGUOUS=a.stride(1) == 1,
+        N_CONTIGUOUS=b.stride(2) == 1,
+        A_VEC=vector_width(a),
+        B_VEC=vector_width(b.mT),
+        K_VEC=divisor(K),
+        N_VEC=divisor(N),
         PART_STEPS=part_steps,
         GROUP=GROUP,
         BLOCK_M=tile.m,
@@ -452,7 +452,7 @@ def with_two_accumulators(plan: Plan, itemsize: int) -> Plan:
     return plan._replace(m=min(plan.m, 128), n=min(plan.n, n), warps=8)
 
 
-def together(factor: torch.Tensor) -> int:
+def vector_width(factor: torch.Tensor) -> int:
     """How many neighbours in memory of a factor of shape (B, rows, K) can be read at a time: 1, 2, 4 or 8.
 
     1 also where 16 divides all that matters, which Triton finds out by itself.

@@ -1,4 +1,4 @@
-"""What programs that multiply matrices share: their place, what they read, and the sum that they keep.
+"""What programs that multiply matrices share: which tile they own, what they read, and the accumulator that they keep.
 
 Loops over steps have one at least, of which masks leave nothing where there are no terms. The accumulator of a loop
 that might have none is set beside it, too, for which ptxas serializes the products of tensor cores.
@@ -47,13 +47,16 @@ def parts_of_one_sign(x: tl.tensor) -> tuple[tl.tensor, ...]:
 
 
 @triton.jit
-def product_of_parts(
+def dot_tf32x3(
     a_MK: tl.tensor,
     a_low_MK: tl.tensor,
     b_KN: tl.tensor,
     b_low_KN: tl.tensor,
 ) -> tl.tensor:
-    """``a @ b`` of float32 from its parts in TF32, in an accumulator of its own: tensor cores cut long sums off."""
+    """``a @ b`` of float32 as 3xTF32 (Ootomo and Yokota, 2022): ``low @ high + high @ low + high @ high``.
+
+    In an accumulator of its own, since tensor cores cut long sums off.
+    """
     c_MN = tl.dot(a_low_MK, b_KN, input_precision=_OF_PARTS)
     c_MN = tl.dot(a_MK, b_low_KN, c_MN, input_precision=_OF_PARTS)
     return tl.dot(a_MK, b_KN, c_MN, input_precision=_OF_PARTS)
@@ -74,10 +77,20 @@ def product_along_rows(a_MK: tl.tensor, b_NK: tl.tensor, PRECISION: tl.constexpr
 
 
 @triton.jit
-def tile_place(
+def tile_origin(
     M: tl.tensor, N: tl.tensor, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, INDEX: tl.constexpr
 ) -> tuple[tl.tensor, ...]:
-    """First row and column of this program's tile: down GROUP rows of tiles, then one column to the right."""
+    """First row and column of this program's tile, in grouped order (Triton's matmul tutorial).
+
+    Programs go down GROUP rows of tiles, then one column to the right, so that those which run side by side share their
+    tiles of b in L2::
+
+        GROUP = 2      n ->
+                  m    0  2  4  6
+                  |    1  3  5  7
+                  v    8 10 12 14
+                       9 11 13 15
+    """
     tiles_M, tiles_N = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     group, within = tl.program_id(0) // (GROUP * tiles_N), tl.program_id(0) % (GROUP * tiles_N)
     height = tl.minimum(tiles_M - group * GROUP, GROUP)
@@ -85,46 +98,49 @@ def tile_place(
 
 
 @triton.jit
-def multiple(x: tl.tensor, OF: tl.constexpr) -> tl.tensor:
+def known_multiple(x: tl.tensor, OF: tl.constexpr) -> tl.tensor:
     """``x``, which OF divides: so that Triton knows it, too. By itself it only finds out whether 16 does."""
     return x // OF * OF
 
 
 @triton.jit
-def existing(i: tl.tensor, size: tl.tensor, IN_RUNS: tl.constexpr, TOGETHER: tl.constexpr = 1) -> tl.tensor:
+def in_range(i: tl.tensor, size: tl.tensor, CONTIGUOUS: tl.constexpr, VEC: tl.constexpr = 1) -> tl.tensor:
     """``i``, or, where it lies beyond the ``size`` of its dimension, an index that does not.
 
-    IN_RUNS: neighbours along this dimension are neighbours in memory; TOGETHER divides its size then. Of a remainder
+    CONTIGUOUS: neighbours along this dimension are neighbours in memory; VEC divides its size then. Of a remainder
     Triton knows that 16 of them are where 16 divides the size; of the lesser of two it knows nothing, and reads one
     element at a time.
     """
-    if IN_RUNS:
-        i = i % multiple(size, TOGETHER)
+    if CONTIGUOUS:
+        i = i % known_multiple(size, VEC)
     else:
         i = tl.minimum(i, size - 1)
     return i
 
 
 @triton.jit
-def matrix_strides(strides_BXY: tl.tuple, X_IN_RUNS: tl.constexpr, TOGETHER: tl.constexpr) -> tuple[tl.tensor, ...]:
-    """Strides of a batch of matrices, of which TOGETHER divides all but that along which neighbours lie together."""
+def matrix_strides(strides_BXY: tl.tuple, X_CONTIGUOUS: tl.constexpr, VEC: tl.constexpr) -> tuple[tl.tensor, ...]:
+    """Strides of a batch of matrices, of which VEC divides all but that of the dimension which is contiguous."""
     stride_X, stride_Y = strides_BXY[1], strides_BXY[2]
-    if X_IN_RUNS:
-        stride_Y = multiple(stride_Y, TOGETHER)
+    if X_CONTIGUOUS:
+        stride_Y = known_multiple(stride_Y, VEC)
     else:
-        stride_X = multiple(stride_X, TOGETHER)
-    return multiple(strides_BXY[0], TOGETHER), stride_X, stride_Y
+        stride_X = known_multiple(stride_X, VEC)
+    return known_multiple(strides_BXY[0], VEC), stride_X, stride_Y
 
 
 @triton.jit
-def times(
+def multiply_add(
     a_MK: tl.tensor,
     b_KN: tl.tensor,
     c_MN: tl.tensor,
     MULTIPLY: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> tl.tensor:
-    """``c + a @ b``: on tensor cores, or, where PRECISION is None, as a plain sum of products."""
+    """``c + a @ b``: on tensor cores, or, where PRECISION is None, as a plain sum of products.
+
+    PRECISION is what ``tl.dot`` calls ``input_precision``.
+    """
     if PRECISION is None:
         product_MKN = a_MK.to(c_MN.dtype)[:, :, None] * b_KN.to(c_MN.dtype)[None, :, :]
         c_MN += tl.sum(product_MKN, axis=1).to(c_MN.dtype)
@@ -136,8 +152,8 @@ def times(
 
 
 @triton.jit
-def in_parts(c_MN: tl.tensor, done_MN: tl.tensor, step: tl.tensor, STEPS: tl.constexpr) -> tuple[tl.tensor, ...]:
-    """After every STEPS steps 0 and ``c + done``, else, or where STEPS is 0, both as they are."""
+def promoted(c_MN: tl.tensor, done_MN: tl.tensor, step: tl.tensor, STEPS: tl.constexpr) -> tuple[tl.tensor, ...]:
+    """Every STEPS steps, add the tensor cores' accumulator c to ``done``, in plain float32, and reset it; 0 is never."""
     if STEPS:  # noqa: SIM102 - Nothing is divided by a constant of 0.
         if step % STEPS == STEPS - 1:
             done_MN += c_MN

@@ -27,7 +27,7 @@ import triton.language as tl
 
 from ..common.indexing import converted
 from ..common.launch import INTERPRETED, await_earlier_kernels, launch, loop_bound
-from .product_tiles import parts_of_one_sign, product_of_parts, scaled_sum, tile_place
+from .product_tiles import dot_tf32x3, parts_of_one_sign, scaled_sum, tile_origin
 
 #: Factors with larger parts are not split: that is memory.
 MOST_BYTES_OF_PARTS = 2 << 30
@@ -110,7 +110,7 @@ def split_product_kernel(
     ``a_strides_PBM``, ``b_strides_PBN``: between parts, matrices, and rows or columns; terms lie side by side.
     """
     await_earlier_kernels()
-    first_M, first_N = tile_place(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
+    first_M, first_N = tile_origin(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     batch = tl.program_id(1).to(INDEX)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K).to(INDEX)
@@ -120,7 +120,7 @@ def split_product_kernel(
     for _ in range(steps):
         a_high_MK, a_low_MK = tl.load(a_ptr_MK), tl.load(a_ptr_MK + a_strides_PBM[0])
         b_high_KN, b_low_KN = tl.load(b_ptr_KN), tl.load(b_ptr_KN + b_strides_PBN[0])
-        c_MN += product_of_parts(a_high_MK, a_low_MK, b_high_KN, b_low_KN)
+        c_MN += dot_tf32x3(a_high_MK, a_low_MK, b_high_KN, b_low_KN)
         a_ptr_MK += BLOCK_K
         b_ptr_KN += BLOCK_K
     mask = (m < M)[:, None] & (n < N)[None, :]
@@ -217,7 +217,7 @@ def multiply_parts(
         tile: rows, columns and terms of a step.
         warps: of a program.
         stages: of its loads.
-        group: see :func:`~opsmith.kernels.matmul.product_tiles.tile_place`.
+        group: see :func:`~opsmith.kernels.matmul.product_tiles.tile_origin`.
     """
     B, M, N = c.shape
     block_m, block_n, block_k = tile
