@@ -179,6 +179,28 @@ def test_an_element_that_is_its_own_mean_has_no_gradient(tmp_path: Path) -> None
     assert [1, 1] == [code.count("fma.rn.f32") for code in codes]
 
 
+#: Compiles gradients of softmaxes over few long rows whose neighbours in memory belong to other rows.
+COMPILING_SOFTMAX = """
+import torch
+from torch._subclasses import FakeTensorMode
+from opsmith.prewarm.compiling import Compiler
+compiler = Compiler(90)
+from opsmith.kernels.softmax import softmax_backward
+with FakeTensorMode(allow_non_fake_inputs=True):
+    x = torch.empty(2, 300000, 4, device="cuda")
+    softmax_backward.softmax_backward(x, x, 1, x.dtype)
+print(compiler.launches)
+"""
+
+
+def test_the_sums_of_several_rows_of_a_tile_are_merged(tmp_path: Path) -> None:
+    """A tile of splits and one of elements have masks of two shapes, which is an error where one name is both."""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    command = [sys.executable, "-c", COMPILING_SOFTMAX]
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, text=True)
+    assert 2 == int(shown.stdout)
+
+
 #: Of ops whose kernels hold two tiles or read both parts of a number; the traces have no complex calls of them.
 COMPLEX_CALLS = """
 from opsmith.core.case import CallRecord, ComplexValue, TensorValue

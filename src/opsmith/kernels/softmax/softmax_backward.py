@@ -359,8 +359,8 @@ def gradient_pieces_kernel(
         sum_M = merged_sum(partial_ptr, tl.sum(m, axis=0), sizes[0], splits, BLOCK_S) + tl.zeros([1], COMPUTE)
     else:
         s = tl.arange(0, BLOCK_S).to(INDEX)
-        inside = (m < sizes[0])[:, None] & (s < splits)[None, :]
-        sum_M = tl.sum(tl.load(partial_ptr + s[None, :] * sizes[0] + m[:, None], mask=inside, other=0), axis=1)
+        is_split_MS = (m < sizes[0])[:, None] & (s < splits)[None, :]
+        sum_M = tl.sum(tl.load(partial_ptr + s[None, :] * sizes[0] + m[:, None], mask=is_split_MS, other=0), axis=1)
     for step in range(steps):
         j, k = tile_columns(split * steps + step, sizes, INDEX, BLOCK_J, BLOCK_K)
         inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
