@@ -61,14 +61,14 @@ def test_elements_of_a_ragged_call_are_moved_16_bytes_at_a_time(tmp_path: Path) 
 
 def test_long_rows_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
     """Of 129,280, 128,256 and 128,100 elements: only the edges of a row are moved each by itself."""
-    codes = _compiled(tmp_path, "_log_softmax.default", "f16", 3)["softmax_stretches_kernel"]
+    codes = _compiled(tmp_path, "_log_softmax.default", "f16", 3)["softmax_contiguous_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
 
 
 def test_rows_of_a_tile_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
     """Of 2,049 and 1,569 elements, among the first five traced ones: only the edges are moved each by itself."""
-    codes = _compiled(tmp_path, "_softmax.default", "f16", 5)["softmax_ragged_rows_kernel"]
+    codes = _compiled(tmp_path, "_softmax.default", "f16", 5)["softmax_unaligned_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
 
