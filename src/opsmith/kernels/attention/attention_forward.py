@@ -24,7 +24,7 @@ A program computes BLOCK_M queries of one head and loops over tiles of BLOCK_N k
   of the keys each and write averages of their own, which :func:`join_splits_kernel` weighs with ``exp(lse)`` and adds.
 - Half types have scores in units of log 2, since ``exp2`` is an instruction. In float32 that would round scores in the
   hundreds once more, by what is seen in the weights.
-- float32 is multiplied as 3xTF32 (split_factors.py). Where it pays, another launch splits keys and values into TF32
+- float32 is multiplied as 3xTF32 (tf32x3.py). Where it pays, another launch splits keys and values into TF32
   numbers beforehand, and transposes the values, since tensor cores of a Hopper GPU read four-byte numbers with the
   terms of a sum side by side. Queries are split once by each program, weights as they are made. Both parts have the
   sign of their number, so what is not finite stays so.
@@ -48,7 +48,7 @@ from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launc
 from ..common.tuning import Family, Work, size_class
 from ..matmul.matmul import SHARED_BYTES, multiply_type
 from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
-from ..matmul.split_factors import MOST_MATRICES, ROWS, Parts, parts_fit, parts_of
+from ..matmul.tf32x3 import MOST_MATRICES, ROWS, Parts, parts_fit, parts_of
 from ..random.philox import halves, word_at
 
 _LOG2_E = math.log2(math.e)

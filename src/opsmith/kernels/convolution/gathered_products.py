@@ -47,7 +47,7 @@ from ..matmul.matmul import (
     multiply_type,
 )
 from ..matmul.product_tiles import dot_tf32x3, known_multiple, multiply_add, tile_origin
-from ..matmul.split_factors import parts_fit
+from ..matmul.tf32x3 import parts_fit
 from .convolution_operands import (
     CHANNELS,
     Filter,

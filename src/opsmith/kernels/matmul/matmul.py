@@ -23,7 +23,7 @@ on their way to shared memory (software pipelining, ``num_stages``)::
   adds the part before as its term, or by programs with two accumulators, of which the tensor cores have one
   (:func:`~.product_tiles.promoted`).
 - float32 is multiplied as 3xTF32 (Ootomo and Yokota, 2022); large products may have their factors split into TF32
-  numbers beforehand (split_factors.py). Complex factors are multiplied as real ones (complex_factors.py).
+  numbers beforehand (tf32x3.py). Complex factors are multiplied as real ones (complex_factors.py).
 
 Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`` the summed dimension.
 """
@@ -72,7 +72,7 @@ from .product_tiles import (
     scaled_sum,
     tile_origin,
 )
-from .split_factors import multiply_parts, parts_fit, parts_of
+from .tf32x3 import multiply_parts, parts_fit, parts_of
 
 #: Rows of tiles that programs go down before they go right (grouped order), as many as in Triton's matmul tutorial.
 GROUP = 8
@@ -456,12 +456,12 @@ def _launch_product(
 
 def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: Plan) -> torch.Tensor:
     """As :func:`write_product`, of finite numbers; returns one number, which is not 0 if there are others."""
-    is_odd = filled(torch.empty(1, dtype=torch.int32, device=c.device), 0)
+    has_nonfinite = filled(torch.empty(1, dtype=torch.int32, device=c.device), 0)
     added, strides, bits = _term_arguments(term, c)
     multiply_parts(
         c,
-        parts_of(a.unsqueeze(1), is_odd, plan.m, plan.k),
-        parts_of(b.mT.unsqueeze(1), is_odd, plan.n, plan.k),
+        parts_of(a.unsqueeze(1), has_nonfinite, plan.m, plan.k),
+        parts_of(b.mT.unsqueeze(1), has_nonfinite, plan.n, plan.k),
         added,
         strides,
         bits,
@@ -470,7 +470,7 @@ def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: T
         stages=plan.stages,
         group=GROUP,
     )
-    return is_odd
+    return has_nonfinite
 
 
 def steps_of_a_part(dtype: torch.dtype, precision: str | None, k: int, steps: int) -> int:
