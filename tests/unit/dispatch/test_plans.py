@@ -21,7 +21,7 @@ from opsmith.dispatch.plans import launcher, recorder
 from opsmith.dispatch.plans.fp32_precision import in_force, watched_precisions
 from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode, chosen
 from opsmith.dispatch.plans.plan import Copy, Launch, Precision, Refusal
-from opsmith.kernels.convolution import gathered_products
+from opsmith.kernels.convolution import implicit_gemm
 from opsmith.kernels.matmul import matmul
 
 #: The stand-in's streams tell who launched: a kernel's host code, a plan in Python, a plan in C++.
@@ -470,7 +470,7 @@ def test_recordings_see_which_setting_the_shipped_products_read() -> None:
     seen: list[Precision] = []
     with watched_precisions(seen.append):
         matmul.dot_precision(torch.float32, 8)
-        gathered_products.dot_precision(torch.float32, 8)
+        implicit_gemm.dot_precision(torch.float32, 8)
     assert [("cuda", "matmul")] == [(one.backend, one.op) for one in seen]
     assert in_force(seen)
     assert not in_force([seen[0]._replace(value="bf16")])

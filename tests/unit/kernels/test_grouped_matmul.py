@@ -47,7 +47,8 @@ def test_several_elements_of_a_line_are_read_at_a_time(monkeypatch: pytest.Monke
     taken: list[tuple[int, ...]] = []
 
     def launched(*args: Any, **meta: Any) -> None:
-        taken.append(tuple(meta.get(f"{name}_VEC", 0) for name in "ABCK"))
+        layout = meta["LAYOUT"]
+        taken.append(tuple(vector.value for vector in (layout.A_VEC, layout.B_VEC, layout.C_VEC, layout.K_VEC)))
         launch(*args, **meta)
 
     monkeypatch.setattr(grouped_matmul, "launch", launched)
@@ -57,7 +58,7 @@ def test_several_elements_of_a_line_are_read_at_a_time(monkeypatch: pytest.Monke
     kernel(OP)(b.mT, a.mT, ENDS)
     kernel(OP)(a.mT, values(150, 24, dtype=torch.bfloat16), ENDS)
     kernel(OP)(values(24, 150, dtype=torch.bfloat16), a, ENDS)
-    assert taken == [(8, 8, 8, 8), (8, 8, 8, 8), (8, 8, 1, 8), (8, 8, 8, 0), (1, 8, 8, 0)]
+    assert taken == [(8, 8, 8, 8), (8, 8, 8, 8), (8, 8, 1, 8), (8, 8, 8, 1), (1, 8, 8, 1)]
 
 
 def test_without_offsets_matrices_form_a_batch() -> None:

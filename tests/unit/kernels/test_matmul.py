@@ -163,7 +163,7 @@ def test_how_many_neighbours_are_written_at_a_time(columns: int, vector: int, mo
     """As many as divide the lines of the result; whether 16 does, Triton sees for itself."""
 
     def launched(*args: Any, **meta: Any) -> None:
-        assert meta["N_VEC"] == vector
+        assert meta["LAYOUT"].C_VEC.value == vector
         launch(*args, **meta)
 
     monkeypatch.setattr(matmul, "launch", launched)

@@ -61,14 +61,14 @@ def test_elements_of_a_ragged_call_are_moved_16_bytes_at_a_time(tmp_path: Path) 
 
 def test_long_rows_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
     """Of 129,280, 128,256 and 128,100 elements: only the edges of a row are moved each by itself."""
-    codes = _compiled(tmp_path, "_log_softmax.default", "f16", 3)["softmax_stretches_kernel"]
+    codes = _compiled(tmp_path, "_log_softmax.default", "f16", 3)["softmax_contiguous_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
 
 
 def test_rows_of_a_tile_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
     """Of 2,049 and 1,569 elements, among the first five traced ones: only the edges are moved each by itself."""
-    codes = _compiled(tmp_path, "_softmax.default", "f16", 5)["softmax_ragged_rows_kernel"]
+    codes = _compiled(tmp_path, "_softmax.default", "f16", 5)["softmax_unaligned_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
 
@@ -177,6 +177,28 @@ def test_an_element_that_is_its_own_mean_has_no_gradient(tmp_path: Path) -> None
     codes = [path.read_text() for path in tmp_path.glob("*/g*_kernel.ptx")]
     # The one that is left takes the products with x away.
     assert [1, 1] == [code.count("fma.rn.f32") for code in codes]
+
+
+#: Compiles gradients of softmaxes over few long rows whose neighbours in memory belong to other rows.
+COMPILING_SOFTMAX = """
+import torch
+from torch._subclasses import FakeTensorMode
+from opsmith.prewarm.compiling import Compiler
+compiler = Compiler(90)
+from opsmith.kernels.softmax import softmax_backward
+with FakeTensorMode(allow_non_fake_inputs=True):
+    x = torch.empty(2, 300000, 4, device="cuda")
+    softmax_backward.softmax_backward(x, x, 1, x.dtype)
+print(compiler.launches)
+"""
+
+
+def test_the_sums_of_several_rows_of_a_tile_are_merged(tmp_path: Path) -> None:
+    """A tile of splits and one of elements have masks of two shapes, which is an error where one name is both."""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    command = [sys.executable, "-c", COMPILING_SOFTMAX]
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, text=True)
+    assert 2 == int(shown.stdout)
 
 
 #: Of ops whose kernels hold two tiles or read both parts of a number; the traces have no complex calls of them.

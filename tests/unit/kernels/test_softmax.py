@@ -10,7 +10,7 @@ from tests.unit.kernels.against_eager import FLOATS, assert_as_eager, kernel, la
 
 from opsmith.kernels.common import lanes
 from opsmith.kernels.common.launch import launch
-from opsmith.kernels.softmax import softmax, softmax_backward, stretches
+from opsmith.kernels.softmax import softmax, softmax_backward, unaligned_rows
 
 SOFTMAX = "_softmax.default"
 INFINITE = -float("inf")
@@ -60,7 +60,7 @@ def test_long_rows_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch, dim: int)
 def short_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are read in tiles of 16, each by one program."""
     small_tiles(monkeypatch, 16)
-    monkeypatch.setattr(stretches, "BLOCK", 16)
+    monkeypatch.setattr(unaligned_rows, "BLOCK", 16)
 
 
 @pytest.mark.usefixtures("short_tiles")
@@ -79,7 +79,7 @@ def test_rows_of_one_stretch_of_memory(dtype: torch.dtype, length: int) -> None:
 @pytest.mark.usefixtures("short_tiles")
 def test_infinities_and_nan_in_rows_of_one_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a tile of their own, in the edges, or beside other values; a row of minus infinity alone is 0 if asked."""
-    monkeypatch.setattr(stretches, "BLOCK", 4)
+    monkeypatch.setattr(unaligned_rows, "BLOCK", 4)
     rows = torch.cat([ROWS, torch.tensor([[1.0, 200.0, float("inf"), INFINITE], [1.0, 1.0, 1.0, float("inf")]])])
     small_tiles(monkeypatch, 2)
     rows = rows.repeat_interleave(3, dim=1)
@@ -93,8 +93,8 @@ def test_infinities_and_nan_in_rows_of_one_stretch(monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def divided_rows(monkeypatch: pytest.MonkeyPatch, short_tiles: None) -> None:
     """As for a device of three multiprocessors: 12 parts at once, of which each row gets as many as there are tiles."""
-    monkeypatch.setattr(stretches, "multiprocessors", lambda _device: 3)
-    monkeypatch.setattr(stretches, "PART_BLOCK", 16)
+    monkeypatch.setattr(unaligned_rows, "multiprocessors", lambda _device: 3)
+    monkeypatch.setattr(unaligned_rows, "PART_BLOCK", 16)
 
 
 @pytest.mark.usefixtures("divided_rows")
@@ -104,7 +104,7 @@ def test_a_few_long_rows_are_divided_among_programs(
     dtype: torch.dtype, rows: int, length: int, gap: int, parts: int
 ) -> None:
     """Parts of several tiles and of one, where each starts anywhere within 16 bytes; in the gradients as well."""
-    assert parts == stretches.parts_of(rows, length, torch.device("cpu"))
+    assert parts == unaligned_rows.parts_of(rows, length, torch.device("cpu"))
     x = values(rows, length + gap, dtype=dtype)[:, :length]
     for op in (SOFTMAX, "_log_softmax.default"):
         assert_as_eager(op, x, 1, half_to_float=False)
@@ -136,10 +136,10 @@ def test_rows_are_divided_only_where_they_are_few(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def ragged_rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A row is a tile of its own; and which kernels are launched."""
     small_tiles(monkeypatch, 64)
-    monkeypatch.setattr(stretches, "SHORTEST", 16)
+    monkeypatch.setattr(unaligned_rows, "SHORTEST", 16)
     launched: list[str] = []
 
     def noted(kernel: Any, *args: Any, **constants: Any) -> None:
@@ -154,7 +154,7 @@ def ragged_rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(("length", "gap"), [(57, 0), (33, 7), (48, 5), (63, 1)])
 def test_rows_of_a_tile_that_start_within_16_bytes(
-    ragged_rows: list[str], dtype: torch.dtype, length: int, gap: int
+    launched: list[str], dtype: torch.dtype, length: int, gap: int
 ) -> None:
     """Or end there, as in float64: eager's own logarithms of half types err on the CPU. And gradients of such rows."""
     x = values(6, length + gap, dtype=dtype)[:, :length]
@@ -162,19 +162,19 @@ def test_rows_of_a_tile_that_start_within_16_bytes(
         torch.testing.assert_close(kernel(op)(x, 1, half_to_float=False), exact(x.double(), 1).to(dtype))
     assert_as_eager("_softmax_backward_data.default", x, torch.softmax(x, 1), 1, dtype)
     assert_as_eager("_log_softmax_backward_data.default", x, torch.log_softmax(x, 1), 1, dtype)
-    assert ["softmax_ragged_rows_kernel"] * 2 + ["gradient_ragged_rows_kernel"] * 2 == ragged_rows
+    assert ["softmax_unaligned_rows_kernel"] * 2 + ["gradient_unaligned_rows_kernel"] * 2 == launched
 
 
-def test_rows_of_a_tile_that_are_whole_16_bytes_have_no_edges(ragged_rows: list[str]) -> None:
+def test_rows_of_a_tile_that_are_whole_16_bytes_have_no_edges(launched: list[str]) -> None:
     """Nor have rows of several strides."""
     for x in (values(6, 48), values(48, 6).t()):
         assert_as_eager(SOFTMAX, x, 1, half_to_float=False)
-    assert {"softmax_rows_kernel"} == set(ragged_rows)
+    assert {"softmax_rows_kernel"} == set(launched)
 
 
 @pytest.mark.parametrize("length", [2, 7, 13])
 def test_lanes_share_short_rows_that_start_within_16_bytes(
-    monkeypatch: pytest.MonkeyPatch, ragged_rows: list[str], length: int
+    monkeypatch: pytest.MonkeyPatch, launched: list[str], length: int
 ) -> None:
     """Several rows a program; turned for the lanes as one release of Triton has it, or not; and their gradients."""
     x = values(37, length, scale=9.0)
@@ -187,10 +187,10 @@ def test_lanes_share_short_rows_that_start_within_16_bytes(
             assert_as_eager(f"{kind}.default", x, 1, half_to_float=False)
             y = torch.softmax(x, 1)
             assert_as_eager(f"{kind}_backward_data.default", values(37, length), y, 1, torch.float32)
-    assert {"softmax_short_rows_kernel", "gradient_short_rows_kernel"} == set(ragged_rows)
+    assert {"softmax_short_rows_kernel", "gradient_short_rows_kernel"} == set(launched)
 
 
-@pytest.mark.usefixtures("ragged_rows")
+@pytest.mark.usefixtures("launched")
 def test_infinities_and_nan_in_the_edges_and_the_body_of_a_row() -> None:
     """Edges or a body of minus infinity alone, a row of nothing else, infinity and NaN in either."""
     rows = values(8, 41)
@@ -202,7 +202,7 @@ def test_infinities_and_nan_in_the_edges_and_the_body_of_a_row() -> None:
     assert_as_eager("_safe_softmax.default", rows, 1)
 
 
-@pytest.mark.usefixtures("ragged_rows")
+@pytest.mark.usefixtures("launched")
 def test_half_to_float_widens_rows_that_start_within_16_bytes() -> None:
     """Results of another size are stored from the same element on."""
     x = values(5, 57, dtype=torch.float16)

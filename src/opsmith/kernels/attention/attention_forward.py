@@ -24,7 +24,7 @@ A program computes BLOCK_M queries of one head and loops over tiles of BLOCK_N k
   of the keys each and write averages of their own, which :func:`join_splits_kernel` weighs with ``exp(lse)`` and adds.
 - Half types have scores in units of log 2, since ``exp2`` is an instruction. In float32 that would round scores in the
   hundreds once more, by what is seen in the weights.
-- float32 is multiplied as 3xTF32 (split_factors.py). Where it pays, another launch splits keys and values into TF32
+- float32 is multiplied as 3xTF32 (tf32x3.py). Where it pays, another launch splits keys and values into TF32
   numbers beforehand, and transposes the values, since tensor cores of a Hopper GPU read four-byte numbers with the
   terms of a sum side by side. Queries are split once by each program, weights as they are made. Both parts have the
   sign of their number, so what is not finite stays so.
@@ -48,7 +48,7 @@ from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launc
 from ..common.tuning import Family, Work, size_class
 from ..matmul.matmul import SHARED_BYTES, multiply_type
 from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
-from ..matmul.split_factors import MOST_MATRICES, ROWS, Parts, parts_fit, parts_of
+from ..matmul.tf32x3 import MOST_MATRICES, ROWS, Parts, parts_fit, parts_of
 from ..random.philox import halves, word_at
 
 _LOG2_E = math.log2(math.e)
@@ -287,28 +287,6 @@ def dropped(
 
 
 @triton.jit
-def key_range(
-    first: tl.tensor,
-    keys: tl.tensor,
-    N: tl.tensor,
-    last_of_first: tl.tensor,
-    CAUSAL: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-) -> tuple[tl.tensor, ...]:
-    """Where the keys of a split begin, where its tiles that need no mask end, and where those that are visible do.
-
-    ``last_of_first`` is the last key that the first query of the block sees, if CAUSAL.
-    """
-    end = tl.minimum(first + keys, N)
-    visible_to_all = end
-    if CAUSAL:
-        visible_to_all = tl.minimum(end, last_of_first + 1)
-        end = tl.minimum(end, last_of_first + BLOCK_M)
-    return first, first + tl.maximum(visible_to_all - first, 0) // BLOCK_N * BLOCK_N, end
-
-
-@triton.jit
 def attend(
     acc_ME: tl.tensor,
     max_M: tl.tensor,
@@ -424,7 +402,6 @@ def attention_kernel(
     await_earlier_kernels()
     H, M, N, group = sizes
     UNIT: tl.constexpr = CONFIG.UNIT
-    INDEX: tl.constexpr = CONFIG.INDEX
     blocks = tl.cdiv(M, BLOCK_M)
     block, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     if CONFIG.CAUSAL:
@@ -445,14 +422,18 @@ def attention_kernel(
 
     first_M = block * BLOCK_M
     m = first_M + tl.arange(0, BLOCK_M)
-    q_MD = load_rows(q_ptr, m, M, strides.q, UNIT, CONFIG.D, CONFIG.BLOCK_D, True, INDEX).to(CONFIG.MULTIPLY)
+    q_MD = load_rows(q_ptr, m, M, strides.q, UNIT, CONFIG.D, CONFIG.BLOCK_D, True, CONFIG.INDEX)
+    q_MD, q_low_MD = q_MD.to(CONFIG.MULTIPLY), None
     if low_offsets is not None:
         q_MD, q_low_MD = parts_of_one_sign(q_MD)
-    else:
-        q_low_MD = None
 
-    last_of_first = first_M + rule.diagonal
-    first, full, end = key_range(split * splits.keys, splits.keys, N, last_of_first, CONFIG.CAUSAL, BLOCK_M, BLOCK_N)
+    first = split * splits.keys
+    end = tl.minimum(first + splits.keys, N)
+    visible_to_all = end  # Keys that need no mask.
+    if CONFIG.CAUSAL:
+        visible_to_all = tl.minimum(end, first_M + rule.diagonal + 1)
+        end = tl.minimum(end, first_M + rule.diagonal + BLOCK_M)
+    full = first + tl.maximum(visible_to_all - first, 0) // BLOCK_N * BLOCK_N
     acc_ME = tl.zeros([BLOCK_M, CONFIG.BLOCK_E], tl.float32)
     max_M = tl.full([BLOCK_M], float("-inf"), tl.float32)
     sum_M = tl.zeros([BLOCK_M], tl.float32)
@@ -467,12 +448,12 @@ def attention_kernel(
 
     total_M = tl.where(sum_M == 0, 1.0, sum_M)
     out_ME = acc_ME / total_M[:, None]
-    store_rows(out_ptr, m, M, out_ME, strides.out, CONFIG.OUT_UNIT, CONFIG.E, CONFIG.BLOCK_E, INDEX)
+    store_rows(out_ptr, m, M, out_ME, strides.out, CONFIG.OUT_UNIT, CONFIG.E, CONFIG.BLOCK_E, CONFIG.INDEX)
     if lse_ptr is not None:
         lse_M = natural(max_M, rule.scale, CONFIG.BASE_2, CONFIG.FUSE_SCALE) + tl.log(total_M)
         lse_M = tl.where(sum_M == 0, rule.empty_lse, lse_M)
         lse_ptr = head_of(lse_ptr + split.to(tl.int64) * splits.lse_stride, b, h, strides.lse, 1)
-        tl.store(lse_ptr + m.to(INDEX) * strides.lse[2], lse_M, mask=m < M)
+        tl.store(lse_ptr + m.to(CONFIG.INDEX) * strides.lse[2], lse_M, mask=m < M)
         if block == blocks - 1:
             beyond = M + tl.arange(0, _LSE_BLOCK)
             tl.store(lse_ptr + beyond * strides.lse[2], float("inf"), mask=beyond < lse_rows)

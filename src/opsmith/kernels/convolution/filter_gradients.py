@@ -42,7 +42,7 @@ from .convolution_operands import (
     side_by_side,
     with_flat_space,
 )
-from .gathered_products import Tile, dimensions_of, dot_precision, feeds_tensor_cores, places_of, read_offset
+from .implicit_gemm import Tile, dimensions_of, dot_precision, feeds_tensor_cores, places_of, read_offset
 from .sliding import Sliding, all_taps_of, walk_of
 
 
@@ -196,7 +196,7 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
     each = max(triton.cdiv(steps, splits), 1)
     stride_O, stride_C, *strides = grad_weight.stride()
     if splits > 1:
-        # A tile has neighbouring channels under one tap. So have partial sums, and the second launch turns them.
+        # A tile has neighbouring channels under one tap. So have partial sums, and the second launch transposes them.
         shape = (splits, grad_weight.shape[0], *grad_weight.shape[2:], own.field)
         target = torch.empty(shape, dtype=compute_dtype(field.dtype), device=field.device)
         _, stride_O, *strides, stride_C = target.stride()

@@ -3,7 +3,7 @@
 Where the groups end is told by a tensor on the device, so the host launches as many programs as there can be tiles, and
 each program looks its group up: it adds up how many tiles the groups before it have. Three forms, with groups ``g``:
 
-- rows in groups: ``c_MN[m] = a_MK[m] @ b_GKN[g]`` for the rows of a group, or the same for columns, with both turned;
+- rows in groups: ``c_MN[m] = a_MK[m] @ b_GKN[g]`` for the rows of a group, or the same for columns, both transposed;
 - terms in groups: ``c_GMN[g] = a_MK[:, k] @ b_KN[k, :]`` over the terms of a group, as weights get their gradients;
 - matrices of one size, a batch.
 
@@ -23,6 +23,7 @@ from ..common.launch import (
     INTERPRETED,
     await_earlier_kernels,
     compute_type,
+    constants,
     launch,
     layout_of,
     loop_bound,
@@ -30,7 +31,7 @@ from ..common.launch import (
 )
 from ..common.type_rules import SINGLE
 from .matmul import GROUP, Tile, divisor, dot_precision, multiply_type, product, product_tile, vector_width
-from .product_tiles import in_range, known_multiple, matrix_strides, multiply_add, tile_origin
+from .product_tiles import Layout, Math, in_range, known_multiple, matrix_strides, multiply_add, tile_origin
 
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
 _BOUND_IS_CONSTANT = tl.constexpr(INTERPRETED)
@@ -68,23 +69,17 @@ def grouped_rows_kernel(
     a_strides_MK: tl.tuple,
     b_strides_GKN: tl.tuple,
     steps: tl.tensor,
-    ACCUMULATE: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
+    MATH: tl.tuple,
+    LAYOUT: tl.tuple,
     INDEX: tl.constexpr,
     EVEN_K: tl.constexpr,
-    N_CONTIGUOUS: tl.constexpr,
-    A_VEC: tl.constexpr,
-    B_VEC: tl.constexpr,
-    C_VEC: tl.constexpr,
-    K_VEC: tl.constexpr,
     GROUP: tl.constexpr,
     GROUPS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """One tile of c, of rows of one group; _VEC are the elements that are read or written at a time."""
+    """One tile of c, of rows of one group; MATH and LAYOUT as for :func:`~.matmul.matmul_kernel`."""
     await_earlier_kernels()
     down, first_N = tile_origin(tiles_M * BLOCK_M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     group, first_M, end_M = group_of((down // BLOCK_M).to(tl.int32), ends_ptr, groups, GROUPS, BLOCK_M)
@@ -92,25 +87,25 @@ def grouped_rows_kernel(
         m, n = first_M.to(INDEX) + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
         k = tl.arange(0, BLOCK_K).to(INDEX)
         # Rows beyond the group and columns beyond N read what is there, and are not written.
-        inside_m, inside_n = tl.minimum(m, end_M - 1), in_range(n, N, N_CONTIGUOUS, B_VEC)
-        _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), False, A_VEC)
-        b_stride_G, b_stride_K, b_stride_N = matrix_strides(b_strides_GKN, not N_CONTIGUOUS, B_VEC)
+        inside_m, inside_n = tl.minimum(m, end_M - 1), in_range(n, N, LAYOUT.N_CONTIGUOUS, LAYOUT.B_VEC)
+        _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), False, LAYOUT.A_VEC)
+        b_stride_G, b_stride_K, b_stride_N = matrix_strides(b_strides_GKN, not LAYOUT.N_CONTIGUOUS, LAYOUT.B_VEC)
         a_ptr_MK = a_ptr + inside_m[:, None] * a_stride_M + k[None, :] * a_stride_K
         b_ptr_KN = b_ptr + group.to(INDEX) * b_stride_G
         b_ptr_KN = b_ptr_KN + (k[:, None] * b_stride_K + inside_n[None, :] * b_stride_N)
-        c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
+        c_MN = tl.zeros([BLOCK_M, BLOCK_N], MATH.ACCUMULATE)
         for step in range(steps):
             if EVEN_K:
                 a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
             else:
-                left = known_multiple(K, K_VEC) - step * BLOCK_K
+                left = known_multiple(K, LAYOUT.K_VEC) - step * BLOCK_K
                 a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
                 b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
-            c_MN = multiply_add(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
+            c_MN = multiply_add(a_MK, b_KN, c_MN, MATH.MULTIPLY, MATH.PRECISION)
             a_ptr_MK += BLOCK_K * a_stride_K
             b_ptr_KN += BLOCK_K * b_stride_K
-        c_ptr_MN = c_ptr + m[:, None] * known_multiple(c_strides_MN[0], C_VEC) + n[None, :] * c_strides_MN[1]
-        mask = (m < end_M)[:, None] & (n < known_multiple(N, C_VEC))[None, :]
+        c_ptr_MN = c_ptr + m[:, None] * known_multiple(c_strides_MN[0], LAYOUT.C_VEC) + n[None, :] * c_strides_MN[1]
+        mask = (m < end_M)[:, None] & (n < known_multiple(N, LAYOUT.C_VEC))[None, :]
         tl.store(c_ptr_MN, converted(c_MN, c_ptr.dtype.element_ty), mask=mask)
 
 
@@ -125,15 +120,9 @@ def grouped_terms_kernel(
     a_strides_MK: tl.tuple,
     b_strides_KN: tl.tuple,
     most_steps: tl.tensor,
-    ACCUMULATE: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
+    MATH: tl.tuple,
+    LAYOUT: tl.tuple,
     INDEX: tl.constexpr,
-    M_CONTIGUOUS: tl.constexpr,
-    N_CONTIGUOUS: tl.constexpr,
-    A_VEC: tl.constexpr,
-    B_VEC: tl.constexpr,
-    C_VEC: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -147,21 +136,23 @@ def grouped_terms_kernel(
     begin = tl.load(ends_ptr + group - 1, mask=group > 0, other=0)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K).to(INDEX)
-    inside_m, inside_n = in_range(m, M, M_CONTIGUOUS, A_VEC), in_range(n, N, N_CONTIGUOUS, B_VEC)
-    _, a_stride_M, a_stride_K = matrix_strides((0, a_strides_MK[0], a_strides_MK[1]), M_CONTIGUOUS, A_VEC)
-    _, b_stride_K, b_stride_N = matrix_strides((0, b_strides_KN[0], b_strides_KN[1]), not N_CONTIGUOUS, B_VEC)
+    inside_m = in_range(m, M, LAYOUT.M_CONTIGUOUS, LAYOUT.A_VEC)
+    inside_n = in_range(n, N, LAYOUT.N_CONTIGUOUS, LAYOUT.B_VEC)
+    a_strides_BMK, b_strides_BKN = (0, a_strides_MK[0], a_strides_MK[1]), (0, b_strides_KN[0], b_strides_KN[1])
+    _, a_stride_M, a_stride_K = matrix_strides(a_strides_BMK, LAYOUT.M_CONTIGUOUS, LAYOUT.A_VEC)
+    _, b_stride_K, b_stride_N = matrix_strides(b_strides_BKN, not LAYOUT.N_CONTIGUOUS, LAYOUT.B_VEC)
     a_ptr_MK = a_ptr + inside_m[:, None] * a_stride_M + (begin + k)[None, :] * a_stride_K
     b_ptr_KN = b_ptr + (begin + k)[:, None] * b_stride_K + inside_n[None, :] * b_stride_N
-    c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
+    c_MN = tl.zeros([BLOCK_M, BLOCK_N], MATH.ACCUMULATE)
     steps = most_steps if _BOUND_IS_CONSTANT else tl.cdiv(end - begin, BLOCK_K)
     for step in range(steps):
         left = end - begin - step * BLOCK_K
         a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
         b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
-        c_MN = multiply_add(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
+        c_MN = multiply_add(a_MK, b_KN, c_MN, MATH.MULTIPLY, MATH.PRECISION)
         a_ptr_MK += BLOCK_K * a_stride_K
         b_ptr_KN += BLOCK_K * b_stride_K
-    columns = known_multiple(N, C_VEC)
+    columns = known_multiple(N, LAYOUT.C_VEC)
     c_ptr_MN = c_ptr + group * M * columns + m[:, None] * columns + n[None, :]
     tl.store(c_ptr_MN, converted(c_MN, c_ptr.dtype.element_ty), mask=(m < M)[:, None] & (n < columns)[None, :])
 
@@ -230,6 +221,14 @@ def _rows_in_groups(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, ends: tor
     tile = _tile(G, triton.cdiv(M, G), N, K, a.dtype, precision)
     # A group whose rows do not fill their last tile takes one more; as many groups as there are rows are not empty.
     tiles_M = M // tile.m + min(G, M)
+    layout = Layout(
+        M_CONTIGUOUS=False,
+        N_CONTIGUOUS=b.stride(2) == 1,
+        A_VEC=vector_width(a.unsqueeze(0)) if a.stride(1) == 1 else 1,
+        B_VEC=vector_width(b.mT),
+        K_VEC=divisor(K),
+        C_VEC=divisor(N) if c.stride(1) == 1 else 1,
+    )
     launch(
         grouped_rows_kernel,
         (tiles_M * triton.cdiv(N, tile.n),),
@@ -247,12 +246,8 @@ def _rows_in_groups(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, ends: tor
         b.stride(),
         loop_bound(triton.cdiv(K, tile.k)),
         **_constants(a, b, c, tile, precision),
+        LAYOUT=constants(layout),
         EVEN_K=K % tile.k == 0,
-        N_CONTIGUOUS=b.stride(2) == 1,
-        A_VEC=vector_width(a.unsqueeze(0)) if a.stride(1) == 1 else 1,
-        B_VEC=vector_width(b.mT),
-        C_VEC=divisor(N) if c.stride(1) == 1 else 1,
-        K_VEC=divisor(K),
         GROUPS=triton.next_power_of_2(G),
     )
 
@@ -265,6 +260,15 @@ def _terms_in_groups(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> to
         return c
     precision = dot_precision(a.dtype, triton.cdiv(K, G))
     tile = product_tile(G, M, N, triton.cdiv(K, G), a.dtype, precision)
+    # Where a group begins among the terms is not known: those are read one by one.
+    layout = Layout(
+        M_CONTIGUOUS=a.stride(0) == 1,
+        N_CONTIGUOUS=b.stride(1) == 1,
+        A_VEC=vector_width(a.unsqueeze(0)) if a.stride(0) == 1 else 1,
+        B_VEC=vector_width(b.T.unsqueeze(0)) if b.stride(1) == 1 else 1,
+        K_VEC=1,
+        C_VEC=divisor(N),
+    )
     launch(
         grouped_terms_kernel,
         (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n), G),
@@ -279,12 +283,7 @@ def _terms_in_groups(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> to
         b.stride(),
         loop_bound(triton.cdiv(K, tile.k)),
         **_constants(a, b, c, tile, precision),
-        M_CONTIGUOUS=a.stride(0) == 1,
-        N_CONTIGUOUS=b.stride(1) == 1,
-        # Where a group begins among the terms is not known: those are read one by one.
-        A_VEC=vector_width(a.unsqueeze(0)) if a.stride(0) == 1 else 1,
-        B_VEC=vector_width(b.T.unsqueeze(0)) if b.stride(1) == 1 else 1,
-        C_VEC=divisor(N),
+        LAYOUT=constants(layout),
     )
     return c
 
@@ -300,9 +299,7 @@ def _constants(
 ) -> dict[str, object]:
     reach = [Geometry(shape, (strides,)) for shape, strides in map(layout_of, (a, b, c))]
     return {
-        "ACCUMULATE": compute_type(a.dtype),
-        "MULTIPLY": multiply_type(a.dtype),
-        "PRECISION": precision,
+        "MATH": constants(Math(compute_type(a.dtype), multiply_type(a.dtype), precision)),
         "INDEX": max((index_type(part) for part in reach), key=lambda index: index.primitive_bitwidth),
         "GROUP": GROUP,
         "BLOCK_M": tile.m,

@@ -1,12 +1,29 @@
 """Matrix products: of two matrices, of batches, and added to a third operand.
 
 ``c_MN = alpha * (a_MK @ b_KN) + beta * s_MN``: ``2 M N K`` operations over ``(M K + K N + M N) * itemsize`` compulsory
-bytes. A program owns one tile of one result and walks along K, while the tiles of the next steps are on their way
-to shared memory. Where a result has too few tiles to fill the device, K is split: programs write partial sums in the
-type of the accumulator, and a second launch adds them up. Tensor cores cut off what their accumulators cannot hold, so
-that very long sums are made of parts: by a launch each, which adds the part before as its term, or by programs that add
-them up in registers of their own, where they have room. Large products of float32 may have their factors split
-beforehand (split_factors.py). Complex factors are multiplied as real ones (complex_factors.py).
+bytes. A program owns one tile of one result and walks along K, BLOCK_K at a step, while the tiles of the next steps are
+on their way to shared memory (software pipelining, ``num_stages``)::
+
+                         N
+                    +----+------+
+                    |    |      |
+              K     |    | b_KN |  BLOCK_K, a step ...
+         k ->       |    +------+    |
+                    |    |      |    v
+       +-----------++----+------+
+       |           ||           |
+    M  +----+------++    +------+
+       |a_MK| ->   ||    | c_MN |  BLOCK_M x BLOCK_N: in registers, written once
+       +----+------++----+------+
+
+- Programs that run side by side own neighbouring tiles, in grouped order (:func:`~.product_tiles.tile_origin`).
+- Split-K: where a result has too few tiles to fill the device, programs take a share of K each and write partial sums
+  in the type of the accumulator; a second launch adds them up, in a fixed order (:func:`combine_kernel`).
+- Tensor cores cut off what their accumulators cannot hold. So very long sums are made of parts: by a launch each, which
+  adds the part before as its term, or by programs with two accumulators, of which the tensor cores have one
+  (:func:`~.product_tiles.promoted`).
+- float32 is multiplied as 3xTF32 (Ootomo and Yokota, 2022); large products may have their factors split into TF32
+  numbers beforehand (tf32x3.py). Complex factors are multiplied as real ones (complex_factors.py).
 
 Suffixes: ``_B`` batch, ``_M`` rows of a and c, ``_N`` columns of b and c, ``_K`` the summed dimension.
 """
@@ -31,6 +48,7 @@ from ..common.launch import (
     await_earlier_kernels,
     compute_dtype,
     compute_type,
+    constants,
     launch,
     loop_bound,
     multiprocessors,
@@ -43,32 +61,66 @@ from ..copies.rearrangements import copied
 from ..pointwise import complex_arithmetic
 from ..pointwise.complex_parts import PART, has_complex, map_parts
 from .complex_factors import pairs_of, right_factor
-from .product_tiles import in_range, known_multiple, matrix_strides, multiply_add, promoted, scaled_sum, tile_origin
-from .split_factors import multiply_parts, parts_fit, parts_of
+from .product_tiles import (
+    Layout,
+    Math,
+    in_range,
+    known_multiple,
+    matrix_strides,
+    multiply_add,
+    promoted,
+    scaled_sum,
+    tile_origin,
+)
+from .tf32x3 import multiply_parts, parts_fit, parts_of
 
-#: Programs in this many rows of tiles run side by side, so that they share their tiles of b in L2.
+#: Rows of tiles that programs go down before they go right (grouped order), as many as in Triton's matmul tutorial.
 GROUP = 8
-#: From so many terms on the rounding of a sum in float32 exceeds that of its products as ``tf32x3`` has them.
+#: Sums of fewer terms are made of exact products: from so many on, float32 rounds a sum more than 3xTF32 its products.
 LONG_SUM = 64
-#: A result with no more rows or columns than this is waited for by memory: tensor cores would not make it faster.
+#: A result in float32 with no more rows or columns than this is bound by memory, with tensor cores and without.
 NARROW = 16
-#: A copy of a factor in another layout costs as much as this many of its uses.
+#: A copy of a factor in another layout costs as much as so many uses of each of its numbers.
 USES_THAT_PAY = 128
-#: So few steps are over before a second launch, which adds up what several programs have, would have begun.
+#: Split-K needs more steps than this: fewer are over before the second launch, which adds the splits up, would begin.
 FEW_STEPS = 15
-#: Partial sums of more splits than this are read many at a time: one after the other, each waits for the one before.
+#: Partial sums of more splits than this are read 32 at a time: one after the other, each load waits for the one before.
 FEW_SPLITS = 8
 #: Sums of more terms than this are added up in parts of so many. In one accumulator, which cuts off each term at 24
 #: bits, 75 results of 6 million in float16 were off by twice the tolerance of 30,522 terms, 7 of 524,288 of 12,544.
 MOST_TERMS, PART_TERMS = 8192, 2048
-#: Of partial sums in float32 that are kept for no other reason than that.
+#: Memory budget of the partial sums in float32 that are kept for no other reason than that.
 MOST_PARTIAL_BYTES = 1 << 30
 #: What candidates for a tile are cut to: multiprocessors and bytes of shared memory of a Hopper GPU.
 MULTIPROCESSORS, SHARED_BYTES = 132, 227 << 10
 #: The types of factors.
 _SERVED = (*ELEMENT_TYPE, *PART)
-#: Factors are split beforehand if each number is used so often, and if there are so many products of two.
+#: Factors are split into TF32 numbers beforehand from so many uses of each number, and so many products of two, on:
+#: splitting takes as long as 130 to 200 uses on an H200 (benchmarks/results/h200/float32-products.json).
 USES_TO_SPLIT, PRODUCTS_TO_SPLIT = 450, 2**31
+
+
+class Sizes(NamedTuple):
+    """Rows and columns of the result, and terms of each of its sums."""
+
+    M: Any
+    N: Any
+    K: Any
+
+
+class Strides(NamedTuple):
+    """Of batch, rows and columns of the factors and of the term that is added."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    self: tuple[int, ...]
+
+
+class Scales(NamedTuple):
+    """The bits of alpha and beta in the type of the accumulator, see :func:`~.launch.number_bits`."""
+
+    alpha: int
+    beta: int
 
 
 @triton.jit
@@ -78,80 +130,91 @@ def matmul_kernel(
     b_ptr: tl.tensor,
     self_ptr: tl.tensor,
     wanted_ptr: tl.tensor,
-    M: tl.tensor,
-    N: tl.tensor,
-    K: tl.tensor,
-    a_strides_BMK: tl.tuple,
-    b_strides_BKN: tl.tuple,
-    self_strides_BMN: tl.tuple,
-    alpha_bits: tl.tensor,
-    beta_bits: tl.tensor,
+    sizes: tl.tuple,
+    strides: tl.tuple,
+    scales: tl.tuple,
     steps: tl.tensor,
-    ACCUMULATE: tl.constexpr,
-    MULTIPLY: tl.constexpr,
-    PRECISION: tl.constexpr,
+    MATH: tl.tuple,
+    LAYOUT: tl.tuple,
     INDEX: tl.constexpr,
     IS_SPLIT: tl.constexpr,
     EVEN_K: tl.constexpr,
-    M_CONTIGUOUS: tl.constexpr,
-    N_CONTIGUOUS: tl.constexpr,
-    A_VEC: tl.constexpr,
-    B_VEC: tl.constexpr,
-    K_VEC: tl.constexpr,
-    N_VEC: tl.constexpr,
     PART_STEPS: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """One ``BLOCK_M x BLOCK_N`` tile of the row-major c of one batch, over the ``steps * BLOCK_K`` k of one split.
+    """One ``BLOCK_M x BLOCK_N`` tile of the row-major c of one batch, over the ``steps * BLOCK_K`` terms of one split.
 
-    ``wanted``: one number, of which 0 is for nothing, or None. A_VEC, B_VEC, K_VEC, N_VEC: elements that are read or
-    written at a time, see :func:`vector_width`. PART_STEPS: as for :func:`promoted`.
+    Args:
+        c_ptr: (B, M, N), or partial sums (splits, B, M, N).
+        a_ptr: (B, M, K).
+        b_ptr: (B, K, N).
+        self_ptr: (B, M, N), or None; ignored if IS_SPLIT.
+        wanted_ptr: one number, of which 0 is for nothing, or None.
+        sizes: see :class:`Sizes`.
+        strides: see :class:`Strides`.
+        scales: see :class:`Scales`.
+        steps: of this split, one at least.
+        MATH: see :class:`~.product_tiles.Math`.
+        LAYOUT: see :class:`~.product_tiles.Layout`.
+        INDEX: the type of offsets.
+        IS_SPLIT: c are partial sums.
+        EVEN_K: the steps of all splits make up K.
+        PART_STEPS: as for :func:`promoted`.
+        GROUP: rows of tiles that programs go down.
+        BLOCK_M: rows of a tile.
+        BLOCK_N: columns of a tile.
+        BLOCK_K: terms of a step.
     """
     await_earlier_kernels()
     if wanted_ptr is not None:  # noqa: SIM102 - Of a pointer only Triton's compiler knows whether it is None.
         if tl.load(wanted_ptr) == 0:
             return
+    M, N, K = sizes
     first_M, first_N = tile_origin(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     batch, split = tl.program_id(1).to(INDEX), tl.program_id(2).to(INDEX)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
     first_K = split * steps * BLOCK_K
     k = tl.arange(0, BLOCK_K).to(INDEX)
+
     # Rows beyond M and columns beyond N read what is there, and are not written.
-    inside_m, inside_n = in_range(m, M, M_CONTIGUOUS, A_VEC), in_range(n, N, N_CONTIGUOUS, B_VEC)
-    a_stride_B, a_stride_M, a_stride_K = matrix_strides(a_strides_BMK, M_CONTIGUOUS, A_VEC)
-    b_stride_B, b_stride_K, b_stride_N = matrix_strides(b_strides_BKN, not N_CONTIGUOUS, B_VEC)
+    inside_m = in_range(m, M, LAYOUT.M_CONTIGUOUS, LAYOUT.A_VEC)
+    inside_n = in_range(n, N, LAYOUT.N_CONTIGUOUS, LAYOUT.B_VEC)
+    a_stride_B, a_stride_M, a_stride_K = matrix_strides(strides.a, LAYOUT.M_CONTIGUOUS, LAYOUT.A_VEC)
+    b_stride_B, b_stride_K, b_stride_N = matrix_strides(strides.b, not LAYOUT.N_CONTIGUOUS, LAYOUT.B_VEC)
     a_ptr_MK = a_ptr + batch * a_stride_B + first_K * a_stride_K
     a_ptr_MK = a_ptr_MK + (inside_m[:, None] * a_stride_M + k[None, :] * a_stride_K)
     b_ptr_KN = b_ptr + batch * b_stride_B + first_K * b_stride_K
     b_ptr_KN = b_ptr_KN + (k[:, None] * b_stride_K + inside_n[None, :] * b_stride_N)
-    c_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
-    done_MN = tl.zeros([BLOCK_M, BLOCK_N], ACCUMULATE)
+
+    c_MN = tl.zeros([BLOCK_M, BLOCK_N], MATH.ACCUMULATE)
+    done_MN = tl.zeros([BLOCK_M, BLOCK_N], MATH.ACCUMULATE)
     tl.assume(steps > 0)  # See product_tiles.py.
     for step in range(steps):
         if EVEN_K:
             a_MK, b_KN = tl.load(a_ptr_MK), tl.load(b_ptr_KN)
         else:
-            left = known_multiple(K, K_VEC) - first_K - step * BLOCK_K
+            left = known_multiple(K, LAYOUT.K_VEC) - first_K - step * BLOCK_K
             a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0)
             b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0)
-        c_MN = multiply_add(a_MK, b_KN, c_MN, MULTIPLY, PRECISION)
+        c_MN = multiply_add(a_MK, b_KN, c_MN, MATH.MULTIPLY, MATH.PRECISION)
         c_MN, done_MN = promoted(c_MN, done_MN, step, PART_STEPS)
         a_ptr_MK += BLOCK_K * a_stride_K
         b_ptr_KN += BLOCK_K * b_stride_K
     if PART_STEPS:
         c_MN += done_MN
-    columns = known_multiple(N, N_VEC)
+
+    columns = known_multiple(N, LAYOUT.C_VEC)
     mask = (m < M)[:, None] & (n < columns)[None, :]
     if not IS_SPLIT:
         if self_ptr is not None:
-            self_ptr += batch * self_strides_BMN[0]
-            self_ptr_MN = self_ptr + m[:, None] * self_strides_BMN[1] + n[None, :] * self_strides_BMN[2]
+            self_ptr += batch * strides.self[0]
+            self_ptr_MN = self_ptr + m[:, None] * strides.self[1] + n[None, :] * strides.self[2]
         else:
             self_ptr_MN = None
-        c_MN = scaled_sum(c_MN, self_ptr_MN, mask, alpha_bits, beta_bits)
+        c_MN = scaled_sum(c_MN, self_ptr_MN, mask, scales.alpha, scales.beta)
     c_ptr += (split * tl.num_programs(1) + batch) * M * columns
     tl.store(c_ptr + m[:, None] * columns + n[None, :], converted(c_MN, c_ptr.dtype.element_ty), mask=mask)
 
@@ -353,6 +416,14 @@ def _launch_product(
         tile = with_two_accumulators(tile, a.element_size())
     target = c if splits == 1 else torch.empty((splits, B, M, N), dtype=compute_dtype(a.dtype), device=c.device)
     added, strides, bits = _term_arguments(term, c)
+    layout = Layout(
+        M_CONTIGUOUS=a.stride(1) == 1,
+        N_CONTIGUOUS=b.stride(2) == 1,
+        A_VEC=vector_width(a),
+        B_VEC=vector_width(b.mT),
+        K_VEC=divisor(K),
+        C_VEC=divisor(N),
+    )
     launch(
         matmul_kernel,
         (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n), B, splits),
@@ -362,26 +433,15 @@ def _launch_product(
         b,
         added if splits == 1 else None,
         wanted,
-        M,
-        N,
-        K,
-        a.stride(),
-        b.stride(),
-        strides,
-        *bits,
+        Sizes(M, N, K),
+        Strides(a.stride(), b.stride(), strides),
+        bits,
         loop_bound(steps),
-        ACCUMULATE=compute_type(a.dtype),
-        MULTIPLY=multiply_type(a.dtype),
-        PRECISION=precision,
+        MATH=constants(Math(compute_type(a.dtype), multiply_type(a.dtype), precision)),
+        LAYOUT=constants(layout),
         INDEX=_index_type(a, b, target),
         IS_SPLIT=splits > 1,
         EVEN_K=steps * splits * tile.k == K,
-        M_CONTIGUOUS=a.stride(1) == 1,
-        N_CONTIGUOUS=b.stride(2) == 1,
-        A_VEC=vector_width(a),
-        B_VEC=vector_width(b.mT),
-        K_VEC=divisor(K),
-        N_VEC=divisor(N),
         PART_STEPS=part_steps,
         GROUP=GROUP,
         BLOCK_M=tile.m,
@@ -396,12 +456,12 @@ def _launch_product(
 
 def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: Plan) -> torch.Tensor:
     """As :func:`write_product`, of finite numbers; returns one number, which is not 0 if there are others."""
-    is_odd = filled(torch.empty(1, dtype=torch.int32, device=c.device), 0)
+    has_nonfinite = filled(torch.empty(1, dtype=torch.int32, device=c.device), 0)
     added, strides, bits = _term_arguments(term, c)
     multiply_parts(
         c,
-        parts_of(a.unsqueeze(1), is_odd, plan.m, plan.k),
-        parts_of(b.mT.unsqueeze(1), is_odd, plan.n, plan.k),
+        parts_of(a.unsqueeze(1), has_nonfinite, plan.m, plan.k),
+        parts_of(b.mT.unsqueeze(1), has_nonfinite, plan.n, plan.k),
         added,
         strides,
         bits,
@@ -410,7 +470,7 @@ def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: T
         stages=plan.stages,
         group=GROUP,
     )
-    return is_odd
+    return has_nonfinite
 
 
 def steps_of_a_part(dtype: torch.dtype, precision: str | None, k: int, steps: int) -> int:
@@ -499,10 +559,10 @@ def combine(c: torch.Tensor, partial: torch.Tensor, term: Term) -> None:
     )
 
 
-def _term_arguments(term: Term, c: torch.Tensor) -> tuple[torch.Tensor | None, tuple[int, ...], tuple[int, int]]:
+def _term_arguments(term: Term, c: torch.Tensor) -> tuple[torch.Tensor | None, tuple[int, ...], Scales]:
     """The added tensor, its strides, and both factors in the type of the accumulator."""
     compute = compute_type(c.dtype)
-    bits = number_bits(term.alpha, compute), number_bits(term.beta, compute)
+    bits = Scales(number_bits(term.alpha, compute), number_bits(term.beta, compute))
     if term.added is None:
         return None, (0, 0, 0), bits
     return term.added, term.added.expand(c.shape).stride(), bits
@@ -514,7 +574,7 @@ def _index_type(*tensors: torch.Tensor) -> tl.dtype:
 
 
 def _splits(tiles: int, steps: int, device: torch.device) -> int:
-    """How many programs share a tile: as many as the device has room for, of at least four steps each."""
+    """How many programs share a tile: one for each multiprocessor, of at least four steps each (split-K)."""
     if INTERPRETED or steps <= FEW_STEPS or tiles * 2 > multiprocessors(device):
         return 1
     return max(min(multiprocessors(device) // tiles, steps // 4, 64), 1)
@@ -538,8 +598,7 @@ def product_plan(a: torch.Tensor, b: torch.Tensor, precision: str | None) -> Pla
 def splitting_pays(B: int, M: int, N: int, K: int, *, is_aligned: bool) -> bool:
     """Whether factors are split beforehand where nothing was measured for such ones.
 
-    Splitting takes as long as some 130 to 200 uses of each number on an H200. From rows that do not begin at 16 bytes a
-    product is a fourth as fast without, so that it pays much earlier.
+    From rows that do not begin at 16 bytes a product is a fourth as fast without, so that it pays much earlier there.
     """
     uses, products = (USES_TO_SPLIT, PRODUCTS_TO_SPLIT) if is_aligned else (64, 2**26)
     return parts_fit(B * (M + N) * K) and uses * (M + N) <= M * N and products <= B * M * N * K
@@ -569,16 +628,16 @@ def _product_candidates(work: Work) -> list[Plan]:
         return []
     B, M, N, K = map(int, work[4:])
     sizes = (16, 32, 64, 128, 256)
-    # float32 is multiplied from registers, where larger tiles have no room.
+    # float32 is multiplied from registers, which larger tiles exceed.
     most = 32768 if itemsize == 2 or work[1] == "tf32" else 16384
     plans = []
     for m, n, k in itertools.product(sizes, sizes, (128 // itemsize, 256 // itemsize)):
         if m >= max(2 * M, 32) or n >= max(2 * N, 32) or not 1024 <= m * n <= most:
             continue
         tiles = B * triton.cdiv(M, m) * triton.cdiv(N, n)
-        room = max(min(MULTIPROCESSORS // tiles, triton.cdiv(K, k) // 4, 64), 1)
+        most_splits = max(min(MULTIPROCESSORS // tiles, triton.cdiv(K, k) // 4, 64), 1)
         for warps, stages, splits in itertools.product(
-            (4, 8) if m * n >= 8192 else (4,), (3, 4), sorted({1, room, max(room // 2, 1)})
+            (4, 8) if m * n >= 8192 else (4,), (3, 4), sorted({1, most_splits, max(most_splits // 2, 1)})
         ):
             if (m + n) * k * itemsize * stages <= SHARED_BYTES and not (m * n == 32768 and warps == 4):
                 plans.append(Plan(m, n, k, warps, stages, splits))

@@ -8,6 +8,8 @@ Suffixes: ``_M`` rows of the left factor and of the result, ``_N`` columns of th
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -19,6 +21,34 @@ _INTERPRETED = tl.constexpr(INTERPRETED)
 _OF_PARTS = tl.constexpr("tf32")
 #: Terms of a sum that tensor cores take in float32's digits: each step of theirs cuts the sum off, and does not round.
 _TERMS_OF_A_PART = tl.constexpr(128)
+
+
+class Layout(NamedTuple):
+    """How factors lie, and how many elements can be accessed at a time: 1, 2, 4 or 8; 1 also where Triton sees it.
+
+    Attributes:
+        M_CONTIGUOUS: a is column-major: neighbours along M are neighbours in memory.
+        N_CONTIGUOUS: b is row-major.
+        A_VEC: of a.
+        B_VEC: of b.
+        K_VEC: along K.
+        C_VEC: of a row of c.
+    """
+
+    M_CONTIGUOUS: bool
+    N_CONTIGUOUS: bool
+    A_VEC: int
+    B_VEC: int
+    K_VEC: int
+    C_VEC: int
+
+
+class Math(NamedTuple):
+    """The types of the accumulator and of what is multiplied, and how: as for :func:`multiply_add`."""
+
+    ACCUMULATE: Any
+    MULTIPLY: Any
+    PRECISION: str | None
 
 
 @triton.jit
@@ -153,7 +183,7 @@ def multiply_add(
 
 @triton.jit
 def promoted(c_MN: tl.tensor, done_MN: tl.tensor, step: tl.tensor, STEPS: tl.constexpr) -> tuple[tl.tensor, ...]:
-    """Every STEPS steps, add the tensor cores' accumulator c to ``done``, in plain float32, and reset it; 0 is never."""
+    """Every STEPS steps, add the accumulator of the tensor cores to ``done``, in float32, and reset it; 0 is never."""
     if STEPS:  # noqa: SIM102 - Nothing is divided by a constant of 0.
         if step % STEPS == STEPS - 1:
             done_MN += c_MN

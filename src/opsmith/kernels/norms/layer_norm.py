@@ -1,6 +1,7 @@
-"""Layer normalization: every position of the leading dimensions is a row, standardized over the trailing ones.
+"""Layer normalization (Ba, Kiros and Hinton, 2016): the trailing dimensions are normalized, for each of the leading.
 
-The kernels are those of :mod:`standardization`; weight and bias run along the columns.
+``y = (x - mean) * rstd * weight + bias``. A row is a position of the leading dimensions, its columns are the trailing
+ones, along which weight and bias run. The kernels are those of :mod:`standardization`, which draws their tiles.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def layer_norm(
     """Normalize over the trailing ``normalized_shape``.
 
     Returns:
-        The normalized tensor, and the mean and reciprocal deviation of every row.
+        The normalized tensor, and the mean and reciprocal standard deviation of every row.
 
     Raises:
         ValueError: shapes that do not fit each other.

@@ -116,7 +116,7 @@ def gradient_rows_kernel(
 
 
 @triton.jit
-def gradient_pieces_kernel(
+def gradient_tiled_rows_kernel(
     dx_ptr: tl.tensor,
     dy_ptr: tl.tensor,
     x_ptr: tl.tensor,
@@ -133,7 +133,7 @@ def gradient_pieces_kernel(
     BLOCK_J: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """Dx of long rows, in ``steps`` pieces that are read twice."""
+    """Dx of long rows, in ``steps`` tiles that are read twice."""
     await_earlier_kernels()
     m = tl.program_id(0).to(INDEX) * BLOCK_M + tl.arange(0, BLOCK_M)
     mean_M = load_rows(mean_ptr, m, sizes[0], shape, strides[4], COMPUTE)
@@ -312,7 +312,7 @@ def _launch_gradients(
     tiles = whole_rows(matrix, x.device, most=TILE, per_thread=PER_THREAD, least=LEAST_TILE)
     if tiles is None:
         if dx is not None:
-            _launch_pieces(dx, operands, matrix)
+            _launch_tiled_rows(dx, operands, matrix)
         return _launch_column_sums(operands, matrix) if sums else None
     blocks = triton.cdiv(M, tiles.block_m)
     programs = min(blocks, 2 * multiprocessors(x.device)) if sums else blocks
@@ -334,11 +334,11 @@ def _launch_gradients(
     return partial
 
 
-def _launch_pieces(dx: torch.Tensor, operands: Operands, matrix: Matrix) -> None:
+def _launch_tiled_rows(dx: torch.Tensor, operands: Operands, matrix: Matrix) -> None:
     x = operands[1]
     tiles = tiling(matrix, x.device, split=False)
     launch(
-        gradient_pieces_kernel,
+        gradient_tiled_rows_kernel,
         (triton.cdiv(matrix.sizes[0], tiles.block_m),),
         x.device,
         dx,

@@ -1,12 +1,25 @@
-"""Rows brought to mean 0 and deviation 1, then scaled and shifted: what layer, group, batch and RMS norm share.
+"""Row-wise normalization, which layer, group, batch and RMS norm share: ``y = (x - mean) * rstd * weight + bias``.
 
-``y = (x - mean_M) * rstd_M * weight + bias`` with ``rstd_M = 1 / sqrt(var_M + eps)`` and the biased variance of a
-row; an RMS norm takes 0 for the mean. The norms differ in what is a row, see :mod:`matrix`, and along which of its
-parts the weight and the bias run: the rows of a batch norm have one weight each, those of a layer norm one for each
-column, those of a group norm one for each channel, which is the outer part of their columns.
+``rstd_M = 1 / sqrt(var_M + eps)`` with the biased variance of a row; an RMS norm takes 0 for the mean. The norms differ
+in what is a row, see :mod:`matrix`, and along which of its parts the weight and the bias run: the rows of a batch norm
+have one weight each, those of a layer norm one for each column, those of a group norm one for each channel, which is
+the outer part of their columns.
 
-A row that fits a tile is read once: ``2 * numel * itemsize`` bytes and one launch. Longer rows are read twice, first
-for the moments of their splits, see :mod:`moments`, then to be standardized.
+Rows that fit a tile (:func:`standardize_rows_kernel`) are read once: ``2 * numel * itemsize`` bytes and one launch::
+
+              columns t = (j, k), all of them
+             +-------------------------------+
+    BLOCK_M  |             x_MT              |   in registers: mean_M, then deviations from it, then rstd_M
+    rows m   +-------------------------------+   y_MT is written from the same registers
+
+Longer rows (:func:`standardize_splits_kernel`) are read twice. The first launch takes the moments of each split of a
+row, from sums that are shifted by about the mean; the second one merges them by the formula of Chan, Golub and LeVeque
+(1979) and writes ``y``, last rows and splits first, since what was read last is still in the cache::
+
+             | split 0      | split 1      |
+             +------+-------+------+-------+
+    BLOCK_M  | step | step  | step | step  |     moments: partial_S3M = count, mean, sum of squared deviations
+    rows m   +------+-------+------+-------+
 
 Suffixes: ``_M`` rows, ``_J`` and ``_K`` the parts of the columns, ``_T`` columns of a tile.
 """
@@ -14,7 +27,7 @@ Suffixes: ``_M`` rows, ``_J`` and ``_K`` the parts of the columns, ``_T`` column
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -51,6 +64,21 @@ from ..reductions.moments import launch_moments, merged_moments
 WHOLE_ROW = 1 << 14
 #: Rows that share a tile, at least, where neighbours in memory belong to different rows: 16 bytes of a 2-byte type.
 ACROSS = 8
+
+
+class Strides(NamedTuple):
+    """Of each operand in the dimensions of rows and outer columns, and in inner columns: :meth:`Matrix.strides`.
+
+    ``running`` are those of the running mean and variance, which are vectors.
+    """
+
+    x: tuple[Any, ...]
+    out: tuple[Any, ...]
+    weight: tuple[Any, ...]
+    bias: tuple[Any, ...]
+    statistics: tuple[Any, ...]
+    running: tuple[int, int]
+
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -144,28 +172,30 @@ def scaled_and_shifted(
 
 @triton.jit
 def update_running(
-    mean_ptr: tl.tensor,
-    variance_ptr: tl.tensor,
-    m: tl.tensor,
+    running: tl.tuple,
+    at_M: tl.tensor,
     is_row_M: tl.tensor,
-    mean_stride: tl.tensor,
-    variance_stride: tl.tensor,
+    strides: tl.tuple,
     count: tl.tensor,
     mean_M: tl.tensor,
     squares_M: tl.tensor,
     momentum: tl.tensor,
 ) -> None:
-    """Move running statistics towards the mean and the unbiased variance of this batch; either may be absent."""
+    """Move running statistics towards the mean and the unbiased variance of this batch; either may be absent.
+
+    ``running`` and ``strides`` are those of the mean and of the variance; ``squares`` sums of squared deviations.
+    """
+    mean_ptr, variance_ptr = running
     if mean_ptr is not None:
-        at_M = mean_ptr + m * mean_stride
-        old_M = tl.load(at_M, mask=is_row_M, other=0).to(mean_M.dtype)
+        mean_ptr_M = mean_ptr + at_M * strides[0]
+        old_M = tl.load(mean_ptr_M, mask=is_row_M, other=0).to(mean_M.dtype)
         new_M = momentum * mean_M + (1 - momentum) * old_M
-        tl.store(at_M, converted(new_M, mean_ptr.dtype.element_ty), mask=is_row_M)
+        tl.store(mean_ptr_M, converted(new_M, mean_ptr.dtype.element_ty), mask=is_row_M)
     if variance_ptr is not None:
-        at_M = variance_ptr + m * variance_stride
-        old_M = tl.load(at_M, mask=is_row_M, other=0).to(mean_M.dtype)
+        variance_ptr_M = variance_ptr + at_M * strides[1]
+        old_M = tl.load(variance_ptr_M, mask=is_row_M, other=0).to(mean_M.dtype)
         new_M = momentum * (squares_M / (count - 1)) + (1 - momentum) * old_M
-        tl.store(at_M, converted(new_M, variance_ptr.dtype.element_ty), mask=is_row_M)
+        tl.store(variance_ptr_M, converted(new_M, variance_ptr.dtype.element_ty), mask=is_row_M)
 
 
 @triton.jit
@@ -177,7 +207,7 @@ def store_statistics(
     mean_M: tl.tensor,
     rstd_M: tl.tensor,
 ) -> None:
-    """Write the mean, if it is asked for, and the reciprocal deviation."""
+    """Write the mean, if it is asked for, and the reciprocal standard deviation."""
     if mean_ptr is not None:
         tl.store(mean_ptr + at_M, converted(mean_M, mean_ptr.dtype.element_ty), mask=is_row_M)
     tl.store(rstd_ptr + at_M, converted(rstd_M, rstd_ptr.dtype.element_ty), mask=is_row_M)
@@ -194,11 +224,9 @@ def standardize_rows_kernel(
     x_ptr: tl.tensor,
     weight_ptr: tl.tensor,
     bias_ptr: tl.tensor,
-    running_mean_ptr: tl.tensor,
-    running_variance_ptr: tl.tensor,
+    running: tl.tuple,
     shape: tl.tuple,
     strides: tl.tuple,
-    running_strides: tl.tuple,
     sizes: tl.tuple,
     eps_bits: tl.tensor,
     momentum_bits: tl.tensor,
@@ -210,13 +238,35 @@ def standardize_rows_kernel(
     BLOCK_J: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """Whole rows at once. ``strides`` are those of x, out, weight, bias and the statistics."""
+    """BLOCK_M whole rows.
+
+    Args:
+        out_ptr: y.
+        mean_ptr: (M,), or None for an RMS norm.
+        rstd_ptr: (M,).
+        x_ptr: what is normalized.
+        weight_ptr: may be None.
+        bias_ptr: may be None.
+        running: the running mean and variance of a batch norm, or two times None.
+        shape: the dimensions of m and of j, see :class:`Matrix`.
+        strides: see :class:`Strides`.
+        sizes: ``(M, J, K)``.
+        eps_bits: added to the variance, see :func:`number_bits`.
+        momentum_bits: of the running statistics.
+        CENTRE: False for an RMS norm.
+        ALONG: what weight and bias depend on, see :func:`scaled_and_shifted`.
+        COMPUTE: the type of arithmetic.
+        INDEX: the type of offsets.
+        BLOCK_M: rows of a tile.
+        BLOCK_J: outer columns, all of them.
+        BLOCK_K: inner columns, all of them.
+    """
     await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     inside = is_row_M[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
-    x_MT = row_offsets(m, shape, strides[0])[:, None] + column_offsets(j, k, shape, strides[0])[None, :]
+    x_MT = row_offsets(m, shape, strides.x)[:, None] + column_offsets(j, k, shape, strides.x)[None, :]
     x_MT = tl.load(x_ptr + x_MT, mask=inside, other=0).to(COMPUTE)
     count = tl.full([1], sizes[1] * sizes[2], COMPUTE)
     mean_M = tl.zeros([BLOCK_M], COMPUTE)
@@ -227,35 +277,15 @@ def standardize_rows_kernel(
     squares_M = tl.sum(x_MT * x_MT, axis=1)
     rstd_M = tl.rsqrt(squares_M / count + number(eps_bits, COMPUTE))
     y_MT = scaled_and_shifted(
-        x_MT * rstd_M[:, None],
-        weight_ptr,
-        bias_ptr,
-        0,
-        m,
-        shape,
-        strides[2],
-        strides[3],
-        sizes,
-        ALONG,
-        BLOCK_M,
-        BLOCK_J,
-        BLOCK_K,
-    )
-    out_MT = row_offsets(m, shape, strides[1])[:, None] + column_offsets(j, k, shape, strides[1])[None, :]
+        x_MT * rstd_M[:, None], weight_ptr, bias_ptr, 0, m, shape, strides.weight, strides.bias, sizes, ALONG, BLOCK_M,
+        BLOCK_J, BLOCK_K,
+    )  # fmt: skip
+    out_MT = row_offsets(m, shape, strides.out)[:, None] + column_offsets(j, k, shape, strides.out)[None, :]
     tl.store(out_ptr + out_MT, converted(y_MT, out_ptr.dtype.element_ty), mask=inside)
-    store_statistics(mean_ptr, rstd_ptr, row_offsets(m, shape, strides[4]), is_row_M, mean_M, rstd_M)
-    update_running(
-        running_mean_ptr,
-        running_variance_ptr,
-        row_offsets(m, shape, strides[4]),
-        is_row_M,
-        running_strides[0],
-        running_strides[1],
-        count,
-        mean_M,
-        squares_M,
-        number(momentum_bits, COMPUTE),
-    )
+    at_M = row_offsets(m, shape, strides.statistics)
+    store_statistics(mean_ptr, rstd_ptr, at_M, is_row_M, mean_M, rstd_M)
+    momentum = number(momentum_bits, COMPUTE)
+    update_running(running, at_M, is_row_M, strides.running, count, mean_M, squares_M, momentum)
 
 
 @triton.jit
@@ -266,12 +296,10 @@ def standardize_splits_kernel(
     x_ptr: tl.tensor,
     weight_ptr: tl.tensor,
     bias_ptr: tl.tensor,
-    running_mean_ptr: tl.tensor,
-    running_variance_ptr: tl.tensor,
+    running: tl.tuple,
     partial_ptr: tl.tensor,
     shape: tl.tuple,
     strides: tl.tuple,
-    running_strides: tl.tuple,
     sizes: tl.tuple,
     eps_bits: tl.tensor,
     momentum_bits: tl.tensor,
@@ -285,9 +313,11 @@ def standardize_splits_kernel(
     BLOCK_K: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
-    """One split of the rows, whose moments are merged from ``partial`` first.
+    """One split of BLOCK_M rows, in ``steps`` tiles, whose moments are merged from those of ``splits`` splits first.
 
-    The last programs to read for the moments left their rows in the cache, so the order is reversed.
+    ``partial_ptr`` is (splits, 3, M), as :func:`.moments.merged_moments` reads it; the others are as for
+    :func:`standardize_rows_kernel`. The last programs to read for the moments left their rows in the cache, so the
+    order is reversed.
     """
     await_earlier_kernels()
     m = (tl.num_programs(0) - 1 - tl.program_id(0)).to(INDEX) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -296,43 +326,22 @@ def standardize_splits_kernel(
     count_M, mean_M, squares_M = merged_moments(partial_ptr, m, sizes[0], splits, BLOCK_S)
     rstd_M = tl.rsqrt(squares_M / count_M + number(eps_bits, COMPUTE))
     if split == 0:
-        at_M = row_offsets(m, shape, strides[4])
+        at_M = row_offsets(m, shape, strides.statistics)
         store_statistics(mean_ptr, rstd_ptr, at_M, is_row_M, mean_M, rstd_M)
-        update_running(
-            running_mean_ptr,
-            running_variance_ptr,
-            at_M,
-            is_row_M,
-            running_strides[0],
-            running_strides[1],
-            count_M,
-            mean_M,
-            squares_M,
-            number(momentum_bits, COMPUTE),
-        )
-    x_M = x_ptr + row_offsets(m, shape, strides[0])
-    out_M = out_ptr + row_offsets(m, shape, strides[1])
+        momentum = number(momentum_bits, COMPUTE)
+        update_running(running, at_M, is_row_M, strides.running, count_M, mean_M, squares_M, momentum)
+    x_M = x_ptr + row_offsets(m, shape, strides.x)
+    out_M = out_ptr + row_offsets(m, shape, strides.out)
     for step in range(steps):
         column = split * steps + step
         j, k = tile_columns(column, sizes, INDEX, BLOCK_J, BLOCK_K)
         inside = is_row_M[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
-        x_MT = tl.load(x_M[:, None] + column_offsets(j, k, shape, strides[0])[None, :], mask=inside, other=0)
+        x_MT = tl.load(x_M[:, None] + column_offsets(j, k, shape, strides.x)[None, :], mask=inside, other=0)
         y_MT = scaled_and_shifted(
-            (x_MT.to(COMPUTE) - mean_M[:, None]) * rstd_M[:, None],
-            weight_ptr,
-            bias_ptr,
-            column,
-            m,
-            shape,
-            strides[2],
-            strides[3],
-            sizes,
-            ALONG,
-            BLOCK_M,
-            BLOCK_J,
-            BLOCK_K,
-        )
-        out_MT = out_M[:, None] + column_offsets(j, k, shape, strides[1])[None, :]
+            (x_MT.to(COMPUTE) - mean_M[:, None]) * rstd_M[:, None], weight_ptr, bias_ptr, column, m, shape,
+            strides.weight, strides.bias, sizes, ALONG, BLOCK_M, BLOCK_J, BLOCK_K,
+        )  # fmt: skip
+        out_MT = out_M[:, None] + column_offsets(j, k, shape, strides.out)[None, :]
         tl.store(out_MT, converted(y_MT, out_ptr.dtype.element_ty), mask=inside)
 
 
@@ -367,9 +376,8 @@ def standardize(
         x: of a floating type, with at least one row.
         columns: the dimensions that a row's statistics are taken over.
         parameters: weight and bias, expanded to x's shape with strides of zero; either may be None.
-        outputs: of x's shape; the means (None for an RMS norm), and the reciprocal deviations, both with one element
-        for
-            each row, row-major.
+        outputs: of x's shape; the means (None for an RMS norm), and the reciprocal standard deviations, both with one
+            element for each row, row-major.
         eps: added to the variance.
         centre: False for an RMS norm.
         running: moved towards the statistics of this call; its vectors lie as the rows of the statistics do.
@@ -379,15 +387,16 @@ def standardize(
     matrix = matrix_of(x.shape, [*strides_I, statistics], columns)
     along = dependence(matrix, enumerate(parameters, start=2))
     common = {"ALONG": along, "COMPUTE": compute_type(x.dtype), "INDEX": matrix.index}
+    x_strides, out_strides, weight_strides, bias_strides, own_strides = (matrix.strides(n) for n in range(5))
+    mean_stride, variance_stride = (0 if p is None else p.stride(0) for p in running[:2])
     arguments = (
         matrix.shape,
-        tuple(matrix.strides(operand) for operand in range(5)),
-        tuple(0 if p is None else p.stride(0) for p in running[:2]),
+        Strides(x_strides, out_strides, weight_strides, bias_strides, own_strides, (mean_stride, variance_stride)),
         matrix.sizes,
         number_bits(eps, common["COMPUTE"]),
         number_bits(running.momentum, common["COMPUTE"]),
     )
-    tensors = (*outputs, x, *parameters, *running[:2])
+    tensors = (*outputs, x, *parameters, (running.mean, running.variance))
     tiles = whole_rows(matrix, x.device)
     if tiles is not None:
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
@@ -427,8 +436,7 @@ def whole_rows(
         matrix: what is cut; its first operand decides.
         device: what is to be filled.
         most: elements of a tile. Rows that are fewer than the multiprocessors, for which a second launch would cost
-        more
-            than it gains, may have twice as many.
+            more than it gains, may have twice as many.
         per_thread: elements of a tile that a thread holds, at most.
         least: elements of a tile, where there are enough rows.
     """

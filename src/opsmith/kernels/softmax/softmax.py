@@ -1,14 +1,29 @@
-"""Softmax, its logarithm and the logarithm of its denominator.
+"""Softmax, log-softmax and logsumexp over the rows of a matrix.
 
-With ``m`` the greatest element of a row and ``s = sum of exp(x - m)``, ``softmax = exp(x - m) / s``, ``log_softmax =
-x - m - log s`` and ``logsumexp = m + log s``: subtracting m keeps every exponent at or below zero. A row that fits a
-tile is read once and written once, ``numel * (itemsize in + itemsize out)`` bytes. Of a longer one, m and s come from
-a first pass and the results from a second, which finds the row in the L2 cache: few enough programs run at a time.
-Where rows are too few to fill a device, they are split, and the second launch merges the splits. Long rows of which
-each is one stretch of memory have kernels of their own, in which an element takes half as many instructions and
-memory is accessed 16 bytes at a time wherever a row starts (see stretches.py).
+With the row maximum ``m = max(x)`` and ``s = sum of exp(x - m)``::
 
-Suffixes: ``_M`` rows, ``_T`` columns of a tile, ``_S`` splits.
+    softmax = exp(x - m) / s,     log_softmax = x - m - log s,     logsumexp = m + log s
+
+Subtracting m keeps every exponent at or below zero. A program owns BLOCK_M rows; which kernel depends on how long they
+are and how they lie::
+
+    whole rows, one read                long rows, two reads            few long rows, two launches
+
+    +--------------------+              +------+------+------+          | split 0   | split 1   |
+    |        x_MT        | BLOCK_M      | tile | tile | tile | BLOCK_M  +-----+-----+-----+-----+
+    +--------------------+              +------+------+------+          |tile |tile |tile |tile |
+      m, s, y from                        1: m, s  ->  ->               +-----+-----+-----+-----+
+      registers                           2: y     ->  ->  (L2)           1: m, s of each split; 2: merged, y
+
+A row that fits a tile is read once and written once, ``numel * (itemsize in + itemsize out)`` bytes. Of a longer one, m
+and s come from a first pass, an online softmax (Milakov and Gimelshein, 2018), and the results from a second one, which
+finds the row in the L2 cache: few enough programs run at a time. Where rows are too few to fill a device, they are
+split, and the second launch merges the splits.
+
+Contiguous rows that start or end at no multiple of 16 bytes have kernels of their own, in which an element takes half
+as many instructions and memory is accessed 16 bytes at a time: see unaligned_rows.py.
+
+Suffixes: ``_M`` rows, ``_T`` columns of a tile, ``_E`` edges of a row, ``_S`` splits.
 """
 
 from __future__ import annotations
@@ -47,21 +62,21 @@ from ..common.matrix import (
     tiling,
 )
 from ..norms.standardization import WHOLE_ROW, whole_rows
-from .stretches import (
-    Stretches,
+from .unaligned_rows import (
+    RowCut,
     aligned,
-    are_ragged,
-    are_stretches,
-    cut_row,
+    aligned_body,
+    are_contiguous,
+    are_unaligned,
+    cut_rows,
     part_of_row,
     short_row_columns,
     short_rows,
-    stretches_of,
 )
 
-#: Elements of a tile of a row that is read in pieces, by 32 warps: two such programs fill a multiprocessor, and their
-#: rows together stay far below the size of the cache.
-PIECE = 1 << 14
+#: Elements of a tile of a long row, for 32 warps: two such programs fill a multiprocessor, and the rows that are read
+#: at a time stay far below the size of the L2 cache.
+LONG_ROW_TILE = 1 << 14
 
 # ---------------------------------------------------------------- in a kernel
 
@@ -81,10 +96,11 @@ def denominator(
     BLOCK_J: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> tl.tuple:
-    """Of ``steps`` tiles from ``first`` on: the greatest element of each row and the sum of ``exp(x - greatest)``.
+    """The row maxima and the sums of ``exp(x - max)`` of ``steps`` tiles from ``first`` on.
 
-    Every lane keeps a greatest element and a sum of its own. A new element either leaves the greatest one, and adds
-    ``exp(x - max)``, or takes its place, and scales the sum by ``exp(max - x)``: one exponential in both cases.
+    Online softmax (Milakov and Gimelshein, 2018) in every lane, which keeps a maximum and a sum of its own. A new
+    element either leaves the maximum, and adds ``exp(x - max)``, or takes its place, and rescales the sum by ``exp(max
+    - x)``: one exponential in both cases.
     """
     max_MT = tl.full([is_row_M.shape[0], BLOCK_J * BLOCK_K], float("-inf"), COMPUTE)
     sum_MT = tl.zeros([is_row_M.shape[0], BLOCK_J * BLOCK_K], COMPUTE)
@@ -103,9 +119,9 @@ def denominator(
 
 
 @triton.jit
-def scaled(total: tl.tensor, own_max: tl.tensor, greatest: tl.tensor) -> tl.tensor:
-    """A sum of ``exp(x - own_max)`` as one of ``exp(x - greatest)``; equal ones may both be infinite."""
-    return tl.where(own_max == greatest, total, total * tl.exp(own_max - greatest))
+def scaled(total: tl.tensor, own_max: tl.tensor, row_max: tl.tensor) -> tl.tensor:
+    """A sum of ``exp(x - own_max)`` as one of ``exp(x - row_max)``; equal ones may both be infinite."""
+    return tl.where(own_max == row_max, total, total * tl.exp(own_max - row_max))
 
 
 @triton.jit
@@ -127,24 +143,24 @@ def result_of(x: tl.tensor, max_: tl.tensor, sum_: tl.tensor, LOG: tl.constexpr,
 
 @triton.jit
 def finite(max_: tl.tensor) -> tl.tensor:
-    """What is subtracted of elements: an infinite maximum is not, since ``inf - inf`` is no number."""
+    """What is subtracted from elements: 0 for an infinite maximum, since ``inf - inf`` is no number."""
     return tl.where(tl.abs(max_) == float("inf"), 0.0, max_)
 
 
 @triton.jit
-def with_piece(max_: tl.tensor, sum_T: tl.tensor, x_T: tl.tensor) -> tl.tuple:
-    """The greatest element of a row so far and, lane by lane, the sums of ``exp(x - greatest)``, with a tile more.
+def online_softmax(max_: tl.tensor, sum_T: tl.tensor, x_T: tl.tensor) -> tl.tuple:
+    """A step of online softmax (Milakov and Gimelshein, 2018): the row maximum and each lane's sum, with a tile more.
 
-    Lanes share the greatest element, other than in :func:`denominator`: an exchange for each tile instead of two
-    comparisons for each element.
+    Lanes share the maximum, other than in :func:`denominator`: an exchange for each tile instead of two comparisons for
+    each element.
     """
-    greatest = tl.maximum(max_, tl.max(x_T, axis=0))
-    sum_T = sum_T * tl.exp(tl.where(max_ == greatest, 0.0, max_ - greatest)) + tl.exp(x_T - finite(greatest))
-    return greatest, sum_T
+    row_max = tl.maximum(max_, tl.max(x_T, axis=0))
+    sum_T = sum_T * tl.exp(tl.where(max_ == row_max, 0.0, max_ - row_max)) + tl.exp(x_T - finite(row_max))
+    return row_max, sum_T
 
 
 @triton.jit
-def stretch_denominator(
+def contiguous_denominator(
     x_ptr: tl.tensor,
     x_E: tl.tensor,
     rest: tl.tensor,
@@ -154,24 +170,24 @@ def stretch_denominator(
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> tl.tuple:
-    """As :func:`denominator`, of a stretch of memory: its edges, and from ``x_ptr`` on whole tiles and a rest."""
+    """As :func:`denominator`, of a contiguous row: its edges, and from ``x_ptr`` on whole tiles and a rest."""
     t = tl.arange(0, BLOCK)
     max_ = tl.full([], float("-inf"), COMPUTE)
     sum_T = tl.zeros([BLOCK], COMPUTE)
     for step in range(steps):
         x_T = tl.load(x_ptr + step * BLOCK + t, eviction_policy="evict_last")
-        max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
+        max_, sum_T = online_softmax(max_, sum_T, converted(x_T, READ).to(COMPUTE))
     x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=float("-inf"))
-    max_, sum_T = with_piece(max_, sum_T, converted(x_T, READ).to(COMPUTE))
-    greatest, sum_E = with_piece(max_, tl.zeros([2 * VECTOR], COMPUTE), x_E)
-    return greatest, scaled(tl.sum(sum_T, axis=0), max_, greatest) + tl.sum(sum_E, axis=0)
+    max_, sum_T = online_softmax(max_, sum_T, converted(x_T, READ).to(COMPUTE))
+    row_max, sum_E = online_softmax(max_, tl.zeros([2 * VECTOR], COMPUTE), x_E)
+    return row_max, scaled(tl.sum(sum_T, axis=0), max_, row_max) + tl.sum(sum_E, axis=0)
 
 
 # ---------------------------------------------------------------- the kernels
 
 
 @triton.jit
-def softmax_stretches_kernel(
+def softmax_contiguous_rows_kernel(
     out_ptr: tl.tensor,
     partial_ptr: tl.tensor,
     x_ptr: tl.tensor,
@@ -185,46 +201,48 @@ def softmax_stretches_kernel(
     SAFE: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    SAME_ALIGNMENT: tl.constexpr,
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
-    """One row, which is one stretch of memory; or a part of one, whose maximum and sum ``partial_S2M`` holds in parts.
+    """One long contiguous row; or a part of one, whose maximum and sum are merged from ``partial_S2M``.
 
-    It is cut into its edges, ``steps`` whole tiles and a part of one, see stretches.py.
+    It is cut into its edges, ``steps`` whole tiles and a part of one, see unaligned_rows.py. ``partial_ptr`` is None
+    where rows are not split, ``shape`` and strides as for :class:`Matrix`. READ: the type that x is converted to first;
+    LOG: log-softmax; SAFE: 0 for rows of ``-inf`` alone.
     """
     await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     x_row = row_offsets(m, shape, x_strides) + first
     out_row = row_offsets(m, shape, out_strides) + first
-    head, body, e, is_edge_E = cut_row(x_row, size, VECTOR)
+    head, body, e, is_edge_E = aligned_body(x_row, size, VECTOR)
     x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
     out_E = out_ptr + out_row + e
     x_ptr += aligned(x_row + head, VECTOR)
-    out_ptr += aligned(out_row + head, VECTOR if TOGETHER else 1)
+    out_ptr += aligned(out_row + head, VECTOR if SAME_ALIGNMENT else 1)
     t = tl.arange(0, BLOCK)
     rest = body - steps * BLOCK
     x_E = converted(x_E, READ).to(COMPUTE)
     if partial_ptr is None:
-        greatest, total = stretch_denominator(x_ptr, x_E, rest, steps, READ, COMPUTE, VECTOR, BLOCK)
+        row_max, total = contiguous_denominator(x_ptr, x_E, rest, steps, READ, COMPUTE, VECTOR, BLOCK)
     else:
-        greatest, total = merged_denominator(partial_ptr, m, tl.num_programs(0), tl.num_programs(1), BLOCK_S)
-    y_E = result_of(x_E, greatest, total, LOG, SAFE)
+        row_max, total = merged_denominator(partial_ptr, m, tl.num_programs(0), tl.num_programs(1), BLOCK_S)
+    y_E = result_of(x_E, row_max, total, LOG, SAFE)
     tl.store(out_E, converted(y_E, out_ptr.dtype.element_ty), mask=is_edge_E)
     for step in range(steps):
         x_T = tl.load(x_ptr + step * BLOCK + t, eviction_policy="evict_first")
-        y_T = result_of(converted(x_T, READ).to(COMPUTE), greatest, total, LOG, SAFE)
+        y_T = result_of(converted(x_T, READ).to(COMPUTE), row_max, total, LOG, SAFE)
         y_T = converted(y_T, out_ptr.dtype.element_ty)
         tl.store(out_ptr + step * BLOCK + t, y_T, eviction_policy="evict_first")
     x_T = tl.load(x_ptr + steps * BLOCK + t, mask=t < rest, other=0)
-    y_T = result_of(converted(x_T, READ).to(COMPUTE), greatest, total, LOG, SAFE)
+    y_T = result_of(converted(x_T, READ).to(COMPUTE), row_max, total, LOG, SAFE)
     tl.store(out_ptr + steps * BLOCK + t, converted(y_T, out_ptr.dtype.element_ty), mask=t < rest)
 
 
 @triton.jit
-def stretch_denominators_kernel(
+def contiguous_denominators_kernel(
     partial_ptr: tl.tensor,
     x_ptr: tl.tensor,
     shape: tl.tuple,
@@ -237,19 +255,19 @@ def stretch_denominators_kernel(
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Maximum and sum of each part of rows that are stretches of memory, as ``partial_S2M``."""
+    """Maximum and sum of each part of long contiguous rows, as ``partial_S2M``."""
     await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     M = tl.num_programs(0)
     first, size = part_of_row(length)
     x_row = row_offsets(m, shape, x_strides) + first
-    head, body, e, is_edge_E = cut_row(x_row, size, VECTOR)
+    head, body, e, is_edge_E = aligned_body(x_row, size, VECTOR)
     x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
     x_E = converted(x_E, READ).to(COMPUTE)
     x_ptr += aligned(x_row + head, VECTOR)
-    greatest, total = stretch_denominator(x_ptr, x_E, body - steps * BLOCK, steps, READ, COMPUTE, VECTOR, BLOCK)
+    row_max, total = contiguous_denominator(x_ptr, x_E, body - steps * BLOCK, steps, READ, COMPUTE, VECTOR, BLOCK)
     at = partial_ptr + tl.program_id(1).to(INDEX) * 2 * M + m
-    tl.store(at, greatest)
+    tl.store(at, row_max)
     tl.store(at + M, total)
 
 
@@ -302,7 +320,7 @@ def softmax_short_rows_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_L: tl.constexpr,
 ) -> None:
-    """Several whole rows at once, each one stretch of memory: see :func:`~.stretches.short_rows`."""
+    """Several whole contiguous rows at once: see :func:`~.unaligned_rows.short_rows`."""
     await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     t_IL = short_row_columns(BLOCK_I, BLOCK_L)
@@ -317,7 +335,7 @@ def softmax_short_rows_kernel(
 
 
 @triton.jit
-def softmax_ragged_rows_kernel(
+def softmax_unaligned_rows_kernel(
     out_ptr: tl.tensor,
     x_ptr: tl.tensor,
     shape: tl.tuple,
@@ -329,30 +347,30 @@ def softmax_ragged_rows_kernel(
     SAFE: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    SAME_ALIGNMENT: tl.constexpr,
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """A whole row at once, which is one stretch of memory: its edges and its body."""
+    """A whole contiguous row at once: its edges and its body, see unaligned_rows.py."""
     await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     x_row = row_offsets(m, shape, x_strides)
     out_row = row_offsets(m, shape, out_strides)
-    head, body, e, is_edge_E = cut_row(x_row, length, VECTOR)
+    head, body, e, is_edge_E = aligned_body(x_row, length, VECTOR)
     t = tl.arange(0, BLOCK)
     x_T = tl.load(x_ptr + aligned(x_row + head, VECTOR) + t, mask=t < body, other=float("-inf"))
     x_E = tl.load(x_ptr + x_row + e, mask=is_edge_E, other=float("-inf"))
     x_T, x_E = converted(x_T, READ).to(COMPUTE), converted(x_E, READ).to(COMPUTE)
-    greatest = tl.maximum(tl.max(x_T, axis=0), tl.max(x_E, axis=0))
-    total = tl.sum(tl.exp(x_T - finite(greatest)), axis=0) + tl.sum(tl.exp(x_E - finite(greatest)), axis=0)
-    y_T = converted(result_of(x_T, greatest, total, LOG, SAFE), out_ptr.dtype.element_ty)
-    y_E = converted(result_of(x_E, greatest, total, LOG, SAFE), out_ptr.dtype.element_ty)
-    tl.store(out_ptr + aligned(out_row + head, VECTOR if TOGETHER else 1) + t, y_T, mask=t < body)
+    row_max = tl.maximum(tl.max(x_T, axis=0), tl.max(x_E, axis=0))
+    total = tl.sum(tl.exp(x_T - finite(row_max)), axis=0) + tl.sum(tl.exp(x_E - finite(row_max)), axis=0)
+    y_T = converted(result_of(x_T, row_max, total, LOG, SAFE), out_ptr.dtype.element_ty)
+    y_E = converted(result_of(x_E, row_max, total, LOG, SAFE), out_ptr.dtype.element_ty)
+    tl.store(out_ptr + aligned(out_row + head, VECTOR if SAME_ALIGNMENT else 1) + t, y_T, mask=t < body)
     tl.store(out_ptr + out_row + e, y_E, mask=is_edge_E)
 
 
 @triton.jit
-def softmax_pieces_kernel(
+def softmax_tiled_rows_kernel(
     out_ptr: tl.tensor,
     partial_ptr: tl.tensor,
     x_ptr: tl.tensor,
@@ -372,7 +390,7 @@ def softmax_pieces_kernel(
     BLOCK_K: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
-    """One split of the rows, of which ``partial_S2M`` holds maxima and sums; without it, rows in ``steps`` pieces."""
+    """BLOCK_M long rows, or one split of them, in ``steps`` tiles; ``partial_S2M`` holds maxima and sums of splits."""
     await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
@@ -426,12 +444,12 @@ def denominators_kernel(
 def merged_denominators(
     partial_ptr: tl.tensor, m: tl.tensor, M: tl.tensor, splits: tl.tensor, BLOCK_S: tl.constexpr
 ) -> tl.tuple:
-    """Each row's greatest element and sum, from those of its splits."""
+    """The maximum and the sum of each row, from those of its splits."""
     if m.shape[0] == 1:
         # Of a single row as numbers: tensors would have to be brought to the layout of the tiles.
-        greatest, total = merged_denominator(partial_ptr, tl.sum(m, axis=0), M, splits, BLOCK_S)
-        max_M = greatest + tl.zeros([1], greatest.dtype)
-        sum_M = total + tl.zeros([1], greatest.dtype)
+        row_max, total = merged_denominator(partial_ptr, tl.sum(m, axis=0), M, splits, BLOCK_S)
+        max_M = row_max + tl.zeros([1], row_max.dtype)
+        sum_M = total + tl.zeros([1], row_max.dtype)
     else:
         s = tl.arange(0, BLOCK_S).to(m.dtype)
         at_MS = partial_ptr + s[None, :] * 2 * M + m[:, None]
@@ -452,8 +470,8 @@ def merged_denominator(
     at_S = partial_ptr + s * 2 * M + m
     max_S = tl.load(at_S, mask=s < splits, other=float("-inf"))
     sum_S = tl.load(at_S + M, mask=s < splits, other=0)
-    greatest = tl.max(max_S, axis=0)
-    return greatest, tl.sum(scaled(sum_S, max_S, greatest), axis=0)
+    row_max = tl.max(max_S, axis=0)
+    return row_max, tl.sum(scaled(sum_S, max_S, row_max), axis=0)
 
 
 @triton.jit
@@ -576,10 +594,10 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
     # Few rows get twice as many elements anyway. No more of a float64 row fits into registers.
     doubled = matrix.sizes[0] > multiprocessors(x.device) and compute_dtype(out.dtype) != torch.float64
     tiles = whole_rows(matrix, x.device, most=2 * WHOLE_ROW if doubled else WHOLE_ROW)
-    if tiles is not None and are_ragged(matrix, tiles):
-        cut, grid = stretches_of(matrix, [x, out]), (matrix.sizes[0],)
+    if tiles is not None and are_unaligned(matrix, tiles):
+        cut, grid = cut_rows(matrix, [x, out]), (matrix.sizes[0],)
         constants |= cut.whole(tiles.warps)
-        launch(softmax_ragged_rows_kernel, grid, x.device, out, x, *arguments[:3], cut.length, **constants)
+        launch(softmax_unaligned_rows_kernel, grid, x.device, out, x, *arguments[:3], cut.length, **constants)
         return
     short = tiles and short_rows(matrix, tiles)
     if tiles is not None and short is not None:
@@ -590,13 +608,13 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
         launch(softmax_rows_kernel, grid, x.device, out, x, *arguments, **constants, **tiles.blocks())
         return
-    if are_stretches(matrix):
-        cut = stretches_of(matrix, [x, out])
+    if are_contiguous(matrix):
+        cut = cut_rows(matrix, [x, out])
         partial_S2M = None
         if cut.parts > 1:
-            partial_S2M = _launch_stretch_denominators(x, matrix, cut, compute_dtype(out.dtype), constants["READ"])
+            partial_S2M = _launch_contiguous_denominators(x, matrix, cut, compute_dtype(out.dtype), constants["READ"])
         launch(
-            softmax_stretches_kernel,
+            softmax_contiguous_rows_kernel,
             cut.grid(),
             x.device,
             out,
@@ -606,16 +624,16 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
             *cut.sizes(),
             **constants,
             **cut.options(),
-            TOGETHER=cut.together,
+            SAME_ALIGNMENT=cut.same_alignment,
             BLOCK_S=triton.next_power_of_2(cut.parts),
         )
         return
-    tiles = pieces(matrix, x.device)
+    tiles = long_row_tiles(matrix, x.device)
     partial_S2M = None
     if tiles.splits > 1:
         partial_S2M = _launch_denominators(x, matrix, tiles, compute_dtype(out.dtype), constants["READ"])
     launch(
-        softmax_pieces_kernel,
+        softmax_tiled_rows_kernel,
         (triton.cdiv(matrix.sizes[0], tiles.block_m), tiles.splits),
         x.device,
         out,
@@ -630,21 +648,21 @@ def _launch_softmax(out: torch.Tensor, x: torch.Tensor, matrix: Matrix, **consta
     )
 
 
-def pieces(matrix: Matrix, device: torch.device) -> Tiling:
+def long_row_tiles(matrix: Matrix, device: torch.device) -> Tiling:
     """Tiles of long rows, split where they are fewer than two for each multiprocessor."""
     tiles = tiling(matrix, device, merged=True)
     if INTERPRETED or matrix.rows_are_faster or matrix.sizes[0] < 2 * multiprocessors(device):
         return tiles
-    return tiling(matrix, device, tile=PIECE, split=False)
+    return tiling(matrix, device, tile=LONG_ROW_TILE, split=False)
 
 
-def _launch_stretch_denominators(
-    x: torch.Tensor, matrix: Matrix, cut: Stretches, compute: torch.dtype, read: Any
+def _launch_contiguous_denominators(
+    x: torch.Tensor, matrix: Matrix, cut: RowCut, compute: torch.dtype, read: Any
 ) -> torch.Tensor:
-    """As :func:`_launch_denominators`, of rows that are stretches of memory."""
+    """As :func:`_launch_denominators`, of contiguous rows."""
     partial_S2M = torch.empty((cut.parts, 2, cut.rows), dtype=compute, device=x.device)
     launch(
-        stretch_denominators_kernel,
+        contiguous_denominators_kernel,
         cut.grid(),
         x.device,
         partial_S2M,

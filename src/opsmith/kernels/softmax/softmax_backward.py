@@ -4,7 +4,7 @@ With y the output, ``dx = y * (dy - sum(dy * y))`` for softmax and ``dx = dy - e
 sums over a row. A row that fits a tile is read once, ``(2 reads + 1 write) * numel * itemsize`` bytes; a longer one
 is read for the sum, and again, from the cache, for dx. Rows are cut as in :mod:`.softmax`.
 
-Suffixes: ``_M`` rows, ``_T`` columns of a tile; ``_L`` and ``_I`` as in :mod:`.stretches`.
+Suffixes: ``_M`` rows, ``_T`` columns of a tile; ``_L`` and ``_I`` as in :mod:`.unaligned_rows`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ..common.lanes import load_first_in_lane, store_first_in_lane
 from ..common.launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
 from ..common.matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows
 from ..norms.standardization import whole_rows
-from .softmax import pieces
-from .stretches import (
-    Stretches,
+from .softmax import long_row_tiles
+from .unaligned_rows import (
+    RowCut,
     aligned,
-    are_ragged,
-    are_stretches,
-    cut_row,
+    aligned_body,
+    are_contiguous,
+    are_unaligned,
+    cut_rows,
     part_of_row,
     short_row_columns,
     short_rows,
-    stretches_of,
 )
 
 # ---------------------------------------------------------------- in a kernel
@@ -54,7 +54,7 @@ def gradient(dy: tl.tensor, y: tl.tensor, total: tl.tensor, LOG: tl.constexpr) -
 
 
 @triton.jit
-def stretch_sum(
+def contiguous_sum(
     dy_ptr: tl.tensor,
     y_ptr: tl.tensor,
     dy_E: tl.tensor,
@@ -65,7 +65,7 @@ def stretch_sum(
     COMPUTE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> tl.tensor:
-    """The sum over a stretch of memory: its edges, and from the pointers on whole tiles and a rest."""
+    """The sum over a contiguous row: its edges, and from the pointers on whole tiles and a rest."""
     t = tl.arange(0, BLOCK)
     sum_T = tl.zeros([BLOCK], COMPUTE)
     for step in range(steps):
@@ -130,7 +130,7 @@ def gradient_short_rows_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_L: tl.constexpr,
 ) -> None:
-    """Several whole rows at once, each one stretch of memory: see :func:`~.stretches.short_rows`."""
+    """Several whole contiguous rows at once: see :func:`~.unaligned_rows.short_rows`."""
     await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     t_IL = short_row_columns(BLOCK_I, BLOCK_L)
@@ -146,7 +146,7 @@ def gradient_short_rows_kernel(
 
 
 @triton.jit
-def gradient_ragged_rows_kernel(
+def gradient_unaligned_rows_kernel(
     dx_ptr: tl.tensor,
     dy_ptr: tl.tensor,
     y_ptr: tl.tensor,
@@ -156,32 +156,34 @@ def gradient_ragged_rows_kernel(
     LOG: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    SAME_ALIGNMENT: tl.constexpr,
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """A whole row at once, which is one stretch of memory: its edges and its body."""
+    """A whole contiguous row at once: its edges and its body."""
     await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     dy_row = row_offsets(m, shape, strides[0])
     y_row = row_offsets(m, shape, strides[1])
     dx_row = row_offsets(m, shape, strides[2])
-    head, body, e, is_edge_E = cut_row(dy_row, length, VECTOR)
+    head, body, e, is_edge_E = aligned_body(dy_row, length, VECTOR)
     t = tl.arange(0, BLOCK)
     is_body_T = t < body
     dy_T = tl.load(dy_ptr + aligned(dy_row + head, VECTOR) + t, mask=is_body_T, other=0).to(COMPUTE)
-    y_T = tl.load(y_ptr + aligned(y_row + head, VECTOR if TOGETHER else 1) + t, mask=is_body_T, other=0).to(COMPUTE)
+    y_T = tl.load(y_ptr + aligned(y_row + head, VECTOR if SAME_ALIGNMENT else 1) + t, mask=is_body_T, other=0).to(
+        COMPUTE
+    )
     dy_E = tl.load(dy_ptr + dy_row + e, mask=is_edge_E, other=0).to(COMPUTE)
     y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
     total = tl.sum(summand(dy_T, y_T, LOG), axis=0) + tl.sum(summand(dy_E, y_E, LOG), axis=0)
     dx_T = converted(gradient(dy_T, y_T, total, LOG), dx_ptr.dtype.element_ty)
     dx_E = converted(gradient(dy_E, y_E, total, LOG), dx_ptr.dtype.element_ty)
-    tl.store(dx_ptr + aligned(dx_row + head, VECTOR if TOGETHER else 1) + t, dx_T, mask=is_body_T)
+    tl.store(dx_ptr + aligned(dx_row + head, VECTOR if SAME_ALIGNMENT else 1) + t, dx_T, mask=is_body_T)
     tl.store(dx_ptr + dx_row + e, dx_E, mask=is_edge_E)
 
 
 @triton.jit
-def gradient_stretches_kernel(
+def gradient_contiguous_rows_kernel(
     dx_ptr: tl.tensor,
     partial_ptr: tl.tensor,
     dy_ptr: tl.tensor,
@@ -193,29 +195,29 @@ def gradient_stretches_kernel(
     LOG: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    SAME_ALIGNMENT: tl.constexpr,
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
-    """One row, or a part of one that has its sums in ``partial_SM``: see :func:`.softmax.softmax_stretches_kernel`."""
+    """One row, or a part of one with sums in ``partial_SM``: see :func:`.softmax.softmax_contiguous_rows_kernel`."""
     await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     dy_row = row_offsets(m, shape, strides[0]) + first
     y_row = row_offsets(m, shape, strides[1]) + first
     dx_row = row_offsets(m, shape, strides[2]) + first
-    head, body, e, is_edge_E = cut_row(dy_row, size, VECTOR)
+    head, body, e, is_edge_E = aligned_body(dy_row, size, VECTOR)
     dy_E = tl.load(dy_ptr + dy_row + e, mask=is_edge_E, other=0).to(COMPUTE)
     y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
     dx_E = dx_ptr + dx_row + e
     dy_ptr += aligned(dy_row + head, VECTOR)
-    y_ptr += aligned(y_row + head, VECTOR if TOGETHER else 1)
-    dx_ptr += aligned(dx_row + head, VECTOR if TOGETHER else 1)
+    y_ptr += aligned(y_row + head, VECTOR if SAME_ALIGNMENT else 1)
+    dx_ptr += aligned(dx_row + head, VECTOR if SAME_ALIGNMENT else 1)
     t = tl.arange(0, BLOCK)
     rest = body - steps * BLOCK
     if partial_ptr is None:
-        total = stretch_sum(dy_ptr, y_ptr, dy_E, y_E, rest, steps, LOG, COMPUTE, BLOCK)
+        total = contiguous_sum(dy_ptr, y_ptr, dy_E, y_E, rest, steps, LOG, COMPUTE, BLOCK)
     else:
         total = merged_sum(partial_ptr, m, tl.num_programs(0), tl.num_programs(1), BLOCK_S)
     dy_T = tl.load(dy_ptr + steps * BLOCK + t, mask=t < rest, other=0).to(COMPUTE)
@@ -231,7 +233,7 @@ def gradient_stretches_kernel(
 
 
 @triton.jit
-def stretch_sums_kernel(
+def contiguous_sums_kernel(
     partial_ptr: tl.tensor,
     dy_ptr: tl.tensor,
     y_ptr: tl.tensor,
@@ -242,24 +244,24 @@ def stretch_sums_kernel(
     LOG: tl.constexpr,
     COMPUTE: tl.constexpr,
     INDEX: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    SAME_ALIGNMENT: tl.constexpr,
     VECTOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """The sum of each part of rows that are stretches of memory, as ``partial_SM``."""
+    """The sum of each part of contiguous rows, as ``partial_SM``."""
     await_earlier_kernels()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     dy_row = row_offsets(m, shape, strides[0]) + first
     y_row = row_offsets(m, shape, strides[1]) + first
-    head, body, e, is_edge_E = cut_row(dy_row, size, VECTOR)
+    head, body, e, is_edge_E = aligned_body(dy_row, size, VECTOR)
     dy_E = tl.load(dy_ptr + dy_row + e, mask=is_edge_E, other=0).to(COMPUTE)
     y_E = dy_E
     if not LOG:
         y_E = tl.load(y_ptr + y_row + e, mask=is_edge_E, other=0).to(COMPUTE)
     dy_ptr += aligned(dy_row + head, VECTOR)
-    y_ptr += aligned(y_row + head, VECTOR if TOGETHER else 1)
-    total = stretch_sum(dy_ptr, y_ptr, dy_E, y_E, body - steps * BLOCK, steps, LOG, COMPUTE, BLOCK)
+    y_ptr += aligned(y_row + head, VECTOR if SAME_ALIGNMENT else 1)
+    total = contiguous_sum(dy_ptr, y_ptr, dy_E, y_E, body - steps * BLOCK, steps, LOG, COMPUTE, BLOCK)
     tl.store(partial_ptr + tl.program_id(1).to(INDEX) * tl.num_programs(0) + m, total)
 
 
@@ -330,7 +332,7 @@ def row_sum(
 
 
 @triton.jit
-def gradient_pieces_kernel(
+def gradient_tiled_rows_kernel(
     dx_ptr: tl.tensor,
     partial_ptr: tl.tensor,
     dy_ptr: tl.tensor,
@@ -348,7 +350,7 @@ def gradient_pieces_kernel(
     BLOCK_K: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
-    """One split of the rows, of which ``partial_SM`` holds the sums; without it, rows in ``steps`` pieces."""
+    """BLOCK_M long rows, or one split of them, in ``steps`` tiles; ``partial_SM`` holds the sums of splits."""
     await_earlier_kernels()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
@@ -359,8 +361,8 @@ def gradient_pieces_kernel(
         sum_M = merged_sum(partial_ptr, tl.sum(m, axis=0), sizes[0], splits, BLOCK_S) + tl.zeros([1], COMPUTE)
     else:
         s = tl.arange(0, BLOCK_S).to(INDEX)
-        inside = (m < sizes[0])[:, None] & (s < splits)[None, :]
-        sum_M = tl.sum(tl.load(partial_ptr + s[None, :] * sizes[0] + m[:, None], mask=inside, other=0), axis=1)
+        is_split_MS = (m < sizes[0])[:, None] & (s < splits)[None, :]
+        sum_M = tl.sum(tl.load(partial_ptr + s[None, :] * sizes[0] + m[:, None], mask=is_split_MS, other=0), axis=1)
     for step in range(steps):
         j, k = tile_columns(split * steps + step, sizes, INDEX, BLOCK_J, BLOCK_K)
         inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
@@ -411,10 +413,10 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
     arguments = (matrix.shape, strides, matrix.sizes)
     constants: dict[str, Any] = {"LOG": log, "COMPUTE": compute_type(dy.dtype), "INDEX": matrix.index}
     tiles = whole_rows(matrix, dy.device, per_thread=16)
-    if tiles is not None and are_ragged(matrix, tiles):
-        cut, grid = stretches_of(matrix, (dx, dy, y)), (matrix.sizes[0],)
+    if tiles is not None and are_unaligned(matrix, tiles):
+        cut, grid = cut_rows(matrix, (dx, dy, y)), (matrix.sizes[0],)
         constants |= cut.whole(tiles.warps)
-        launch(gradient_ragged_rows_kernel, grid, dy.device, dx, dy, y, *arguments[:2], cut.length, **constants)
+        launch(gradient_unaligned_rows_kernel, grid, dy.device, dx, dy, y, *arguments[:2], cut.length, **constants)
         return dx
     short = tiles and short_rows(matrix, tiles)
     if tiles is not None and short is not None:
@@ -425,10 +427,10 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
         grid = (triton.cdiv(matrix.sizes[0], tiles.block_m),)
         launch(gradient_rows_kernel, grid, dy.device, dx, dy, y, *arguments, **constants, **tiles.blocks())
         return dx
-    if are_stretches(matrix):
-        _launch_stretches(dx, dy, y, arguments[:2], stretches_of(matrix, (dx, dy, y)), constants)
+    if are_contiguous(matrix):
+        _launch_contiguous_rows(dx, dy, y, arguments[:2], cut_rows(matrix, (dx, dy, y)), constants)
         return dx
-    tiles = pieces(matrix, dy.device)
+    tiles = long_row_tiles(matrix, dy.device)
     constants |= tiles.blocks()
     grid_2d = (triton.cdiv(matrix.sizes[0], tiles.block_m), tiles.splits)
     steps = loop_bound(tiles.steps)
@@ -439,7 +441,7 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
         launch(gradient_sums_kernel, grid_2d, dy.device, partial_SM, dy, y, *arguments, steps, **constants)
     block_s = triton.next_power_of_2(tiles.splits)
     launch(
-        gradient_pieces_kernel,
+        gradient_tiled_rows_kernel,
         grid_2d,
         dy.device,
         dx,
@@ -455,20 +457,22 @@ def _backward(dy: torch.Tensor, y: torch.Tensor, dim: int, result: torch.dtype, 
     return dx
 
 
-def _launch_stretches(
+def _launch_contiguous_rows(
     dx: torch.Tensor,
     dy: torch.Tensor,
     y: torch.Tensor,
     layout: tuple[Any, Any],
-    cut: Stretches,
+    cut: RowCut,
     constants: dict[str, Any],
 ) -> None:
-    """Write dx, whose rows are stretches of memory; ``layout`` is the shape and the strides of the matrix."""
+    """Write dx, whose rows are contiguous; ``layout`` is the shape and the strides of the matrix."""
     arguments = (dy, y, *layout, *cut.sizes())
-    constants = {**constants, **cut.options(), "TOGETHER": cut.together}
+    constants = {**constants, **cut.options(), "SAME_ALIGNMENT": cut.same_alignment}
     partial_SM = None
     if cut.parts > 1:
         partial_SM = torch.empty((cut.parts, cut.rows), dtype=compute_dtype(dy.dtype), device=dy.device)
-        launch(stretch_sums_kernel, cut.grid(), dy.device, partial_SM, *arguments, **constants)
+        launch(contiguous_sums_kernel, cut.grid(), dy.device, partial_SM, *arguments, **constants)
     block_s = triton.next_power_of_2(cut.parts)
-    launch(gradient_stretches_kernel, cut.grid(), dy.device, dx, partial_SM, *arguments, **constants, BLOCK_S=block_s)
+    launch(
+        gradient_contiguous_rows_kernel, cut.grid(), dy.device, dx, partial_SM, *arguments, **constants, BLOCK_S=block_s
+    )

@@ -1,12 +1,17 @@
-"""Long rows of which each is one stretch of memory, accessed 16 bytes at a time wherever they start.
+"""Contiguous rows, accessed 16 bytes at a time wherever they start: an aligned body and peeled edges.
 
-A row of odd length ends, and the next one starts, within 16 bytes, where no access of so many is possible. So a row is
-cut into a body from the first multiple of 16 bytes on, whose size is a multiple as well, and its edges: the few
-elements before and behind, which one small tile holds. Whole tiles of the body need no mask, and their elements are
-at constant distances, so that no address is computed for each; a mask ends the last one after whole 16 bytes.
+A row of odd length ends, and the next one starts, within 16 bytes, where no access of so many is possible. So the few
+elements before the first multiple of 16 bytes, and those behind the last one, are peeled off and share one small tile::
 
-Where rows are too few to fill a device, each is divided among several programs. A part is a stretch of memory as well,
-and is cut as a row is.
+    16 bytes:  |       |       |       |       |       |       |
+    row:             [eee|bbbbbbb|bbbbbbb|bbbbbbb|bbbbbbb|ee]
+                     head          body, in tiles        edge
+
+Whole tiles of the body need no mask, and their elements are at constant distances, so that no address is computed for
+each; a mask ends the last one after whole 16 bytes.
+
+Where rows are too few to fill a device, each is divided among several programs. A part is contiguous as well, and is
+cut as a row is.
 
 Suffixes: ``_E`` lanes of the edges, ``_D`` one entry per dimension; ``_M`` short rows of a tile, ``_L`` lanes that
 share one, ``_I`` elements of a lane.
@@ -25,12 +30,12 @@ import triton.language as tl
 from ..common.launch import loop_bound, multiprocessors
 from ..common.matrix import Matrix, Tiling
 
-#: Elements of a tile, by 16 warps of 16 elements a thread: with 64 registers a thread two programs find room, of which
-#: one computes while the other waits for memory.
+#: Elements of a tile, by 16 warps of 16 elements a thread: with 64 registers a thread a multiprocessor holds two such
+#: programs, of which one computes while the other waits for memory (benchmarks/results/h200/traced-rows.txt).
 BLOCK = 1 << 13
-#: Elements of a tile of a part of a row, by 8 warps. Four such programs find room: so many parts fill a device at once.
+#: Elements of a tile of a part of a row, by 8 warps, and how many such programs a multiprocessor holds.
 PART_BLOCK, RESIDENT = 1 << 12, 4
-#: Elements that a row has at least for its edges to be a small part of it.
+#: Elements that a row has at least to be peeled: its edges are a small part of it then.
 SHORTEST = 1 << 10
 #: Elements of rows of which four fill a program of 4 warps: each warp has whole ones.
 LONGEST_SHORT = 1 << 9
@@ -55,7 +60,7 @@ def part_of_row(length: tl.tensor) -> tl.tuple:
 
 
 @triton.jit
-def cut_row(start: tl.tensor, length: tl.tensor, VECTOR: tl.constexpr) -> tl.tuple:
+def aligned_body(start: tl.tensor, length: tl.tensor, VECTOR: tl.constexpr) -> tl.tuple:
     """Of a row from offset ``start`` on: where its body starts, the body's size, its edges' columns, which there are.
 
     The first VECTOR lanes are before the body, the others behind it.
@@ -77,15 +82,15 @@ def short_row_columns(BLOCK_I: tl.constexpr, BLOCK_L: tl.constexpr) -> tl.tensor
 # ---------------------------------------------------------------- the host side
 
 
-class Stretches(NamedTuple):
-    """How rows are cut.
+class RowCut(NamedTuple):
+    """How contiguous rows are cut.
 
     Attributes:
         rows: how many there are.
         parts: of a row, each of which is a program's.
         length: of a row.
         steps: whole tiles that every part's body has at least; no more than one is left over.
-        together: whether rows start within 16 bytes at the same place in all tensors.
+        same_alignment: whether rows start at the same distance from a multiple of 16 bytes in all tensors.
         vector: elements that an access of 16 bytes has, of the smallest type.
         block: elements of a tile.
     """
@@ -94,7 +99,7 @@ class Stretches(NamedTuple):
     parts: int
     length: int
     steps: int
-    together: bool
+    same_alignment: bool
     vector: int
     block: int
 
@@ -113,21 +118,21 @@ class Stretches(NamedTuple):
     def whole(self, warps: int) -> dict[str, Any]:
         """As :meth:`options`, where one tile of so many warps holds the body of a row."""
         block = triton.next_power_of_2(self.length // self.vector * self.vector)
-        return {"TOGETHER": self.together, "VECTOR": self.vector, "BLOCK": block, "num_warps": warps}
+        return {"SAME_ALIGNMENT": self.same_alignment, "VECTOR": self.vector, "BLOCK": block, "num_warps": warps}
 
 
-def are_stretches(matrix: Matrix) -> bool:
-    """Whether each row is one stretch of memory in every operand."""
+def are_contiguous(matrix: Matrix) -> bool:
+    """Whether each row is contiguous in every operand."""
     return matrix.sizes[1] == 1 and all(strides_D == (1,) for strides_D in matrix.inner.strides_ID)
 
 
-def are_ragged(matrix: Matrix, tiles: Tiling) -> bool:
-    """Whether rows that are a tile each are stretches of memory which start or end within 16 bytes."""
+def are_unaligned(matrix: Matrix, tiles: Tiling) -> bool:
+    """Whether rows that are a tile each are contiguous and start or end at no multiple of 16 bytes."""
     return tiles.block_m == 1 and matrix.sizes[2] >= SHORTEST and _start_anywhere(matrix)
 
 
 def short_rows(matrix: Matrix, tiles: Tiling) -> dict[str, Any] | None:
-    """The options of a kernel over tiles of short rows, stretches of memory that start or end within 16 bytes.
+    """The options of a kernel over tiles of short contiguous rows that start or end at no multiple of 16 bytes.
 
     None for other rows. In a tile of two dimensions all lanes of a warp would share such a row, and every element would
     take part in a reduction over them. Here BLOCK_L lanes do, and each has BLOCK_I elements of it, which lie BLOCK_L
@@ -141,23 +146,23 @@ def short_rows(matrix: Matrix, tiles: Tiling) -> dict[str, Any] | None:
 
 
 def _start_anywhere(matrix: Matrix) -> bool:
-    """Whether rows are stretches whose length or distances 16 does not divide.
+    """Whether rows are contiguous and 16 does not divide their length or distances.
 
     That is as far as the compiler knows, which tells multiples of 16 from other numbers.
     """
     numbers = (matrix.sizes[2], *itertools.chain(*matrix.rows.strides_ID))
-    return are_stretches(matrix) and any(number % 16 for number in numbers)
+    return are_contiguous(matrix) and any(number % 16 for number in numbers)
 
 
-def stretches_of(matrix: Matrix, tensors: Sequence[torch.Tensor]) -> Stretches:
+def cut_rows(matrix: Matrix, tensors: Sequence[torch.Tensor]) -> RowCut:
     """The cut of the rows of ``matrix``, whose operands are ``tensors``."""
     vector = 16 // min(tensor.dtype.itemsize for tensor in tensors)
     rows, _, length = matrix.sizes
     parts = parts_of(rows, length, tensors[0].device)
     block = BLOCK if parts == 1 else PART_BLOCK
-    together = len(set(matrix.rows.strides_ID)) == 1
+    same_alignment = len(set(matrix.rows.strides_ID)) == 1
     steps = max(length // parts - vector + 1, 0) // block
-    return Stretches(rows, parts, length, steps, together, vector, block)
+    return RowCut(rows, parts, length, steps, same_alignment, vector, block)
 
 
 def parts_of(rows: int, length: int, device: torch.device) -> int:

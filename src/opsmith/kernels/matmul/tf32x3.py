@@ -1,11 +1,16 @@
-"""Large products of float32 on tensor cores, of factors that are split beforehand.
+"""3xTF32: large products of float32 on tensor cores, of factors that are split into TF32 numbers beforehand.
 
-``x = high + low`` with two TF32 numbers: 22 of 24 bits (Ootomo and Yokota, 2022, whose products these are). A program
-that splits its tiles itself waits for that at every step: tensor cores read the right factor from shared memory only,
-so its parts are written back there. Here a launch for each factor writes both parts to memory, with terms side by
-side, as tensor cores of a Hopper GPU read four-byte numbers, and zeros up to whole tiles; then steps do nothing but
-load and multiply: ``low @ high + high @ low + high @ high``. That takes 12 bytes a number and twice the factors'
-memory, so it is for products that use each number often.
+``x = high + low`` with two TF32 numbers, 22 of 24 bits, and ``a @ b = low @ high + high @ low + high @ high`` (Ootomo
+and Yokota, 2022). A program that splits its tiles itself waits for that at every step: tensor cores read the right
+factor from shared memory only, so its parts are written back there. Here a launch for each factor writes both parts to
+memory, with terms side by side, as tensor cores of a Hopper GPU read four-byte numbers, and zeros up to whole tiles;
+then steps do nothing but load and multiply::
+
+    a (M, K)  --tf32_split_kernel-->  high, low (2, B, M, K)  --+
+                                                                +--tf32x3_product_kernel-->  c (M, N)
+    b (K, N)  --tf32_split_kernel-->  high, low (2, B, N, K)  --+
+
+That takes 12 bytes a number and twice the factors' memory, so it is for products that use each number often.
 
 Tensor cores cut off what their accumulators cannot hold, towards zero, where float32 rounds: of 4,096 terms of one sign
 1.7e-4 was lost on an H200. So a step has an accumulator of its own, which is added to the others' sum in registers.
@@ -29,7 +34,7 @@ from ..common.indexing import converted
 from ..common.launch import INTERPRETED, await_earlier_kernels, launch, loop_bound
 from .product_tiles import dot_tf32x3, parts_of_one_sign, scaled_sum, tile_origin
 
-#: Factors with larger parts are not split: that is memory.
+#: Memory budget of a product: factors with larger parts are not split.
 MOST_BYTES_OF_PARTS = 2 << 30
 #: Matrices that are split at once: programs of a grid's last dimension.
 MOST_MATRICES = (1 << 16) - 1
@@ -51,9 +56,9 @@ def two_tf32(x: tl.tensor) -> tuple[tl.tensor, ...]:
 
 
 @triton.jit
-def split_kernel(
+def tf32_split_kernel(
     parts_ptr: tl.tensor,
-    is_odd_ptr: tl.tensor,
+    has_nonfinite_ptr: tl.tensor,
     x_ptr: tl.tensor,
     H: tl.tensor,
     rows: tl.tensor,
@@ -65,7 +70,8 @@ def split_kernel(
 ) -> None:
     """Both parts of ROWS x TERMS numbers of one matrix, of which each batch has H.
 
-    Writes 1 to ``is_odd`` if one of them is not finite; without it, the parts are of one sign and need no such sign.
+    Writes 1 to ``has_nonfinite`` if one of them is not finite; without it, both parts have the number's sign, and need
+    no such flag.
     """
     await_earlier_kernels()
     r = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -74,19 +80,19 @@ def split_kernel(
     mask = (r < rows)[:, None] & (k < terms)[None, :]
     x_ptr += batch // H * x_strides_BHRK[0] + batch % H * x_strides_BHRK[1]
     x_RK = tl.load(x_ptr + r[:, None] * x_strides_BHRK[2] + k[None, :] * x_strides_BHRK[3], mask=mask, other=0)
-    if is_odd_ptr is None:
+    if has_nonfinite_ptr is None:
         high_RK, low_RK = parts_of_one_sign(x_RK)
     else:
         high_RK, low_RK, is_finite_RK = two_tf32(x_RK)
         odd = tl.sum(tl.sum((is_finite_RK == 0).to(tl.int32), axis=1), axis=0)
-        tl.store(is_odd_ptr, 1, mask=odd > 0)
+        tl.store(has_nonfinite_ptr, 1, mask=odd > 0)
     parts_ptr_RK = parts_ptr + batch * parts_strides_PBR[1] + r[:, None] * parts_strides_PBR[2] + k[None, :]
     tl.store(parts_ptr_RK, high_RK)
     tl.store(parts_ptr_RK + parts_strides_PBR[0], low_RK)
 
 
 @triton.jit
-def split_product_kernel(
+def tf32x3_product_kernel(
     c_ptr: tl.tensor,
     a_ptr: tl.tensor,
     b_ptr: tl.tensor,
@@ -156,17 +162,17 @@ class Parts(NamedTuple):
 
 
 def parts_fit(numbers: int) -> bool:
-    """Whether there is memory for both parts of so many numbers."""
+    """Whether both parts of so many numbers are within the memory budget."""
     return 8 * numbers <= MOST_BYTES_OF_PARTS
 
 
-def parts_of(x: torch.Tensor, is_odd: torch.Tensor | None, rows: int, terms: int) -> Parts:
+def parts_of(x: torch.Tensor, has_nonfinite: torch.Tensor | None, rows: int, terms: int) -> Parts:
     """The parts of a factor of shape (B, H, rows, K), with B * H matrices.
 
     Args:
         x: the factor, in float32.
-        is_odd: one number that becomes 1 if the factor has one that is not finite; None for parts that need none,
-            see :func:`~opsmith.kernels.matmul.product_tiles.parts_of_one_sign`.
+        has_nonfinite: one number that becomes 1 if the factor has one that is not finite; None for parts that need no
+            flag, see :func:`~opsmith.kernels.matmul.product_tiles.parts_of_one_sign`.
         rows: what its rows are padded to a multiple of; a multiple of ROWS itself.
         terms: what its terms are padded to a multiple of.
     """
@@ -175,11 +181,11 @@ def parts_of(x: torch.Tensor, is_odd: torch.Tensor | None, rows: int, terms: int
     padded_R, padded_K = triton.cdiv(R, rows) * rows, triton.cdiv(K, terms) * terms
     parts = Parts(torch.empty((2, B * H, padded_R, padded_K), dtype=torch.float32, device=x.device))
     launch(
-        split_kernel,
+        tf32_split_kernel,
         (padded_R // ROWS, padded_K // TERMS, B * H),
         x.device,
         parts.both,
-        is_odd,
+        has_nonfinite,
         x,
         H,
         R,
@@ -223,7 +229,7 @@ def multiply_parts(
     block_m, block_n, block_k = tile
     large = max(a.both.numel(), b.both.numel(), c.numel()) >= 2**31
     launch(
-        split_product_kernel,
+        tf32x3_product_kernel,
         (triton.cdiv(M, block_m) * triton.cdiv(N, block_n), B),
         c.device,
         c,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from opsmith.kernels.matmul import matmul, split_factors
+from opsmith.kernels.matmul import matmul, tf32x3
 
 #: A tile, and the factors split beforehand.
 SMALL = (32, 64, 16, 4, 1, 1, 1)
@@ -20,16 +20,16 @@ def _numbers(*shape: int) -> torch.Tensor:
 
 def _parts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, bool]:
     """High and low parts of a matrix, without their padding, and whether a number is not finite."""
-    is_odd = torch.zeros(1, dtype=torch.int32)
-    both = split_factors.parts_of(x[None, None], is_odd, 16, 16).both
-    return both[0, 0, : x.shape[0], : x.shape[1]], both[1, 0, : x.shape[0], : x.shape[1]], bool(is_odd)
+    has_nonfinite = torch.zeros(1, dtype=torch.int32)
+    both = tf32x3.parts_of(x[None, None], has_nonfinite, 16, 16).both
+    return both[0, 0, : x.shape[0], : x.shape[1]], both[1, 0, : x.shape[0], : x.shape[1]], bool(has_nonfinite)
 
 
 def test_two_parts_have_22_bits_and_a_sign() -> None:
     """Of every finite number that is large enough for a low part; both are TF32 numbers, which end in 13 zeros."""
     x = _numbers(40, 50) * torch.logspace(-25, 37, 50)
-    high, low, is_odd = _parts(x)
-    assert not is_odd
+    high, low, has_nonfinite = _parts(x)
+    assert not has_nonfinite
     assert 0 == sum(int((part.contiguous().view(torch.int32) & 0x1FFF).count_nonzero()) for part in (high, low))
     assert ((x.double() - high.double() - low.double()) / x).abs().max() <= 2.0**-23
     assert ((high - x) / x).abs().max() <= 2.0**-11
@@ -38,8 +38,8 @@ def test_two_parts_have_22_bits_and_a_sign() -> None:
 def test_the_largest_number_stays_finite() -> None:
     """Rounded up it would be infinite: it is cut, and the low part has the rest."""
     largest = torch.finfo(torch.float32).max
-    high, low, is_odd = _parts(torch.tensor([[largest, -largest, 0.0, -0.0, 1e-45]]))
-    assert not is_odd
+    high, low, has_nonfinite = _parts(torch.tensor([[largest, -largest, 0.0, -0.0, 1e-45]]))
+    assert not has_nonfinite
     assert high.isfinite().all()
     assert (high.double() + low.double())[0, :2].tolist() == pytest.approx([largest, -largest], rel=2.0**-22)
     assert [0.0] * 3 == high[0, 2:].tolist()
@@ -49,8 +49,8 @@ def test_the_largest_number_stays_finite() -> None:
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_what_is_not_finite_is_noted(number: float) -> None:
     """It is its own high part, and nothing is left of it."""
-    high, low, is_odd = _parts(torch.tensor([[1.0, number]]))
-    assert is_odd
+    high, low, has_nonfinite = _parts(torch.tensor([[1.0, number]]))
+    assert has_nonfinite
     assert torch.equal(torch.tensor([number, 0.0]).isnan(), torch.stack([high[0, 1], low[0, 1]]).isnan())
     assert [0.0, 0.0] == low[0].tolist()
 
@@ -59,7 +59,7 @@ def test_padding_is_zero() -> None:
     """Up to whole tiles, in every order that a factor may lie in."""
     x = _numbers(5, 7)
     for factor in (x, x.t().contiguous().t()):
-        both = split_factors.parts_of(factor[None, None], torch.zeros(1, dtype=torch.int32), 32, 48).both
+        both = tf32x3.parts_of(factor[None, None], torch.zeros(1, dtype=torch.int32), 32, 48).both
         assert (2, 1, 32, 48) == both.shape
         torch.testing.assert_close(both.sum(0)[0, :5, :7], x, rtol=0, atol=1e-6)
         assert 35 >= both[0].count_nonzero()
@@ -96,19 +96,19 @@ def test_what_is_not_finite_stays_where_it_belongs() -> None:
         torch.testing.assert_close(matmul.mm(a, b), a @ b, rtol=1e-5, atol=1e-4, equal_nan=True)
 
 
-@pytest.mark.parametrize("is_odd", [0, 1])
-def test_a_product_is_made_again_only_where_it_has_to_be(is_odd: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_nonfinite", [0, 1])
+def test_a_product_is_made_again_only_where_it_has_to_be(has_nonfinite: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last launch reads one number and is over."""
 
     def spoiled(c: torch.Tensor, *_: Any) -> torch.Tensor:
         c.fill_(7)
-        return torch.tensor([is_odd], dtype=torch.int32)
+        return torch.tensor([has_nonfinite], dtype=torch.int32)
 
     monkeypatch.setattr(matmul, "_write_from_parts", spoiled)
     a, b = _numbers(70, 60), _numbers(60, 80)
     with matmul.PRODUCTS.force(SMALL):
         found = matmul.mm(a, b)
-    torch.testing.assert_close(found, a @ b if is_odd else torch.full((70, 80), 7.0), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(found, a @ b if has_nonfinite else torch.full((70, 80), 7.0), rtol=1e-5, atol=1e-4)
 
 
 def test_which_products_may_have_their_factors_split() -> None:

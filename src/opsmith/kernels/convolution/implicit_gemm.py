@@ -1,11 +1,12 @@
-"""Convolution from one side to the other, as a matrix product whose right operand is gathered.
+"""Convolution as an implicit GEMM: a matrix product whose right operand is gathered as it is read.
 
 ``y_OP = w_OK @ x_KP``: rows ``O`` are the channels of the result, columns ``P`` its positions over the whole batch, and
-the sum runs over ``K``, the taps times the channels of the other side. No matrix of windows is ever written: a program
-works out what its positions read under a tap (sliding.py), once for all channels. Compulsory traffic: x, w and y once.
+the sum runs over ``K``, the taps times the channels of the other side. No matrix of windows (im2col) is ever written: a
+program works out what its positions read under a tap (sliding.py), once for all channels. Compulsory traffic: x, w and
+y once.
 
-Where the result has too few tiles to fill the device, the sum is split: programs write partial sums, and a second
-launch adds them up.
+Split-K: where the result has too few tiles to fill the device, programs write partial sums, and a second launch adds
+them up.
 
 Suffixes: as above, ``_S`` one entry for each of depth, height and width.
 """
@@ -47,7 +48,7 @@ from ..matmul.matmul import (
     multiply_type,
 )
 from ..matmul.product_tiles import dot_tf32x3, known_multiple, multiply_add, tile_origin
-from ..matmul.split_factors import parts_fit
+from ..matmul.tf32x3 import parts_fit
 from .convolution_operands import (
     CHANNELS,
     Filter,
@@ -152,7 +153,7 @@ def terms_of(
 
 
 @triton.jit
-def gathered_product_kernel(
+def implicit_gemm_kernel(
     out_ptr: tl.tensor,
     x_ptr: tl.tensor,
     w_ptr: tl.tensor,
@@ -456,7 +457,7 @@ def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
     rule = Plan(*tile, splits)
     if precision == "tf32x3" and splitting_pays(O, P, C, taps, others):
         rule = split_plan(O)
-    return GATHERED.choice((*work, *map(size_class, (O, P, C))), rule, tensor.device)
+    return IMPLICIT_GEMM.choice((*work, *map(size_class, (O, P, C))), rule, tensor.device)
 
 
 def splitting_pays(O: int, P: int, C: int, taps: int, others: int) -> bool:  # noqa: E741
@@ -495,7 +496,7 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
         out if splits == 1 else torch.empty((splits, out.numel()), dtype=compute_dtype(out.dtype), device=out.device)
     )
     launch(
-        gathered_product_kernel,
+        implicit_gemm_kernel,
         (tiles, slid.groups, splits * phases),
         out.device,
         target,
@@ -555,7 +556,7 @@ def _combine(out: torch.Tensor, partial: torch.Tensor, bias: torch.Tensor | None
 
 
 def _splits(programs: int, steps: int, device: torch.device) -> int:
-    """How many programs share a tile: as many as the device has room for, of at least four steps each."""
+    """How many programs share a tile (split-K): one for each multiprocessor, of at least four steps each."""
     if INTERPRETED or steps <= FEW_STEPS or programs * 2 > multiprocessors(device):
         return 1
     return max(min(multiprocessors(device) // programs, steps // 4, 64), 1)
@@ -579,8 +580,9 @@ def _candidates(work: Work) -> list[Plan]:
             continue
         steps = steps_of(C, taps, k, mixed=bool(mixed))
         tiles = triton.cdiv(O, o) * triton.cdiv(P, p) * others
-        room = max(min(MULTIPROCESSORS // tiles, steps // 4, 64), 1)
-        for warps, stages, splits in itertools.product((4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, room})):
+        most_splits = max(min(MULTIPROCESSORS // tiles, steps // 4, 64), 1)
+        choices = (4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, most_splits})
+        for warps, stages, splits in itertools.product(*choices):
             if (o + p) * k * itemsize * stages <= SHARED_BYTES and not (o * p == 32768 and warps == 4):
                 plans.append(Plan(o, p, k, warps, stages, splits))
     if precision == "tf32x3" and O >= FEWEST_TO_SPLIT and C >= CHANNELS and parts_fit(others * P * C):
@@ -595,7 +597,8 @@ BEFOREHAND = (
     Plan(64, 128, 32, 4, 2, 1, 1),
     Plan(64, 128, 16, 4, 3, 1, 1),
 )
-GATHERED = Family("gathered product", Plan, _candidates)
+#: Its name is that of tables which users have.
+IMPLICIT_GEMM = Family("gathered product", Plan, _candidates)
 
 
 def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precision: str) -> Tile:  # noqa: E741
