@@ -166,6 +166,7 @@ def test_a_rank_reaches_nothing_beyond_its_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 def test_torchs_own_collectives_are_right(tmp_path: Path) -> None:
     """All of them in all dtypes on 3 ranks, and in two on 2 and 4: what the reference says is what gloo does."""
     for number, (dtypes, ranks) in enumerate(((DTYPES, (3,)), (("f32", "i64"), (2, 4)))):

@@ -14,7 +14,7 @@ from opsmith.core.run import Options, Summary
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "trivial-kernels.md"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.corpus]
 
 KERNELS = ("zeros", "ones", "first_argument")
 

@@ -16,13 +16,18 @@ from opsmith.compile.trials.book import Trial
 
 @contextmanager
 def trials_on_a_cpu(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
-    """Have calls on the CPU tried out, with an empty book of trials, and nothing compiled before or left behind."""
+    """Have calls on the CPU tried out, with an empty book of trials, and no graph compiled before or left behind.
+
+    C++ is kept: Inductor's ``force_disable_caches`` would compile the same code in each test, for seconds.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     monkeypatch.setattr(calls, "DEVICE_TYPES", {"cpu"})
     trying._book.cache_clear()
     torch._dynamo.reset()
+    inductor, functorch = torch._inductor.config, torch._functorch.config
     try:
-        yield
+        with inductor.patch(fx_graph_cache=False), functorch.patch(enable_autograd_cache=False):
+            yield
     finally:
         torch._dynamo.reset()
         trying._book.cache_clear()

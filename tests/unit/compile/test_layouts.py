@@ -59,7 +59,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def _compile(model: nn.Module, shape: tuple[int, ...], **options: Any) -> list[Trial]:
     x = torch.randn(shape)
     with collected() as reports:
-        result = torch.compile(model, backend="opsmith", options={"force_disable_caches": True, **options})(x)
+        result = torch.compile(model, backend="opsmith", options=options)(x)
     torch.testing.assert_close(result, model(x))
     assert [] == reports.fallbacks
     return reports.trials
@@ -90,7 +90,7 @@ def test_elsewhere_images_are_turned_unless_convolutions_lose(
     finding(monkeypatch, {layouts.AS_THEY_ARE: 100.0, layouts.CHANNELS_LAST: turned_us})
     monkeypatch.setattr(layouts, "convolution_precision", lambda: "tf32" if dtype == torch.float32 else "ieee")
     model, x = nn.Conv2d(3, 4, 3).to(dtype), torch.randn(2, 3, 6, 6, dtype=dtype)
-    torch.compile(model, backend="opsmith", options={"force_disable_caches": True})(x)
+    torch.compile(model, backend="opsmith")(x)
     assert [turned] == asked
 
 
@@ -138,7 +138,7 @@ def test_gradients_count_where_there_are_some(
     with torch.enable_grad():
         x = torch.randn(2, 3, 6, 6, requires_grad=in_training)
         model = nn.Conv2d(3, 4, 3).requires_grad_(in_training)
-        result = torch.compile(model, backend="opsmith", options={"force_disable_caches": True})(x)
+        result = torch.compile(model, backend="opsmith")(x)
         if in_training:
             result.sum().backward()
     backward = ["aten.convolution_backward.default"] if in_training else []

@@ -37,9 +37,8 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 def _run(function: Callable[..., Any], *inputs: Any, **options: Any) -> tuple[Reports, int, Any]:
     """What a compilation reports, how many calls it replaced, and what the compiled function returns."""
-    settings = {"force_disable_caches": True, **options}
     with collected() as reports:
-        result = torch.compile(function, backend="opsmith", options=settings)(*inputs)
+        result = torch.compile(function, backend="opsmith", options=options)(*inputs)
     assert [] == reports.fallbacks
     assert not any(one.undone for one in reports.passes)
     return reports, sum(one.fired for one in reports.passes if one.name == LIBRARY_CALLS), result
@@ -73,9 +72,7 @@ def test_gradients_are_tried_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph of the backward pass has products of its own."""
     finding(monkeypatch, KERNEL_WINS)
     x, w, _ = (one.requires_grad_() for one in _operands())
-    compiled = torch.compile(
-        lambda x, w: (x @ w).square().sum(), backend="opsmith", options={"force_disable_caches": True}
-    )
+    compiled = torch.compile(lambda x, w: (x @ w).square().sum(), backend="opsmith")
     with collected() as reports:
         compiled(x, w).backward()
     assert [1, 2] == [one.fired for one in reports.passes if one.name == LIBRARY_CALLS]
@@ -156,7 +153,7 @@ def test_three_terms_are_calls_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> 
     model = nn.Sequential(nn.Linear(36, 300), nn.ReLU(), nn.Linear(300, 8))
     x = torch.randn(2, 36)
     with torch.no_grad():
-        compiled = torch.compile(model, backend="opsmith", options={"force_disable_caches": True})
+        compiled = torch.compile(model, backend="opsmith")
         with collected() as reports:
             result, [code] = run_and_get_code(compiled, x)
         assert [] == reports.fallbacks
@@ -170,9 +167,7 @@ def test_three_terms_are_calls_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_factor_of_several_products_has_one_set_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries, keys and values: what they are made of is split once."""
     preferring(monkeypatch, library_calls.THREE_TERMS)
-    compiled = torch.compile(
-        lambda x, q, k, v: (x @ q, x @ k, x @ v), backend="opsmith", options={"force_disable_caches": True}
-    )
+    compiled = torch.compile(lambda x, q, k, v: (x @ q, x @ k, x @ v), backend="opsmith")
     x, q, k, v = torch.randn(4, 32, 32)
     results, [code] = run_and_get_code(compiled, x, q, k, v)
     torch.testing.assert_close(results, (x @ q, x @ k, x @ v), rtol=1e-5, atol=1e-5)
@@ -229,7 +224,7 @@ def test_gradients_of_a_convolution_are_tried_apart(monkeypatch: pytest.MonkeyPa
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
     x = torch.randn(2, 3, 6, 6, requires_grad=True)
     expected = torch.autograd.grad(model(x).square().sum(), (x, *model.parameters()))
-    compiled = torch.compile(model, backend="opsmith", options={"force_disable_caches": True})
+    compiled = torch.compile(model, backend="opsmith")
     with collected() as reports:
         found = torch.autograd.grad(compiled(x).square().sum(), (x, *model.parameters()))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

@@ -73,6 +73,7 @@ def calls(info: Any, sample: Any) -> list[Callable[[], Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.filterwarnings("ignore")
 def test_every_op_is_the_same_through_a_kernel(part: int) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.forks import Forks, forks_of
 
-ROOT = Path(__file__).parents[3]
 #: One op of each way of launching, small to compile.
 OPS = (
     "relu.default,add.Tensor,sum.dim_IntList,_softmax.default,native_layer_norm.default,mm.default,cat.default,"
@@ -18,71 +16,81 @@ OPS = (
 )
 
 
-def _compiled(cache: Path, op: str, dtype: str, most: int) -> dict[str, list[str]]:
+#: Compiles calls of the traces, as its arguments say.
+COMPILING_TRACED = "from tests.offline_compile import main; main()"
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """Of a process where Triton compiles instead of interpreting."""
+    with forks_of("tests.offline_compile", TRITON_INTERPRET="0") as found:
+        yield found
+
+
+def _compiled(forks: Forks, cache: Path, op: str, dtype: str, most: int) -> dict[str, list[str]]:
     """The PTX of what the first traced calls of an op launch, by kernel."""
-    command = [sys.executable, "-m", "tests.offline_compile", "--ops", op, "--dtypes", dtype]
-    command += ["--most", str(most), "--suites", "traces"]
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache)}
-    subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+    arguments = ["--ops", op, "--dtypes", dtype, "--most", str(most), "--suites", "traces"]
+    assert 0 == forks.run(COMPILING_TRACED, *arguments, TRITON_CACHE_DIR=str(cache)).status
     codes: dict[str, list[str]] = {}
     for path in cache.glob("*/*.ptx"):
         codes.setdefault(path.stem, []).append(path.read_text())
     return codes
 
 
-def test_one_op_of_each_family_compiles_for_hopper() -> None:
-    """In a process of its own, where Triton compiles instead of interpreting."""
-    command = [sys.executable, "-m", "tests.offline_compile", "--ops", OPS, "--most", "2", "--suites", "traces"]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert 0 == shown.returncode, shown.stdout + shown.stderr
-    assert f"{{'compiled': {len(OPS.split(','))}}}" in shown.stdout
+def test_one_op_of_each_family_compiles_for_hopper(forks: Forks) -> None:
+    """What has been compiled on this machine is not compiled again."""
+    shown = forks.run(COMPILING_TRACED, "--ops", OPS, "--most", "2", "--suites", "traces")
+    assert 0 == shown.status, shown.output
+    assert f"{{'compiled': {len(OPS.split(','))}}}" in shown.output
 
 
-def test_factors_that_lie_along_the_result_are_read_16_bytes_at_a_time(tmp_path: Path) -> None:
+def test_factors_that_lie_along_the_result_are_read_16_bytes_at_a_time(forks: Forks, tmp_path: Path) -> None:
     """As the gradient of a weight has them: a turned left factor, and a right one that is row-major."""
-    codes = _compiled(tmp_path, "mm.default", "f16", 3)["matmul_kernel"]
+    codes = _compiled(forks, tmp_path, "mm.default", "f16", 3)["matmul_kernel"]
     assert codes
     assert all("cp.async.cg.shared.global" in code and "ld.global.b16" not in code for code in codes)
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), [("f32", "scatter_kernel"), ("bf16", "add_repeats_kernel")])
-def test_gradients_of_embeddings_are_added_four_at_a_time(tmp_path: Path, dtype: str, kernel: str) -> None:
+def test_gradients_of_embeddings_are_added_four_at_a_time(
+    forks: Forks, tmp_path: Path, dtype: str, kernel: str
+) -> None:
     """Where 16 divides the size of a row: the index is of a whole row, within which places are neighbours."""
-    codes = _compiled(tmp_path, "embedding_dense_backward.default", dtype, 1)[kernel]
+    codes = _compiled(forks, tmp_path, "embedding_dense_backward.default", dtype, 1)[kernel]
     assert codes
     assert all(".add.v4.f32" in code for code in codes)
 
 
-def test_elements_of_a_ragged_call_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
+def test_elements_of_a_ragged_call_are_moved_16_bytes_at_a_time(forks: Forks, tmp_path: Path) -> None:
     """The first traced one has 4 x 709 x 709 integers; only the last tile has a mask, and moves each by itself."""
-    (code,) = _compiled(tmp_path, "abs.default", "f16", 1)["map_kernel"]
+    (code,) = _compiled(forks, tmp_path, "abs.default", "f16", 1)["map_kernel"]
     assert all(f"{access}.global.{width}" in code for access in ("ld", "st") for width in ("b64", "v2.b64"))
 
 
-def test_long_rows_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
+def test_long_rows_that_start_anywhere_are_moved_16_bytes_at_a_time(forks: Forks, tmp_path: Path) -> None:
     """Of 129,280, 128,256 and 128,100 elements: only the edges of a row are moved each by itself."""
-    codes = _compiled(tmp_path, "_log_softmax.default", "f16", 3)["softmax_contiguous_rows_kernel"]
+    codes = _compiled(forks, tmp_path, "_log_softmax.default", "f16", 3)["softmax_contiguous_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
 
 
-def test_rows_of_a_tile_that_start_anywhere_are_moved_16_bytes_at_a_time(tmp_path: Path) -> None:
+def test_rows_of_a_tile_that_start_anywhere_are_moved_16_bytes_at_a_time(forks: Forks, tmp_path: Path) -> None:
     """Of 2,049 and 1,569 elements, among the first five traced ones: only the edges are moved each by itself."""
-    codes = _compiled(tmp_path, "_softmax.default", "f16", 5)["softmax_unaligned_rows_kernel"]
+    codes = _compiled(forks, tmp_path, "_softmax.default", "f16", 5)["softmax_unaligned_rows_kernel"]
     assert codes
     assert all(code.count("ld.global.b16") == code.count("st.global.b16") == 1 for code in codes)
 
 
-def test_planes_without_their_pads_are_written_16_bytes_at_a_time(tmp_path: Path) -> None:
+def test_planes_without_their_pads_are_written_16_bytes_at_a_time(forks: Forks, tmp_path: Path) -> None:
     """Rows of the gradient begin anywhere, those of the result of the traced calls do not."""
-    codes = _compiled(tmp_path, "reflection_pad2d_backward.default", "f32", 2)["mirrored_backward_kernel"]
+    codes = _compiled(forks, tmp_path, "reflection_pad2d_backward.default", "f32", 2)["mirrored_backward_kernel"]
     assert codes
     assert all("st.global.v4.b32" in code and "st.global.b32" not in code for code in codes)
 
 
-def test_what_attention_has_summed_is_not_scaled_by_a_fused_difference(tmp_path: Path) -> None:
+def test_what_attention_has_summed_is_not_scaled_by_a_fused_difference(forks: Forks, tmp_path: Path) -> None:
     """``2^(a s - (b s))`` in one instruction is ``2^r`` for a = b, r being what rounding took off ``b s``."""
-    codes = _compiled(tmp_path, "_scaled_dot_product_flash_attention.default", "f16", 1)["attention_kernel"]
+    codes = _compiled(forks, tmp_path, "_scaled_dot_product_flash_attention.default", "f16", 1)["attention_kernel"]
     assert codes
     for code in codes:
         made_by = _instructions(code)
@@ -112,10 +120,9 @@ with FakeTensorMode(allow_non_fake_inputs=True):
 """
 
 
-def test_special_functions_are_short_enough_to_compile_in_seconds(tmp_path: Path) -> None:
+def test_special_functions_are_short_enough_to_compile_in_seconds(forks: Forks, tmp_path: Path) -> None:
     """83,000 lines of PTX, as the sums of zeta were when their terms lay one after another, take half a minute."""
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    subprocess.run([sys.executable, "-c", COMPILING], cwd=ROOT, env=environment, capture_output=True, check=True)
+    assert 0 == forks.run(COMPILING, TRITON_CACHE_DIR=str(tmp_path)).status
     lengths = [len(path.read_text().splitlines()) for path in tmp_path.glob("*/map_kernel.ptx")]
     assert 3 == len(lengths)
     assert max(lengths) < 25_000
@@ -138,12 +145,9 @@ print(compiler.launches)
 """
 
 
-def test_rows_that_an_index_names_are_written_and_added_16_bytes_at_a_time(tmp_path: Path) -> None:
+def test_rows_that_an_index_names_are_written_and_added_16_bytes_at_a_time(forks: Forks, tmp_path: Path) -> None:
     """Lanes run along the rows, not along the index; names alone are read and counted in the index's order."""
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    command = [sys.executable, "-c", COMPILING_SCATTERS]
-    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, text=True)
-    assert 2 + 3 + 5 == int(shown.stdout)
+    assert (0, f"{2 + 3 + 5}\n") == forks.run(COMPILING_SCATTERS, TRITON_CACHE_DIR=str(tmp_path))
     codes = [path.read_text() for path in tmp_path.glob("*/scatter_kernel.ptx")]
     wide, added, counted = "st.global.v4.b32", "add.v4.f32", "add.u32"
     assert 1 == sum(wide in code for code in codes) == sum(added in code for code in codes)
@@ -170,10 +174,9 @@ with FakeTensorMode(allow_non_fake_inputs=True):
 """
 
 
-def test_an_element_that_is_its_own_mean_has_no_gradient(tmp_path: Path) -> None:
+def test_an_element_that_is_its_own_mean_has_no_gradient(forks: Forks, tmp_path: Path) -> None:
     """``g - g`` of a product: a compiler that multiplies and subtracts at once would leave what its rounding took."""
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    subprocess.run([sys.executable, "-c", COMPILING_NORMS], cwd=ROOT, env=environment, capture_output=True, check=True)
+    assert 0 == forks.run(COMPILING_NORMS, TRITON_CACHE_DIR=str(tmp_path)).status
     codes = [path.read_text() for path in tmp_path.glob("*/g*_kernel.ptx")]
     # The one that is left takes the products with x away.
     assert [1, 1] == [code.count("fma.rn.f32") for code in codes]
@@ -225,11 +228,9 @@ for op, args in {
 """
 
 
-def test_kernels_of_complex_numbers_compile_for_hopper(tmp_path: Path) -> None:
+def test_kernels_of_complex_numbers_compile_for_hopper(forks: Forks, tmp_path: Path) -> None:
     """A product copies the turned factor and writes out the other one; a solution has three steps."""
-    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", COMPLEX_CALLS]
-    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert 0 == shown.returncode, shown.stdout + shown.stderr
-    launches = dict(line.split() for line in shown.stdout.splitlines())
+    shown = forks.run(COMPLEX_CALLS, TRITON_CACHE_DIR=str(tmp_path))
+    assert 0 == shown.status, shown.output
+    launches = dict(line.split() for line in shown.output.splitlines())
     assert {"bmm.default": "3", "_linalg_solve_ex.default": "3", "angle.default": "1"}.items() <= launches.items()

@@ -74,6 +74,7 @@ def _learns(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and leaf.requires_grad
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_kernel_answers_as_eager(part: int) -> None:
     """Under the judge's own comparison; a kernel may decline what it does not serve."""
