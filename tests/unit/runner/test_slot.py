@@ -20,9 +20,9 @@ from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.child.outcome_files import read_outcome, summarised
 from opsmith.runner.judge.slot import ASKED_BY_ITSELF, MAX_CRASHES, MAX_TIMEOUTS, Slot
+from opsmith.runner.processes.candidate import Candidate
 from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
-from opsmith.runner.processes.worker_link import WorkerLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.referee_messages import Compare, Compared, ComparedCase, Prepare, Prepared, PreparedCase
@@ -64,7 +64,6 @@ class StandInWorker:
         self._act = act
         self._load = load
         self._is_loaded = False
-        self.folder = Path("/nowhere")
         self.load_changes: tuple[str, ...] = ()
         self.notices: tuple[Noticed, ...] = ()
         self.loads = 0
@@ -73,6 +72,15 @@ class StandInWorker:
 
     def give_memory_back(self) -> None:
         self.gave_back += 1
+
+    def resize(self, ranks: int | None) -> None:
+        assert ranks is None
+
+    def call_to_send(self, case: CaseRef, spool: Spool) -> bytes:
+        return spool.read(case)
+
+    def outcome_folders(self) -> tuple[str, tuple[str, ...]]:
+        return "/nowhere", ()
 
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None) -> Raised | None:
         if self._is_loaded:
@@ -190,7 +198,7 @@ def slot(worker: StandInWorker, referee: StandInReferee | None = None) -> Slot:
     """A slot with stand-ins."""
     return Slot(
         cast("RefereeLink", referee or StandInReferee()),
-        cast("WorkerLink", worker),
+        cast("Candidate", worker),
         cast("Spool", StandInSpool()),
         Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",)),
         1,
@@ -423,7 +431,7 @@ def judge_summaries(
     """The statuses of eight cases on a device, where they are judged together."""
     slot = Slot(
         cast("RefereeLink", referee),
-        cast("WorkerLink", worker),
+        cast("Candidate", worker),
         cast("Spool", StandInSpool()),
         Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",)),
         1,
@@ -520,7 +528,7 @@ def judge_at(device: Device, worker: StandInWorker, referee: StandInReferee | No
     """The verdicts on twelve cases of a slot at a device."""
     found = Slot(
         cast("RefereeLink", referee or StandInReferee()),
-        cast("WorkerLink", worker),
+        cast("Candidate", worker),
         cast("Spool", StandInSpool()),
         Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",)),
         1,
