@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from opsmith.core.case import CaseRef
 from opsmith.core.op import TaskKind, Variant
-from opsmith.core.run import Options, TimedCase
+from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import RefereeFailed
-from opsmith.runner.clock.case_timing import CaseTimer
-from opsmith.runner.clock.device_limits import DeviceLimits
-from opsmith.runner.clock.stopwatch import ClockSettings
+from opsmith.runner.judge.admission import Admission
 from opsmith.runner.judge.chunk import LOADING, ChunkJudge, Judged, Retry
 from opsmith.runner.judge.conduct import JobConduct
 from opsmith.runner.judge.shrinking import Shrinking
@@ -54,10 +51,6 @@ MAX_VARIED_CASES = 24
 MAX_VARIED_BYTES = 1 << 20
 
 
-#: Enters the device; see :class:`Slot`.
-AtDevice = Callable[[int | None, Callable[[], None]], AbstractContextManager[None]]
-
-
 class Slot:
     """Judges ops; see the module's docstring.
 
@@ -67,8 +60,7 @@ class Slot:
         spool: of all referees.
         options: of the run.
         seed: of the run.
-        at_device: entered while cases are judged, given the bytes of their arguments, or None for a case that needs
-            the device to itself, and what has the slot give memory back to another one that does.
+        admission: to the device, while cases are judged.
 
     Attributes:
         in_use: held while it judges.
@@ -81,14 +73,14 @@ class Slot:
         spool: Spool,
         options: Options,
         seed: int,
-        at_device: AtDevice,
+        admission: Admission,
     ) -> None:
         self.referee = referee
         self.worker = worker
         self.spool = spool
         self._options = options
         self._seed = seed
-        self._at_device = at_device
+        self._admission = admission
         self._failed = False
         self.in_use = threading.Lock()
 
@@ -183,7 +175,7 @@ class Slot:
             one_by_one = one_by_one or not tally.clean  # A kernel that has ended a process may end the next one.
 
     def _judge_chunk(self, judge: ChunkJudge, chunk: Sequence[CaseRef]) -> Judged | Retry:
-        with self._at_device(sum(case.size_bytes for case in chunk), self.give_memory_back):
+        with self._admission.beside_others(sum(case.size_bytes for case in chunk), self.give_memory_back):
             return judge.judge(chunk)
 
     def _judge_one(self, judge: ChunkJudge, case: CaseRef) -> Verdict:
@@ -193,7 +185,7 @@ class Slot:
         """Judge a case again for which there was no memory, while nobody else has any that can be given back."""
         self.worker.retire()
         self.give_memory_back()
-        with self._at_device(None, self.give_memory_back):
+        with self._admission.by_itself():
             verdict = _only(judge.judge([case]))
         if not was_oom(verdict):
             return verdict
@@ -211,32 +203,12 @@ class Slot:
         limit = VARIANTS if job.schema.variant is Variant.FUNCTIONAL else VARIANTS_OF_VARIANTS
         request = MakeVariants(tuple(chosen), derive_seed(self._seed, "variants", job.schema.name), limit)
         try:
-            with self._at_device(0, self.give_memory_back):
+            with self._admission.beside_others(0, self.give_memory_back):
                 made = self.referee.ask(request, VariantsMade)
         except (RefereeDied, RefereeFailed):
             return ()  # Eager itself fails on such values.
         assert isinstance(made, VariantsMade)
         return made.cases
-
-    def time(self, job: Job, settings: ClockSettings, limits: DeviceLimits) -> Iterator[TimedCase]:
-        """Time the cases of a job, which this kernel is known to answer rightly.
-
-        Args:
-            job: what is timed.
-            settings: of the run's clock.
-            limits: what the device can reach.
-        """
-        timer = CaseTimer(
-            self.referee,
-            self.worker.timed_worker(),
-            self.spool,
-            job,
-            options=self._options,
-            seed=self._seed,
-            settings=settings,
-            limits=limits,
-        )
-        return timer.time()
 
 
 class _Tally:
