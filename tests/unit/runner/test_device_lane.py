@@ -12,9 +12,9 @@ import pytest
 from opsmith.core.kernel import Loader
 from opsmith.core.run import Options
 from opsmith.errors import RefereeFailed
-from opsmith.runner.judge import device_lane
+from opsmith.runner.judge import lane_timing
 from opsmith.runner.judge.device_lane import MAX_WORKERS_AHEAD, DeviceLane, workers_ahead
-from opsmith.runner.judge.slot import Slot
+from opsmith.runner.judge.lane_timing import LaneTimer
 from opsmith.runner.machine.device_lock import DeviceLock
 from opsmith.runner.processes.failures import RefereeDied, RefereeHung
 from opsmith.runner.processes.referee_link import RefereeLink
@@ -60,15 +60,17 @@ def test_the_other_side_of_control_pairs_has_its_context_already(
     def close(link: RefereeLink) -> None:
         ended.append(link)
 
-    monkeypatch.setattr(device_lane, "set_up_clock", set_up)
+    monkeypatch.setattr(lane_timing, "set_up_clock", set_up)
     monkeypatch.setattr(RefereeLink, "close", close)
-    monkeypatch.setattr(Slot, "time", lambda *_: iter(()))
+    monkeypatch.setattr(lane_timing, "CaseTimer", lambda *_, **_options: SimpleNamespace(time=lambda: iter(())))
     options = Options(suite="smoke", backend="aten", device="cpu", dtypes=("f32",), timing="quick")
     processes: Any = SimpleNamespace(scratch=tmp_path, worker_limit=0, visible=None)
-    lane = DeviceLane(processes, LaneWork(options=options, seed=1, jobs=slots))
-    lane._lock = cast("DeviceLock", SimpleNamespace(exclusive=nullcontext))
+    work = LaneWork(options=options, seed=1, jobs=slots)
+    lane = DeviceLane(processes, work)
+    lock = cast("DeviceLock", SimpleNamespace(exclusive=nullcontext))
+    timer = LaneTimer(work, lane._slots, lane._make_referee, lock=lock, identity="cpu")
     for _ in range(2):
-        assert [] == list(lane.time([cast("Job", SimpleNamespace(kernel=SimpleNamespace(loader=Loader.ATEN)))]))
+        assert [] == list(timer.time([cast("Job", SimpleNamespace(kernel=SimpleNamespace(loader=Loader.ATEN)))]))
     [(referee, control)] = asked
     assert referee is lane._slots[0].referee is not control
     assert (control is lane._slots[-1].referee) is (slots == 2)
@@ -115,7 +117,7 @@ def test_an_entry_over_which_a_process_dies_is_asked_once_more(
     options = Options(suite="traces", backend="aten", device="cpu", dtypes=("f32",))
     processes: Any = SimpleNamespace(scratch=tmp_path, worker_limit=0, visible=None)
     lane = DeviceLane(processes, LaneWork(options=options, seed=1, jobs=1))
-    lane._lock = cast("DeviceLock", SimpleNamespace(shared=nullcontext))
+    lane._admission.lock = cast("DeviceLock", SimpleNamespace(shared=nullcontext))
     assert found == lane.enumerate(0, EntryAsked(entry="entry", dtype="f32", ops=None)).skipped
     assert not waiting
     assert len(answers) - 1 == len(closed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,10 +20,11 @@ from opsmith.core.run import Options
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.child.outcome_files import read_outcome, summarised
+from opsmith.runner.judge.admission import Admission
 from opsmith.runner.judge.slot import ASKED_BY_ITSELF, MAX_CRASHES, MAX_TIMEOUTS, Slot
+from opsmith.runner.processes.candidate import Candidate
 from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
-from opsmith.runner.processes.worker_link import WorkerLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.referee_messages import Compare, Compared, ComparedCase, Prepare, Prepared, PreparedCase
@@ -64,7 +66,6 @@ class StandInWorker:
         self._act = act
         self._load = load
         self._is_loaded = False
-        self.folder = Path("/nowhere")
         self.load_changes: tuple[str, ...] = ()
         self.notices: tuple[Noticed, ...] = ()
         self.loads = 0
@@ -73,6 +74,15 @@ class StandInWorker:
 
     def give_memory_back(self) -> None:
         self.gave_back += 1
+
+    def resize(self, ranks: int | None) -> None:
+        assert ranks is None
+
+    def call_to_send(self, case: CaseRef, spool: Spool) -> bytes:
+        return spool.read(case)
+
+    def outcome_folders(self) -> tuple[str, tuple[str, ...]]:
+        return "/nowhere", ()
 
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None) -> Raised | None:
         if self._is_loaded:
@@ -186,15 +196,25 @@ def judge(
     return [*earlier, *slot(worker, referee).judge(job(count, earlier))]
 
 
+class OpenDoor:
+    """Admits everybody at once."""
+
+    def beside_others(self, _size_bytes: int, _give_back: Callable[[], None]) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def by_itself(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
 def slot(worker: StandInWorker, referee: StandInReferee | None = None) -> Slot:
     """A slot with stand-ins."""
     return Slot(
         cast("RefereeLink", referee or StandInReferee()),
-        cast("WorkerLink", worker),
+        cast("Candidate", worker),
         cast("Spool", StandInSpool()),
         Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",)),
         1,
-        lambda *_: contextlib.nullcontext(),
+        cast("Admission", OpenDoor()),
     )
 
 
@@ -423,11 +443,11 @@ def judge_summaries(
     """The statuses of eight cases on a device, where they are judged together."""
     slot = Slot(
         cast("RefereeLink", referee),
-        cast("WorkerLink", worker),
+        cast("Candidate", worker),
         cast("Spool", StandInSpool()),
         Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",)),
         1,
-        lambda *_: contextlib.nullcontext(),
+        cast("Admission", OpenDoor()),
     )
     cases = tuple(case(number, expects_error=number in bad_calls) for number in range(8))
     return statuses(list(slot.judge(msgspec.structs.replace(job(8), cases=cases))))
@@ -497,7 +517,7 @@ def test_a_kernel_that_did_not_load_is_not_asked_variants_when_it_is_taken_up_ag
 NO_MEMORY = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
-class Device:
+class Device(OpenDoor):
     """Counts who is at it alone, which is what makes room: ``lacks`` says so until then, or for ever.
 
     Attributes:
@@ -511,20 +531,20 @@ class Device:
     def lacks(self, number: int) -> bool:
         return number == 3 and (self._for_ever or not self.alone)
 
-    def enter(self, size_bytes: int | None, _give_back: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
-        self.alone += size_bytes is None
-        return contextlib.nullcontext()
+    def by_itself(self) -> AbstractContextManager[None]:
+        self.alone += 1
+        return super().by_itself()
 
 
 def judge_at(device: Device, worker: StandInWorker, referee: StandInReferee | None = None) -> list[Verdict]:
     """The verdicts on twelve cases of a slot at a device."""
     found = Slot(
         cast("RefereeLink", referee or StandInReferee()),
-        cast("WorkerLink", worker),
+        cast("Candidate", worker),
         cast("Spool", StandInSpool()),
         Options(suite="opinfo", backend="test", device="cpu", dtypes=("f32",)),
         1,
-        device.enter,
+        cast("Admission", device),
     )
     return list(found.judge(job(12)))
 

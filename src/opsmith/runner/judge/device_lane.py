@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import queue
 import threading
@@ -13,24 +12,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from opsmith.core.cache import build_folder, cache_folder
+from opsmith.core.cache import build_folder
 from opsmith.core.case import CaseRef
-from opsmith.core.kernel import Loader
 from opsmith.core.run import DISTRIBUTED, TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, RefereeFailed
-from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
-from opsmith.runner.clock.clock_setup import set_up_clock
-from opsmith.runner.clock.device_limits import DeviceLimits
-from opsmith.runner.clock.stopwatch import ClockSettings, never_throttled
-from opsmith.runner.judge.memory_budget import MemoryBudget
+from opsmith.runner.judge.admission import Admission
+from opsmith.runner.judge.lane_timing import LaneTimer
 from opsmith.runner.judge.slot import Slot
 from opsmith.runner.machine.cores import default_jobs, machine_id
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.environment import describe_environment, workers_that_fit
 from opsmith.runner.machine.gpus import OWN_DEVICES, can_do_without, files_of_others, first_device
-from opsmith.runner.machine.throttling import ThrottleWatch
+from opsmith.runner.processes.candidate import Candidate
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import RefereeDied, RefereeHung
 from opsmith.runner.processes.rank_group import RankGroup
@@ -49,15 +44,10 @@ STOCKING_INTERVAL_S = 0.02
 MAX_WORKERS_AHEAD = 10
 #: In what eager raises when it was the device context that failed, and not the call.
 DEVICE_FAILURES = ("CUDA error", "CUDA driver error")
-#: Arguments of all cases that are judged at a time.
-BYTES_AT_A_TIME = 8 << 30
 
 
 class DeviceLane:
     """A :class:`~opsmith.runner.protocol.lane.Lane` in this process; a context manager.
-
-    Attributes:
-        clock: how it was set up, once something was timed.
 
     Args:
         processes: the zygote and its children.
@@ -70,10 +60,8 @@ class DeviceLane:
         spool_folder.mkdir()
         self._work = work
         self._processes = processes
-        self._cores = tuple(sorted(os.sched_getaffinity(0)))
         self._waiting = waiting
         self.spool = Spool(spool_folder)
-        self.clock: Clock | None = None
         options = work.options
         others = files_of_others(processes.visible) if options.device.startswith("cuda") else frozenset()
         self._hidden = others if can_do_without(others) else frozenset()
@@ -107,18 +95,19 @@ class DeviceLane:
         )
         self._make_discoverer = partial(make_link, device=options.device, spares=0)
         if options.suite == DISTRIBUTED:
-            self._make_worker: Callable[[], WorkerLink | RankGroup] = partial(
+            make_candidate: Callable[[], Candidate] = partial(
                 RankGroup, processes, options.device, partial(make_link, spares=0)
             )
         else:
-            self._make_worker = partial(make_link, device=options.device, spares=spares)
-        self._budget = MemoryBudget(BYTES_AT_A_TIME)
+            make_candidate = partial(make_link, device=options.device, spares=spares)
+        self._admission = Admission()
         self._slots = [
-            Slot(self._make_referee(), self._make_worker(), self.spool, options, work.seed, self._at_device)
+            Slot(self._make_referee(), make_candidate(), self.spool, options, work.seed, self._admission)
             for _ in range(slots)
         ]
         self._idle: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         for slot in self._slots:
+            self._admission.join(slot)
             self._idle.put(slot)
         self._timing = threading.Lock()
         self._open = contextlib.ExitStack()
@@ -155,7 +144,9 @@ class DeviceLane:
             if options.device.startswith("cuda") and opened.count < most:
                 raise BadInput(f"--ranks {most} needs as many GPUs; this machine has {opened.count}")
             self._device_name, self._identity = opened.name, opened.identity
-        self._lock = DeviceLock(default_folder(), self._identity, waiting=self._waiting)
+        lock = self._admission.lock = DeviceLock(default_folder(), self._identity, waiting=self._waiting)
+        self._timer = LaneTimer(self._work, self._slots, self._make_referee, lock=lock, identity=self._identity)
+        self._open.callback(self._timer.close)
 
     @cached_property
     def facts(self) -> LaneFacts:
@@ -172,22 +163,6 @@ class DeviceLane:
             sandbox=(*processes.sandbox, *([OWN_DEVICES] if self._hidden else [])),
             sandbox_missing=processes.sandbox_missing,
         )
-
-    @contextlib.contextmanager
-    def _at_device(self, size_bytes: int | None, give_back: Callable[[], None]) -> Iterator[None]:
-        """Judge with arguments of so many bytes, while nobody times; None: while nobody else judges or keeps memory."""
-        if size_bytes is not None:
-            with self._budget.taken(size_bytes, give_back), self._lock.shared():
-                yield
-            return
-        with self._budget.alone(), self._lock.shared():
-            for slot in self._slots:
-                if slot.in_use.acquire(blocking=False):  # Those that judge have been told at the door.
-                    try:
-                        slot.give_memory_back()
-                    finally:
-                        slot.in_use.release()
-            yield
 
     def _stock_up(self) -> None:
         for slot in self._slots:
@@ -236,7 +211,7 @@ class DeviceLane:
     def _enumerated(self, slot: Slot, request: Enumerate) -> tuple[Enumerated, bool]:
         """The cases of an entry, and whether the referee or its device context failed on the way."""
         try:
-            with self._at_device(0, slot.give_memory_back):
+            with self._admission.beside_others(0, slot.give_memory_back):
                 found = slot.referee.ask(request, Enumerated)
         except (RefereeDied, RefereeFailed) as death:
             where = f"{request.suite}:{request.entry}:{request.dtype}"
@@ -286,67 +261,12 @@ class DeviceLane:
                     self._idle.put(slot)
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
-        slot, *others = self._slots
-        # The other side of the control pairs: a referee that has its context, if there is one.
-        control = others[0].referee if others else self._make_referee()
-        for other in others:
-            other.worker.close()
-            if self.clock is not None or other.referee is not control:
-                other.referee.close()
-        slot.worker.wanted_spares = 0  # Making a device context disturbs whoever times.
-        slot.worker.prepare()
-        with _kept_affinity():
-            self.clock = self.clock or self._set_up_clock(control)
-            settings = self._clock_settings(self.clock)
-            limits = DeviceLimits.of(self.clock.ceilings)
-            for job in family:
-                yield from self._alone(slot.time(job, settings, limits))
-            if any(job.kernel.loader is not Loader.ATEN for job in family):
-                slot.end_family()
+        return self._timer.time(family)
 
-    def _alone(self, timing: Iterator[TimedCase]) -> Iterator[TimedCase]:
-        """Time case by case, so that another run can have the device in between."""
-        while True:
-            with self._lock.exclusive():
-                timed = next(timing, None)
-            if timed is None:
-                return
-            yield timed
-
-    @cached_property
-    def _watch(self) -> ThrottleWatch | None:
-        watch = ThrottleWatch.open(self._identity) if self._work.options.device.startswith("cuda") else None
-        if watch is not None:
-            self._open.callback(watch.close)
-        return watch
-
-    def _clock_settings(self, clock: Clock | None) -> ClockSettings:
-        options, watch = self._work.options, self._watch
-        return ClockSettings(
-            precisions=precisions_under(options),
-            quantities=quantities_on(options.device),
-            cores=self._cores,
-            noise={} if clock is None else clock.noise,
-            graphs=None if clock is None else clock.graphs,
-            throttled=never_throttled if watch is None else watch.throttled,
-            warm=options.warm,
-            baseline=options.baseline,
-        )
-
-    def _set_up_clock(self, control: RefereeLink) -> Clock:
-        control.give_memory_back()
-        try:
-            with self._lock.exclusive():
-                return set_up_clock(
-                    self._slots[0].referee,
-                    control,
-                    self._clock_settings(None),
-                    folder=str(cache_folder() / "ceilings"),
-                    seed=self._work.seed,
-                    throttling=None if self._watch is None else "NVML",
-                )
-        finally:
-            control.close()
+    @property
+    def clock(self) -> Clock | None:
+        """How it was set up, once something was timed."""
+        return self._timer.clock
 
 
 def workers_ahead(work: LaneWork, slots: int, limit: int) -> int:
@@ -379,13 +299,3 @@ def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[Device
         processes.wait_ready()
         with DeviceLane(processes, work, waiting=waiting) as lane:
             yield lane
-
-
-@contextlib.contextmanager
-def _kept_affinity() -> Iterator[None]:
-    """The clock keeps this thread off the core that it times on."""
-    cores = os.sched_getaffinity(0)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)

@@ -16,11 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from opsmith.core.case import CallRecord, SequenceValue, tensor_values
+from opsmith.core.case import CallRecord, CaseRef, SequenceValue, tensor_values
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
@@ -28,6 +28,7 @@ from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.nursery import Nursery
 from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.rank import RankInfo
 from opsmith.runner.protocol.worker_messages import (
     OUT_OF_PROTOCOL,
@@ -38,6 +39,7 @@ from opsmith.runner.protocol.worker_messages import (
     Raised,
     Returned,
     RunCalls,
+    ShowOutcomes,
 )
 
 #: How long the other ranks may take once one has failed: what they say may tell more than that they were killed.
@@ -102,8 +104,9 @@ class RankGroup:
     def expect(self, kernels: int) -> None:
         """Nothing is kept ready, whatever follows."""
 
-    def resize(self, ranks: int) -> None:
+    def resize(self, ranks: int | None) -> None:
         """From now on so many processes answer."""
+        assert ranks is not None, "a collective's case says how many ranks it has"
         if len(self._links) == ranks:
             return
         self.retire()
@@ -115,10 +118,17 @@ class RankGroup:
             self._nursery = link.nursery
             self._links.append(link)
 
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """The private folder of each rank that answered last."""
-        return tuple(link.folder for link in self._links)
+    def outcome_folders(self) -> tuple[str, tuple[str, ...]]:
+        """Where large outcomes lie: in the private folder of each rank that answered last."""
+        return "", tuple(str(link.folder) for link in self._links)
+
+    def timed_worker(self) -> NoReturn:
+        """No single process answers a collective."""
+        raise AssertionError("ranks are not timed by this clock")
+
+    def call_to_send(self, case: CaseRef, spool: Spool) -> bytes:
+        """A serialized call of all ranks, to be divided among them."""
+        return spool.read(case)
 
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None = None) -> Raised | None:
         """Make sure that every rank has loaded ``kernel``; what the first of them raised if it does not load.
@@ -134,7 +144,7 @@ class RankGroup:
             self.retire()
         return problem
 
-    def ask(self, request: RunCalls, reply_types: tuple[type[Any], ...]) -> Answered | Raised:
+    def ask(self, request: RunCalls | ShowOutcomes, reply_types: tuple[type[Any], ...]) -> Answered | Raised:
         """Send every rank its part of a request, and put the answers together.
 
         Where a rank raised in one of several calls, that is the answer: they have to be asked again one by one.
@@ -142,6 +152,7 @@ class RankGroup:
         Raises:
             WorkerFailed: a rank died, hung, broke a limit or spoke out of protocol.
         """
+        assert isinstance(request, RunCalls), "ranks send no summaries"
         parts = _divided(request, len(self._links))
         answers = self._together(lambda link, rank: link.ask(parts[rank], reply_types))
         self.notices = tuple(notice for link in self._links for notice in link.notices)

@@ -7,11 +7,13 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
+from opsmith.core.case import CaseRef
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
@@ -19,6 +21,7 @@ from opsmith.errors import InternalError, ProtocolError
 from opsmith.runner.processes.children import Child, Processes
 from opsmith.runner.processes.failures import LIMIT_DETAILS, REAP_TIMEOUT_S, WorkerFailed, describe_end
 from opsmith.runner.processes.nursery import Nursery
+from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.channel import MAX_REPLY_BYTES
 from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.protocol.rank import RankInfo
@@ -41,6 +44,8 @@ MAX_EVIDENCE_LINES = 12
 #: Notices of one request, and bytes of one of them.
 MAX_NOTICES = 100
 MAX_NOTICE_BYTES = 64 << 10
+#: A serialized call up to this size travels to its worker in the message itself.
+LENT_BYTES = 4 << 20
 
 
 def _error_line(output: str) -> str:
@@ -144,11 +149,23 @@ class WorkerLink:
     def _fork_spare(self) -> None:
         self._spares.append(self.nursery.fork(self._config))
 
+    def resize(self, ranks: int | None) -> None:
+        """A worker is one process."""
+        assert ranks is None, "a worker runs no case of several ranks"
+
+    def timed_worker(self) -> Self:
+        """It can be timed."""
+        return self
+
     @property
     def folder(self) -> Path:
         """The private folder of the worker that answered last."""
         assert self._child is not None
         return self._child.scratch
+
+    def outcome_folders(self) -> tuple[str, tuple[str, ...]]:
+        """Where large outcomes lie: in the folder of the worker; there are no ranks."""
+        return str(self.folder), ()
 
     def _lend(self, root: Path) -> Path:
         """Copy a kernel's files to where its worker finds them: the run directory is out of its reach."""
@@ -156,6 +173,12 @@ class WorkerLink:
         if not copy.exists():
             shutil.copytree(root, copy)
         return copy
+
+    def call_to_send(self, case: CaseRef, spool: Spool) -> bytes | LentCall:
+        """A serialized call as the next request carries it: a large one as a file, since messages are copied often."""
+        if case.length <= LENT_BYTES:
+            return spool.read(case)
+        return self.lend_call(partial(spool.copy, case))
 
     def lend_call(self, copy: Callable[[Path], None]) -> LentCall:
         """Have a serialized call written to a file that the worker can read until it has answered the next request.

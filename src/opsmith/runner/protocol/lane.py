@@ -110,12 +110,12 @@ class Lane(Protocol):
     """One device. Its slots are numbered from 0; each is used by one thread at a time, different ones by several.
 
     Every method raises :class:`LaneLost` when nothing more is to be had from the lane.
-
-    Attributes:
-        clock: how it was set up, once something was timed.
     """
 
-    clock: Clock | None
+    @property
+    def clock(self) -> Clock | None:
+        """How it was set up, once something was timed."""
+        ...
 
     @property
     def facts(self) -> LaneFacts:

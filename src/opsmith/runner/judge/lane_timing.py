@@ -1,0 +1,146 @@
+"""Timing on a lane: the clock of its device, and the jobs that its first slot times while all others stand still."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+from opsmith.core.cache import cache_folder
+from opsmith.core.kernel import Loader
+from opsmith.core.run import TimedCase
+from opsmith.core.timing import Clock
+from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
+from opsmith.runner.clock.case_timing import CaseTimer
+from opsmith.runner.clock.clock_setup import set_up_clock
+from opsmith.runner.clock.device_limits import DeviceLimits
+from opsmith.runner.clock.stopwatch import ClockSettings, never_throttled
+from opsmith.runner.judge.slot import Slot
+from opsmith.runner.machine.device_lock import DeviceLock
+from opsmith.runner.machine.throttling import ThrottleWatch
+from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.protocol.job import Job
+from opsmith.runner.protocol.lane import LaneWork
+
+
+class LaneTimer:
+    """Times jobs on the processes of a lane's first slot.
+
+    Args:
+        work: what the lane is opened for.
+        slots: of the lane.
+        make_referee: makes the other side of the control pairs, where there is one slot only.
+        lock: of the device.
+        identity: of the device.
+
+    Attributes:
+        clock: how it was set up, once something was timed.
+    """
+
+    def __init__(
+        self,
+        work: LaneWork,
+        slots: Sequence[Slot],
+        make_referee: Callable[[], RefereeLink],
+        *,
+        lock: DeviceLock,
+        identity: str,
+    ) -> None:
+        self._work = work
+        self._slots = slots
+        self._make_referee = make_referee
+        self._lock = lock
+        self._identity = identity
+        self._cores = tuple(sorted(os.sched_getaffinity(0)))
+        self._open = contextlib.ExitStack()
+        self.clock: Clock | None = None
+
+    def close(self) -> None:
+        """Watch the device's clocks no longer."""
+        self._open.close()
+
+    def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
+        """Time jobs that the same kernel answers, which is known to answer them rightly."""
+        slot, *others = self._slots
+        # The other side of the control pairs: a referee that has its context, if there is one.
+        control = others[0].referee if others else self._make_referee()
+        for other in others:
+            other.worker.close()
+            if self.clock is not None or other.referee is not control:
+                other.referee.close()
+        slot.worker.wanted_spares = 0  # Making a device context disturbs whoever times.
+        slot.worker.prepare()
+        with _kept_affinity():
+            self.clock = self.clock or self._set_up_clock(control)
+            settings = self._settings(self.clock)
+            limits = DeviceLimits.of(self.clock.ceilings)
+            for job in family:
+                yield from self._time_job(job, settings, limits)
+            if any(job.kernel.loader is not Loader.ATEN for job in family):
+                slot.end_family()
+
+    def _time_job(self, job: Job, settings: ClockSettings, limits: DeviceLimits) -> Iterator[TimedCase]:
+        """Time a job case by case, so that another run can have the device in between."""
+        slot = self._slots[0]
+        timing = CaseTimer(
+            slot.referee,
+            slot.worker.timed_worker(),
+            slot.spool,
+            job,
+            options=self._work.options,
+            seed=self._work.seed,
+            settings=settings,
+            limits=limits,
+        ).time()
+        while True:
+            with self._lock.exclusive():
+                timed = next(timing, None)
+            if timed is None:
+                return
+            yield timed
+
+    @cached_property
+    def _watch(self) -> ThrottleWatch | None:
+        watch = ThrottleWatch.open(self._identity) if self._work.options.device.startswith("cuda") else None
+        if watch is not None:
+            self._open.callback(watch.close)
+        return watch
+
+    def _settings(self, clock: Clock | None) -> ClockSettings:
+        options, watch = self._work.options, self._watch
+        return ClockSettings(
+            precisions=precisions_under(options),
+            quantities=quantities_on(options.device),
+            cores=self._cores,
+            noise={} if clock is None else clock.noise,
+            graphs=None if clock is None else clock.graphs,
+            throttled=never_throttled if watch is None else watch.throttled,
+            warm=options.warm,
+            baseline=options.baseline,
+        )
+
+    def _set_up_clock(self, control: RefereeLink) -> Clock:
+        control.give_memory_back()
+        try:
+            with self._lock.exclusive():
+                return set_up_clock(
+                    self._slots[0].referee,
+                    control,
+                    self._settings(None),
+                    folder=str(cache_folder() / "ceilings"),
+                    seed=self._work.seed,
+                    throttling=None if self._watch is None else "NVML",
+                )
+        finally:
+            control.close()
+
+
+@contextlib.contextmanager
+def _kept_affinity() -> Iterator[None]:
+    """The clock keeps this thread off the core that it times on."""
+    cores = os.sched_getaffinity(0)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
