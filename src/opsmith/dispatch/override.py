@@ -27,10 +27,11 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.dispatch.exclusions import DROPOUT
 from opsmith.dispatch.fallbacks import Fallback, gradient_needed, has_lazy, obstacle, on_several_devices
 from opsmith.dispatch.layout import EagerLayout
+from opsmith.dispatch.plans.cache import PlanCache
 from opsmith.dispatch.plans.cuda_driver import Driver, driver
-from opsmith.dispatch.plans.inline_cache import ANOTHER_CALL
+from opsmith.dispatch.plans.inline_cache import MISS, fast_path_of
 from opsmith.dispatch.plans.launcher import Front, LaunchMode, chosen
-from opsmith.dispatch.plans.plan_cache import PlanCache, signature_of
+from opsmith.dispatch.plans.signature import signature_of
 from opsmith.errors import BadInput
 from opsmith.loading import function_of
 
@@ -86,7 +87,7 @@ class Serving:
         layout: lays out what the kernel returns, or None where that is an argument.
         calls: how many it answered.
         fallbacks: how many it did not, and why.
-        plans: what is known of repeating its calls, or None where they are not repeated.
+        plans: of its calls, or None where these are not repeated from plans.
     """
 
     __slots__ = ("_warned", "calls", "device_type", "fallbacks", "kernel", "layout", "plans", "record", "schema")
@@ -188,10 +189,10 @@ def backend_function(override: Override, original: Call) -> Call:
         plans = serving.plans
         if plans is None:
             return answer(serving, serving.kernel, args, kwargs)
-        again = plans.again
-        if again is not None:
-            result = again(args, kwargs)
-            if result is not ANOTHER_CALL:
+        fast_path = plans.fast_path
+        if fast_path is not None:
+            result = fast_path(args, kwargs)
+            if result is not MISS:
                 plans.replayed += 1
                 return result
         tensors: list[torch.Tensor] = []
@@ -206,8 +207,8 @@ def backend_function(override: Override, original: Call) -> Call:
         if replay is not None:
             plans.replayed += 1
             if plans.table is None and plans.bypass is None:
-                plans.again = replay.again(args, kwargs)
-            return replay.answer(tensors, addresses)
+                plans.fast_path = fast_path_of(replay, args, kwargs)
+            return replay.run(tensors, addresses)
         if signature is None or not plans.wants(signature) or not _recording.acquire(blocking=False):
             return answer(serving, serving.kernel, args, kwargs)
         try:
@@ -307,7 +308,7 @@ def _plans(record: Kernel, schema: OpSchema, device_type: str, *, under_jit: boo
 
 
 def _bypass(schema: OpSchema, *, under_jit: bool) -> Callable[[list[torch.Tensor]], bool] | None:
-    """Whether something that signatures do not tell makes a call of these tensors another one, if that may be."""
+    """True for a call of these tensors that must bypass the plans; None if no call ever does."""
     looked_into = under_jit and schema.packet in _LOOKED_INTO_BY_JIT
     if not looked_into:
         return has_lazy if _takes_lazy(schema) else None

@@ -590,7 +590,7 @@ def test_more_signatures_than_are_kept_are_forgotten_and_learned_again(
     replayed: Replayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model with dynamic shapes does not fill the memory."""
-    monkeypatch.setattr("opsmith.dispatch.plans.plan_cache._KEPT", 4)
+    monkeypatch.setattr("opsmith.dispatch.plans.cache._KEPT", 4)
     for size in range(1, 20):
         x = torch.arange(size, dtype=torch.float64)
         settle(lambda: torch.relu(x))  # noqa: B023 - called at once
