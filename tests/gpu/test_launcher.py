@@ -20,8 +20,8 @@ from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
 from opsmith.dispatch import install
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.dispatch.plans import launcher
-from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
+from opsmith.dispatch.plans import native
+from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode
 from opsmith.dispatch.plans.plan import Launch
 from opsmith.runner.worker.loading import load_kernel
 
@@ -39,7 +39,7 @@ def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     found: LaunchMode = request.param
     monkeypatch.setenv(VARIABLE, found)
     opsmith.enable(device="cuda")
-    assert (found is LaunchMode.NATIVE) is (launcher.library() is not None)
+    assert (found is LaunchMode.NATIVE) is (native.library() is not None)
     yield found
     opsmith.disable()
 

@@ -29,8 +29,9 @@ from opsmith.dispatch.fallbacks import Fallback, gradient_needed, has_lazy, obst
 from opsmith.dispatch.layout import EagerLayout
 from opsmith.dispatch.plans.cache import PlanCache
 from opsmith.dispatch.plans.cuda_driver import Driver, driver
+from opsmith.dispatch.plans.front import Front
 from opsmith.dispatch.plans.inline_cache import MISS, fast_path_of
-from opsmith.dispatch.plans.launcher import Front, LaunchMode, chosen
+from opsmith.dispatch.plans.mode import LaunchMode, launch_mode
 from opsmith.dispatch.plans.signature import signature_of
 from opsmith.errors import BadInput
 from opsmith.loading import function_of
@@ -301,7 +302,7 @@ def original_kernel(op: OpOverload, key: str) -> Call:
 
 def _plans(record: Kernel, schema: OpSchema, device_type: str, *, under_jit: bool) -> PlanCache | None:
     """Where the plans of a kernel will be, or None where it allows none or they cannot be carried out."""
-    if not record.plans or chosen() is LaunchMode.OFF:
+    if not record.plans or launch_mode() is LaunchMode.OFF:
         return None
     found = driver(device_type)
     return None if found is None else PlanCache(found, bypass=_bypass(schema, under_jit=under_jit))

@@ -10,9 +10,9 @@ import ctypes
 from collections.abc import Callable
 
 from opsmith.dispatch.plans.cuda_driver import Driver
+from opsmith.dispatch.plans.encoding import Table
 from opsmith.dispatch.plans.fp32_precision import in_force
 from opsmith.dispatch.plans.inline_cache import FastPath
-from opsmith.dispatch.plans.launcher import Table
 from opsmith.dispatch.plans.plan import LaunchPlan, Refusal
 from opsmith.dispatch.plans.replay import Replay
 from opsmith.dispatch.plans.signature import Addresses, Signature, Tensors

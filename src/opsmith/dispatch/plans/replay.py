@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from opsmith.dispatch.plans.cuda_driver import Driver, packed, running
+from opsmith.dispatch.plans.encoding import Words
 from opsmith.dispatch.plans.fp32_precision import in_force
-from opsmith.dispatch.plans.launcher import Words
 from opsmith.dispatch.plans.plan import Copy, Form, HostScalar, Launch, LaunchPlan, Number, Reach, Result
 from opsmith.dispatch.plans.rng_state import COUNTER, drawn
 
