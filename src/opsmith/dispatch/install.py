@@ -14,9 +14,9 @@ from opsmith.aten import numbers
 from opsmith.core.judging import refuse_while_judging
 from opsmith.dispatch.activity import Active, ServedOp
 from opsmith.dispatch.kernel_set import KernelSet, merged
-from opsmith.dispatch.override import Serving
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.registry import Registry
+from opsmith.dispatch.serving import Serving
 
 
 class _Installation:

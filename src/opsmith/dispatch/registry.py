@@ -22,7 +22,7 @@ import torch
 
 from opsmith.aten.schemas import overload
 from opsmith.core.op import OpSchema
-from opsmith.dispatch.override import Override, autograd_function, backend_function, original_kernel
+from opsmith.dispatch.entry import Override, autograd_function, backend_function, original_kernel
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.plans.cuda_driver import driver
 from opsmith.dispatch.plans.front import Front

@@ -68,7 +68,7 @@ def no_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
     def signature(*_: Any) -> None:
         raise AssertionError("a signature was made")
 
-    monkeypatch.setattr("opsmith.dispatch.override.signature_of", signature)
+    monkeypatch.setattr("opsmith.dispatch.entry.signature_of", signature)
 
 
 Lists = tuple[list[torch.Tensor], ...]
