@@ -244,7 +244,7 @@ def stand_in_driver(carrying_out: cuda_driver.Driver = DRIVER) -> Iterator[None]
         return carrying_out if device_type == "cpu" else None
 
     with (
-        mock.patch("opsmith.dispatch.override.driver", driver),
+        mock.patch("opsmith.dispatch.serving.driver", driver),
         mock.patch("opsmith.dispatch.registry.driver", driver),
         mock.patch("opsmith.dispatch.plans.recorder.watched_launches", _watched_launches),
     ):

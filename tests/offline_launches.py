@@ -27,7 +27,7 @@ from triton.backends.compiler import GPUTarget
 
 from opsmith.aten.arguments import tensors_in
 from opsmith.aten.schemas import overload
-from opsmith.dispatch.override import _written
+from opsmith.dispatch.entry import _written
 from opsmith.dispatch.plans.plan import Refusal
 from opsmith.dispatch.plans.recorder import LaunchRecorder
 from opsmith.dispatch.plans.triton_launches import counted_launches, repeatable, watched_launches

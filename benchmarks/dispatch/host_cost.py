@@ -36,7 +36,7 @@ import triton
 import opsmith
 from opsmith.core.environment import Environment
 from opsmith.core.run import write_atomically
-from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
+from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode
 from opsmith.runner.machine.environment import describe_environment
 
 PROCESSES, ROUNDS, CALLS = 5, 9, 1000

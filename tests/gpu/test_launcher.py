@@ -20,8 +20,8 @@ from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
 from opsmith.dispatch import install
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.dispatch.plans import launcher
-from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
+from opsmith.dispatch.plans import native
+from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode
 from opsmith.dispatch.plans.plan import Launch
 from opsmith.runner.worker.loading import load_kernel
 
@@ -39,7 +39,7 @@ def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     found: LaunchMode = request.param
     monkeypatch.setenv(VARIABLE, found)
     opsmith.enable(device="cuda")
-    assert (found is LaunchMode.NATIVE) is (launcher.library() is not None)
+    assert (found is LaunchMode.NATIVE) is (native.library() is not None)
     yield found
     opsmith.disable()
 
@@ -183,7 +183,7 @@ def test_lists_are_timed_from_plans_that_hold_no_former_pointers(
     kept = [([matrix(1 + n % 9, 300) + start for n in range(count)], in_place(len, count)) for start in range(4)]
     for xs, ys in kept[:3]:
         repeated(*LISTED[op](xs, ys))
-    monkeypatch.setattr("opsmith.dispatch.override.signature_of", mock.Mock(side_effect=AssertionError))
+    monkeypatch.setattr("opsmith.dispatch.entry.signature_of", mock.Mock(side_effect=AssertionError))
     for xs, ys in kept * 2:
         expected = [x.clone() for x in xs]
         judged(*LISTED[op](expected, ys))
@@ -213,7 +213,7 @@ def test_new_tensors_are_timed_from_plans(op: str, monkeypatch: pytest.MonkeyPat
     judged, repeated = timed(op)
     expected, make = judged(*CREATING[op], device=CUDA), partial(repeated, *CREATING[op], device=CUDA)
     first, *_ = (make() for _ in range(3))
-    monkeypatch.setattr("opsmith.dispatch.override.signature_of", mock.Mock(side_effect=AssertionError))
+    monkeypatch.setattr("opsmith.dispatch.entry.signature_of", mock.Mock(side_effect=AssertionError))
     found = make()
     first.fill_(7)
     assert torch.equal(expected, found)
@@ -237,7 +237,7 @@ def test_random_tensors_are_drawn_from_plans_as_without(op: str, monkeypatch: py
     expected = [judged() for _ in range(6)]
     torch.manual_seed(5)
     found = [repeated() for _ in range(3)]
-    monkeypatch.setattr("opsmith.dispatch.override.signature_of", mock.Mock(side_effect=AssertionError))
+    monkeypatch.setattr("opsmith.dispatch.entry.signature_of", mock.Mock(side_effect=AssertionError))
     found += [repeated() for _ in range(3)]
     assert all(map(torch.equal, expected, found))
     assert not torch.equal(found[4], found[5])

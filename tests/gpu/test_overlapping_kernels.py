@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
+from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode
 
 pytestmark = [
     pytest.mark.gpu,

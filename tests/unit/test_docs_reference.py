@@ -13,7 +13,7 @@ from opsmith.core import run, timing, verdict
 from opsmith.core.environment import Environment
 from opsmith.dispatch.activity import Active, ServedOp
 from opsmith.dispatch.exclusions import REASONS
-from opsmith.dispatch.fallbacks import Fallback
+from opsmith.dispatch.guards import Fallback
 from opsmith.dispatch.plans.plan import Refusal
 from opsmith.runner.processes.children import KEPT_VARIABLES
 

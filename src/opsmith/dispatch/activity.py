@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from opsmith.dispatch.fallbacks import Fallback
+from opsmith.dispatch.guards import Fallback
 from opsmith.dispatch.plans.plan import Refusal
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from opsmith.aten.derivation import DerivedKernel
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, TaskKind
-from opsmith.dispatch.override import Override, Serving, backend_function
+from opsmith.dispatch.entry import Override, backend_function
+from opsmith.dispatch.serving import Serving
 
 Call = Callable[..., Any]
 

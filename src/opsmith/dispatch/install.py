@@ -14,9 +14,9 @@ from opsmith.aten import numbers
 from opsmith.core.judging import refuse_while_judging
 from opsmith.dispatch.activity import Active, ServedOp
 from opsmith.dispatch.kernel_set import KernelSet, merged
-from opsmith.dispatch.override import Serving
-from opsmith.dispatch.plans import launcher
+from opsmith.dispatch.plans import native
 from opsmith.dispatch.registry import Registry
+from opsmith.dispatch.serving import Serving
 
 
 class _Installation:
@@ -74,7 +74,7 @@ def enable(
     refuse_while_judging()
     choice = choose(kernels, ops=ops, exclude=exclude, device=device)
     if any(serving.plans is not None for serving in choice.servings):
-        launcher.build()
+        native.build()
     _installed.install(choice)
 
 

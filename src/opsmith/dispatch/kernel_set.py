@@ -13,7 +13,7 @@ import torch
 from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
-from opsmith.dispatch.override import Serving
+from opsmith.dispatch.serving import Serving
 
 #: Languages whose kernels run on an accelerator only.
 _ACCELERATOR_DSLS = {"cuda", "cutedsl", "helion", "tilelang", "triton"}

@@ -20,7 +20,7 @@ from opsmith.core.op import OpSchema
 from opsmith.core.package import Package, PackagedOp
 from opsmith.dispatch.install import add_package
 from opsmith.dispatch.kernel_set import KernelSet, answers, runs_on
-from opsmith.dispatch.override import Serving
+from opsmith.dispatch.serving import Serving
 
 
 def activate(folder: Path) -> None:

@@ -22,10 +22,10 @@ import torch
 
 from opsmith.aten.schemas import overload
 from opsmith.core.op import OpSchema
-from opsmith.dispatch.override import Override, autograd_function, backend_function, original_kernel
-from opsmith.dispatch.plans import launcher
+from opsmith.dispatch.entry import Override, autograd_function, backend_function, original_kernel
+from opsmith.dispatch.plans import native
 from opsmith.dispatch.plans.cuda_driver import driver
-from opsmith.dispatch.plans.launcher import Front
+from opsmith.dispatch.plans.front import Front
 
 #: Where an idle thread of the standard library stands: it calls nothing of torch's from there.
 _WAITING: frozenset[CodeType] = frozenset(
@@ -119,7 +119,7 @@ def _front(op: torch._ops.OpOverload, key: str, device_type: str) -> Front | Non
     Every op of a device type that has a launcher gets one, not only those whose kernels allow plans: it marks the
     thread as being in Python, where other fronts leave their calls to Python, which knows of kernels that call ops.
     """
-    library, found = launcher.library(), driver(device_type)
+    library, found = native.library(), driver(device_type)
     return None if library is None or found is None else Front(library, op, key, found)
 
 

@@ -18,7 +18,7 @@ from opsmith.core.op import OpSchema, matches
 from opsmith.core.task import Task
 from opsmith.dispatch.exclusions import REASONS, why_excluded
 from opsmith.dispatch.kernel_set import KernelSet, answers, runs_on
-from opsmith.dispatch.override import Serving
+from opsmith.dispatch.serving import Serving
 from opsmith.errors import BadInput, UnknownName
 from opsmith.loading import function_of, import_target, kernel_directory, lookup
 

@@ -174,7 +174,7 @@ def test_a_kernel_that_declines_leaves_the_call_to_aten(monkeypatch: pytest.Monk
     def decline(*args: object, **kwargs: object) -> None:
         raise NotImplementedError
 
-    monkeypatch.setattr("opsmith.dispatch.override.function_of", lambda record: decline)
+    monkeypatch.setattr("opsmith.dispatch.serving.function_of", lambda record: decline)
     x = torch.randn(3, 5)
     found, results = _calls("sort.stable", lambda x: torch.sort(x, stable=True).values, [x])
     assert {"sort.stable": 1} == found

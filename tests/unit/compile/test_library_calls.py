@@ -23,7 +23,7 @@ from opsmith.compile.options import read_options
 from opsmith.compile.report import Reports, collected
 from opsmith.compile.trials import calls, trying
 from opsmith.compile.trials.book import Trial
-from opsmith.dispatch.override import Serving
+from opsmith.dispatch.serving import Serving
 
 KERNEL_WINS = {library_calls.LIBRARY: 100.0, library_calls.KERNEL: 50.0}
 LIBRARY_WINS = {library_calls.LIBRARY: 100.0, library_calls.KERNEL: 99.0}
@@ -238,7 +238,7 @@ def test_gradients_of_a_convolution_are_tried_apart(monkeypatch: pytest.MonkeyPa
 
 def test_calls_of_graphs_are_repeated_from_plans_without_a_look_for_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.jit.trace looks into installed convolutions, but not into what a compiled graph calls."""
-    monkeypatch.setattr("opsmith.dispatch.override.driver", lambda device_type: "a driver")
+    monkeypatch.setattr("opsmith.dispatch.serving.driver", lambda device_type: "a driver")
     (schema, record) = next(both for both in library_calls._kernels() if both[0].name == "convolution.default")
     installed = Serving(schema, "cuda", record, None).plans
     in_graphs = Serving(schema, "cuda", record, None, under_jit=False).plans

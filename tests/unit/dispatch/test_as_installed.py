@@ -15,7 +15,7 @@ from opsmith.backends.directory import KernelDirectory
 from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
 from opsmith.dispatch.as_installed import as_installed
-from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode
+from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode
 from opsmith.dispatch.plans.plan import Refusal
 from opsmith.dispatch.plans.recorder import LaunchRecorder
 from opsmith.runner.worker.loading import load_kernel
@@ -68,7 +68,7 @@ def no_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
     def signature(*_: Any) -> None:
         raise AssertionError("a signature was made")
 
-    monkeypatch.setattr("opsmith.dispatch.override.signature_of", signature)
+    monkeypatch.setattr("opsmith.dispatch.entry.signature_of", signature)
 
 
 Lists = tuple[list[torch.Tensor], ...]

@@ -11,8 +11,9 @@ import torch
 
 from opsmith.aten.schemas import aten_schemas
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.dispatch.fallbacks import Fallback, on_several_devices
-from opsmith.dispatch.override import Override, Serving, backend_function
+from opsmith.dispatch.entry import Override, backend_function
+from opsmith.dispatch.guards import Fallback, on_several_devices
+from opsmith.dispatch.serving import Serving
 
 RECORD = Kernel(task="relu.default", backend="test", loader=Loader.FILE, entry="relu.py:relu")
 

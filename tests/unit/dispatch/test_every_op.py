@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 import opsmith
-from opsmith.dispatch.fallbacks import Fallback
+from opsmith.dispatch.guards import Fallback
 from opsmith.suites.opinfo import op_infos
 
 PARTS = 8

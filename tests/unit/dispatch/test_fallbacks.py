@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 import opsmith
-from opsmith.dispatch.fallbacks import Fallback
+from opsmith.dispatch.guards import Fallback
 from opsmith.dispatch.layout import EagerLayout
 from opsmith.dispatch.override import FallbackWarning
 

@@ -17,9 +17,9 @@ from torch import Tensor
 import opsmith
 from opsmith.dispatch import install
 from opsmith.dispatch.activity import ServedOp
-from opsmith.dispatch.plans import launcher, recorder
+from opsmith.dispatch.plans import native, recorder
 from opsmith.dispatch.plans.fp32_precision import in_force, watched_precisions
-from opsmith.dispatch.plans.launcher import VARIABLE, LaunchMode, chosen
+from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode, launch_mode
 from opsmith.dispatch.plans.plan import Copy, Launch, Precision, Refusal
 from opsmith.kernels.convolution import implicit_gemm
 from opsmith.kernels.matmul import matmul
@@ -82,7 +82,7 @@ Replayed = Callable[[Callable[[], Any]], bool]
 
 def test_a_signature_is_recorded_at_its_second_call_and_repeated_from_the_third(replayed: Replayed) -> None:
     """What is called once costs no recording; what is called often costs no host code."""
-    cpp = CPP if chosen() is LaunchMode.NATIVE else PYTHON
+    cpp = CPP if launch_mode() is LaunchMode.NATIVE else PYTHON
     by: list[int] = []
     for _ in range(5):
         launched.clear()
@@ -590,7 +590,7 @@ def test_more_signatures_than_are_kept_are_forgotten_and_learned_again(
     replayed: Replayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model with dynamic shapes does not fill the memory."""
-    monkeypatch.setattr("opsmith.dispatch.plans.plan_cache._KEPT", 4)
+    monkeypatch.setattr("opsmith.dispatch.plans.cache._KEPT", 4)
     for size in range(1, 20):
         x = torch.arange(size, dtype=torch.float64)
         settle(lambda: torch.relu(x))  # noqa: B023 - called at once
@@ -773,8 +773,8 @@ def test_without_a_compiler_python_carries_plans_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line in the log says so."""
-    launcher._path.cache_clear()
-    launcher._library.cache_clear()
+    native._path.cache_clear()
+    native._library.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
@@ -785,8 +785,8 @@ def test_without_a_compiler_python_carries_plans_out(
         X + Y
         opsmith.disable()
     finally:
-        launcher._path.cache_clear()
-        launcher._library.cache_clear()
+        native._path.cache_clear()
+        native._library.cache_clear()
     assert [PYTHON] == [*launched]
     (line,) = caplog.messages
     assert "install g++ or set CXX" in line
@@ -801,8 +801,8 @@ def test_a_compiler_that_fails_is_quoted_in_one_line(
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
-    monkeypatch.setattr(launcher, "_path", lambda: tmp_path / "launcher.so")
-    launcher.build()
+    monkeypatch.setattr(native, "_path", lambda: tmp_path / "launcher.so")
+    native.build()
     assert ["x.cpp:1:1: fatal error: no such header"] == [line.partition("built: ")[2] for line in caplog.messages]
     assert [] == [*tmp_path.glob("*.so")]
 
@@ -827,7 +827,7 @@ def test_another_value_of_the_variable_is_a_users_mistake(monkeypatch: pytest.Mo
 def test_nothing_is_compiled_for_kernels_that_allow_no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a minute of a compiler is for those that gain by it."""
     built: list[int] = []
-    monkeypatch.setattr(launcher, "build", lambda: built.append(1))
+    monkeypatch.setattr(native, "build", lambda: built.append(1))
     opsmith.enable(KERNELS, ops="sub.Tensor")
     opsmith.disable()
     assert [] == built

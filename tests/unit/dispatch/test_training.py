@@ -10,7 +10,7 @@ from tests.dispatch_tables import KERNELS
 from torch import Tensor, nn
 
 import opsmith
-from opsmith.dispatch.fallbacks import Fallback
+from opsmith.dispatch.guards import Fallback
 from opsmith.dispatch.override import FallbackWarning
 
 BACKWARD_OPS = {

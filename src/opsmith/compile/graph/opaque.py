@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_leaves
 from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
-from opsmith.dispatch.override import Override, Serving, backend_function
+from opsmith.dispatch.entry import Override, backend_function
+from opsmith.dispatch.serving import Serving
 
 _defined: dict[str, torch._ops.OpOverload] = {}
 

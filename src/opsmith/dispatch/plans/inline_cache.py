@@ -1,8 +1,8 @@
-"""Calls that are made again: the last call's plan is found without making a signature.
+"""The inline cache of an op: a fast path to the plan of the last call, which guards find without a signature.
 
-To make one in Python takes longer than all else: a microsecond for each tensor, of which a list has hundreds. A guard
-of torch's compiler looks at type, dtype, device, shape and strides, and that all tensors are distinct, in a tenth of
-that. Other arguments are compared with those of the last call, and so are the settings that a signature has.
+To make a signature in Python takes longer than all else: a microsecond for each tensor, of which a list has hundreds.
+A guard of torch's compiler looks at type, dtype, device, shape and strides, and that all tensors are distinct, in a
+tenth of that. Other arguments are compared with those of the last call, and so are the settings that a signature has.
 
 Of long lists, the addresses that a plan was used with are kept, with its launches for them: whether they overlap and
 how they are aligned need not be found out twice, nor hundreds of parameters be packed.
@@ -13,27 +13,22 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from opsmith.dispatch.plans.cuda_driver import Driver
-from opsmith.dispatch.plans.plan import LaunchPlan
+from opsmith.dispatch.plans.replay import Addresses, Packed, Replay, Run, Tensors, is_one_launch, one_launch
 
-#: What is answered to another call than the one that is made again. None is an answer: that of ops in place.
-ANOTHER_CALL: Any = object()
-#: Answers a call by its arguments, given by position and by name, or with :data:`ANOTHER_CALL`.
-Again = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-Addresses = Sequence[int]
-#: Launches what is packed, on a stream.
-Packed = Callable[[int], None]
-#: The launches for tensors at some addresses.
-Packing = Callable[[Addresses], tuple[Packed, ...]]
-Tensors = Sequence[Tensor]
+#: What a fast path returns for a call that a guard rejects. None is a result: that of ops in place.
+MISS: Any = object()
+#: Serves a call by its arguments, given by position and by name, or returns :data:`MISS`.
+FastPath = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 #: Takes the tensors out of a call's arguments; None where these have another form.
-Taking = Callable[[tuple[Any, ...]], Tensors | None]
+Extract = Callable[[tuple[Any, ...]], Tensors | None]
+#: Whether a call's arguments are like those of the last one.
+Guard = Callable[[tuple[Any, ...]], bool]
 
 #: More tensors are a long list, whose addresses are kept.
 _FEW = 8
@@ -41,52 +36,75 @@ _FEW = 8
 _KEPT = 32
 
 
-class Repeatable(Protocol):
-    """What is used of :class:`opsmith.dispatch.plans.plan_cache.Replay`."""
-
-    plan: LaunchPlan
-    answer: Callable[[Tensors, Addresses], Any]
-    always: bool
-
-    def fits(self, addresses: Addresses) -> bool:
-        """What a signature does not say."""
-
-    def applies(self) -> bool:
-        """Of that, what does not depend on the arguments."""
-
-    def packing(self) -> Packing | None:
-        """What packs its launches, or None where the tensors themselves are needed."""
-
-    def result(self, tensors: Tensors) -> Any:
-        """What is returned, given all tensors."""
-
-
-def answering_again(args: tuple[Any, ...], kwargs: dict[str, Any], replay: Repeatable, driver: Driver) -> Again | None:
-    """Answers calls like this one, which ``replay`` answers, or None where telling them takes a signature.
+def fast_path_of(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FastPath:
+    """The fast path to a plan, made at the first call that the plan serves.
 
     Args:
+        replay: fits the call.
         args: by position.
         kwargs: by name.
-        replay: fits the call.
-        driver: of the device.
     """
-    values = (*args, *kwargs.values())
-    taking, places = _taking(values)
-    tensors = None if taking is None else taking(values)
-    if taking is None or tensors is None or len({*map(id, tensors)}) < len(tensors):
+    if replay.fast_path is None:
+        replay.fast_path = _of_two_tensors(replay, args, kwargs) or _guarded(replay, args, kwargs) or _always_miss
+    return replay.fast_path
+
+
+def _always_miss(_: tuple[Any, ...], __: dict[str, Any]) -> Any:
+    """Where guards cannot tell calls apart, only signatures can."""
+    return MISS
+
+
+# ---------------------------------------------------------------- fast paths
+
+
+def _of_two_tensors(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FastPath | None:
+    """As :func:`_guarded`, of two tensors and nothing else: by far the most calls, without a step too much."""
+    is_short = len(args) == 2 and not kwargs and all(type(arg) is Tensor and not arg.data_ptr() & 15 for arg in args)
+    if not is_short or args[0] is args[1] or not is_one_launch(replay.plan):
         return None
-    same_tensors, same_values = _same_tensors(tensors), _same_values(values, places)
+    if not replay.always:
+        return None
+    guards = torch._C._dynamo.guards.TensorGuards(*args, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    same, default, deterministic = guards.check, torch.get_default_dtype, torch._C._get_deterministic_algorithms
+    dtype, is_deterministic = default(), deterministic()
+    allocate, run, pick, numbers, stream = one_launch(replay.plan, replay.driver)
+
+    def fast_path(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # The guard raises where there are more or fewer arguments, such as a number after the tensors.
+        if kwargs or len(args) != 2 or not same(*args):
+            return MISS
+        if default() is not dtype or deterministic() is not is_deterministic:
+            return MISS
+        one, other = args
+        first, second = one.data_ptr(), other.data_ptr()
+        if (first | second) & 15:
+            return MISS
+        made = allocate()
+        run(pick((first, second, made.data_ptr(), *numbers)), stream())
+        return made
+
+    return fast_path
+
+
+def _guarded(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FastPath | None:
+    """Serves calls like this one, or None where telling them apart takes a signature."""
+    values = (*args, *kwargs.values())
+    extract, places = _extracting(values)
+    tensors = None if extract is None else extract(values)
+    if extract is None or tensors is None or len({*map(id, tensors)}) < len(tensors):
+        return None
+    same_tensors, same_values = _tensor_guard(tensors), _value_guard(values, places)
     default, deterministic = torch.get_default_dtype, torch._C._get_deterministic_algorithms
     dtype, is_deterministic, count, names = default(), deterministic(), len(args), [*kwargs]
-    answer = (_answering_few if len(tensors) <= _FEW else _answering_many)(tensors, replay, driver)
     if len(tensors) == 1 and args and args[0] is tensors[0] and replay.always and not tensors[0].data_ptr() & 15:
         return _of_one_tensor(len(args), names, same_tensors, same_values, replay)
+    run = (_running_few if len(tensors) <= _FEW else _running_many)(tensors, replay)
 
-    def again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def fast_path(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) != count or ((kwargs or names) and [*kwargs] != names):
-            return ANOTHER_CALL
+            return MISS
         values = (*args, *kwargs.values()) if kwargs else args
-        tensors = taking(values)
+        tensors = extract(values)
         if (
             tensors is None
             or not same_tensors(*tensors)
@@ -94,26 +112,22 @@ def answering_again(args: tuple[Any, ...], kwargs: dict[str, Any], replay: Repea
             or default() is not dtype
             or deterministic() is not is_deterministic
         ):
-            return ANOTHER_CALL
-        return answer(tensors, [*map(Tensor.data_ptr, tensors)])
+            return MISS
+        return run(tensors, [*map(Tensor.data_ptr, tensors)])
 
-    return again
+    return fast_path
 
 
 def _of_one_tensor(
-    count: int,
-    names: list[str],
-    same_tensors: Callable[..., bool],
-    same_values: Callable[[tuple[Any, ...]], bool] | None,
-    replay: Repeatable,
-) -> Again:
-    """Answers calls whose only tensor is the first argument, with fewer steps."""
+    count: int, names: list[str], same_tensors: Callable[..., bool], same_values: Guard | None, replay: Replay
+) -> FastPath:
+    """Serves calls whose only tensor is the first argument, with fewer steps."""
     default, deterministic = torch.get_default_dtype, torch._C._get_deterministic_algorithms
-    dtype, is_deterministic, answer = default(), deterministic(), replay.answer
+    dtype, is_deterministic, run = default(), deterministic(), replay.run
 
-    def again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def fast_path(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) != count or ((kwargs or names) and [*kwargs] != names):
-            return ANOTHER_CALL
+            return MISS
         tensors = args[:1]
         if (
             not tensors
@@ -121,16 +135,19 @@ def _of_one_tensor(
             or default() is not dtype
             or deterministic() is not is_deterministic
         ):
-            return ANOTHER_CALL
+            return MISS
         if same_values is not None and not same_values((*args, *kwargs.values()) if kwargs else args):
-            return ANOTHER_CALL
+            return MISS
         address = tensors[0].data_ptr()
-        return ANOTHER_CALL if address & 15 else answer(tensors, (address,))
+        return MISS if address & 15 else run(tensors, (address,))
 
-    return again
+    return fast_path
 
 
-def _same_tensors(tensors: Tensors) -> Callable[..., bool]:
+# ---------------------------------------------------------------- guards
+
+
+def _tensor_guard(tensors: Tensors) -> Callable[..., bool]:
     """Whether as many tensors as these are like them. It raises where there are more or fewer."""
     if not tensors:
         return lambda: True
@@ -139,10 +156,7 @@ def _same_tensors(tensors: Tensors) -> Callable[..., bool]:
     return check
 
 
-# ---------------------------------------------------------------- the arguments
-
-
-def _taking(values: tuple[Any, ...]) -> tuple[Taking | None, list[int]]:
+def _extracting(values: tuple[Any, ...]) -> tuple[Extract | None, list[int]]:
     """What takes the tensors out of arguments like these, in their order, and where the others are."""
     singles, lists, others = [], {}, []
     for place, value in enumerate(values):
@@ -155,7 +169,7 @@ def _taking(values: tuple[Any, ...]) -> tuple[Taking | None, list[int]]:
         else:
             others.append(place)
     if lists:
-        return _taking_lists([(place, lists.get(place)) for place in sorted([*singles, *lists])]), others
+        return _extracting_lists([(place, lists.get(place)) for place in sorted([*singles, *lists])]), others
     if not others:
         return lambda values: values, others
     if len(singles) == 1:
@@ -164,10 +178,10 @@ def _taking(values: tuple[Any, ...]) -> tuple[Taking | None, list[int]]:
     return (operator.itemgetter(*singles) if singles else lambda _: ()), others
 
 
-def _taking_lists(places: list[tuple[int, int | None]]) -> Taking:
+def _extracting_lists(places: list[tuple[int, int | None]]) -> Extract:
     """Takes tensors, and those of lists that are as long as these."""
 
-    def take(values: tuple[Any, ...]) -> Tensors | None:
+    def extract(values: tuple[Any, ...]) -> Tensors | None:
         found: list[Tensor] = []
         for place, count in places:
             value = values[place]
@@ -179,14 +193,14 @@ def _taking_lists(places: list[tuple[int, int | None]]) -> Taking:
                 found += value
         return found
 
-    return take
+    return extract
 
 
 def _is_plain(value: Any) -> bool:
     return type(value) is Tensor or type(value) is Parameter
 
 
-def _same_values(values: tuple[Any, ...], places: list[int]) -> Callable[[tuple[Any, ...]], bool] | None:
+def _value_guard(values: tuple[Any, ...], places: list[int]) -> Guard | None:
     """Whether the arguments at these places are of the types and values that they have here; None: there are none."""
     if not places:
         return None
@@ -221,51 +235,53 @@ def _signs(values: Sequence[Any]) -> list[float]:
     return [math.copysign(1.0, value) for value in values if type(value) is float]
 
 
-# ---------------------------------------------------------------- the answer
+# ---------------------------------------------------------------- the plan, past the guards
 
 
-def _answering_few(tensors: Tensors, replay: Repeatable, _: Driver) -> Callable[[Tensors, Addresses], Any]:
+def _running_few(tensors: Tensors, replay: Replay) -> Run:
+    """Runs the plan where the addresses, too, are as a plan needs them."""
     rests = [address & 15 for address in map(Tensor.data_ptr, tensors)]
-    answer, fits, always = replay.answer, replay.fits, replay.always
+    run, fits, always = replay.run, replay.fits, replay.always
     if not any(rests):
 
-        def answer_aligned(tensors: Tensors, addresses: Addresses) -> Any:
+        def run_aligned(tensors: Tensors, addresses: Addresses) -> Any:
             for address in addresses:
                 if address & 15:
-                    return ANOTHER_CALL
-            return answer(tensors, addresses) if always or fits(addresses) else ANOTHER_CALL
+                    return MISS
+            return run(tensors, addresses) if always or fits(addresses) else MISS
 
-        return answer_aligned
+        return run_aligned
 
-    def answer_alike(tensors: Tensors, addresses: Addresses) -> Any:
+    def run_alike(tensors: Tensors, addresses: Addresses) -> Any:
         fitting = [address & 15 for address in addresses] == rests and fits(addresses)
-        return answer(tensors, addresses) if fitting else ANOTHER_CALL
+        return run(tensors, addresses) if fitting else MISS
 
-    return answer_alike
+    return run_alike
 
 
-def _answering_many(tensors: Tensors, replay: Repeatable, driver: Driver) -> Callable[[Tensors, Addresses], Any]:
+def _running_many(tensors: Tensors, replay: Replay) -> Run:
+    """As :func:`_running_few`, with the addresses of earlier calls and the launches for them kept."""
     rests = [address & 15 for address in map(Tensor.data_ptr, tensors)]
     kept: dict[tuple[int, ...], tuple[Packed, ...] | None] = {}
-    stream, device = driver.stream, replay.plan.device
-    answer, applies, result, packing = replay.answer, replay.applies, replay.result, replay.packing()
+    stream, device = replay.driver.stream, replay.plan.device
+    run, applies, result, packing = replay.run, replay.applies, replay.result, replay.packing()
 
-    def answer_kept(tensors: Tensors, addresses: Addresses) -> Any:
+    def run_kept(tensors: Tensors, addresses: Addresses) -> Any:
         places = tuple(addresses)
         if places not in kept:
             if [address & 15 for address in addresses] != rests or not replay.fits(addresses):
-                return ANOTHER_CALL
+                return MISS
             if len(kept) >= _KEPT:
                 kept.clear()
             kept[places] = None if packing is None else packing(addresses)
         elif not applies():
-            return ANOTHER_CALL
+            return MISS
         launches = kept.get(places)  # Another thread may have cleared them.
         if launches is None:
-            return answer(tensors, addresses)
+            return run(tensors, addresses)
         now = stream(device)
         for launch in launches:
             launch(now)
         return result(tensors)
 
-    return answer_kept
+    return run_kept

@@ -2,7 +2,7 @@
 //
 // A plan (opsmith/dispatch/plans/plan.py) says what a kernel's host code does for one signature: which memory it
 // allocates, which compiled kernels it launches with which parameters, what it returns. Plans are made in Python
-// and handed over as 64-bit words. A call without one goes on to the Python function; see launcher.py.
+// and handed over as 64-bit words. A call without one goes on to the Python function; see front.py.
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -262,7 +262,7 @@ struct Plan {
   std::vector<int64_t> precisions;  // What settings were while it was recorded.
 };
 
-// Takes a plan out of the words that launcher.py writes.
+// Takes a plan out of the words that encoding.py writes.
 class Reader {
  public:
   explicit Reader(const int64_t* words) : next_(words) {}

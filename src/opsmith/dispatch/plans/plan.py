@@ -10,8 +10,8 @@ launched, tensors are returned. Where these follow from the *signature* of a cal
 
 A kernel whose host code depends on nothing else says so in its manifest. Only torch's settings ``fp32_precision`` may
 be read besides: a plan holds those that were, and is used while they have the values that they had.
-:mod:`opsmith.dispatch.plans.recorder` makes plans, :mod:`opsmith.dispatch.plans.plan_cache` and, in C++,
-:mod:`opsmith.dispatch.plans.launcher` carry them out.
+:mod:`opsmith.dispatch.plans.recorder` makes plans, :mod:`opsmith.dispatch.plans.replay` and ``launcher.cpp`` carry
+them out.
 
 Tensors have numbers in a plan: first those of the call, then what is allocated, both in order.
 """

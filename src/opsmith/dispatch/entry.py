@@ -1,0 +1,243 @@
+"""The function that torch's dispatcher calls for one overload on one device type.
+
+It hands a call to the kernel, or to the kernel that torch had before (the *original*). What a kernel calls itself goes
+to the originals too, so that a kernel may use the op that it implements.
+
+A kernel that allows it is called once or twice with a signature and then repeated from a launch plan
+(:mod:`opsmith.dispatch.plans.plan`), before any guard: a signature that has a plan has passed them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+
+from opsmith.aten.arguments import tensors_in
+from opsmith.aten.derivation import DoesNotFit
+from opsmith.aten.numbers import tensor_positions, with_tensors
+from opsmith.aten.schemas import overload
+from opsmith.core.kernel import Kernel
+from opsmith.core.op import OpSchema
+from opsmith.dispatch.guards import Fallback, gradient_needed, obstacle, special_guard
+from opsmith.dispatch.plans.cuda_driver import Driver
+from opsmith.dispatch.plans.front import Front
+from opsmith.dispatch.plans.inline_cache import MISS, fast_path_of
+from opsmith.dispatch.plans.signature import signature_of
+from opsmith.dispatch.serving import DoesNotLoad, Serving
+
+if TYPE_CHECKING:
+    from opsmith.dispatch.plans.recorder import LaunchRecorder
+
+Call = Callable[..., Any]
+
+
+class _Thread(threading.local):
+    """Whether this thread is inside a kernel."""
+
+    in_kernel = False
+
+
+THREAD = _Thread()
+#: Held while a plan is recorded: torch keeps in one place for all threads whether a dispatch mode is active, and
+#: would take two that overlap for one that never ends. Triton's launches are watched in one place, too.
+_recording = threading.Lock()
+
+
+class Override:
+    """The place of one overload on one device type in torch's tables.
+
+    Attributes:
+        serving: the kernel that answers, or None while the op is switched off.
+        front: what stands before the Python function in torch's table, or None.
+    """
+
+    __slots__ = ("device_type", "front", "schema", "serving")
+
+    def __init__(self, schema: OpSchema, device_type: str) -> None:
+        self.schema, self.device_type = schema, device_type
+        self.serving: Serving | None = None
+        self.front: Front | None = None
+
+    def serve(self, serving: Serving | None) -> None:
+        """Let a kernel answer from now on; None switches the op off."""
+        self.serving = serving
+        if self.front is None:
+            return
+        if serving is None:
+            self.front.switch_off()
+        else:
+            plans = serving.plans
+            self.front.use(None if plans is None else plans.table_in(self.front.library))
+
+
+def backend_function(override: Override, original: Call) -> Call:
+    """The function to register under the device's own key.
+
+    Args:
+        override: says which kernel answers, if any.
+        original: the kernel that torch had, see :func:`original_kernel`.
+    """
+    thread, answer, written_by = THREAD, _guarded(override, original), _written(overload(override.schema.name))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        serving = override.serving
+        if serving is None or thread.in_kernel:
+            return original(*args, **kwargs)
+        plans = serving.plans
+        if plans is None:
+            return answer(serving, serving.kernel, args, kwargs)
+        fast_path = plans.fast_path
+        if fast_path is not None:
+            result = fast_path(args, kwargs)
+            if result is not MISS:
+                plans.replayed += 1
+                return result
+        tensors: list[torch.Tensor] = []
+        addresses: list[int] = []
+        signature = signature_of(args, kwargs, tensors, addresses)
+        if plans.bypass is not None and plans.bypass(tensors):
+            signature = None
+        home = None if tensors else _home((*args, *kwargs.values()), plans.driver)
+        if not tensors and home is None:
+            signature = None  # Where the result is to be, torch's default device says.
+        replay = plans.find(signature, addresses)
+        if replay is not None:
+            plans.replayed += 1
+            if plans.table is None and plans.bypass is None:
+                plans.fast_path = fast_path_of(replay, args, kwargs)
+            return replay.run(tensors, addresses)
+        if signature is None or not plans.wants(signature) or not _recording.acquire(blocking=False):
+            return answer(serving, serving.kernel, args, kwargs)
+        try:
+            recorder = _recorder(serving.record, tensors, written_by(args, kwargs), home)
+            result = answer(serving, recorder.watching(serving.kernel), args, kwargs)
+            plans.keep(signature, recorder.plan(result))
+        finally:
+            _recording.release()
+        return result
+
+    return call
+
+
+def _guarded(override: Override, original: Call) -> Callable[[Serving, Call, tuple[Any, ...], dict[str, Any]], Any]:
+    """The function that answers a call by a kernel, or by the original where the kernel does not serve it."""
+    thread, found, special = THREAD, obstacle, special_guard(override.schema, override.device_type)
+
+    def answer(serving: Serving, kernel: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        reason = found(args) or (found(kwargs.values()) if kwargs else None) or (special and special(args, kwargs))
+        if reason is None:
+            thread.in_kernel = True
+            try:
+                result = kernel(*args, **kwargs)
+                layout = serving.layout
+                if layout is not None and not layout.is_plain(result, args):
+                    result = layout.as_eager(result, args, kwargs, original)
+                serving.calls += 1
+            except NotImplementedError:
+                reason = Fallback.DECLINED
+            except DoesNotLoad:
+                reason = Fallback.UNLOADABLE
+            except DoesNotFit:
+                reason = Fallback.DESTINATION
+            except Exception as exc:
+                if not serving.retryable:
+                    raise
+                thread.in_kernel = False
+                return _second_try(serving, original, exc, args, kwargs)
+            else:
+                return result
+            finally:
+                thread.in_kernel = False
+        serving.fall_back(reason)
+        return original(*args, **kwargs)
+
+    return answer
+
+
+def autograd_function(override: Override, original: Call) -> Call:
+    """The function to register under the device's autograd key for an op that torch decomposes.
+
+    Such an op has no gradient formula: its gradient comes from the ops that it decomposes into, and a
+    kernel below autograd would lose it. Takes the dispatcher's keys as its first argument.
+    """
+    op, below_autograd = overload(override.schema.name), torch._C._after_autograd_keyset
+    python, positions = torch._C.DispatchKey.Python, tensor_positions(op)
+
+    def call(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        # Modes and subclasses that watch ops, such as export's, are to see what they would without kernels.
+        serving = override.serving
+        if serving is None or THREAD.in_kernel or keys.has(python):
+            return original(*args, **kwargs)
+        if gradient_needed(args) or gradient_needed(kwargs.values()):
+            serving.fall_back(Fallback.NEEDS_GRADIENT)
+            serving.warn(
+                "a gradient is needed, which the kernel of a composite op would lose, so PyTorch's own "
+                "decomposition runs; kernels for the ops that it consists of are used"
+            )
+            return original(*args, **kwargs)
+        return op.redispatch(keys & below_autograd, *with_tensors(args, positions), **kwargs)
+
+    return call
+
+
+def original_kernel(op: OpOverload, key: str) -> Call:
+    """What torch's table holds for an op under a dispatch key, callable as the op is.
+
+    It stays callable when the table changes. The keys that it is told are the plain ones of a backend:
+    kernels of backends do not read them.
+    """
+    kernel = torch.library.get_kernel(op, key)
+    call_boxed, keys = kernel.call_boxed, torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+    positions = tensor_positions(op)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return call_boxed(keys, *with_tensors(args, positions), **kwargs)
+
+    return call
+
+
+def _recorder(
+    record: Kernel, tensors: list[torch.Tensor], written: list[torch.Tensor], home: torch.device | None
+) -> LaunchRecorder:
+    from opsmith.dispatch.plans.recorder import LaunchRecorder  # It imports Triton, which many programs do without.
+
+    return LaunchRecorder(tensors, written, elementwise=record.elementwise, device=home)
+
+
+def _home(values: Iterable[Any], driver: Driver) -> torch.device | None:
+    """Where a call without tensors asks its result to be, if it says so and plans are carried out there."""
+    for value in values:
+        if type(value) is torch.device and value.type == driver.device_type:
+            index = driver.current_device() if value.index is None else value.index
+            return value if index < 0 else torch.device(value.type, index)
+    return None
+
+
+def _written(op: OpOverload) -> Callable[[tuple[Any, ...], dict[str, Any]], list[torch.Tensor]]:
+    """The function from a call's arguments to the tensors that it writes to."""
+    arguments = enumerate(op._schema.arguments)
+    places = [(index, argument.name) for index, argument in arguments if _is_written(argument)]
+
+    def written(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        return tensors_in(args[index] if index < len(args) else kwargs[name] for index, name in places)
+
+    return written
+
+
+def _is_written(argument: torch.Argument) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _second_try(serving: Serving, original: Call, exc: Exception, args: Any, kwargs: Any) -> Any:
+    """Ask torch after a kernel raised: a bad call raises as eager does, a good one is the kernel's fault."""
+    try:
+        result = original(*args, **kwargs)
+    except Exception as eager:
+        raise eager from None
+    serving.fall_back(Fallback.RAISED)
+    serving.warn(f"the kernel raised {type(exc).__name__}: {exc}; PyTorch's own kernel answered")
+    return result
