@@ -3,7 +3,8 @@
 #
 #   benchmarks/h200.sh OUT [NAME...]
 #
-# The names select records; all are made without one. OUT gets one folder a run with run.json (command, environment, seed, wall_s) and summary.json.
+# The names select records; all are made without one. OUT gets one folder a run with run.json (command, environment, seed, wall_s),
+# summary.json.gz and not-passed.jsonl.gz.
 # The caches are emptied first, so that compiling counts.
 set -u
 out=$(realpath -m "${1:?usage: benchmarks/h200.sh OUT [NAME...]}")
@@ -24,7 +25,8 @@ judge() {
     head -9 "$runs/$name.txt"
     tail -4 "$runs/$name.err" | cut -c1-300
     mkdir -p "$out/$name"
-    cp "$runs/$name"/{run.json,summary.json} "$out/$name/"
+    cp "$runs/$name/run.json" "$out/$name/"
+    gzip -9n <"$runs/$name/summary.json" >"$out/$name/summary.json.gz"
     grep -v '"status":"PASSED"' "$runs/$name/verdicts.jsonl" | gzip >"$out/$name/not-passed.jsonl.gz"
 }
 

@@ -14,8 +14,8 @@ import statistics
 from pathlib import Path
 
 import msgspec
+from benchmarks.records import RESULTS, read
 
-RESULTS = Path(__file__).parents[1] / "results"
 FILE = Path(__file__).with_name("calibration.json")
 
 
@@ -34,7 +34,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Raises:
             ValueError: the record does not have it.
         """
-        text = (RESULTS / self.record).read_text(encoding="utf-8")
+        text = read(RESULTS / self.record).decode()
         if self.key is not None:
             value = json.loads(text)
             for part in self.key.split("."):

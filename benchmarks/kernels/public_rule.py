@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 import torch
 from benchmarks.models.records import command_of, environment_of, write
+from benchmarks.records import read
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -30,7 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opsmith.calls.recording import op_name
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.environment import Environment
-from opsmith.core.run import OpSummary, RunDirectory
+from opsmith.core.run import OpSummary, RunDirectory, Summary
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +141,8 @@ def found_by_dtype(runs: Iterable[RunDirectory]) -> dict[str, dict[str, OpSummar
     found: dict[str, dict[str, OpSummary]] = {}
     for run in runs:
         (dtype,) = run.manifest().options.dtypes
-        found.setdefault(dtype, {}).update(run.summary().per_op)
+        summary = msgspec.json.decode(read(run.path / "summary.json"), type=Summary)
+        found.setdefault(dtype, {}).update(summary.per_op)
     return found
 
 

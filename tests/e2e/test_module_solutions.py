@@ -69,7 +69,7 @@ def test_honest_fused_solutions_are_accepted(tmp_path: Path) -> None:
 
 
 def test_a_loose_judge_and_a_strict_one_differ(tmp_path: Path) -> None:
-    """As benchmarks/results/cpu-2core/module-verdicts records of all of them."""
+    """As benchmarks/results/modules/cpu-2core/module-verdicts records of all of them."""
     (tmp_path / "solutions").mkdir()
     for name in VARIED:
         shutil.copy(SOLUTIONS / name, tmp_path / "solutions" / re.sub(r"sample_\d+", "sample_0", name))

@@ -2,7 +2,7 @@
 
 Inductor decides by a rule made for half precision. In strict float32 most problems of the own set with convolutions are
 5 to 25 % slower than eager with it on an H200, one of them 2.2 and one 5.5 times; those with depthwise ones are faster
-(benchmarks/results/h200/compile-speed.jsonl). There convolutions have to gain; and where images are left as they are,
+(benchmarks/results/compile/h200/compile-speed). There convolutions have to gain; and where images are left as they are,
 kernels are tried for them. In half precision and TF32 the rule is right for most, since norms and pools gain as well,
 which no trial sees: U-Nets and ConvNeXt were 1.2 to 1.3 times slower without it. So there convolutions have to lose.
 """

@@ -2,7 +2,7 @@
 
 In strict float32 cuBLAS and cuDNN multiply without tensor cores. Shipped kernels split factors into parts that tensor
 cores take, with less error: 1.5 to 2.1 times as fast for large products on an H200
-(benchmarks/results/h200/float32-products.json). So may the libraries for short sums, given three terms for each
+(benchmarks/results/kernels/h200/float32-products). So may the libraries for short sums, given three terms for each
 (:mod:`opsmith.compile.graph.three_terms`). Elsewhere it depends on the sizes, so nothing is taken for granted: all
 ways are timed, once on a machine.
 """

@@ -797,7 +797,7 @@ def splitting_pays(q: torch.Tensor, v: torch.Tensor, numbers: int) -> bool:
     """Whether so many numbers are split beforehand where nothing was measured for such queries and values.
 
     From the smallest work on that was measured: 1.6 to 3.6 times as fast on an H200 then
-    (benchmarks/results/h200/float32-attention.json and float32-attention-gradients.json).
+    (benchmarks/results/kernels/h200/float32-attention and float32-attention-gradients).
     """
     (B, H, M, D), (N, E) = q.shape, v.shape[2:]
     if INTERPRETED or q.dtype != torch.float32 or min(M, N) < FEWEST_ROWS_TO_SPLIT:

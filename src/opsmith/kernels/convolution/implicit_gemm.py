@@ -464,7 +464,7 @@ def splitting_pays(O: int, P: int, C: int, taps: int, others: int) -> bool:  # n
     """Whether factors are split beforehand where nothing was measured for such ones.
 
     Where several taps read each number, and enough rows, and every multiprocessor has a tile: 1.01 to 1.27 times as
-    fast on an H200 then, where one tap gains nothing (benchmarks/results/h200/float32-convolutions.json).
+    fast on an H200 then, where one tap gains nothing (benchmarks/results/kernels/h200/float32-convolutions).
     """
     plan = split_plan(O)
     tiles = triton.cdiv(O, plan.o) * triton.cdiv(P, plan.p) * others

@@ -647,7 +647,7 @@ def _product_candidates(work: Work) -> list[Plan]:
 
 
 #: For factors that are split beforehand, a stage of which has both parts of both. A thread holds two accumulators:
-#: larger tiles spill, and four others were slower (benchmarks/results/h200/float32-products.json).
+#: larger tiles spill, and four others were slower (benchmarks/results/kernels/h200/float32-products).
 BEFOREHAND = (Plan(128, 128, 32, 8, 3, 1, 1), Plan(64, 128, 16, 4, 3, 1, 1))
 PRODUCTS = Family("product", Plan, _product_candidates)
 

@@ -10,7 +10,7 @@ from opsmith.core.timing import Work
 SPIN_S = 0.02
 #: Microseconds that a block should take: of K several hundred ticks of an event, of E far more than
 #: the jitter of a round trip between processes, which is larger on a CPU that others use as well. With blocks of 300 us
-#: E of many inputs got another label in the next run (benchmarks/results/h100/labels-again.json).
+#: E of many inputs got another label in the next run (benchmarks/results/clock/h100/labels-again).
 BLOCK_US = {"K": 250.0, "E": 1_200.0}
 BLOCK_US_CPU = 1_500.0
 
