@@ -14,6 +14,8 @@ from tests.differential.programs import Task, run_task
 from tests.differential.running import check
 from tests.differential.shrinking import shrunk
 
+pytestmark = pytest.mark.slow
+
 #: Of a seed: programs in which a fault shows that was put back.
 SHOWN = {"outputs": (3, 26), "batch_norm": (3, 85)}
 
