@@ -50,8 +50,6 @@ run: $(STAMP)  ## Judge the shipped kernels on this machine; writes report.html
 # Status 1 says that an op was not answered or did not pass. That is a finding, which the table shows, and no failure
 # of make. The device is a GPU where there is one: opsmith's own default.
 
-test: lint types layers unit  ## Lint, check types and layers, run the tests
-
 lint: $(STAMP)  ## ruff: rules and formatting
 	@echo "== ruff"
 	@$(BIN)/ruff check --quiet
@@ -86,19 +84,23 @@ $(LANES): lane-%: $(STAMP)
 	@echo "== pytest, $*"
 	@.ci/lane $* -m "$(MARKS)" $(PATHS)
 
-lanes = status=0; $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(1:%=lane-%) || status=$$?; \
-  $(BIN)/python .ci/flaky $(1); exit $$status
+beside = status=0; $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(1) || status=$$?; \
+  $(BIN)/python .ci/flaky $(patsubst lane-%,%,$(filter lane-%,$(1))); exit $$status
 
 quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in under two minutes
-	@$(call lanes,$(QUICK))
+	@$(call beside,$(QUICK:%=lane-%))
 
-# What is asked for with options runs in one process.
-unit: export OMP_NUM_THREADS ?= 1
-unit: $(STAMP)  ## pytest, without the corpus
 ifdef PYTEST_OPTIONS
+test: lint types layers unit
+unit: export OMP_NUM_THREADS ?= 1
+unit: $(STAMP)
 	@$(BIN)/python -m pytest -q -m "not corpus" $(PYTEST_OPTIONS)
 else
-	@$(call lanes,$(UNIT))
+test: lint  ## Lint, check types and layers, run the tests but for the corpus
+	@$(call beside,types layers $(UNIT:%=lane-%))
+
+unit: $(STAMP)  ## pytest, without the corpus; with PYTEST_OPTIONS in one process
+	@$(call beside,$(UNIT:%=lane-%))
 endif
 
 corpus: export OMP_NUM_THREADS ?= 1
