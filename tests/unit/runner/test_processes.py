@@ -30,6 +30,8 @@ from opsmith.runner.sandbox.layers import Layer
 from opsmith.runner.spool import Spool
 from opsmith.runner.zygote_link import ZygoteLink
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
 ENCODED = msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=()))
 CALL = CallToRun(ENCODED, rng_seed=0)
