@@ -3,7 +3,8 @@
 #     make run     judge the shipped kernels on this machine, print the table, write report.html
 #     make test    lint, check types and layers, run the tests
 #
-# `make corpus` judges hundreds of kernels that cheat, and of honest ones, for another ten minutes.
+# `make quick` runs unit tests for a minute or two. `make corpus` judges hundreds of kernels that cheat, and of honest ones,
+# for another ten minutes.
 # All of them set up .venv first, with the interpreter that PYTHON names: `PYTHON=python3.12 make test`.
 # A .venv that is there already is kept; `make clean` removes it.
 
@@ -23,7 +24,7 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test lint types layers unit corpus differential format hooks clean
+.PHONY: help venv run quick test lint types layers unit corpus differential format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
@@ -49,8 +50,6 @@ run: $(STAMP)  ## Judge the shipped kernels on this machine; writes report.html
 # Status 1 says that an op was not answered or did not pass. That is a finding, which the table shows, and no failure
 # of make. The device is a GPU where there is one: opsmith's own default.
 
-test: lint types layers unit  ## Lint, check types and layers, run the tests
-
 lint: $(STAMP)  ## ruff: rules and formatting
 	@echo "== ruff"
 	@$(BIN)/ruff check --quiet
@@ -64,32 +63,51 @@ layers: $(STAMP)  ## import-linter: who may import whom
 	@echo "== import-linter"
 	@found=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$found"; exit 1; }
 
-unit: export OMP_NUM_THREADS ?= 1
-# Two lanes side by side, and in each a half of the kernels last: the end-to-end tests wait for processes, and leave room.
-# What is asked for with options runs in one.
-unit: $(STAMP)  ## pytest
-	@echo "== pytest"
+# A lane is a process of pytest. Two run beside each other, the longest first; what one prints is shown when it has ended.
+UNIT := end-to-end parts kernels-a-to-c compile kernels-d-to-o kernels-p-to-z
+QUICK := quick-graphs quick-parts
+LANES := $(UNIT:%=lane-%) $(QUICK:%=lane-%)
+lane-end-to-end: PATHS := tests/e2e
+lane-parts: PATHS := --ignore tests/e2e --ignore tests/unit/kernels --ignore tests/unit/compile
+lane-compile: PATHS := tests/unit/compile
+lane-kernels-a-to-c: PATHS := tests/unit/kernels/test_[a-c]*.py
+lane-kernels-d-to-o: PATHS := tests/unit/kernels/test_[d-o]*.py
+lane-kernels-p-to-z: PATHS := tests/unit/kernels/test_[p-z]*.py
+lane-quick-graphs: PATHS := tests/unit/compile tests/unit/dispatch
+lane-quick-parts: PATHS := tests/unit --ignore tests/unit/kernels --ignore tests/unit/compile --ignore tests/unit/dispatch
+$(UNIT:%=lane-%): MARKS := not corpus
+$(QUICK:%=lane-%): MARKS := not corpus and not slow
+
+.PHONY: $(LANES)
+$(LANES): export OMP_NUM_THREADS ?= 1
+$(LANES): lane-%: $(STAMP)
+	@echo "== pytest, $*"
+	@.ci/lane $* -m "$(MARKS)" $(PATHS)
+
+beside = status=0; $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(1) || status=$$?; \
+  $(BIN)/python .ci/flaky $(patsubst lane-%,%,$(filter lane-%,$(1))); exit $$status
+
+quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in under two minutes
+	@$(call beside,$(QUICK:%=lane-%))
+
 ifdef PYTEST_OPTIONS
+test: lint types layers unit
+unit: export OMP_NUM_THREADS ?= 1
+unit: $(STAMP)
 	@$(BIN)/python -m pytest -q -m "not corpus" $(PYTEST_OPTIONS)
 else
-	@log=$$(mktemp); \
-	{ others=0; \
-	  .ci/lane end-to-end -m "not corpus" tests/e2e || others=$$?; \
-	  .ci/lane kernels-n-to-z -m "not corpus" tests/unit/kernels/test_[n-z]*.py || others=$$?; \
-	  exit $$others; } >$$log 2>&1 & others=$$!; \
-	status=0; \
-	.ci/lane parts -m "not corpus" --ignore tests/e2e --ignore tests/unit/kernels || status=$$?; \
-	.ci/lane kernels-a-to-m -m "not corpus" tests/unit/kernels/test_[a-m]*.py || status=$$?; \
-	wait $$others || status=$$?; \
-	echo "== pytest tests/e2e, kernels n to z"; cat $$log; rm -f $$log; \
-	$(BIN)/python .ci/flaky end-to-end kernels-n-to-z parts kernels-a-to-m; \
-	exit $$status
+test: lint  ## Lint, check types and layers, run the tests but for the corpus
+	@$(call beside,types layers $(UNIT:%=lane-%))
+
+unit: $(STAMP)  ## pytest, without the corpus; with PYTEST_OPTIONS in one process
+	@$(call beside,$(UNIT:%=lane-%))
 endif
 
 corpus: export OMP_NUM_THREADS ?= 1
-corpus: $(STAMP)  ## Judge the corpus of reward hacks and of honest kernels
+corpus: $(STAMP)  ## Judge the corpus of reward hacks and of honest kernels, and every op
 	@echo "== corpus"
-	@status=0; .ci/lane corpus -m corpus $(PYTEST_OPTIONS) || status=$$?; $(BIN)/python .ci/flaky corpus; exit $$status
+	@status=0; .ci/lane corpus -m corpus $$(grep -rl --include='*.py' mark.corpus tests) $(PYTEST_OPTIONS) || status=$$?; \
+	$(BIN)/python .ci/flaky corpus; exit $$status
 
 # 677 OpInfos, 20,000 programs of which 1,000 go through Inductor, 270 problems and 8 models: hours on two cores. JOBS=16 says on
 # how many processes. OpInfos that are done are kept if it is interrupted.

@@ -86,6 +86,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     forget_pass("swapped")
 
 
+@pytest.mark.slow
 def test_a_changed_helper_of_a_pass_compiles_anew(package: Callable[[str], None]) -> None:
     """The file of the pass is what it was; only a module that it imports has changed."""
     x, y = torch.tensor([7.0, 8.0]), torch.tensor([2.0, 3.0])
@@ -136,6 +137,7 @@ def test_a_key_stands_for_the_code_of_a_pass() -> None:
     assert first == _uuid_with(_nothing, "1")
 
 
+@pytest.mark.slow
 def test_a_changed_module_of_opsmith_compiles_anew(tmp_path: Path) -> None:
     """Here a helper of the lowered passes; without a change the second process finds what the first one compiled."""
     shutil.copytree(Path(opsmith.__file__).parent, tmp_path / "opsmith", ignore=shutil.ignore_patterns("__pycache__"))

@@ -17,6 +17,8 @@ from tests.differential.shrinking import shrunk
 from tests.graphs import in_aten
 from torch.fx.experimental.proxy_tensor import make_fx
 
+pytestmark = pytest.mark.slow
+
 #: Of a seed: programs in which a fault shows that was put back.
 SHOWN = {"outputs": (3, 26), "batch_norm": (3, 85)}
 

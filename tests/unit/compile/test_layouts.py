@@ -20,6 +20,8 @@ from opsmith.compile.trials import trying
 from opsmith.compile.trials.book import Trial
 from opsmith.compile.trials.turns import Way
 
+pytestmark = pytest.mark.slow
+
 AS_THEY_ARE = {layouts.AS_THEY_ARE: 100.0, layouts.CHANNELS_LAST: 91.0}
 TURNED = {layouts.AS_THEY_ARE: 100.0, layouts.CHANNELS_LAST: 89.0}
 UNKNOWN = {layouts.AS_THEY_ARE: 100.0}

@@ -25,6 +25,8 @@ from opsmith.compile.trials import calls, trying
 from opsmith.compile.trials.book import Trial
 from opsmith.dispatch.serving import Serving
 
+pytestmark = pytest.mark.slow
+
 KERNEL_WINS = {library_calls.LIBRARY: 100.0, library_calls.KERNEL: 50.0}
 LIBRARY_WINS = {library_calls.LIBRARY: 100.0, library_calls.KERNEL: 99.0}
 

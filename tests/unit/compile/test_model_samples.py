@@ -131,6 +131,7 @@ def test_values_are_held_against_the_largest_of_their_layer() -> None:
     assert 1 == len(models.differences(expected, {**expected, "batch 0: buffer calls": torch.ones(())}))
 
 
+@pytest.mark.slow
 def test_a_run_is_recorded_and_fails_where_a_subject_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Subjects are examined in another process; those for which there is no time are counted."""
     record = tmp_path / "models.json"

@@ -15,6 +15,8 @@ from torch import fx
 from opsmith.compile import choose_passes
 from opsmith.compile.graph_pass import GraphPass, Stage
 
+pytestmark = pytest.mark.slow
+
 VIEWS = (
     "as_strided",
     "broadcast_to",

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from opsmith.compile import choose_passes
 
+pytestmark = pytest.mark.slow
+
 
 def _random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)

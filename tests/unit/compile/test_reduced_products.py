@@ -85,6 +85,7 @@ LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_sum_of_a_convolution_is_taken_of_its_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over any dimensions, and with the gradients of inputs, weights and biases."""

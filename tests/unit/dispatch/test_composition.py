@@ -70,6 +70,7 @@ def test_vmap() -> None:
     assert_served(lambda: torch.vmap(lambda x: torch.softmax(x, 0))(X), "_softmax.default")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own formulas.
 def test_function_transforms() -> None:
     """grad, vmap of grad, hessian and jvp: a composite op decomposes where a derivative is taken."""
@@ -213,6 +214,7 @@ def test_a_mode_sees_the_ops_that_it_sees_without_kernels() -> None:
     assert expected.ops == actual.ops
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, of lanes that are masked out.
 def test_the_shipped_triton_kernels_under_the_interpreter() -> None:
     """A forward and backward of the small module, through ``opsmith.enable()`` as a user writes it."""
@@ -229,6 +231,7 @@ def test_the_shipped_triton_kernels_under_the_interpreter() -> None:
         assert {"mm.default", "gelu.default", "native_layer_norm.default", "_softmax.default"} <= calls().keys()
 
 
+@pytest.mark.slow
 def test_a_child_process_that_was_forked_keeps_the_kernels() -> None:
     """As the workers of a DataLoader are."""
     program = f"""

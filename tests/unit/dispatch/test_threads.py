@@ -19,6 +19,7 @@ import opsmith
 STRESS_S = float(os.environ.get("OPSMITH_STRESS_S", "3"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(STRESS_S + 120)
 @pytest.mark.parametrize("kernels", [[], ["launched"]])
 def test_eight_threads_compute_while_another_switches(kernels: list[str]) -> None:

@@ -11,6 +11,8 @@ import torch
 from opsmith.errors import BadInput, BaselineUnavailable, UnknownName
 from opsmith.evaluation.timing.baselines import BASELINES, Preparable, baseline_function
 
+pytestmark = pytest.mark.slow
+
 aten = torch.ops.aten
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

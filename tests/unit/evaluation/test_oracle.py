@@ -697,6 +697,7 @@ def in_one_accumulator(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     return torch.cat([mean(dx * dy), total(dx)])[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [0.0, 1.0])
 def test_what_only_the_steps_on_the_way_round_is_granted(
     norm_gradients: Callable[[int, float], tuple[JudgedCall, torch.Tensor, torch.Tensor]], mean: float
@@ -964,6 +965,7 @@ def _norm_gradients(rounded: Callable[[torch.Tensor], torch.Tensor]) -> tuple[to
     return gradient(x.double(), dy.double()), call, gradient(rounded(x), rounded(dy))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_norms_gradients_of_parameters_may_lose_what_cancels(seed: int) -> None:
     """Where eager happens to be right to the last digit, too; sums of rounded operands fail."""
@@ -975,6 +977,7 @@ def test_a_norms_gradients_of_parameters_may_lose_what_cancels(seed: int) -> Non
         assert passes == finding.passed, finding.detail
 
 
+@pytest.mark.slow
 def test_a_batch_norm_may_be_more_accurate_than_rounded_products() -> None:
     """On a GPU eager rounds each product to the half type before it adds it to the gradient of a float32 weight."""
     x, dy = (torch.randn(2, 4, 1 << 18).half() for _ in range(2))
@@ -1032,6 +1035,7 @@ def _loss_gradients_on_a_gpu(gradient: torch.Tensor, x: torch.Tensor, target: to
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "rest"),
     [

@@ -700,6 +700,7 @@ def test_nothing_decisive_is_said_of_an_honest_kernel(name: str, policy: str) ->
     assert set() == kinds(findings) & accusing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ["softmax", "mm", "embedding"])
 def test_the_shipped_kernels_have_no_findings(entry: str) -> None:
     """They are Triton throughout, and read as such."""

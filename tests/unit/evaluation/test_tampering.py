@@ -27,6 +27,8 @@ from opsmith.calls.observer import Observer
 from opsmith.core import case
 from opsmith.evaluation.integrity.tampering import Snapshot
 
+pytestmark = pytest.mark.slow
+
 
 def fake(*args: Any, **kwargs: Any) -> Any:
     """Stands in for whatever it replaces."""

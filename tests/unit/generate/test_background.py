@@ -75,6 +75,7 @@ def test_what_was_found_is_not_found_out_again(tmp_path: Path, monkeypatch: pyte
     assert ["cpu"] == asked
 
 
+@pytest.mark.slow
 def test_eager_is_profiled_in_a_process_of_its_own() -> None:
     """Its ops by the time that they take themselves."""
     found = eager_profiles({"relu": CALL}, "cpu")

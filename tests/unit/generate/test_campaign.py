@@ -149,6 +149,7 @@ def test_the_key_is_nowhere_in_the_journal(tmp_path: Path, monkeypatch: pytest.M
     assert not any(b"sk-very-secret" in data for data in files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["usd", "tokens"])
 def test_no_budget_is_ever_exceeded_over_a_thousand_exchanges(tmp_path: Path, limit: str) -> None:
     """Replies use what they like up to the limit of their request, fail, or do not say what they used."""
@@ -189,6 +190,7 @@ def test_seconds_of_judging_are_a_budget_too(tmp_path: Path) -> None:
     assert len(session.judged) * 0.25 <= 7.0 - 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_kills_at_fifty_points_repeat_no_exchange(tmp_path: Path) -> None:
     """What was under way is lost, what was answered is kept, and in the end every task is pursued."""

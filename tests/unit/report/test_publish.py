@@ -61,6 +61,7 @@ def test_whole_suite_is_published_quickly_and_small(tmp_path: Path) -> None:
     assert (large.path / "report.html").stat().st_size < 2.5e6
 
 
+@pytest.mark.slow
 def test_page_stays_small_when_everything_fails(tmp_path: Path) -> None:
     """Every case failing with long evidence: the page is capped and says so."""
     ops = [planned(f"op{n:03d}.default", 100) for n in range(200)]

@@ -471,6 +471,7 @@ def run():
 """
 
 
+@pytest.mark.slow
 def test_no_worker_breaks_the_judge(tmp_path: Path) -> None:
     """A kernel that writes to its worker's channel fails, or is answered for, and the next one is judged as ever."""
     call = CallToRun(msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=())), 0)

@@ -16,6 +16,8 @@ from opsmith.runner.processes.children import Processes
 from opsmith.traces.grammar import parse_call
 from opsmith.traces.measurements import Input, Measurement
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def measurer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EagerMeasurer]:

@@ -34,6 +34,8 @@ from opsmith.runner.protocol.referee_messages import ListOps, OpsListed
 from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Raised, Returned, RunCalls
 from opsmith.runner.sandbox.layers import Layer
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
 ENCODED = msgspec.msgpack.encode(CallRecord(op="relu.default", args=(), kwargs={}, storages=()))
 CALL = CallToRun(ENCODED, rng_seed=0)

@@ -17,6 +17,8 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.generate.inductor import Compiler, Language, NothingWritten, Written, write_kernel
 from opsmith.generate.inductor.rows import row_major
 
+pytestmark = pytest.mark.slow
+
 SCHEMAS = {
     "_softmax.default": "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
     "div.Scalar": "aten::div.Scalar(Tensor self, Scalar other) -> Tensor",

@@ -15,6 +15,8 @@ from opsmith.generate.inductor import Compiler, Language, write_kernel
 from opsmith.generate.inductor.messages import AskModule, WroteModule
 from opsmith.generate.inductor.rows import row_major
 
+pytestmark = pytest.mark.slow
+
 SOFTMAX = "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"
 
 PROBLEM = '''"""A small network."""

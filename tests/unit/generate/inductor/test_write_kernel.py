@@ -11,6 +11,8 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.generate.inductor import Compiler, NothingWritten, write_kernel
 from opsmith.generate.inductor.rows import row_major
 
+pytestmark = pytest.mark.slow
+
 RELU = "aten::relu(Tensor self) -> Tensor"
 ADD = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
 MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
