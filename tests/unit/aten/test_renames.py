@@ -11,7 +11,7 @@ from opsmith.core.trace import TracedCall
 from opsmith.traces.grammar import parse_call, print_arguments
 from opsmith.traces.trace_file import find_traces, read_trace
 
-PUBLIC_TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
+PUBLIC_TRACES = Path(__file__).parents[3].parent / "shared" / "data" / "traces"
 
 
 def tensor(value: object) -> object:
