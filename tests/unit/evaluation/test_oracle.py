@@ -21,8 +21,11 @@ from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.tolerance import tolerance_for
 from opsmith.evaluation.oracle import attention as attention_oracle
 from opsmith.evaluation.oracle import philox
+from opsmith.evaluation.oracle.analytic_bounds import rounding_of_sum
 from opsmith.evaluation.oracle.attention import gradients
-from opsmith.evaluation.oracle.float64 import MODULE_TRIALS, TRUST, TRUST_WIDE, Oracle, _moved, _rounding_of_sum
+from opsmith.evaluation.oracle.error_bound import TRUST, TRUST_WIDE
+from opsmith.evaluation.oracle.float64 import Oracle
+from opsmith.evaluation.oracle.perturbation import TRIALS, perturbed
 from opsmith.tasks import registry
 
 aten = torch.ops.aten
@@ -749,16 +752,16 @@ def test_a_sum_moves_by_what_one_accumulator_rounds(mean: float, count: int) -> 
     exact = terms.astype(np.float64).sum(1)
     rounded = np.add.accumulate(terms, axis=1)[:, -1] - exact
     squares = torch.from_numpy((terms.astype(np.float64) ** 2).sum(1))
-    said = _rounding_of_sum(torch.from_numpy(exact), squares, count, torch.finfo(torch.float32).eps)
+    said = rounding_of_sum(torch.from_numpy(exact), squares, count, torch.finfo(torch.float32).eps)
     assert float(said.square().mean().sqrt()) == pytest.approx(np.sqrt((rounded**2).mean()), rel=0.4)
 
 
 def test_every_trial_moves_in_its_own_way() -> None:
     """What all of them leave where it is is not granted."""
     x = torch.linspace(1, 2, 64, dtype=torch.float64)
-    moved = torch.stack([_moved(x, trial=n) for n in range(MODULE_TRIALS)])
-    assert MODULE_TRIALS == len(moved.unique(dim=0))
-    assert torch.equal(moved[3], _moved(x, trial=3))
+    moved = torch.stack([perturbed(x, trial=n) for n in range(TRIALS)])
+    assert TRIALS == len(moved.unique(dim=0))
+    assert torch.equal(moved[3], perturbed(x, trial=3))
     ups = (moved > x).double().mean()
     assert 0.3 < ups < 0.7
 

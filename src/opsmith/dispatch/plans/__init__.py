@@ -1,1 +1,1 @@
-"""Fast paths: calls recorded as plans and launched again."""
+"""Launch plans: calls recorded once and made again without the kernel's host code."""

@@ -16,8 +16,16 @@ from opsmith.evaluation.comparisons import exact
 from opsmith.evaluation.criteria.judged_call import Finding, Result
 from opsmith.evaluation.criteria.results import as_tensor, near_the_work, position, wrong
 from opsmith.evaluation.criteria.tolerance import Tolerance
-from opsmith.evaluation.oracle.error_bound import Opinion, half_a_step
-from opsmith.evaluation.oracle.float64 import CEILING, CEILING_WIDE, SLACK, SLACK_WIDE, TRUST, TRUST_WIDE
+from opsmith.evaluation.oracle.error_bound import (
+    CEILING,
+    CEILING_WIDE,
+    SLACK,
+    SLACK_WIDE,
+    TRUST,
+    TRUST_WIDE,
+    Opinion,
+    half_a_step,
+)
 
 #: Of the magnitudes of a normal distribution.
 MEDIAN_TO_RMS = 1.4826

@@ -1,4 +1,4 @@
-"""What float64 says about a result, see :mod:`.oracle`."""
+"""What float64 says about a result, and how far eager and a candidate may be from it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ import torch
 
 #: Float32's roundings in a sum, in units of what its terms' magnitudes add up to.
 LINEAR_SLACK = 4.0
+#: How many units eager may be off before the oracle is not believed, and how many a candidate may
+#: ever be. Half types have wide units (1.6 % for bfloat16), so they get few of them.
+TRUST = {torch.bfloat16: 64.0, torch.float16: 256.0, torch.complex32: 256.0}
+CEILING = {torch.bfloat16: 4.0, torch.float16: 16.0, torch.complex32: 16.0}
+TRUST_WIDE = CEILING_WIDE = 4096.0
+#: A normal error exceeds six times its RMS once in 5e8 elements. Where the result is a half type,
+#: nothing but computing in that type between steps explains an error of more than one unit; twice
+#: eager's is enough for that.
+SLACK = {torch.bfloat16: 2.0, torch.float16: 2.0, torch.complex32: 2.0}
+SLACK_WIDE = 6.0
 
 
 def half_a_step(dtype: torch.dtype) -> float:
