@@ -17,7 +17,7 @@ from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.inductor import Inductor
 from opsmith.backends.resolve import resolve
 from opsmith.core.op import TaskKind
-from opsmith.core.run import MODELS, Options, RunDirectory, RunManifest, RunPlan, Summary, TimedCase, new_seed
+from opsmith.core.run import Options, RunDirectory, RunManifest, RunPlan, Summary, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, DamagedRun, UnknownName
@@ -29,6 +29,7 @@ from opsmith.runner.plan.planning import Enumeration, discover_backend, enumerat
 from opsmith.runner.protocol.lane import Executor, LaneWork, Waiting
 from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.protocol.referee_messages import OpsListed
+from opsmith.suites.traits import Reads, traits_of
 
 #: Who brings the devices together, unless something else is asked for: the one of this machine.
 LOCAL = "local"
@@ -159,8 +160,8 @@ def check_options(options: Options) -> None:
     """
     if options.suite not in plugins.names(plugins.SUITES):
         raise UnknownName("suite", options.suite, plugins.names(plugins.SUITES))
-    if options.suite == MODELS:
-        raise BadInput(f"suite {MODELS} is not answered by kernels; only `opsmith run` and `opsmith ops` ask it")
+    if traits_of(options.suite).tasks is TaskKind.MODEL:
+        raise BadInput(f"suite {options.suite} is not answered by kernels; only `opsmith run` and `opsmith ops` ask it")
     if options.baseline == "cudagraphs" and not options.device.startswith("cuda"):
         raise BadInput(
             f"--baseline cudagraphs needs a CUDA device, not {options.device}; eager and compile run anywhere"
@@ -227,7 +228,7 @@ def _is_trusted(asked: Backend | NeedsDiscovery) -> bool:
 
 def _most_kernels(asked: Backend | NeedsDiscovery, options: Options) -> int | None:
     """At most how many kernels workers are kept ready for, as far as that is known before anything is listed."""
-    if options.ops or options.case is not None or options.reads_dataset:
+    if options.ops or options.case is not None or traits_of(options.suite).reads is Reads.DATASET:
         return 0  # Of a device's memory nothing is to spare for more than one a slot: inputs are large.
     return len(asked) if isinstance(asked, Sized) else None
 

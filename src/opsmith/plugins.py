@@ -20,6 +20,8 @@ from opsmith.errors import BadInput, UnknownName
 BACKENDS = "opsmith.backends"
 #: Suites: each value makes one when called without arguments.
 SUITES = "opsmith.suites"
+#: What suites say of themselves to the judge, which imports it: each value is an ``opsmith.suites.traits.SuiteTraits``.
+SUITE_TRAITS = "opsmith.suite_traits"
 #: Executors: each value makes one when called with what follows the colon in ``NAME:ARGUMENT``, and with ``--devices``.
 EXECUTORS = "opsmith.executors"
 #: Kernels of installed packages: ``module:attribute``, imported in workers only.

@@ -26,8 +26,10 @@ from opsmith.cli.run import (
     Warm,
     judge,
 )
-from opsmith.core.run import MODELS, Options
+from opsmith.core.op import TaskKind
+from opsmith.core.run import Options
 from opsmith.errors import BadInput
+from opsmith.suites.traits import traits_of
 
 EPILOG = """
 Examples:
@@ -85,8 +87,8 @@ def check(
 
     Without -o the run directory is temporary. Exit status as for `opsmith run`.
     """
-    if suite == MODELS:
-        raise BadInput(f"suite {MODELS} is not answered by kernels; use opsmith run --suite {MODELS}")
+    if traits_of(suite).tasks is TaskKind.MODEL:
+        raise BadInput(f"suite {suite} is not answered by kernels; use opsmith run --suite {suite}")
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
     problem = task if task.endswith(".py") else None
     suite = suite if problem is None else selection.MODULES

@@ -14,9 +14,11 @@ from opsmith.cli import selection
 from opsmith.cli.document import Json, print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.columns import EAGER
-from opsmith.core.run import MODELS, Options, PlannedOp
+from opsmith.core.op import TaskKind
+from opsmith.core.run import Options, PlannedOp
 from opsmith.errors import UnknownName
 from opsmith.pipeline import survey
+from opsmith.suites.traits import traits_of
 from opsmith.whole_models.pipeline import survey_models
 
 EPILOG = """
@@ -48,10 +50,11 @@ def ops(
     """List the ops of a suite with their number of cases, and who answers them."""
     if suite not in plugins.names(plugins.SUITES):
         raise UnknownName("suite", suite, plugins.names(plugins.SUITES))
+    whole_models = traits_of(suite).tasks is TaskKind.MODEL
     on = selection.parse_device(device)
     options = Options(
         suite=suite,
-        backend=backend or (EAGER if suite == MODELS else "aten"),
+        backend=backend or (EAGER if whole_models else "aten"),
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
         ops=selection.parse_ops(ops),
@@ -69,7 +72,7 @@ def ops(
         ),
     )
     with StageProgress() as progress:
-        if suite == MODELS:
+        if whole_models:
             plan = survey_models(options, progress=progress)
         else:
             resolve(options.backend)

@@ -14,11 +14,13 @@ from rich.console import Console
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
-from opsmith.core.run import MODELS, Options, RunDirectory, Summary
+from opsmith.core.op import TaskKind
+from opsmith.core.run import Options, RunDirectory, Summary
 from opsmith.errors import BadInput
 from opsmith.pipeline import LOCAL, evaluate
 from opsmith.report.results import Results
 from opsmith.report.tables import print_results
+from opsmith.suites.traits import traits_of
 from opsmith.whole_models.pipeline import evaluate_models
 
 EPILOG = """
@@ -193,8 +195,9 @@ def run(
             autocast=autocast,
         ),
     )
-    if suite == MODELS:
+    if traits_of(suite).tasks is TaskKind.MODEL:
         _refuse_for_models(
+            suite,
             policy=policy != "native",
             integrity=integrity != "auto",
             isolation=isolation != "kernel",
@@ -237,7 +240,7 @@ def judge(
     """
     command = ("opsmith", *sys.argv[1:])
     with StageProgress() as progress:
-        if options.suite == MODELS:
+        if traits_of(options.suite).tasks is TaskKind.MODEL:
             summary = evaluate_models(options, out, seed=seed, resume=resume, command=command, progress=progress)
         else:
             summary = evaluate(
@@ -261,14 +264,14 @@ def judge(
     return exit_status(summary)
 
 
-def _refuse_for_models(**given: bool) -> None:
+def _refuse_for_models(suite: str, **given: bool) -> None:
     """Say which of the options given mean nothing for whole models.
 
     Raises:
         BadInput: one of them does.
     """
     if unfit := [f"--{name}" for name, is_given in given.items() if is_given]:
-        raise BadInput(f"{', '.join(unfit)}: not for --suite {MODELS}; see docs/how-to/judge-whole-models.md")
+        raise BadInput(f"{', '.join(unfit)}: not for --suite {suite}; see docs/how-to/judge-whole-models.md")
 
 
 def exit_status(summary: Summary) -> int:

@@ -12,15 +12,17 @@ import typer
 
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
+from opsmith.core.op import TaskKind
 from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash
-from opsmith.core.run import DISTRIBUTED, MODELS, SUITES_WITHOUT_DATASET, Selection
+from opsmith.core.run import Selection
 from opsmith.errors import BadInput, UnknownName
+from opsmith.suites.traits import Reads, traits_of
 from opsmith.traces.hub import PREFIX, local_path
 from opsmith.traces.hub_problems import hub_problems
 from opsmith.traces.schema import read_dataset
 
 DEVICE = re.compile(r"[a-z]+(:\d+)?")
-#: The suite whose tasks are files of the user's.
+#: The suite of `opsmith check` for a task that is a file, and of what else takes module problems.
 MODULES = "modules"
 DEFAULT_TRIALS = Selection().trials
 
@@ -127,17 +129,15 @@ def parse_ops(text: str) -> tuple[str, ...]:
 def parse_dtype(text: str, *, suite: str, device: str) -> tuple[str, ...]:
     """The dtypes asked for, or the suite's default when ``text`` is empty.
 
-    A dataset's inputs are asked in the dtypes that they were recorded with, but in float32 on the
-    CPU, where half precision is slow and partly missing.
-
     Raises:
         UnknownName: a name that is no dtype.
         BadInput: ``recorded`` for a suite that reads no dataset.
     """
+    traits = traits_of(suite)
     if not text:
-        return (RECORDED,) if suite not in SUITES_WITHOUT_DATASET and not device.startswith("cpu") else ("f32",)
+        return traits.default_dtypes(device)
     dtypes = parse_dtypes(text)
-    if RECORDED in dtypes and suite in SUITES_WITHOUT_DATASET:
+    if RECORDED in dtypes and traits.reads is not Reads.DATASET:
         raise BadInput(f"suite {suite} has no recorded dtypes; write for example --dtype bf16,f32")
     return dtypes
 
@@ -169,15 +169,18 @@ def parse_selection(
     """
     if top_inputs is not None and spread_inputs is not None:
         raise BadInput("give either --top-inputs or --spread-inputs, not both")
-    if suite != MODULES and (problems, trials) != (None, DEFAULT_TRIALS):
-        raise BadInput(f"--problems and --trials are for --suite {MODULES}")
-    if suite not in (MODULES, MODELS) and sizes != "full":
-        raise BadInput(f"--sizes is for --suite {MODULES} and {MODELS}")
-    if suite != MODELS and (mode, columns, autocast) != ("both", "", False):
-        raise BadInput(f"--mode, --columns and --autocast are for --suite {MODELS}")
-    if suite != DISTRIBUTED and ranks:
-        raise BadInput(f"--ranks is for --suite {DISTRIBUTED}")
-    if suite in (MODULES, MODELS) and sample is not None:
+    traits = traits_of(suite)
+    reads_problems, whole_models = traits.reads is Reads.PROBLEMS, traits.tasks is TaskKind.MODEL
+    on_ranks = traits.tasks is TaskKind.COLLECTIVE
+    if not reads_problems and (problems, trials) != (None, DEFAULT_TRIALS):
+        raise BadInput("--problems and --trials are for --suite modules")
+    if not (reads_problems or whole_models) and sizes != "full":
+        raise BadInput("--sizes is for --suite modules and models")
+    if not whole_models and (mode, columns, autocast) != ("both", "", False):
+        raise BadInput("--mode, --columns and --autocast are for --suite models")
+    if not on_ranks and ranks:
+        raise BadInput("--ranks is for --suite distributed")
+    if (reads_problems or whole_models) and sample is not None:
         raise BadInput(f"--sample draws inputs of ops; for --suite {suite} choose with --ops")
     path = None if dataset is None else dataset_path(dataset)
     asked = Selection(
@@ -190,22 +193,22 @@ def parse_selection(
         models=parse_ops(models),
         overhead_dominated=overhead_dominated,
     )
-    if suite == MODELS:
+    if whole_models:
         of_models = Selection(
             models=asked.models, sizes=sizes, mode=mode, columns=parse_ops(columns), autocast=autocast
         )
         asked = msgspec.structs.replace(asked, models=())
     drawn = Selection(sample=asked.sample, sample_seed=asked.sample_seed)
-    if asked != drawn and suite in SUITES_WITHOUT_DATASET:
+    if asked != drawn and traits.reads is not Reads.DATASET:
         raise BadInput(
             f"suite {suite} reads no dataset: --dataset, --top-inputs, --spread-inputs, --models and "
             "--overhead-dominated are for --suite traces"
         )
-    if suite == MODELS:
+    if whole_models:
         return of_models
-    if suite == DISTRIBUTED:
+    if on_ranks:
         return msgspec.structs.replace(asked, ranks=parse_ranks(ranks))
-    if suite != MODULES:
+    if not reads_problems:
         return asked
     folder = problems_path(problems).absolute()
     return Selection(

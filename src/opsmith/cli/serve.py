@@ -15,6 +15,7 @@ from opsmith.cli.run import Baseline, Jobs, Policy, Timing, Tolerance
 from opsmith.core.run import Options
 from opsmith.errors import BadInput, MissingDependency
 from opsmith.runner.machine.cores import default_jobs
+from opsmith.suites.traits import Reads, traits_of
 
 EPILOG = """
 Examples:
@@ -97,7 +98,7 @@ def serve(
             baseline=baseline,
             tolerance=tolerance,
             selection=selection.parse_selection(
-                name, problems=problems if name == selection.MODULES else None, tolerance=tolerance
+                name, problems=problems if traits_of(name).reads is Reads.PROBLEMS else None, tolerance=tolerance
             ),
         )
         for name in selection.parse_ops(suite)

@@ -40,14 +40,6 @@ FORMAT_VERSION = 1
 Record = TypeVar("Record")
 
 
-#: The suite whose tasks several processes answer together.
-DISTRIBUTED = "distributed"
-#: The suite of whole models, which columns answer instead of kernels.
-MODELS = "models"
-#: Opsmith's own suites that make their inputs themselves.
-SUITES_WITHOUT_DATASET = (DISTRIBUTED, "fuzz", MODELS, "modules", "opinfo", "smoke")
-
-
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Which inputs a run asks, or which problems; all but ``sample`` is for the suites that read a dataset or problems.
 
@@ -114,11 +106,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def checks_integrity(self, *, trusted: bool) -> bool:
         """Whether kernels are asked more than the suite does; by default those of every backend but the reference."""
         return self.integrity == "on" or (self.integrity == "auto" and not trusted)
-
-    @property
-    def reads_dataset(self) -> bool:
-        """Whether the suite asks the inputs of a dataset, at their real sizes."""
-        return self.suite not in SUITES_WITHOUT_DATASET
 
 
 class UsedDevice(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Suites say what is asked: a lazily enumerated set of ops with their cases.
 
 A suite runs inside a referee. It lists its *entries* cheaply, and turns one entry at a time into
-recorded calls; the runner spreads entries over referees.
+recorded calls; the runner spreads entries over referees. What the judge has to know before that (what the suite reads,
+its default dtypes, its parallelism) it says in its traits: see :mod:`opsmith.suites.traits`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Suite(Protocol):
-    """What the runner asks of a suite."""
+    """What a referee asks of a suite; what the judge asks is in :class:`~opsmith.suites.traits.SuiteTraits`."""
 
     name: str
 
@@ -76,7 +77,7 @@ class Suite(Protocol):
 
 @runtime_checkable
 class Selective(Protocol):
-    """A suite that reads a dataset, of which a run may ask a part."""
+    """A suite that reads a dataset or problems, of which a run may ask a part; its traits say what it reads."""
 
     def select(self, selection: Selection, ops: Sequence[str] = ()) -> None:
         """Ask this part of this dataset; called before anything is listed.
@@ -90,7 +91,7 @@ class Selective(Protocol):
 
 @runtime_checkable
 class AsksOwnTasks(Protocol):
-    """A suite whose tasks are not ATen's overloads: modules, collectives."""
+    """A suite whose tasks are not ATen's overloads: modules, collectives, as its traits say."""
 
     def schemas(self) -> tuple[OpSchema, ...]:
         """Its tasks, as far as they are known without loading their files."""
@@ -134,7 +135,7 @@ class Search(Protocol):
 
 @runtime_checkable
 class Shrinkable(Protocol):
-    """A suite that draws its calls, and can draw smaller ones."""
+    """A suite that draws its calls, and can draw smaller ones; its traits name the source of such cases."""
 
     def search(self, entry: str, dtype: str, device: str, seed: int, *, failing: int, limit_s: float) -> Search:
         """Look for the smallest call that fails like sample number ``failing`` of an entry."""

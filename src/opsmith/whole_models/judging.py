@@ -16,7 +16,7 @@ import msgspec
 
 from opsmith.core.case import CaseAddress, digest
 from opsmith.core.columns import EAGER, Column
-from opsmith.core.run import MODELS, ColumnResult, Options, TimedCase
+from opsmith.core.run import ColumnResult, Options, TimedCase
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput
@@ -98,7 +98,7 @@ class ModelJudge:
         self._visible = first_device(options.device)
         try:
             with self._scratch() as scratch, process(scratch / "log", self._visible) as opening:
-                self.opened = opening.ask(Open(options.device), Opened, timeout_s=limits.start_s)
+                self.opened = opening.ask(Open(options.device, options.suite), Opened, timeout_s=limits.start_s)
         except Unanswered as exc:
             raise BadInput(f"device {options.device} cannot be used: {exc}") from exc
         if self.opened.device.problem is not None:
@@ -297,7 +297,7 @@ class _TimedPair:
 
 def address_of(case: ModelCase) -> CaseAddress:
     """Where a case comes from."""
-    return CaseAddress(MODELS, case.task, case.dtype, "autocast" if case.autocast else "inputs", 0, 0)
+    return CaseAddress(case.suite, case.task, case.dtype, "autocast" if case.autocast else "inputs", 0, 0)
 
 
 def column_hash(task: str, column: Column) -> str:

@@ -15,6 +15,7 @@ class ModelCase(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of one model.
 
     Attributes:
+        suite: whose model it is.
         model: its name.
         mode: ``infer`` or ``train``.
         dtype: short name: ``f32`` leaves the model as it is, others convert its floats.
@@ -24,6 +25,7 @@ class ModelCase(msgspec.Struct, frozen=True, kw_only=True):
         seed: what weights and inputs follow from.
     """
 
+    suite: str
     model: str
     mode: str
     dtype: str
@@ -39,9 +41,10 @@ class ModelCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Open(msgspec.Struct, frozen=True, tag="open"):
-    """Open a device and tell what there is."""
+    """Open a device and tell what there is, of models those of a suite."""
 
     device: str
+    suite: str
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):

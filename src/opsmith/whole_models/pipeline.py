@@ -20,7 +20,6 @@ from opsmith.core.columns import EAGER, Column, parse_column
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import TaskKind
 from opsmith.core.run import (
-    MODELS,
     ColumnResult,
     Options,
     PlannedOp,
@@ -158,7 +157,7 @@ def _cases(options: Options, judge: ModelJudge, seed: int) -> Iterator[ModelCase
     """
     selection = options.selection
     if unfit := [dtype for dtype in options.dtypes if dtype not in DTYPES]:
-        raise BadInput(f"suite {MODELS} has no case for dtype {unfit[0]}; write --dtype {','.join(DTYPES)}")
+        raise BadInput(f"suite {options.suite} has no case for dtype {unfit[0]}; write --dtype {','.join(DTYPES)}")
     _check_patterns("model", selection.models, judge.opened.models)
     modes = MODES if selection.mode == "both" else (selection.mode,)
     tasks = [f"{model}/{mode}" for model in judge.opened.models for mode in modes]
@@ -168,13 +167,14 @@ def _cases(options: Options, judge: ModelJudge, seed: int) -> Iterator[ModelCase
         for mode in modes if missing is None and _matches(model, selection.models) else ():
             for dtype in options.dtypes if _matches(f"{model}/{mode}", options.ops) else ():
                 case = ModelCase(
+                    suite=options.suite,
                     model=model,
                     mode=mode,
                     dtype=dtype,
                     autocast=selection.autocast,
                     small=selection.sizes == "small",
                     device=options.device,
-                    seed=derive_seed(seed, MODELS, model, mode, dtype),
+                    seed=derive_seed(seed, options.suite, model, mode, dtype),
                 )
                 if options.case in (None, str(address_of(case))):
                     count += 1
@@ -182,7 +182,7 @@ def _cases(options: Options, judge: ModelJudge, seed: int) -> Iterator[ModelCase
     if not count:
         chosen = (missing for model, missing in judge.opened.models.items() if _matches(model, selection.models))
         reason = next((missing for missing in chosen if missing is not None), None)
-        raise BadInput(reason or f"suite {MODELS} has no such case; see `opsmith ops --suite {MODELS}`")
+        raise BadInput(reason or f"suite {options.suite} has no such case; see `opsmith ops --suite {options.suite}`")
 
 
 def _check_patterns(kind: str, patterns: Sequence[str], names: Iterable[str]) -> None:

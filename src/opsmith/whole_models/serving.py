@@ -15,6 +15,7 @@ import msgspec
 import torch
 from torch.utils._pytree import tree_map_only
 
+from opsmith import plugins
 from opsmith.calls.live import rebuild
 from opsmith.calls.observer import Observer
 from opsmith.calls.outcomes import HeldOutcome
@@ -28,7 +29,7 @@ from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import rule_for
 from opsmith.runner.child.contexts import open_device
 from opsmith.runner.child.versions import versions
-from opsmith.suites.models import Models
+from opsmith.suites import AsksWholeModels
 from opsmith.suites.models.workload import ModelCall, Workload, other_state
 from opsmith.tasks import registry
 from opsmith.tasks.problem import record_call, seed_everything
@@ -100,7 +101,7 @@ class Server:
             return _failed(Status.LOAD_FAILED if isinstance(request, LoadColumn) else Status.ERROR, exc)
 
     def _open(self, request: Open) -> Opened:
-        suite = Models()
+        suite = _suite(request.suite)
         return Opened(
             device=open_device(request.device),
             versions=versions(),
@@ -113,7 +114,7 @@ class Server:
         """Draw the case, write it down, and run eager on it."""
         case, device = request.case, _chosen(request.case.device)
         seed_everything(case.seed)
-        workload = Models().workload(case.model, small=case.small)
+        workload = _suite(case.suite).workload(case.model, small=case.small)
         record = _record_of(case, workload, device)
         call = ModelCall(workload, case.mode, autocast=device.type if case.autocast else None)
         call.module.to(device)
@@ -147,7 +148,7 @@ class Server:
         case, device = request.case, _chosen(request.case.device)
         compiler = compiler_of(request.column, device, Path(request.caches))
         seed_everything(case.seed)  # A tensor that a model draws and does not declare is no part of its state.
-        workload = Models().workload(case.model, small=case.small)
+        workload = _suite(case.suite).workload(case.model, small=case.small)
         workload.module.to(device)
         autocast = device.type if case.autocast else None
         call = ModelCall(workload, case.mode, autocast=autocast, compiler=compiler)
@@ -186,6 +187,11 @@ class Server:
             return BlockRun(self._clock.device_block_us(request.calls))
         self._clock.host_block(request.calls)
         return BlockRun()
+
+
+def _suite(name: str) -> AsksWholeModels:
+    suite: AsksWholeModels = plugins.load(plugins.SUITES, name)()
+    return suite
 
 
 def _chosen(name: str) -> torch.device:

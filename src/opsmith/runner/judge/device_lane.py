@@ -14,7 +14,8 @@ from typing import Self
 
 from opsmith.core.cache import build_folder
 from opsmith.core.case import CaseRef
-from opsmith.core.run import DISTRIBUTED, TimedCase
+from opsmith.core.op import TaskKind
+from opsmith.core.run import TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, RefereeFailed
@@ -37,6 +38,7 @@ from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.lane import EntryAsked, LaneFacts, LaneWork, Waiting
 from opsmith.runner.protocol.referee_messages import DeviceOpened, Enumerate, Enumerated, ListOps, OpenDevice, OpsListed
 from opsmith.runner.protocol.worker_messages import Discover, Discovered, Raised
+from opsmith.suites.traits import traits_of
 
 #: How often workers are forked while the referees still import the suite.
 STOCKING_INTERVAL_S = 0.02
@@ -94,7 +96,7 @@ class DeviceLane:
             one_kernel=options.isolation == "kernel",
         )
         self._make_discoverer = partial(make_link, device=options.device, spares=0)
-        if options.suite == DISTRIBUTED:
+        if traits_of(options.suite).tasks is TaskKind.COLLECTIVE:
             make_candidate: Callable[[], Candidate] = partial(
                 RankGroup, processes, options.device, partial(make_link, spares=0)
             )
@@ -292,7 +294,8 @@ def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[Device
         RefereeFailed: the trusted processes do not start.
     """
     options = work.options
-    visible = None if options.suite == DISTRIBUTED else first_device(options.device)
+    for_ranks = traits_of(options.suite).tasks is TaskKind.COLLECTIVE
+    visible = None if for_ranks else first_device(options.device)
     with start_processes(
         options.device, suite=options.suite, with_compiler=work.with_compiler, visible=visible
     ) as processes:

@@ -18,9 +18,8 @@ from opsmith.errors import RefereeFailed
 from opsmith.runner.processes.failures import RefereeDied
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.protocol.referee_messages import Feedback, Proposal, Shrink
+from opsmith.suites.traits import traits_of
 
-#: The suite whose calls can be drawn again, smaller.
-SUITE = "fuzz"
 MAX_EXECUTIONS = 100
 MAX_SHRINKING_S = 10.0
 #: Failures that say something about the call. A time-out would cost as much with every proposal.
@@ -52,8 +51,8 @@ class Shrinking:
     def explain(self, verdict: Verdict, case: CaseRef) -> Verdict:
         """The verdict; a first failure comes with the smallest failing call as its first line of evidence."""
         address = case.address
-        wanted = address.suite == SUITE and address.source == "example" and verdict.status in SHRINKABLE
-        if not wanted or address.dtype in self._done:
+        can_be_redrawn = address.source == traits_of(address.suite).redrawn_source
+        if not can_be_redrawn or verdict.status not in SHRINKABLE or address.dtype in self._done:
             return verdict
         self._done.add(address.dtype)
         try:
@@ -67,7 +66,7 @@ class Shrinking:
         """The smallest call found in the time that there is, or None if every smaller one passes."""
         address = case.address
         start = Shrink(
-            SUITE,
+            address.suite,
             address.entry,
             address.dtype,
             self._options.device,

@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from opsmith.core.run import DISTRIBUTED, Options
+from opsmith.core.op import TaskKind
+from opsmith.core.run import Options
+from opsmith.suites.traits import traits_of
 
 #: Where Linux says it.
 TOPOLOGY = "/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"
@@ -22,8 +24,6 @@ PASSES, LOOPS = 3_000, 5
 
 #: On an H200 with 16 cores the suite was enumerated in 18.7 s by 10 referees and in 15.7 s by 14.
 MAX_DEVICE_JOBS = 14
-#: Each holds a call's arguments and results several times over, and half of the machine's cores compare them.
-MAX_DATASET_JOBS = 12
 
 
 def siblings_of(core: int) -> set[int]:
@@ -77,11 +77,12 @@ def jobs_on(cpus: int, options: Options) -> int:
 
     Several ranks share a processor each, and on devices they take all of them.
     """
-    if options.suite == DISTRIBUTED:
+    traits = traits_of(options.suite)
+    if traits.tasks is TaskKind.COLLECTIVE:
         return max(1, cpus // max(options.selection.ranks, default=2)) if options.device.startswith("cpu") else 1
     if options.device.startswith("cpu"):
         return cpus
-    return min(MAX_DATASET_JOBS if options.reads_dataset else MAX_DEVICE_JOBS, cpus)
+    return min(traits.device_jobs or MAX_DEVICE_JOBS, cpus)
 
 
 def default_jobs(options: Options, sharers: int = 1) -> int:

@@ -17,6 +17,7 @@ from opsmith.errors import BadInput
 from opsmith.runner.plan.planning import Enumeration
 from opsmith.runner.plan.snapshot import snapshot_root, take_snapshot
 from opsmith.runner.protocol.job import Job
+from opsmith.suites.traits import Reads, traits_of
 
 
 def jobs_to_judge(
@@ -105,7 +106,7 @@ def timed_part(job: Job, options: Options, *, interpreted: bool, already: Contai
     """
     if (interpreted and job.kernel.dsl == "triton") or job.schema.kind is TaskKind.COLLECTIVE:
         return None
-    asked = job.cases if options.reads_dataset else _largest_of_each_dtype(job.cases)
+    asked = job.cases if traits_of(options.suite).reads is Reads.DATASET else _largest_of_each_dtype(job.cases)
     cases = tuple(case for case in asked if not case.expects_error and str(case.address) not in already)
     return msgspec.structs.replace(job, cases=cases) if cases else None
 

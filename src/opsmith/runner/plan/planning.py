@@ -12,7 +12,7 @@ from opsmith.backends.directory import KernelDirectory
 from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, TaskKind, matches
-from opsmith.core.run import SUITES_WITHOUT_DATASET, Options, PlannedOp, RunPlan
+from opsmith.core.run import Options, PlannedOp, RunPlan
 from opsmith.core.sampling import spread_sample
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UnknownName
@@ -20,6 +20,7 @@ from opsmith.runner.fleet.fleet import Fleet
 from opsmith.runner.plan.suite_index import SuiteIndex
 from opsmith.runner.protocol.referee_messages import OpsListed
 from opsmith.runner.protocol.worker_messages import Raised
+from opsmith.suites.traits import Reads, traits_of
 
 
 class Enumeration(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +94,8 @@ def enumerate_cases(
         _save_index(ops_of_entry, fleet.options, torch_version)
     cases = _first_of_each_signature(found, fleet.options.case)
     selection = fleet.options.selection
-    if selection.sample is not None and fleet.options.suite in SUITES_WITHOUT_DATASET:
+    # A suite that reads a dataset draws the sample itself, before it makes anything of a row.
+    if selection.sample is not None and traits_of(fleet.options.suite).reads is not Reads.DATASET:
         cases = spread_sample(cases, selection.sample, seed=selection.sample_seed, name=lambda case: str(case.address))
     return Enumeration(
         cases={op: tuple(chosen) for op, chosen in cases.items()},

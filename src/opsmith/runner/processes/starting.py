@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from opsmith.runner.processes.children import Processes
+from opsmith.suites.traits import traits_of
 
 MEMORY_LIMIT_BYTES = 4 << 30
 #: On a device the host only holds what is copied back, which may be several large results.
 DEVICE_MEMORY_LIMIT_BYTES = 16 << 30
 OUTPUT_LIMIT_BYTES = 8 << 20
-
-#: Suites that make their inputs themselves; any other may be made of OpInfo's, as an installed one is free to be.
-WITHOUT_OPINFO = frozenset({"distributed", "fuzz", "models", "modules", "smoke", "traces"})
 
 
 def start_processes(
@@ -29,6 +27,6 @@ def start_processes(
         memory_limit_bytes=MEMORY_LIMIT_BYTES if device.startswith("cpu") else DEVICE_MEMORY_LIMIT_BYTES,
         output_limit_bytes=OUTPUT_LIMIT_BYTES,
         with_compiler=with_compiler,
-        with_opinfo=suite is not None and suite not in WITHOUT_OPINFO,
+        with_opinfo=suite is not None and traits_of(suite).imports_opinfo,
         visible=visible,
     )
