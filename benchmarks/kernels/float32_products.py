@@ -30,7 +30,7 @@ from opsmith.kernels.attention.attention import (
     scaled_dot_product_efficient_attention,
     scaled_dot_product_efficient_attention_backward,
 )
-from opsmith.kernels.convolution import gathered_products
+from opsmith.kernels.convolution import implicit_gemm
 from opsmith.kernels.convolution.convolution import convolution
 from opsmith.kernels.matmul import matmul
 
@@ -144,8 +144,7 @@ def convolutions() -> Iterator[Row]:
 
         exact = [library(x.double(), weight.double())]
         split = {
-            f"{plan.o}x{plan.p}x{plan.k}": gathered_products.GATHERED.force(plan)
-            for plan in gathered_products.BEFOREHAND
+            f"{plan.o}x{plan.p}x{plan.k}": implicit_gemm.IMPLICIT_GEMM.force(plan) for plan in implicit_gemm.BEFOREHAND
         }
         yield _row(size, (x, weight), exact, library, ours, split)
 

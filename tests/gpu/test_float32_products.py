@@ -15,7 +15,7 @@ from opsmith.kernels.attention.attention import scaled_dot_product_efficient_att
 from opsmith.kernels.attention.attention import (
     scaled_dot_product_efficient_attention_backward as efficient_attention_backward,
 )
-from opsmith.kernels.convolution import gathered_products
+from opsmith.kernels.convolution import implicit_gemm
 from opsmith.kernels.convolution.convolution import convolution, convolution_backward
 from opsmith.kernels.matmul import matmul
 
@@ -105,11 +105,9 @@ def test_convolutions_and_their_gradients_too(kernel: int) -> None:
         assert error(one, right) <= max(3 * error(theirs, right), 5e-7)
 
 
-@pytest.mark.parametrize("plan", gathered_products.BEFOREHAND)
+@pytest.mark.parametrize("plan", implicit_gemm.BEFOREHAND)
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
-def test_factors_of_convolutions_may_be_split_beforehand(
-    plan: gathered_products.Plan, kernel: int, stride: int
-) -> None:
+def test_factors_of_convolutions_may_be_split_beforehand(plan: implicit_gemm.Plan, kernel: int, stride: int) -> None:
     """As exact, for numbers of one sign; forward, and by the input, with channels that 16 does not divide."""
     x, weight = numbers(8, 70, 28, 28, positive=True), numbers(96, 70, kernel, kernel, positive=True)
     settings = ([stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0], 1)
@@ -119,7 +117,7 @@ def test_factors_of_convolutions_may_be_split_beforehand(
     wanted = [True, False, False]
     backward = torch.ops.aten.convolution_backward
     by_input = backward(grad.double(), x.double(), weight.double(), None, *settings, wanted)[0]
-    with gathered_products.GATHERED.force(plan):
+    with implicit_gemm.IMPLICIT_GEMM.force(plan):
         assert error(convolution(x, weight, None, *settings), exact) <= max(4 * error(library, exact), 5e-7)
         found = convolution_backward(grad, x, weight, None, *settings, wanted)[0]
     assert found is not None

@@ -20,7 +20,7 @@ from opsmith.dispatch.activity import ServedOp
 from opsmith.dispatch.launcher import VARIABLE, Choice, chosen
 from opsmith.dispatch.plans import Copy, Launch, Precision, Refusal
 from opsmith.dispatch.precisions import in_force, watched_precisions
-from opsmith.kernels.convolution import gathered_products
+from opsmith.kernels.convolution import implicit_gemm
 from opsmith.kernels.matmul import matmul
 
 #: The stand-in's streams tell who launched: a kernel's host code, a plan in Python, a plan in C++.
@@ -467,7 +467,7 @@ def test_recordings_see_which_setting_the_shipped_products_read() -> None:
     seen: list[Precision] = []
     with watched_precisions(seen.append):
         matmul.dot_precision(torch.float32, 8)
-        gathered_products.dot_precision(torch.float32, 8)
+        implicit_gemm.dot_precision(torch.float32, 8)
     assert [("cuda", "matmul")] == [(one.backend, one.op) for one in seen]
     assert in_force(seen)
     assert not in_force([seen[0]._replace(value="bf16")])

@@ -17,15 +17,15 @@ from opsmith.kernels.convolution import (
     depthwise_gradients,
     depthwise_patches,
     filter_gradients,
-    gathered_products,
-    words,
+    implicit_gemm,
+    packed_elements,
 )
 from opsmith.kernels.convolution.convolution_operands import Sides
 from opsmith.kernels.convolution.depthwise_gradients import Block
 from opsmith.kernels.convolution.depthwise_patches import cut_of, has_channels_inside, laid_out_as, part_of
 from opsmith.kernels.convolution.kernel_rows import reads_kernel_rows
+from opsmith.kernels.convolution.packed_elements import longest_word
 from opsmith.kernels.convolution.sliding import Sliding, walk_of
-from opsmith.kernels.convolution.words import longest_word
 from opsmith.kernels.matmul import matmul
 from opsmith.kernels.reductions import reductions
 
@@ -198,7 +198,7 @@ def test_a_device_has_the_sum_split_and_adds_it_up(name: str, monkeypatch: pytes
     grad, x, weight, *rest = gradients(*arguments)
     exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [True] * 3)
     tiles_of_a_device(monkeypatch, multiprocessors=64)
-    for module in (gathered_products, filter_gradients):
+    for module in (implicit_gemm, filter_gradients):
         monkeypatch.setattr(module, "INTERPRETED", False)
         monkeypatch.setattr(module, "_splits", lambda _programs, steps, _device: min(steps, 3))
     assert_close(kernel(FORWARD)(*arguments), expected)
@@ -236,14 +236,14 @@ def test_few_channels_are_read_by_rows_of_the_kernel(
         taken.append((args[10], meta["WALK_S"][2].kernel))
         launch(*args, **meta)
 
-    monkeypatch.setattr(gathered_products, "launch", launched)
+    monkeypatch.setattr(implicit_gemm, "launch", launched)
     for last in (False, True):
         own = [t.contiguous(memory_format=torch.channels_last) if last else t for t in (x, weight)]
         assert_close(kernel(FORWARD)(*own, bias, *rest), exact)
         assert_close(kernel(FORWARD)(*own, None, *rest), without)
     assert_close(kernel(FORWARD)(x.mT.contiguous().mT, weight.mT.contiguous().mT, bias, *rest), exact)
-    monkeypatch.setattr(gathered_products, "INTERPRETED", False)
-    with gathered_products.GATHERED.force((32, 64, 16, 4, 1, 1)):
+    monkeypatch.setattr(implicit_gemm, "INTERPRETED", False)
+    with implicit_gemm.IMPLICIT_GEMM.force((32, 64, 16, 4, 1, 1)):
         assert_close(kernel(FORWARD)(x, weight, bias, *rest), exact)
     assert {(4 * weight_shape[3], 1)} == set(taken)
 
@@ -287,7 +287,7 @@ def test_sums_that_tensor_cores_would_cut_off_are_shared(
         asked.append((terms, fewest(terms, *rest)))
         return asked[-1][1]
 
-    for module in (gathered_products, filter_gradients):
+    for module in (implicit_gemm, filter_gradients):
         monkeypatch.setattr(module, "fewest_splits", counted)
     x, weight, bias, *rest = operands(name, dtype)
     assert_close(
@@ -326,12 +326,12 @@ def test_programs_of_few_steps_share_a_multiprocessor(
     channels: int, taps: int, size: int, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the first layers of a network of 1 x 1 convolutions have them; small tiles stay."""
-    monkeypatch.setattr(gathered_products, "INTERPRETED", False)
-    monkeypatch.setattr(gathered_products, "multiprocessors", lambda _device: 132)
+    monkeypatch.setattr(implicit_gemm, "INTERPRETED", False)
+    monkeypatch.setattr(implicit_gemm, "multiprocessors", lambda _device: 132)
     out = torch.empty(32, 256, size, size, dtype=torch.float16, device="meta")
     rule = Sliding((NO_WINDOW, Window(taps, 1, taps // 2, 1), NO_WINDOW), (1, size, size), False, 1)
-    slid = gathered_products._slid(out, 1, rule, to_field=False)
-    assert tile == gathered_products._plan(slid, channels, "channels", "ieee")[:5]
+    slid = implicit_gemm._slid(out, 1, rule, to_field=False)
+    assert tile == implicit_gemm._plan(slid, channels, "channels", "ieee")[:5]
 
 
 @pytest.mark.parametrize("layout", ["row-major", "channels-last"])
@@ -344,7 +344,7 @@ def test_partial_gradients_by_weight_are_turned_as_they_are_added_up(
     if layout == "channels-last" and name != "lines":
         x = x.contiguous(memory_format=CHANNELS_LAST[x.ndim])
     exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [False, True, False])[1]
-    tile = gathered_products.Tile(32, 32, 16, 4, 1)
+    tile = implicit_gemm.Tile(32, 32, 16, 4, 1)
     monkeypatch.setattr(filter_gradients, "_tile", lambda *_: tile)
     for most in (2, 12):
         monkeypatch.setattr(filter_gradients, "_splits", lambda _programs, steps, _device, most=most: min(steps, most))
@@ -362,7 +362,7 @@ def test_factors_may_be_split_beforehand(name: str, splits: int) -> None:
     exact = eager(FORWARD)(x.double(), weight.double(), bias.double(), *rest)
     grad, *others = gradients(x, weight, bias, *rest)
     by_input = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *others[2:], [True, False, False])[0]
-    with gathered_products.GATHERED.force((32, 64, 16, 4, 1, splits, 1)):
+    with implicit_gemm.IMPLICIT_GEMM.force((32, 64, 16, 4, 1, splits, 1)):
         assert_close(kernel(FORWARD)(x, weight, bias, *rest), exact)
         assert_close(kernel(BACKWARD)(grad, *others, [True, False, False])[0], by_input)
 
@@ -371,7 +371,7 @@ def test_which_convolutions_may_have_their_factors_split() -> None:
     """Those in strict float32 with enough rows and channels, and with parts that are no burden; a stage has room."""
 
     def asked(precision: str, *sizes: int) -> bool:
-        plans = gathered_products.GATHERED.candidates(("float32", precision, "channels", 0, 9, 1, *sizes))
+        plans = implicit_gemm.IMPLICIT_GEMM.candidates(("float32", precision, "channels", 0, 9, 1, *sizes))
         return any(plan.beforehand for plan in plans)
 
     assert asked("tf32x3", 256, 51200, 256)
@@ -379,7 +379,7 @@ def test_which_convolutions_may_have_their_factors_split() -> None:
     assert not asked("tf32x3", 256, 51200, 8)
     assert not asked("tf32x3", 256, 1 << 21, 256)
     assert not asked("ieee", 256, 51200, 256)
-    for plan in gathered_products.BEFOREHAND:
+    for plan in implicit_gemm.BEFOREHAND:
         assert 2 * (plan.o + plan.p) * plan.k * 4 * plan.stages <= matmul.SHARED_BYTES
 
 
@@ -387,7 +387,7 @@ def test_splitting_pays_where_several_taps_read_each_number() -> None:
     """With enough rows and channels, a tile for each multiprocessor, and memory for the parts."""
 
     def pays(rows: int, columns: int, channels: int, *, taps: int = 9, others: int = 1) -> bool:
-        return gathered_products.splitting_pays(rows, columns, channels, taps, others)
+        return implicit_gemm.splitting_pays(rows, columns, channels, taps, others)
 
     assert pays(256, 51200, 256)
     assert pays(64, 131072, 64)
@@ -397,7 +397,7 @@ def test_splitting_pays_where_several_taps_read_each_number() -> None:
     assert not pays(256, 8192, 256)
     assert pays(256, 8192, 256, others=2)
     assert not pays(256, 1 << 21, 256)
-    assert [64, 64, 128, 128] == [gathered_products.split_plan(rows).o for rows in (33, 64, 65, 512)]
+    assert [64, 64, 128, 128] == [implicit_gemm.split_plan(rows).o for rows in (33, 64, 65, 512)]
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # Of numpy, which multiplies here.
@@ -407,7 +407,7 @@ def test_parts_of_what_is_not_finite_stay_where_they_belong() -> None:
     x, weight = x[:, :17], weight[:, :17]
     x[0, 3, 2, 1], x[1, 5, 0, 2], weight[2, 1, 0, 0] = float("inf"), float("nan"), float("-inf")
     weight[0], weight[1, 3] = 1.0, -2.0
-    with gathered_products.GATHERED.force((32, 64, 16, 4, 1, 1, 1)):
+    with implicit_gemm.IMPLICIT_GEMM.force((32, 64, 16, 4, 1, 1, 1)):
         found = kernel(FORWARD)(x, weight, bias, *rest)
     torch.testing.assert_close(found, eager(FORWARD)(x, weight, bias, *rest), equal_nan=True, rtol=1e-4, atol=1e-4)
 
@@ -578,7 +578,7 @@ def test_words_begin_where_their_size_divides_the_address(dtype: torch.dtype, mo
         assert not (ptr.handle.data[mask.handle.data] % size).any()
         return lanes.load_along_columns(ptr, mask)
 
-    monkeypatch.setattr(words, "load_along_columns", load)
+    monkeypatch.setattr(packed_elements, "load_along_columns", load)
     most = 8 // dtype.itemsize
     whole = values(2, 3, 9, 8, dtype=dtype, scale=1)
     views = [

@@ -14,9 +14,9 @@ import torch
 from opsmith.core.case import CallRecord
 from opsmith.errors import BadInput
 from opsmith.kernels.common import tuning
-from opsmith.kernels.convolution import gathered_products
-from opsmith.kernels.convolution.gathered_products import GATHERED
-from opsmith.kernels.convolution.gathered_products import Plan as GatheredPlan
+from opsmith.kernels.convolution import implicit_gemm
+from opsmith.kernels.convolution.implicit_gemm import IMPLICIT_GEMM
+from opsmith.kernels.convolution.implicit_gemm import Plan as GatheredPlan
 from opsmith.kernels.matmul import matmul
 from opsmith.tune.works import Table, Tuned, TunedWork, own_table
 
@@ -144,7 +144,7 @@ def test_candidates_fit_the_work_and_the_device() -> None:
     narrow = matmul.PRODUCTS.candidates((*PRODUCT[:5], 1, 4096, 4096))
     assert {16} == {plan.m for plan in narrow}
     assert max(plan.splits for plan in narrow) > 1
-    gathered = GATHERED.candidates(CONVOLUTION)
+    gathered = IMPLICIT_GEMM.candidates(CONVOLUTION)
     assert GatheredPlan(64, 256, 64, 8, 3, 1) in gathered
     assert all(plan.o <= 64 for plan in gathered)
     for plan in plans:
@@ -155,7 +155,7 @@ def test_candidates_fit_the_work_and_the_device() -> None:
 def test_the_tiles_of_the_rules_fit_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the shape: what is asked without a table has to run. A stage holds a tile of each factor."""
     monkeypatch.setattr(matmul, "INTERPRETED", False)
-    monkeypatch.setattr(gathered_products, "INTERPRETED", False)
+    monkeypatch.setattr(implicit_gemm, "INTERPRETED", False)
     kinds = [(torch.bfloat16, "ieee"), (torch.float32, "ieee"), (torch.float32, "tf32x3"), (torch.float32, "tf32")]
     kinds += [(torch.float64, "ieee")]
     sizes = (1, 16, 17, 32, 33, 64, 128, 129, 1000, 16384)
@@ -163,7 +163,7 @@ def test_the_tiles_of_the_rules_fit_the_device(monkeypatch: pytest.MonkeyPatch) 
         for terms in (8, 32, 64, 4096):
             tile = matmul.product_tile(batch, rows, columns, terms, dtype, precision)
             assert (tile.m + tile.n) * tile.k * dtype.itemsize * tile.stages <= matmul.SHARED_BYTES
-            gathered = gathered_products.product_tile(rows, columns, batch, terms, dtype, precision)
+            gathered = implicit_gemm.product_tile(rows, columns, batch, terms, dtype, precision)
             assert (gathered.o + gathered.p) * gathered.k * dtype.itemsize * gathered.stages <= matmul.SHARED_BYTES
 
 

@@ -20,7 +20,7 @@ from .depthwise_convolution import convolve_depthwise
 from .depthwise_gradients import depthwise_weight_gradient
 from .depthwise_patches import convolve_patches, laid_out_as, part_of
 from .filter_gradients import weight_gradient
-from .gathered_products import convolve, shared_copy
+from .implicit_gemm import convolve, shared_copy
 from .single_positions import has_single_positions, positions_weight_gradient, transfer_positions
 from .sliding import Sliding, sliding
 

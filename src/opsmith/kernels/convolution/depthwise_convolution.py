@@ -23,7 +23,7 @@ from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels
 from ..common.volumes import volume_index_type, volume_of
 from ..common.windows import UNROLLED, place_in_box
 from .convolution_operands import kernel_sizes
-from .gathered_products import place_in_space
+from .implicit_gemm import place_in_space
 from .sliding import Sliding, walk_of
 
 
@@ -138,7 +138,7 @@ def convolve_depthwise(
     *,
     to_field: bool,
 ) -> None:
-    """As :func:`gathered_products.convolve`, where groups have one channel on either side."""
+    """As :func:`implicit_gemm.convolve`, where groups have one channel on either side."""
     spatial = out.ndim - 2
     y, source = volume_of(out, spatial), volume_of(x, spatial)
     last = out.stride(1) == 1 and math.prod(y.spatial) > 1 and y.shape_NCDHW[1] > 1

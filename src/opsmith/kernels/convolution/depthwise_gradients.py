@@ -44,8 +44,8 @@ from .depthwise_patches import (
     place_offset,
     product_added,
 )
+from .packed_elements import load_part
 from .sliding import Sliding, walk_of
-from .words import load_part
 
 #: Taps of a part, where a thread has a sum of one channel for each, and where it has those of four.
 MOST_SUMS, MOST_SHARED_SUMS = 16, 9

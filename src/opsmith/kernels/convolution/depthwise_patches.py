@@ -5,7 +5,7 @@ and the compiler, which sees that it loads from the same place twice, loads once
 convolution waits for: in float16 an H200 executes 166 for a place alone, 57 in a patch of eight below each other and
 31 in one of four by four. The bytes, ``numel * itemsize`` of the field and of the sites, are soon moved.
 
-Neighbours of a row are loaded and stored as words of up to 8 bytes (words.py), where rows consist of those.
+Neighbours of a row are loaded and stored as words of up to 8 bytes (packed_elements.py), where rows consist of those.
 Channels-last, a lane has neighbouring channels instead, and a patch is places along the longer side of the window.
 
 A window of more than twelve taps is walked part by part, so that patches need not be small to be unrolled.
@@ -33,8 +33,8 @@ from ..common.volumes import empty_volume, volume_index_type, volume_of
 from ..common.windows import place_in_box
 from ..copies.rearrangements import copy_into
 from .convolution_operands import kernel_sizes
+from .packed_elements import load_part, longest_word, store_word
 from .sliding import Sliding, Walk, walk_of
-from .words import load_part, longest_word, store_word
 
 #: Taps times places of a patch that are unrolled at most: 7 x 7 of four places, which compile in about four seconds.
 MOST_PRODUCTS = 200
@@ -343,7 +343,7 @@ def convolve_patches(
     *,
     to_field: bool,
 ) -> None:
-    """As :func:`gathered_products.convolve`, where groups have one channel on either side, by parts of the window."""
+    """As :func:`implicit_gemm.convolve`, where groups have one channel on either side, by parts of the window."""
     spatial = out.ndim - 2
     y, source = volume_of(out, spatial), volume_of(x, spatial)
     windows = [window._replace(kernel=part) for window, part in zip(rule.windows, part_S, strict=True)]

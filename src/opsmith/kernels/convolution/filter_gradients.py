@@ -42,7 +42,7 @@ from .convolution_operands import (
     side_by_side,
     with_flat_space,
 )
-from .gathered_products import Tile, dimensions_of, dot_precision, feeds_tensor_cores, places_of, read_offset
+from .implicit_gemm import Tile, dimensions_of, dot_precision, feeds_tensor_cores, places_of, read_offset
 from .sliding import Sliding, all_taps_of, walk_of
 
 

@@ -24,10 +24,10 @@ def has_single_positions(rule: Sliding) -> bool:
 def transfer_positions(
     out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *, to_field: bool
 ) -> None:
-    """As :func:`gathered_products.convolve`."""
+    """As :func:`implicit_gemm.convolve`."""
     w_SF = _matrix(weight)
     term = ALONE if bias is None else Term(bias, 1, 1)
-    # TF32 is of convolutions what gathered_products.dot_precision says.
+    # TF32 is of convolutions what implicit_gemm.dot_precision says.
     write_product(_matrix(out), _matrix(x), w_SF if to_field else w_SF.mT, term, tf32=False)
 
 

@@ -1,11 +1,12 @@
-"""Convolution from one side to the other, as a matrix product whose right operand is gathered.
+"""Convolution as an implicit GEMM: a matrix product whose right operand is gathered as it is read.
 
 ``y_OP = w_OK @ x_KP``: rows ``O`` are the channels of the result, columns ``P`` its positions over the whole batch, and
-the sum runs over ``K``, the taps times the channels of the other side. No matrix of windows is ever written: a program
-works out what its positions read under a tap (sliding.py), once for all channels. Compulsory traffic: x, w and y once.
+the sum runs over ``K``, the taps times the channels of the other side. No matrix of windows (im2col) is ever written: a
+program works out what its positions read under a tap (sliding.py), once for all channels. Compulsory traffic: x, w and
+y once.
 
-Where the result has too few tiles to fill the device, the sum is split: programs write partial sums, and a second
-launch adds them up.
+Split-K: where the result has too few tiles to fill the device, programs write partial sums, and a second launch adds
+them up.
 
 Suffixes: as above, ``_S`` one entry for each of depth, height and width.
 """
@@ -152,7 +153,7 @@ def terms_of(
 
 
 @triton.jit
-def gathered_product_kernel(
+def implicit_gemm_kernel(
     out_ptr: tl.tensor,
     x_ptr: tl.tensor,
     w_ptr: tl.tensor,
@@ -456,7 +457,7 @@ def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
     rule = Plan(*tile, splits)
     if precision == "tf32x3" and splitting_pays(O, P, C, taps, others):
         rule = split_plan(O)
-    return GATHERED.choice((*work, *map(size_class, (O, P, C))), rule, tensor.device)
+    return IMPLICIT_GEMM.choice((*work, *map(size_class, (O, P, C))), rule, tensor.device)
 
 
 def splitting_pays(O: int, P: int, C: int, taps: int, others: int) -> bool:  # noqa: E741
@@ -495,7 +496,7 @@ def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, r
         out if splits == 1 else torch.empty((splits, out.numel()), dtype=compute_dtype(out.dtype), device=out.device)
     )
     launch(
-        gathered_product_kernel,
+        implicit_gemm_kernel,
         (tiles, slid.groups, splits * phases),
         out.device,
         target,
@@ -595,7 +596,8 @@ BEFOREHAND = (
     Plan(64, 128, 32, 4, 2, 1, 1),
     Plan(64, 128, 16, 4, 3, 1, 1),
 )
-GATHERED = Family("gathered product", Plan, _candidates)
+#: Its name is that of tables which users have.
+IMPLICIT_GEMM = Family("gathered product", Plan, _candidates)
 
 
 def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precision: str) -> Tile:  # noqa: E741

@@ -1,4 +1,4 @@
-"""Words: neighbours of a row that a lane accesses at once, and takes apart or puts together in its registers.
+"""Packed access: neighbours of a row that a lane loads or stores as one word, and unpacks or packs in its registers.
 
 Triton itself joins accesses of elements that a thread has side by side in a tile. Where a lane wants its neighbours'
 elements as well, as under a sliding window, each shift of the tile would be a load of its own, and of single elements.
