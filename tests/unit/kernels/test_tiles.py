@@ -24,16 +24,16 @@ def dense(*shape: int) -> Geometry:
 
 
 @pytest.mark.parametrize(
-    ("columns", "turned", "width"),
+    ("columns", "transposed", "width"),
     [(66, False, 32), (196, False, 32), (66, True, 64), (527, False, 64)],
 )
 def test_tiles_of_odd_columns_leave_few_lanes_idle(
-    columns: int, width: int, monkeypatch: pytest.MonkeyPatch, *, turned: bool
+    columns: int, width: int, monkeypatch: pytest.MonkeyPatch, *, transposed: bool
 ) -> None:
-    """But a tile that is turned has both sides long."""
+    """But a tile that is transposed has both sides long."""
     monkeypatch.setattr(transposed_tiles, "INTERPRETED", False)
     monkeypatch.setattr(transposed_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
-    assert width == tile_for((1, 1 << 16, columns), 2, torch.device("cpu"), turned=turned).width
+    assert width == tile_for((1, 1 << 16, columns), 2, torch.device("cpu"), transposed=transposed).width
 
 
 @pytest.mark.parametrize("shape", [(4096, 16, 16), (2048, 64, 64), (256, 192, 192)])
@@ -45,7 +45,7 @@ def test_few_channels_and_short_rows_make_one_tile(shape: Ints, monkeypatch: pyt
     sizes = (2, width, 2, height, channels // 4)
     geometry = Geometry(sizes, (dense_strides(sizes, range(5)), (plane, 1, 2 * plane, width, 4 * plane)))
     cut = transposed_tiles.cut_dims(geometry)
-    tile = tile_for(transposed_tiles.sizes_of(geometry, cut), 2, torch.device("cpu"), turned=False)
+    tile = tile_for(transposed_tiles.sizes_of(geometry, cut), 2, torch.device("cpu"), transposed=False)
     assert cut.columns == (0, 1)
     assert tile.height * tile.width >= 2048
 
@@ -72,14 +72,14 @@ def test_a_pad_takes_rows_of_one_image_if_tiles_fit_it(
     monkeypatch.setattr(transposed_tiles, "multiprocessors", lambda _device: MULTIPROCESSORS)
     geometry = dense(115, height, 64, 64)
     cut = Cut((), (1, 2, 3), (0,))
-    actual, tile = framed_copies.by_images(geometry, cut, 2, torch.device("cpu"), turned=False)
+    actual, tile = framed_copies.by_images(geometry, cut, 2, torch.device("cpu"), transposed=False)
     assert (*groups, (0,)) == actual
     assert (32, 128) == tile
 
 
 @pytest.mark.parametrize("op", ["reflection_pad2d.default", "replication_pad2d.default", "constant_pad_nd.default"])
 def test_pads_in_tiles_of_one_image_are_as_eager(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Images of 62 x 62 elements, dense, with gaps and with turned dimensions."""
+    """Images of 62 x 62 elements, dense, with gaps and with transposed dimensions."""
     monkeypatch.setattr(transposed_tiles, "INTERPRETED", False)
     monkeypatch.setattr(transposed_tiles, "multiprocessors", lambda _device: 1)
     x = values(4, 3, 60, 60)

@@ -5,8 +5,8 @@ none where columns are counted in images of a size that 16 does not divide, lie 
 Then Triton 3.7 takes the last dimension and 3.6 the first: a warp that wrote 64 bytes of a row writes 2 bytes of 32
 rows. For a convolution of 32 x 1024 x 10 x 10 to 1536 channels on an H200 those stores took most of 143 us.
 
-So for 3.6 such a tile is turned, accessed and turned back, which moves nothing: it is a matter of which lane has what.
-Where Triton does know of neighbours, both ways are the same.
+So for 3.6 such a tile is transposed, accessed and transposed back, which moves nothing: it is a matter of which lane
+has what. Where Triton does know of neighbours, both ways are the same.
 """
 
 from __future__ import annotations

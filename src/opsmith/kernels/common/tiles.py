@@ -5,7 +5,7 @@ would take longer than memory does for half types. Three cuts:
 
 - one merged dimension: one row; plain 16-byte accesses;
 - an operand whose fastest dimension is not the output's: its own one leads the rows, so that the tile is read along
-  the rows and written along the columns, and the compiler turns it in shared memory;
+  the rows and written along the columns, and the compiler transposes it in shared memory;
 - short columns: every dimension is a column, and an operand that lies as the output does takes its flat index as it is.
 
 Suffixes: ``_D`` one entry per dimension, ``_L`` one per layout, ``_T`` one per tensor.
@@ -24,8 +24,8 @@ from .launch import INTERPRETED, INTERPRETED_TILE
 
 #: Columns that are shorter than this are walked together with the other dimensions.
 SHORTEST_COLUMNS = 32
-#: A dimension has to be this long for a tile to be turned along it.
-SHORTEST_TURN = 8
+#: A dimension has to be this long for a tile to be transposed along it.
+SHORTEST_TRANSPOSED = 8
 #: Elements of the smallest tile: four for each thread, as eager's.
 SMALLEST_TILE = 512
 #: Bytes of the widest operand that a thread moves: two 16-byte accesses.
@@ -71,9 +71,9 @@ def tiles_of(geometry: Geometry, itemsize: int, multiprocessors: int) -> Tiles:
     layouts_LD = tuple(dict.fromkeys(geometry.strides_ID))
     layout_T = tuple(layouts_LD.index(strides_D) for strides_D in geometry.strides_ID)
     shape_D = geometry.shape_D
-    turned = _turned_dim(shape_D, layouts_LD)
-    if turned is not None:
-        columns, rows = [0], [turned, *(d for d in range(1, len(shape_D)) if d != turned)]
+    transposed = _transposed_dim(shape_D, layouts_LD)
+    if transposed is not None:
+        columns, rows = [0], [transposed, *(d for d in range(1, len(shape_D)) if d != transposed)]
     elif len(shape_D) == 1 or shape_D[0] >= SHORTEST_COLUMNS:
         columns, rows = [0], list(range(1, len(shape_D)))
     else:
@@ -83,10 +83,10 @@ def tiles_of(geometry: Geometry, itemsize: int, multiprocessors: int) -> Tiles:
     dense_L = tuple(not rows and strides_D == dense_D for strides_D in layouts_LD)
     R, C = parts[0].numel(), parts[1].numel()
     elements = _elements(R * C, itemsize, multiprocessors)
-    block_r, block_c, warps = _sides(R, C, itemsize, elements, turns=turned is not None)
+    block_r, block_c, warps = _sides(R, C, itemsize, elements, transposes=transposed is not None)
     # Triton tells multiples of 16 apart from other numbers.
     ragged = dense_L[0] and C % 16 != 0 and block_c < C
-    unit = 1 if dense_L[0] or turned is not None else _unit(*parts, itemsize)
+    unit = 1 if dense_L[0] or transposed is not None else _unit(*parts, itemsize)
     return Tiles(*parts, layout_T, dense_L, ragged, unit, block_r, block_c, warps)
 
 
@@ -100,11 +100,11 @@ def _unit(rows: Geometry, columns: Geometry, itemsize: int) -> int:
     return math.gcd(16 // itemsize, *numbers)
 
 
-def _turned_dim(shape_D: Ints, layouts_LD: tuple[Ints, ...]) -> int | None:
+def _transposed_dim(shape_D: Ints, layouts_LD: tuple[Ints, ...]) -> int | None:
     """The fastest dimension of the first layout that runs along another one than the output's fastest."""
     for strides_D in layouts_LD:
         fastest = min((d for d, step in enumerate(strides_D) if step), key=lambda d: strides_D[d], default=0)
-        if strides_D[0] > 1 and fastest and min(shape_D[0], shape_D[fastest]) >= SHORTEST_TURN:
+        if strides_D[0] > 1 and fastest and min(shape_D[0], shape_D[fastest]) >= SHORTEST_TRANSPOSED:
             return fastest
     return None
 
@@ -125,20 +125,20 @@ def _dense_strides(shape_D: Ints) -> Ints:
 
 
 def _elements(numel: int, itemsize: int, multiprocessors: int) -> int:
-    """Elements of a tile that is not turned: fewer where whole tiles would not be two for each multiprocessor."""
+    """Elements of a tile that is not transposed: fewer where whole tiles would not be two for each multiprocessor."""
     elements = min(_THREADS * _BYTES_PER_THREAD // itemsize, 2048)
     while elements > SMALLEST_TILE and triton.cdiv(numel, elements) < 2 * multiprocessors:
         elements //= 2
     return elements
 
 
-def _sides(R: int, C: int, itemsize: int, elements: int, *, turns: bool) -> Ints:
+def _sides(R: int, C: int, itemsize: int, elements: int, *, transposes: bool) -> Ints:
     """Rows, columns and warps of a tile."""
     longest_r, longest_c = triton.next_power_of_2(max(R, 1)), triton.next_power_of_2(max(C, 1))
     if INTERPRETED:
         block_c = min(longest_c, INTERPRETED_TILE)
         return min(longest_r, INTERPRETED_TILE // block_c), block_c, 4
-    if turns:
+    if transposes:
         block_c = min(longest_c, 64)
         return min(longest_r, (4096 if itemsize <= 4 else 2048) // block_c), block_c, 8
     # Rows of 256 leave few of the lanes idle at a row's end and are long enough for whole memory transactions.

@@ -2,7 +2,7 @@
 
 A kernel that moves elements walks its result in tiles ``x_AB``. The columns B run along the dimension in which
 the result is contiguous, the rows A along the one in which the source is; where these are the same dimension, the
-rows are all others. So one side's accesses are whole cache lines whichever way the tensors lie, Triton turns
+rows are all others. So one side's accesses are whole cache lines whichever way the tensors lie, Triton transposes
 the tile through shared memory where they differ, and a dimension is divided out once a row or column,
 not once an element. What neither side takes is left to the number of the program: the batch S.
 
@@ -30,7 +30,7 @@ SMALLEST_TILE = 2048
 FAR = 32
 #: Short dimensions are taken together up to this many elements.
 GROUP = 256
-#: A side of fewer elements fills no sector of memory, and is not worth a tile's turning.
+#: A side of fewer elements fills no sector of memory, and is not worth transposing a tile.
 SHORT = 16
 
 
@@ -79,14 +79,14 @@ def sizes_of(geometry: Geometry, cut: Cut) -> Ints:
     return tuple(math.prod(geometry.shape_D[d] for d in group) for group in cut)
 
 
-def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, turned: bool) -> Tile:
+def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, transposed: bool) -> Tile:
     """A tile of :data:`TILE_BYTES`, smaller where the whole would not fill the device.
 
     Args:
         sizes: batches, rows, columns.
         itemsize: bytes of an element.
         device: where it runs.
-        turned: the source is contiguous along the rows, so that both sides have to be long.
+        transposed: the source is contiguous along the rows, so that both sides have to be long.
     """
     batches, rows, columns = sizes
     height, width = triton.next_power_of_2(rows), triton.next_power_of_2(columns)
@@ -94,14 +94,14 @@ def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, turned: bool) 
         width = min(width, INTERPRETED_TILE)
         return Tile(min(height, INTERPRETED_TILE // width), width)
     elements = min(TILE_BYTES // itemsize, 4096)
-    # Turning needs a cache line's length on both sides: 64 x 64 elements of 2 bytes, 32 x 64 of 4.
-    widest = 64 if turned and height >= 16 else elements
+    # Transposing needs a cache line's length on both sides: 64 x 64 elements of 2 bytes, 32 x 64 of 4.
+    widest = 64 if transposed and height >= 16 else elements
     width = min(width, widest)
     height = min(height, max(elements // width, 1))
     width = min(triton.next_power_of_2(columns), elements // height)
     # Of 527 columns, one tile of 1024 would waste half of its lanes; nine of 64 waste a twelfth.
     # 66 columns have 96 lanes in tiles of 32, where those of 64 have 128.
-    narrowest = 64 if turned else 32
+    narrowest = 64 if transposed else 32
     while width > narrowest and triton.cdiv(columns, width) * width > 1.2 * columns:
         width //= 2
     height = min(triton.next_power_of_2(rows), elements // width)

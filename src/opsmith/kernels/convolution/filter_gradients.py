@@ -196,7 +196,7 @@ def weight_gradient(grad_weight: torch.Tensor, field: torch.Tensor, sites: torch
     each = max(triton.cdiv(steps, splits), 1)
     stride_O, stride_C, *strides = grad_weight.stride()
     if splits > 1:
-        # A tile has neighbouring channels under one tap. So have partial sums, and the second launch turns them.
+        # A tile has neighbouring channels under one tap. So have partial sums, and the second launch transposes them.
         shape = (splits, grad_weight.shape[0], *grad_weight.shape[2:], own.field)
         target = torch.empty(shape, dtype=compute_dtype(field.dtype), device=field.device)
         _, stride_O, *strides, stride_C = target.stride()

@@ -29,7 +29,7 @@ from .rearrangements import copied, copy_into, fill
 #: How many inputs a launch takes. The number is part of a compilation, so that few numbers are used.
 INPUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
-#: Slices of fewer contiguous elements are left to copies, which may be turned.
+#: Slices of fewer contiguous elements are left to copies, which may be transposed.
 _SHORTEST_SLICE = 16
 
 
@@ -321,7 +321,7 @@ def _launch_join_slices(out: torch.Tensor, tensors: tuple[torch.Tensor, ...], ax
     outer = merge_dims(tuple(out.shape), [tensor.stride() for tensor in tensors], range(axis - 1, -1, -1))
     inner, rows = math.prod(out.shape[axis + 1 :]), outer.numel()
     mean = -(-rows * sum(sizes) // len(sizes))
-    tile = tile_for((len(sizes), mean, inner), out.dtype.itemsize, out.device, turned=False)
+    tile = tile_for((len(sizes), mean, inner), out.dtype.itemsize, out.device, transposed=False)
     across = triton.cdiv(inner, tile.width)
     last_programs = list(itertools.accumulate(triton.cdiv(rows * size, tile.height) * across for size in sizes))
     ends = list(itertools.accumulate(sizes))
@@ -368,7 +368,7 @@ def _launch_join(out: torch.Tensor, columns: Sequence[Columns], row_length: int)
     origin = columns[0].start
     # Columns of the mean width, so that narrow inputs waste few lanes and wide ones take several tiles.
     mean = -(-sum(one.width for one in columns) // len(columns))
-    tile = tile_for((len(columns), rows, mean), out.dtype.itemsize, out.device, turned=False)
+    tile = tile_for((len(columns), rows, mean), out.dtype.itemsize, out.device, transposed=False)
     tiles = [triton.cdiv(rows, tile.height) * triton.cdiv(one.width, tile.width) for one in columns]
     last_programs = list(itertools.accumulate(tiles))
     ends = [one.start + one.width - origin for one in columns]

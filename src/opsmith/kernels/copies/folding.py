@@ -179,8 +179,8 @@ def fold(out: torch.Tensor, grad: torch.Tensor, folds: Sequence[Fold]) -> None:
     geometry = Geometry(shape, (tuple(itertools.accumulate(shape[:-1], lambda a, b: a * b, initial=1)), near))
     cut = cut_dims(geometry)
     sizes = sizes_of(geometry, cut)
-    turned = bool(cut.rows) and 0 < near[cut.rows[0]] < near[0]
-    tile = tile_for(sizes, out.dtype.itemsize, out.device, turned=turned)
+    transposed = bool(cut.rows) and 0 < near[cut.rows[0]] < near[0]
+    tile = tile_for(sizes, out.dtype.itemsize, out.device, transposed=transposed)
     counts = [one.copies_at_most() for one in merged]
     divisors = list(itertools.accumulate(counts[:-1], lambda a, b: a * b, initial=1))
     codes = [tuple(int(merged[d].copies) for d in group) or (0,) for group in cut]
@@ -430,7 +430,7 @@ def im2col(
     out = torch.empty((*self.shape[:-3], elements, columns), dtype=self.dtype, device=self.device)
     if out.numel() == 0:
         return out
-    tile = tile_for((1, rows, columns), out.dtype.itemsize, out.device, turned=False)
+    tile = tile_for((1, rows, columns), out.dtype.itemsize, out.device, transposed=False)
     launch(
         im2col_kernel,
         (programs((1, rows, columns), tile),),

@@ -150,8 +150,8 @@ def show(out: torch.Tensor, source: torch.Tensor, dims: Sequence[Dim], other: to
     geometry = Geometry(shape, tuple(strides))
     # Offsets in the source reach no further than its own extents do.
     cut = cut_dims(geometry)
-    turned = bool(cut.rows) and 0 < strides[1][cut.rows[0]] < strides[1][0]
-    cut, tile = by_images(geometry, cut, out.dtype.itemsize, out.device, turned=turned)
+    transposed = bool(cut.rows) and 0 < strides[1][cut.rows[0]] < strides[1][0]
+    cut, tile = by_images(geometry, cut, out.dtype.itemsize, out.device, transposed=transposed)
     sizes = sizes_of(geometry, cut)
     element = compute_type(out.dtype)
     is_number = not isinstance(other, torch.Tensor)
@@ -178,15 +178,17 @@ def show(out: torch.Tensor, source: torch.Tensor, dims: Sequence[Dim], other: to
     )
 
 
-def by_images(geometry: Geometry, cut: Cut, itemsize: int, device: torch.device, *, turned: bool) -> tuple[Cut, Tile]:
+def by_images(
+    geometry: Geometry, cut: Cut, itemsize: int, device: torch.device, *, transposed: bool
+) -> tuple[Cut, Tile]:
     """The cut with a tile for it; its rows are those of one dimension where that leaves few lanes idle.
 
     A row of several dimensions is divided by their sizes in every thread, two thirds of a narrow tile's instructions.
     """
-    tile = tile_for(sizes_of(geometry, cut), itemsize, device, turned=turned)
+    tile = tile_for(sizes_of(geometry, cut), itemsize, device, transposed=transposed)
     images = Cut((*cut.rows[1:], *cut.batch), cut.rows[:1], cut.columns)
     sizes = sizes_of(geometry, images)
-    theirs = tile_for(sizes, itemsize, device, turned=turned)
+    theirs = tile_for(sizes, itemsize, device, transposed=transposed)
     fits = programs(sizes, theirs) <= 1.25 * programs(sizes_of(geometry, cut), tile)
     alike = theirs.height * theirs.width == tile.height * tile.width
     return (images, theirs) if len(cut.rows) > 1 and fits and alike else (cut, tile)

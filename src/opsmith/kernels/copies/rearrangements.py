@@ -85,8 +85,8 @@ def copy_strided(out: torch.Tensor, x: torch.Tensor, strides: Ints, first: int =
     cut = cut_dims(geometry)
     sizes = sizes_of(geometry, cut)
     itemsize = max(out.dtype.itemsize, x.dtype.itemsize)
-    turned = bool(cut.rows) and abs(geometry.strides_ID[1][cut.rows[0]]) < abs(geometry.strides_ID[1][0])
-    tile = tile_for(sizes, itemsize, out.device, turned=turned)
+    transposed = bool(cut.rows) and abs(geometry.strides_ID[1][cut.rows[0]]) < abs(geometry.strides_ID[1][0])
+    tile = tile_for(sizes, itemsize, out.device, transposed=transposed)
     is_flat = geometry.strides_ID == ((1,), (1,))
     launch(
         copy_kernel,

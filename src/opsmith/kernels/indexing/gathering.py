@@ -209,8 +209,8 @@ def walk_places(
     cut = cut_dims(geometry)
     sizes = sizes_of(geometry, cut)
     near = [geometry.strides_ID[1][d] for d in (cut.rows[:1] or (0,))]
-    turned = bool(cut.rows) and 0 < near[0] < (geometry.strides_ID[1][0] or near[0])
-    tile = tile_for(sizes, itemsize, indexed.device, turned=turned)
+    transposed = bool(cut.rows) and 0 < near[0] < (geometry.strides_ID[1][0] or near[0])
+    tile = tile_for(sizes, itemsize, indexed.device, transposed=transposed)
     given = range(2 + len(more), len(operands))
     arguments = (
         tuple(index.tensor for index in indices),

@@ -78,7 +78,7 @@ def transposed(view: View, dim0: int, dim1: int) -> View:
     return permuted(view, order)
 
 
-def turned(view: View) -> View:
+def transposed_matrix(view: View) -> View:
     """A matrix transposed; fewer dimensions as they are."""
     if len(view.sizes) > 2:
         raise RuntimeError(f"t takes at most two dimensions, not {len(view.sizes)}")

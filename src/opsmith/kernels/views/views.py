@@ -84,12 +84,12 @@ def transpose_(self: torch.Tensor, dim0: int, dim1: int) -> torch.Tensor:
 
 def t(self: torch.Tensor) -> torch.Tensor:
     """A matrix transposed; fewer dimensions as they are."""
-    return viewed(self, strided_views.turned(seen(self)))
+    return viewed(self, strided_views.transposed_matrix(seen(self)))
 
 
 def t_(self: torch.Tensor) -> torch.Tensor:
     """As :func:`t`, of the tensor itself."""
-    return become(self, strided_views.turned(seen(self)))
+    return become(self, strided_views.transposed_matrix(seen(self)))
 
 
 def squeeze(self: torch.Tensor) -> torch.Tensor:
