@@ -176,7 +176,7 @@ def output_sizes(size_S: Ints, windows: Sequence[Window], *, ceil_mode: bool) ->
 
 
 def _count(size: int, window: Window, *, ceil_mode: bool) -> int:
-    room = size + 2 * window.padding - window.extent
-    count = (room + (window.stride - 1 if ceil_mode else 0)) // window.stride + 1
+    last = size + 2 * window.padding - window.extent
+    count = (last + (window.stride - 1 if ceil_mode else 0)) // window.stride + 1
     begins_behind = (count - 1) * window.stride >= size + window.padding
     return count - 1 if ceil_mode and begins_behind else count

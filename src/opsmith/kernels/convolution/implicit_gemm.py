@@ -556,7 +556,7 @@ def _combine(out: torch.Tensor, partial: torch.Tensor, bias: torch.Tensor | None
 
 
 def _splits(programs: int, steps: int, device: torch.device) -> int:
-    """How many programs share a tile: as many as the device has room for, of at least four steps each."""
+    """How many programs share a tile (split-K): one for each multiprocessor, of at least four steps each."""
     if INTERPRETED or steps <= FEW_STEPS or programs * 2 > multiprocessors(device):
         return 1
     return max(min(multiprocessors(device) // programs, steps // 4, 64), 1)
@@ -580,8 +580,9 @@ def _candidates(work: Work) -> list[Plan]:
             continue
         steps = steps_of(C, taps, k, mixed=bool(mixed))
         tiles = triton.cdiv(O, o) * triton.cdiv(P, p) * others
-        room = max(min(MULTIPROCESSORS // tiles, steps // 4, 64), 1)
-        for warps, stages, splits in itertools.product((4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, room})):
+        most_splits = max(min(MULTIPROCESSORS // tiles, steps // 4, 64), 1)
+        choices = (4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, most_splits})
+        for warps, stages, splits in itertools.product(*choices):
             if (o + p) * k * itemsize * stages <= SHARED_BYTES and not (o * p == 32768 and warps == 4):
                 plans.append(Plan(o, p, k, warps, stages, splits))
     if precision == "tf32x3" and O >= FEWEST_TO_SPLIT and C >= CHANNELS and parts_fit(others * P * C):

@@ -43,7 +43,7 @@ def is_nan(x: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def greatest_or_nan(x_MT: tl.tensor) -> tl.tensor:
-    """The greatest of a row; NaN if there is one."""
+    """The row maximum; NaN if there is one."""
     if x_MT.dtype.is_floating():
         greatest_M = tl.max(tl.where(is_nan(x_MT), float("-inf"), x_MT), axis=1)
         has_nan_M = tl.max(is_nan(x_MT).to(tl.int32), axis=1) != 0

@@ -171,8 +171,8 @@ def _launch_fold(
     M, J, K = matrix.sizes
     # Triton tells multiples of 16 apart from other numbers.
     ragged = M == J == matrix.strides(0)[2] == 1 and K % 16 != 0 and tiles.block_k < K
-    # As many splits as 32 registers a thread find room for; with the 38 that are taken otherwise, a quarter would run
-    # when the others are done. Wider sums, and the two loads of a ragged row, would spill.
+    # As many splits as multiprocessors hold with 32 registers a thread; with the 38 that are taken otherwise, a quarter
+    # would run when the others are done. Wider sums, and the two loads of a ragged row, would spill.
     narrow = tiles.warps == 8 and accumulate.itemsize == 4 and matrix.index == tl.int32 and not ragged
     limits = {"maxnreg": 32} if tiles.splits > 1 and narrow else {}
     launch(
@@ -248,7 +248,7 @@ def product(x_MT: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def greatest(x_MT: tl.tensor) -> tl.tensor:
-    """The greatest of a row without NaN."""
+    """The maximum of a row without NaN."""
     return tl.max(x_MT, axis=1)
 
 
