@@ -42,7 +42,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import converted
-from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launch, loop_bound
+from ..common.launch import INTERPRETED, constants, launch, loop_bound, pdl_prologue
 from ..common.tuning import Family, Work
 from ..matmul.matmul import multiply_type
 from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
@@ -251,7 +251,7 @@ def query_gradients_kernel(
     behind the high ones; else it and the copy are None. Shapes are those of :class:`Call` and :class:`Gradients`; the
     bias may be None, too. EVEN_N: BLOCK_N divides N.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     H, M, N, group = sizes
     UNIT: tl.constexpr = CONFIG.UNIT
     INDEX: tl.constexpr = CONFIG.INDEX
@@ -426,7 +426,7 @@ def key_gradients_kernel(
     low parts of each lie behind the high ones; else it and the copies are None. Shapes as for :class:`Call`, ``bias``
     may be None. EVEN_M: BLOCK_M divides M.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     H, M, N, group = sizes
     UNIT: tl.constexpr = CONFIG.UNIT
     BLOCK_D: tl.constexpr = CONFIG.BLOCK_D

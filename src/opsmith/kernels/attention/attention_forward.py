@@ -44,7 +44,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import Geometry, converted, index_type
-from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launch, multiprocessors
+from ..common.launch import INTERPRETED, constants, launch, multiprocessors, pdl_prologue
 from ..common.tuning import Family, Work, size_class
 from ..matmul.matmul import SHARED_BYTES, multiply_type
 from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
@@ -399,7 +399,7 @@ def attention_kernel(
         BLOCK_M: queries of a program.
         BLOCK_N: keys of a step.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     H, M, N, group = sizes
     UNIT: tl.constexpr = CONFIG.UNIT
     blocks = tl.cdiv(M, BLOCK_M)
@@ -477,7 +477,7 @@ def join_splits_kernel(
     BLOCK_E: tl.constexpr,
 ) -> None:
     """One query of one head: the average of its splits' averages, weighted with ``exp(lse - max lse)``."""
-    await_earlier_kernels()
+    pdl_prologue()
     rows = tl.num_programs(0).to(tl.int64)
     row = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, BLOCK_S)

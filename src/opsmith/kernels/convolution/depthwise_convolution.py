@@ -19,7 +19,7 @@ import triton.language as tl
 
 from ..common.indexing import converted
 from ..common.lanes import load_along_columns, store_along_columns
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, pdl_prologue
 from ..common.volumes import volume_index_type, volume_of
 from ..common.windows import UNROLLED, place_in_box
 from .convolution_operands import kernel_sizes
@@ -98,7 +98,7 @@ def depthwise_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the taps of one place."""
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

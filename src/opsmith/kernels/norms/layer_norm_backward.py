@@ -25,12 +25,12 @@ from ..common.elementwise import FLOATS
 from ..common.indexing import Geometry, converted
 from ..common.launch import (
     INTERPRETED,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
     require_served,
 )
 from ..common.matrix import Matrix, Tiling, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tiling
@@ -95,7 +95,7 @@ def gradient_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Whole rows, ``steps`` tiles of them a program. ``strides`` are those of dy, x, dx, weight and the statistics."""
-    await_earlier_kernels()
+    pdl_prologue()
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     is_column_T = (j < sizes[1]) & (k < sizes[2])
     count = tl.full([1], sizes[1] * sizes[2], COMPUTE)
@@ -152,7 +152,7 @@ def gradient_tiled_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Dx of long rows, in ``steps`` tiles that are read twice."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tl.program_id(0).to(INDEX) * BLOCK_M + tl.arange(0, BLOCK_M)
     mean_M = load_rows(mean_ptr, m, sizes[0], shape, strides[4], COMPUTE)
     rstd_M = load_rows(rstd_ptr, m, sizes[0], shape, strides[4], COMPUTE)
@@ -202,7 +202,7 @@ def column_sums_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Sums of ``dy * xhat`` and of ``dy`` over ``steps * BLOCK_M`` rows, for one tile of columns a program."""
-    await_earlier_kernels()
+    pdl_prologue()
     j, k = tile_columns(tl.program_id(0), sizes, INDEX, BLOCK_J, BLOCK_K)
     is_column_T = (j < sizes[1]) & (k < sizes[2])
     split = tl.program_id(1).to(INDEX)

@@ -13,7 +13,7 @@ import triton.language as tl
 from ..common.elementwise import Operand, map_into, prepare_call, tile_offsets, tile_values
 from ..common.indexing import converted
 from ..common.lanes import store_along_columns
-from ..common.launch import await_earlier_kernels, launch, layout_of, require_served
+from ..common.launch import launch, layout_of, pdl_prologue, require_served
 from ..common.tiles import Tiles
 from .basic import require_holds
 
@@ -45,7 +45,7 @@ def fill_where_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out = value where mask``, of ``operands_I = (mask, value)``; what the mask leaves out is not touched."""
-    await_earlier_kernels()
+    pdl_prologue()
     inside, whole, offsets_L = tile_offsets(
         tl.program_id(0),
         shape_R,

@@ -20,7 +20,7 @@ import triton.language as tl
 
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted, number
-from ..common.launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
+from ..common.launch import compute_type, launch, number_bits, pdl_prologue, require_served
 from ..common.volumes import channels_first, place_of, require_volume, tiles_of, volume_index_type, volume_of
 from ..common.windows import Window, place_in_box, spatial_numbers
 from .max_pooling import max_backward
@@ -66,7 +66,7 @@ def fractional_max_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the window of one output."""
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

@@ -20,7 +20,7 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted
 from ..common.lanes import load_along_columns
-from ..common.launch import await_earlier_kernels, compute_type, launch, require_served
+from ..common.launch import compute_type, launch, pdl_prologue, require_served
 from ..common.volumes import (
     aligned_volumes,
     channels_first,
@@ -98,7 +98,7 @@ def max_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the window of one output."""
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -179,7 +179,7 @@ def max_backward_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane looks for one input position in the indices of the windows that may hold it."""
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

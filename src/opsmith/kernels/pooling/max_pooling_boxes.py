@@ -22,7 +22,7 @@ import triton.language as tl
 
 from ..common.indexing import Ints, converted
 from ..common.lanes import load_along_columns, store_along_columns
-from ..common.launch import await_earlier_kernels, compute_type, launch
+from ..common.launch import compute_type, launch, pdl_prologue
 from ..common.volumes import (
     Volume,
     aligned_volumes,
@@ -119,7 +119,7 @@ def max_backward_boxes_kernel(
 
     DEEP and HIGH are size, step and lead of its :class:`Box` in depth and height, HOLDS_D and HOLDS_H the rest.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

@@ -23,7 +23,7 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted, number
 from ..common.lanes import load_along_columns
-from ..common.launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
+from ..common.launch import compute_type, launch, number_bits, pdl_prologue, require_served
 from ..common.volumes import (
     Volume,
     channels_first,
@@ -121,7 +121,7 @@ def antialias_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the support of one output."""
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -206,7 +206,7 @@ def antialias_backward_kernel(
     A weight takes a hundred instructions, most for the sum that it is divided by. So those of TOGETHER outputs
     beside each other are computed first, and serve every row of outputs.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]

@@ -27,11 +27,11 @@ from ..common.indexing import Ints, converted, number
 from ..common.lanes import load_along_columns
 from ..common.launch import (
     ELEMENT_TYPE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..common.volumes import (
@@ -200,7 +200,7 @@ def resample_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane adds up the taps of one output. READS are TAPS, at least 1."""
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -269,7 +269,7 @@ def resample_backward_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane gathers for one input position from the outputs that read it."""
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -310,7 +310,7 @@ def block_sum_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane adds up the block of outputs that repeat one position; those along W are read side by side."""
-    await_earlier_kernels()
+    pdl_prologue()
     DEPTH: tl.constexpr = REPEATS_S[0]
     HEIGHT: tl.constexpr = REPEATS_S[1]
     WIDTH: tl.constexpr = 1 if CHANNELS_LAST else REPEATS_S[2]
