@@ -623,7 +623,7 @@ def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: 
 def _scales(call: Call, rule: Rule) -> Scales:
     early = call.q.dtype == torch.float16 and abs(rule.scale) < 1
     factors = (rule.scale, 1.0) if early else (1.0, rule.scale)
-    return Scales(in_base_of(call.q, rule.scale), *factors, rule.shift or 0)
+    return Scales(in_base_of(call.q, rule.scale), *factors, rule.diagonal or 0)
 
 
 def _config(into: Gradients, call: Call, rule: Rule, *read: torch.Tensor | None) -> Config:
@@ -637,7 +637,7 @@ def _config(into: Gradients, call: Call, rule: Rule, *read: torch.Tensor | None)
         E=E,
         BLOCK_D=block_of(D),
         BLOCK_E=block_of(E),
-        CAUSAL=rule.shift is not None,
+        CAUSAL=rule.diagonal is not None,
         BASE_2=is_base_2(call.q),
         INDEX=offsets_type(*into, *call[:5], rule.bias, *read),
         MULTIPLY=multiply_type(call.q.dtype),
