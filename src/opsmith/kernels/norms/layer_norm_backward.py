@@ -6,8 +6,18 @@ With ``xhat = (x - mean_M) * rstd_M``, ``g = dy * weight`` and means over a row
 
 an RMS norm has no mean, and ``mean(g)`` drops out of its dx. As many programs as the device holds walk over the rows,
 write dx, and keep their own sums for weight and bias, so that x and dy are read once: ``3 * numel * itemsize`` bytes,
-and a second launch that adds up the programs' sums. Rows too long for registers are read again: a launch for dx,
-whose programs read their row twice, and two for the sums.
+and a second launch that adds up the programs' sums::
+
+               columns t, all of them
+              +-----------------------+
+      step 0  |     x_MT, dy_MT       |  -> dx_MT, from two means over each row
+              +-----------------------+
+      step 1  |          ...          |  -> dx_MT
+              +-----------------------+
+                 |     |     |     |
+                 v     v     v     v     product_MT, sum_MT -> partial_S2N: dweight and dbias of one program
+
+Rows too long for registers are read again: a launch for dx, whose programs read their row twice, and two for the sums.
 
 Suffixes: ``_M`` rows, ``_T`` columns of a tile.
 """
