@@ -89,7 +89,7 @@ class Compiler:
         else:
             self.compiled += 1
 
-    def _launch(self, kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **meta: Any) -> None:
+    def _launch(self, kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **meta: Any) -> Any:
         if not all(0 < size < limit for size, limit in zip(grid, (2**31, 2**16, 2**16), strict=False)):
             raise CannotLaunch(f"a grid of {grid} cannot be launched")
         mocked = map(_mocked, map(launch.settled, args))
@@ -98,6 +98,7 @@ class Compiler:
         if binary.metadata.shared > SHARED_MEMORY_BYTES:
             raise CannotLaunch(f"{kernel.__name__} takes {binary.metadata.shared} bytes of shared memory")
         self.launches += 1
+        return binary
 
     def call(self, function: Callable[..., Any], record: CallRecord) -> None:
         """Compile what one call launches.

@@ -18,7 +18,7 @@ from opsmith.kernels.convolution import (
     depthwise_patches,
     filter_gradients,
     implicit_gemm,
-    words,
+    packed_elements,
 )
 from opsmith.kernels.convolution.convolution_operands import Sides
 from opsmith.kernels.convolution.depthwise_gradients import Block
@@ -578,7 +578,7 @@ def test_words_begin_where_their_size_divides_the_address(dtype: torch.dtype, mo
         assert not (ptr.handle.data[mask.handle.data] % size).any()
         return lanes.load_along_columns(ptr, mask)
 
-    monkeypatch.setattr(words, "load_along_columns", load)
+    monkeypatch.setattr(packed_elements, "load_along_columns", load)
     most = 8 // dtype.itemsize
     whole = values(2, 3, 9, 8, dtype=dtype, scale=1)
     views = [

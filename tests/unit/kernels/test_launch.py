@@ -132,7 +132,7 @@ def launched_kernels() -> Iterator[Any]:
 def test_a_kernel_begins_by_waiting_for_those_before_it(function: ast.FunctionDef) -> None:
     """The GPU launches it while they run: what it read or wrote before would be theirs."""
     _docstring, first = function.body[:2]
-    assert "await_earlier_kernels()" == ast.unparse(first)
+    assert "pdl_prologue()" == ast.unparse(first)
 
 
 def test_only_kernels_are_launched_and_by_their_names() -> None:

@@ -246,8 +246,8 @@ def scaled_dot_product_efficient_attention(
 ) -> tuple[torch.Tensor, ...]:
     """Memory-efficient attention of heads (B, H, M, D); the logarithms are padded to blocks, or there are none."""
     _require_own_keys(query, key)
-    shift = _from_top_left(is_causal=is_causal)
-    return _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p, shift, scale)
+    diagonal = _from_top_left(is_causal=is_causal)
+    return _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p, diagonal, scale)
 
 
 def efficient_attention_forward(
@@ -274,8 +274,8 @@ def efficient_attention_forward(
     sequences = _sequences(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
     if sequences is not None and (bias is not None or dropout_p or custom_mask_type == _BOTTOM_RIGHT):
         raise NotImplementedError("a bias, dropout or a mask from the last key on of ragged batches is not served")
-    shift = _shift_of(custom_mask_type, q, k)
-    out, *rest = _efficient(q, k, v, bias, compute_log_sumexp, dropout_p, shift, scale, sequences)
+    diagonal = _diagonal_of(custom_mask_type, q, k)
+    out, *rest = _efficient(q, k, v, bias, compute_log_sumexp, dropout_p, diagonal, scale, sequences)
     longest = (query.shape[1], key.shape[1]) if sequences is None else sequences[2:]
     return out.transpose(1, 2), *rest, *longest
 
@@ -309,7 +309,7 @@ def _require_own_keys(q: torch.Tensor, k: torch.Tensor) -> None:
         raise ValueError(f"attention needs as many heads of keys as of queries, not {k.shape[1]} and {q.shape[1]}")
 
 
-def _shift_of(mask_type: int, q: torch.Tensor, k: torch.Tensor) -> int | None:
+def _diagonal_of(mask_type: int, q: torch.Tensor, k: torch.Tensor) -> int | None:
     if mask_type == _BOTTOM_RIGHT:
         return _from_bottom_right(q, k, is_causal=True)
     return _from_top_left(is_causal=mask_type == _TOP_LEFT)
@@ -322,7 +322,7 @@ def _efficient(
     bias: torch.Tensor | None,
     compute_log_sumexp: bool,
     dropout_p: float,
-    shift: int | None,
+    diagonal: int | None,
     scale: float | None,
     sequences: Sequences | None = None,
 ) -> tuple[torch.Tensor, ...]:
@@ -334,7 +334,7 @@ def _efficient(
         batches, longest = sequences.starts_q.numel() - 1, sequences.longest_q
     rows = -(-longest // LSE_ROWS) * LSE_ROWS if compute_log_sumexp else 0
     lse = torch.empty((batches, q.shape[1], rows), dtype=torch.float32, device=q.device)
-    rule = Rule(scale_of(q, scale), _expanded(bias, q, k), shift, 0.0, dropout)
+    rule = Rule(scale_of(q, scale), _expanded(bias, q, k), diagonal, 0.0, dropout)
     attend_heads(out, lse if compute_log_sumexp else None, q, k, v, rule, sequences)
     # Eager has this state on the host.
     if dropout is None:
@@ -378,8 +378,8 @@ def scaled_dot_product_efficient_attention_backward(
     """Gradients of query, key, value, and of the bias if that is asked for."""
     call = Call(grad_out_, query, key, value, out, logsumexp)
     dropout = _drawn_before(dropout_p, philox_seed, philox_offset)
-    shift = _from_top_left(is_causal=is_causal)
-    return _efficient_gradients(call, attn_bias, dropout, shift, scale, bias_requires_grad=grad_input_mask[3])
+    diagonal = _from_top_left(is_causal=is_causal)
+    return _efficient_gradients(call, attn_bias, dropout, diagonal, scale, bias_requires_grad=grad_input_mask[3])
 
 
 def efficient_attention_backward(
@@ -411,9 +411,9 @@ def efficient_attention_backward(
         raise NotImplementedError("gradients in one storage are not served")
     grad, q, k, v, result = (x.transpose(1, 2) for x in (grad_out_, query, key, value, out))
     call = Call(grad, q, k, v, result, logsumexp)
-    shift = _shift_of(custom_mask_type, call.q, call.k)
+    diagonal = _diagonal_of(custom_mask_type, call.q, call.k)
     dropout = _drawn_before(dropout_p, philox_seed, philox_offset)
-    *heads, dbias = _efficient_gradients(call, bias, dropout, shift, scale, bias_requires_grad=bias_requires_grad)
+    *heads, dbias = _efficient_gradients(call, bias, dropout, diagonal, scale, bias_requires_grad=bias_requires_grad)
     return *(None if x is None else x.transpose(1, 2) for x in heads), dbias
 
 
@@ -421,7 +421,7 @@ def _efficient_gradients(
     call: Call,
     bias: torch.Tensor | None,
     dropout: Dropout | None,
-    shift: int | None,
+    diagonal: int | None,
     scale: float | None,
     *,
     bias_requires_grad: bool,
@@ -437,7 +437,7 @@ def _efficient_gradients(
         row = -(-N // 16) * 16  # A row begins at a multiple of 16 elements.
         dbias = torch.empty_strided((B, H, M, N), (H * M * row, M * row, row, 1), dtype=bias.dtype, device=bias.device)
     into = Gradients(_rows_first(call.q), _rows_first(call.k), _rows_first(call.v), dbias)
-    attention_gradients(into, call, Rule(scale_of(call.q, scale), expanded, shift, 0.0, dropout))
+    attention_gradients(into, call, Rule(scale_of(call.q, scale), expanded, diagonal, 0.0, dropout))
     return tuple(into)
 
 

@@ -42,7 +42,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import converted
-from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launch, loop_bound
+from ..common.launch import INTERPRETED, constants, launch, loop_bound, pdl_prologue
 from ..common.tuning import Family, Work
 from ..matmul.matmul import multiply_type
 from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
@@ -251,7 +251,7 @@ def query_gradients_kernel(
     behind the high ones; else it and the copy are None. Shapes are those of :class:`Call` and :class:`Gradients`; the
     bias may be None, too. EVEN_N: BLOCK_N divides N.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     H, M, N, group = sizes
     UNIT: tl.constexpr = CONFIG.UNIT
     INDEX: tl.constexpr = CONFIG.INDEX
@@ -426,7 +426,7 @@ def key_gradients_kernel(
     low parts of each lie behind the high ones; else it and the copies are None. Shapes as for :class:`Call`, ``bias``
     may be None. EVEN_M: BLOCK_M divides M.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     H, M, N, group = sizes
     UNIT: tl.constexpr = CONFIG.UNIT
     BLOCK_D: tl.constexpr = CONFIG.BLOCK_D
@@ -623,7 +623,7 @@ def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: 
 def _scales(call: Call, rule: Rule) -> Scales:
     early = call.q.dtype == torch.float16 and abs(rule.scale) < 1
     factors = (rule.scale, 1.0) if early else (1.0, rule.scale)
-    return Scales(in_base_of(call.q, rule.scale), *factors, rule.shift or 0)
+    return Scales(in_base_of(call.q, rule.scale), *factors, rule.diagonal or 0)
 
 
 def _config(into: Gradients, call: Call, rule: Rule, *read: torch.Tensor | None) -> Config:
@@ -637,7 +637,7 @@ def _config(into: Gradients, call: Call, rule: Rule, *read: torch.Tensor | None)
         E=E,
         BLOCK_D=block_of(D),
         BLOCK_E=block_of(E),
-        CAUSAL=rule.shift is not None,
+        CAUSAL=rule.diagonal is not None,
         BASE_2=is_base_2(call.q),
         INDEX=offsets_type(*into, *call[:5], rule.bias, *read),
         MULTIPLY=multiply_type(call.q.dtype),

@@ -44,7 +44,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import Geometry, converted, index_type
-from ..common.launch import INTERPRETED, await_earlier_kernels, constants, launch, multiprocessors
+from ..common.launch import INTERPRETED, constants, launch, multiprocessors, pdl_prologue
 from ..common.tuning import Family, Work, size_class
 from ..matmul.matmul import SHARED_BYTES, multiply_type
 from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
@@ -94,7 +94,7 @@ class Splits(NamedTuple):
     keys: int
 
 
-class Scores(NamedTuple):
+class Scoring(NamedTuple):
     """What makes scores of dot products, in the base of :func:`power`; which keys are visible; the lse of none."""
 
     scale: float
@@ -305,7 +305,7 @@ def attend(
     M: tl.tensor,
     N: tl.tensor,
     strides: tl.tuple,
-    rule: tl.tuple,
+    scoring: tl.tuple,
     CONFIG: tl.tuple,
     MASKED: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -326,17 +326,17 @@ def attend(
         if CONFIG.FUSE_SCALE:
             factor = 1.0
         else:
-            factor = rule.scale
-        s_MN = scores(qk_MN, bias_ptr, m, n, M, N, strides.bias, factor, rule.diagonal, CONFIG, MASKED)
+            factor = scoring.scale
+        s_MN = scores(qk_MN, bias_ptr, m, n, M, N, strides.bias, factor, scoring.diagonal, CONFIG, MASKED)
         new_max_M = tl.maximum(max_M, tl.max(s_MN, axis=1))
         # A query that has seen no key has no largest score to subtract: -inf minus -inf is no number.
         base_M = tl.where(new_max_M == float("-inf"), 0.0, new_max_M)
         if CONFIG.FUSE_SCALE:
-            scaled_M = base_M * rule.scale
-            p_MN = power(s_MN * rule.scale - scaled_M[:, None], CONFIG.BASE_2)
+            scaled_M = base_M * scoring.scale
+            p_MN = power(s_MN * scoring.scale - scaled_M[:, None], CONFIG.BASE_2)
             # Exactly 1 where no score is larger than before. One product less another, in one instruction, leaves what
             # rounding took off the other, and a thousand blocks of keys would take the sum by 1e-3.
-            rescale_M = power((max_M - base_M) * rule.scale, CONFIG.BASE_2)
+            rescale_M = power((max_M - base_M) * scoring.scale, CONFIG.BASE_2)
         else:
             p_MN = power(s_MN - base_M[:, None], CONFIG.BASE_2)
             rescale_M = power(max_M - base_M, CONFIG.BASE_2)
@@ -372,7 +372,7 @@ def attention_kernel(
     strides: tl.tuple,
     splits: tl.tuple,
     lse_rows: tl.tensor,
-    rule: tl.tuple,
+    scoring: tl.tuple,
     CONFIG: tl.tuple,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -394,12 +394,12 @@ def attention_kernel(
         strides: see :class:`Strides`.
         splits: see :class:`Splits`.
         lse_rows: rows of lse; those beyond M become infinite.
-        rule: see :class:`Scores`. A query that sees no key has 0, and ``empty_lse``.
+        scoring: see :class:`Scoring`. A query that sees no key has 0, and ``empty_lse``.
         CONFIG: see :class:`Config`.
         BLOCK_M: queries of a program.
         BLOCK_N: keys of a step.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     H, M, N, group = sizes
     UNIT: tl.constexpr = CONFIG.UNIT
     blocks = tl.cdiv(M, BLOCK_M)
@@ -431,27 +431,27 @@ def attention_kernel(
     end = tl.minimum(first + splits.keys, N)
     visible_to_all = end  # Keys that need no mask.
     if CONFIG.CAUSAL:
-        visible_to_all = tl.minimum(end, first_M + rule.diagonal + 1)
-        end = tl.minimum(end, first_M + rule.diagonal + BLOCK_M)
+        visible_to_all = tl.minimum(end, first_M + scoring.diagonal + 1)
+        end = tl.minimum(end, first_M + scoring.diagonal + BLOCK_M)
     full = first + tl.maximum(visible_to_all - first, 0) // BLOCK_N * BLOCK_N
     acc_ME = tl.zeros([BLOCK_M, CONFIG.BLOCK_E], tl.float32)
     max_M = tl.full([BLOCK_M], float("-inf"), tl.float32)
     sum_M = tl.zeros([BLOCK_M], tl.float32)
     acc_ME, max_M, sum_M = attend(
         acc_ME, max_M, sum_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, low_offsets, dropout, head, m, first, full, M, N,
-        strides, rule, CONFIG, False, BLOCK_N,
+        strides, scoring, CONFIG, False, BLOCK_N,
     )  # fmt: skip
     acc_ME, max_M, sum_M = attend(
         acc_ME, max_M, sum_M, q_MD, q_low_MD, k_ptr, v_ptr, bias_ptr, low_offsets, dropout, head, m, full, end, M, N,
-        strides, rule, CONFIG, True, BLOCK_N,
+        strides, scoring, CONFIG, True, BLOCK_N,
     )  # fmt: skip
 
     total_M = tl.where(sum_M == 0, 1.0, sum_M)
     out_ME = acc_ME / total_M[:, None]
     store_rows(out_ptr, m, M, out_ME, strides.out, CONFIG.OUT_UNIT, CONFIG.E, CONFIG.BLOCK_E, CONFIG.INDEX)
     if lse_ptr is not None:
-        lse_M = natural(max_M, rule.scale, CONFIG.BASE_2, CONFIG.FUSE_SCALE) + tl.log(total_M)
-        lse_M = tl.where(sum_M == 0, rule.empty_lse, lse_M)
+        lse_M = natural(max_M, scoring.scale, CONFIG.BASE_2, CONFIG.FUSE_SCALE) + tl.log(total_M)
+        lse_M = tl.where(sum_M == 0, scoring.empty_lse, lse_M)
         lse_ptr = head_of(lse_ptr + split.to(tl.int64) * splits.lse_stride, b, h, strides.lse, 1)
         tl.store(lse_ptr + m.to(CONFIG.INDEX) * strides.lse[2], lse_M, mask=m < M)
         if block == blocks - 1:
@@ -477,7 +477,7 @@ def join_splits_kernel(
     BLOCK_E: tl.constexpr,
 ) -> None:
     """One query of one head: the average of its splits' averages, weighted with ``exp(lse - max lse)``."""
-    await_earlier_kernels()
+    pdl_prologue()
     rows = tl.num_programs(0).to(tl.int64)
     row = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, BLOCK_S)
@@ -523,15 +523,15 @@ class Rule(NamedTuple):
     Attributes:
         scale: what dot products are multiplied by.
         bias: what is added then, expanded to a matrix of queries and keys for each head.
-        shift: a query sees the keys up to its own number plus this; None where it sees all.
-        unseen: the logarithm of the weights of a query that sees no key.
+        diagonal: query m sees the keys up to ``m + diagonal``; None where it sees all.
+        empty_lse: the logarithm of the sum of weights of a query that sees no key.
         dropout: of weights, if there is one.
     """
 
     scale: float
     bias: torch.Tensor | None
-    shift: int | None
-    unseen: float
+    diagonal: int | None
+    empty_lse: float
     dropout: Dropout | None = None
 
 
@@ -628,7 +628,7 @@ def attend_heads(
         q.shape[2] == 1
         and group > 1
         and rule.bias is None
-        and rule.shift is None
+        and rule.diagonal is None
         and lse_rows <= 1
         and sequences is None
     ):
@@ -642,7 +642,7 @@ def attend_heads(
     if sequences is not None:
         B, M, N = sequences.starts_q.numel() - 1, sequences.longest_q, sequences.longest_k
     columns = max(block_of(D), block_of(E))
-    tile = _forward_tile(B * H, M, N, columns, q.dtype, causal=rule.shift is not None)
+    tile = _forward_tile(B * H, M, N, columns, q.dtype, causal=rule.diagonal is not None)
     if sequences is None:
         in_parts = BEFOREHAND.get(columns, ())
         by_rule = in_parts[0] if in_parts and splitting_pays(q, v, B * H * N * (block_of(D) + block_of(E))) else tile
@@ -651,11 +651,11 @@ def attend_heads(
     splits = 1 if lse_rows > M or sequences is not None else _splits(programs, triton.cdiv(N, tile.n), q.device)
     # A split has whole blocks of keys.
     share = triton.cdiv(triton.cdiv(N, tile.n), splits) * tile.n
-    parts, part_lse, unseen = out, lse, rule.unseen
+    parts, part_lse, empty_lse = out, lse, rule.empty_lse
     if splits > 1:
         parts = torch.empty((splits * B, H, M, E), dtype=torch.float32, device=q.device)
         part_lse = torch.empty((splits * B, H, M), dtype=torch.float32, device=q.device)
-        unseen = -math.inf
+        empty_lse = -math.inf
     low_offsets = None
     if tile.beforehand and N:
         k_parts, v_parts = rows_in_parts(k, tile.n), transposed_in_parts(v, tile.n)
@@ -669,7 +669,7 @@ def attend_heads(
         E=E,
         BLOCK_D=block_of(D),
         BLOCK_E=block_of(E),
-        CAUSAL=rule.shift is not None,
+        CAUSAL=rule.diagonal is not None,
         BASE_2=is_base_2(q),
         # In float32 it would round differences of large scores once more; a scale below 0 reverses their order.
         FUSE_SCALE=is_base_2(q) and rule.bias is None and rule.scale > 0,
@@ -702,7 +702,7 @@ def attend_heads(
         strides,
         Splits(B * H * M * E, B * H * M, share),
         lse_rows,
-        Scores(in_base_of(q, rule.scale), rule.shift or 0, unseen),
+        Scoring(in_base_of(q, rule.scale), rule.diagonal or 0, empty_lse),
         constants(config),
         BLOCK_M=tile.m,
         BLOCK_N=tile.n,
@@ -710,7 +710,7 @@ def attend_heads(
         num_stages=tile.stages,
     )
     if splits > 1:
-        _join_splits(out, lse, parts, part_lse, splits, rule.unseen)
+        _join_splits(out, lse, parts, part_lse, splits, rule.empty_lse)
 
 
 def rows_in_parts(x: torch.Tensor, block: int) -> Parts:
@@ -729,7 +729,7 @@ def _join_splits(
     parts: torch.Tensor,
     part_lse: torch.Tensor | None,
     splits: int,
-    unseen: float,
+    empty_lse: float,
 ) -> None:
     B, H, M, E = out.shape
     unit = unit_of(out)
@@ -747,7 +747,7 @@ def _join_splits(
         splits,
         strides_in(unit, out),
         (0, 0, 0) if lse is None else lse.stride(),
-        unseen,
+        empty_lse,
         OUT_UNIT=unit,
         E=E,
         BLOCK_S=triton.next_power_of_2(splits),
@@ -765,7 +765,7 @@ def _splits(programs: int, blocks: int, device: torch.device) -> int:
 def chosen(family: Family[Tile], by_rule: Tile, q: torch.Tensor, v: torch.Tensor, rule: Rule) -> Tile:
     """What was measured to be fastest for heads of queries (B, H, M, D) and of values (.., N, E), else ``by_rule``."""
     (B, H, M, D), (N, E) = q.shape, v.shape[2:]
-    kind = str(q.dtype).removeprefix("torch."), int(rule.shift is not None), int(rule.bias is not None)
+    kind = str(q.dtype).removeprefix("torch."), int(rule.diagonal is not None), int(rule.bias is not None)
     work: Work = (*kind, block_of(D), block_of(E), *map(size_class, (B * H, M, N)))
     return family.choice(work, by_rule, q.device)
 

@@ -21,12 +21,12 @@ from .indexing import Layout, converted, elementwise_geometry, index_type, numbe
 from .lanes import load_along_columns
 from .launch import (
     ELEMENT_TYPE,
-    await_earlier_kernels,
     compute_type,
     launch,
     layout_of,
     multiprocessors,
     number_bits,
+    pdl_prologue,
     pick_device,
     require_served,
 )
@@ -173,7 +173,7 @@ def map_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out[r, c] = function(operands[0][r, c], operands[1][r, c], ...)`` for one tile; a tuple for several outputs."""
-    await_earlier_kernels()
+    pdl_prologue()
     inside, whole, offsets_L = tile_offsets(
         tl.program_id(0),
         shape_R,

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import Ints, merge_dims, offset_of
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, pdl_prologue
 from ..common.volumes import volume_of
 from ..common.windows import Window, place_in_box
 from ..matmul.product_tiles import parts_of_one_sign
@@ -147,7 +147,7 @@ def channels_last_kernel(
 
     With ``low`` as two parts, so far apart.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     s = tl.program_id(0).to(INDEX) * BLOCK_S + tl.arange(0, BLOCK_S)
     tiles_C = tl.cdiv(padded_C, BLOCK_C)
     g = tl.program_id(1).to(INDEX) // tiles_C
@@ -219,7 +219,7 @@ def filter_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[g, r, k, c] = w[g, r, c, k]``, 0 for c beyond the columns; ``low`` as of :func:`channels_last_kernel`."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     c, k = i % padded, i // padded % TAPS

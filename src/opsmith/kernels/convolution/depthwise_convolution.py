@@ -19,7 +19,7 @@ import triton.language as tl
 
 from ..common.indexing import converted
 from ..common.lanes import load_along_columns, store_along_columns
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, pdl_prologue
 from ..common.volumes import tile_of, volume_index_type, volume_of
 from ..common.windows import UNROLLED, place_in_box
 from .convolution_operands import kernel_sizes
@@ -98,7 +98,7 @@ def depthwise_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the taps of one place."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     if CHANNELS_LAST:
         n, q, c = (row // space)[:, None], (row % space)[:, None], column[None, :]

@@ -25,12 +25,12 @@ from ..common.indexing import Ints, converted
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
 )
 from ..common.volumes import volume_of
 from ..common.windows import place_in_box
@@ -89,7 +89,7 @@ def depthwise_gradient_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Taps of some channels, over the patches of one split: each lane adds up its own, and all lanes at the end."""
-    await_earlier_kernels()
+    pdl_prologue()
     TAPS: tl.constexpr = PART_S[0] * PART_S[1] * PART_S[2]
     PLACES: tl.constexpr = PATCH_S[0][0] * PATCH_S[1][0] * PATCH_S[2][0]
     split = tl.program_id(1).to(INDEX)
@@ -151,7 +151,7 @@ def added_splits_kernel(
     BLOCK_N: tl.constexpr,
 ) -> None:
     """``dw = sum of partial[s] over s``, all of them at once."""
-    await_earlier_kernels()
+    pdl_prologue()
     s, i = tl.arange(0, BLOCK_S), tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_SN = (s < splits)[:, None] & (i < numel)[None, :]
     dw_N = tl.sum(tl.load(partial_ptr + (s[:, None] * numel + i[None, :]), mask=mask_SN, other=0), axis=0)

@@ -28,7 +28,7 @@ import triton.language as tl
 
 from ..common.indexing import Ints
 from ..common.lanes import load_along_columns
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch, multiprocessors
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, multiprocessors, pdl_prologue
 from ..common.volumes import empty_volume, tile_of, volume_index_type, volume_of
 from ..common.windows import place_in_box
 from ..copies.rearrangements import copy_into
@@ -204,7 +204,7 @@ def depthwise_patch_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane computes the places of one patch."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     if CHANNELS_LAST:
         n, g, c = (row // patches)[:, None], (row % patches)[:, None], column[None, :]

@@ -20,12 +20,12 @@ from ..common.indexing import converted, merge_dims, offset_of
 from ..common.lanes import store_along_columns
 from ..common.launch import (
     INTERPRETED,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
 )
 from ..common.windows import place_in_box
 from ..matmul.matmul import ALONE, GROUP, combine, fewest_splits, multiply_type
@@ -114,7 +114,7 @@ def filter_gradient_kernel(
 
     ``factors``, ``shifts``: as for :func:`places_by_products`, or None.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     TAPS: tl.constexpr = KERNEL_S[0] * KERNEL_S[1] * KERNEL_S[2]
     blocks = tl.cdiv(C, BLOCK_J)
     columns = TAPS * C if MIXED else TAPS * blocks * BLOCK_J

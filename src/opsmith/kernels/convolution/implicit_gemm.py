@@ -25,12 +25,12 @@ from ..common.indexing import Ints, converted
 from ..common.lanes import load_along_columns, store_along_columns
 from ..common.launch import (
     INTERPRETED,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
 )
 from ..common.tuning import Family, Work, size_class
 from ..common.type_rules import HALF
@@ -196,7 +196,7 @@ def implicit_gemm_kernel(
     ``x_low``, ``w_low``: how far behind high parts of float32 low ones lie, if factors are in parts. C_VEC: of how
     many channels that lie side by side all or none are read; 1 where 16 divides their number.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     C = known_multiple(C, C_VEC)
     first_O, first_P = tile_origin(O, P, GROUP, BLOCK_O, BLOCK_P, INDEX)
     group = tl.program_id(1).to(INDEX)

@@ -21,7 +21,7 @@ import triton.language as tl
 
 from ..common.elementwise import as_bits
 from ..common.indexing import Geometry, Ints, contiguous_strides, dense_strides, merge_dims, normalized_dims
-from ..common.launch import await_earlier_kernels, launch, layout_of, pick_device, require_served
+from ..common.launch import launch, layout_of, pdl_prologue, pick_device, require_served
 from ..common.promotion import promoted
 from ..common.transposed_tiles import tile_for
 from .rearrangements import copied, copy_into, fill
@@ -52,7 +52,7 @@ def join_kernel(
     Input i has the programs before ``last_programs_I[i]`` and the columns before ``ends_I[i]``, from where its
     predecessor ends. ALIGNED divides every number of columns and every stride.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     program = tl.program_id(0)
     x_ptr, row_stride, start, end, first = inputs_I[0], row_strides_I[0], 0, ends_I[0], 0
     for i in tl.static_range(1, len(inputs_I)):
@@ -93,7 +93,7 @@ def join_slices_kernel(
 
     Input i has the programs before ``last_programs_I[i]`` and ends at ``ends_I[i]`` of the result's ``depth``.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     program = tl.program_id(0)
     x_ptr, depth_stride, start, end, first = inputs_I[0], depth_strides_I[0], 0, ends_I[0], 0
     for i in tl.static_range(1, len(inputs_I)):

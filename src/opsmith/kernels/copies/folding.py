@@ -21,7 +21,7 @@ import triton.language as tl
 
 from ..common.indexing import Geometry, Ints, converted, index_type, merge_dims, normalized_dims
 from ..common.lanes import load_along_columns
-from ..common.launch import await_earlier_kernels, compute_type, launch, layout_of, loop_bound, require_served
+from ..common.launch import compute_type, launch, layout_of, loop_bound, pdl_prologue, require_served
 from ..common.transposed_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 from .mirrored_planes import unmirror
 
@@ -146,7 +146,7 @@ def fold_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[s, a, b]`` = sum of the copies of that element, up to ``terms`` of them."""
-    await_earlier_kernels()
+    pdl_prologue()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     inside_AB = (a < rows)[:, None] & (b < columns)[None, :]
     total_AB = tl.zeros([HEIGHT, WIDTH], COMPUTE)
@@ -395,7 +395,7 @@ def im2col_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[n, c, i, j, y, x] = x[n, c, y step + i dilation - padding, ..]``: rows are (n, c, i, j), columns (y, x)."""
-    await_earlier_kernels()
+    pdl_prologue()
     _, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     j, rest = a % kernel[1], a // kernel[1]
     i, rest = rest % kernel[0], rest // kernel[0]

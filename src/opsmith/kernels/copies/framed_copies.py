@@ -20,7 +20,7 @@ import triton.language as tl
 
 from ..common.indexing import Geometry, Ints, converted, index_type, number
 from ..common.lanes import load_along_columns, store_along_columns
-from ..common.launch import await_earlier_kernels, compute_type, launch, layout_of, number_bits
+from ..common.launch import compute_type, launch, layout_of, number_bits, pdl_prologue
 from ..common.transposed_tiles import Cut, Tile, cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
 
@@ -112,7 +112,7 @@ def window_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[s, a, b]`` is the source's element there, or else ``other``: a number of type NUMBER, or a tensor."""
-    await_earlier_kernels()
+    pdl_prologue()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     inside_AB = (a < rows)[:, None] & (b < columns)[None, :]
     x_S, here_S = source_of(s, x_views[0], RULES_S)

@@ -19,7 +19,7 @@ import triton.language as tl
 
 from ..common.indexing import converted
 from ..common.lanes import load_along_columns
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, pdl_prologue
 from ..common.volumes import channels_first, volume_index_type, volume_of
 
 #: Elements of a tile: eight for each thread.
@@ -82,7 +82,7 @@ def mirrored_backward_kernel(
     BLOCK_B: tl.constexpr,
 ) -> None:
     """One tile of one plane. ``rows_around`` and ``columns_around`` are what the pad added before and after."""
-    await_earlier_kernels()
+    pdl_prologue()
     height, width = size_AB
     across, down = tl.cdiv(width, BLOCK_B), tl.cdiv(height, BLOCK_A)
     program = tl.program_id(0)

@@ -16,7 +16,7 @@ import triton.language as tl
 from ..common.elementwise import as_bits, load_dense, map_into, same, store_dense
 from ..common.indexing import Ints, converted, dense_strides, index_type, merge_dims, normalized_dims
 from ..common.lanes import load_along_columns, store_along_columns
-from ..common.launch import await_earlier_kernels, launch, layout_of, require_served
+from ..common.launch import launch, layout_of, pdl_prologue, require_served
 from ..common.transposed_tiles import cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
 
 # ---------------------------------------------------------------- the kernel
@@ -38,7 +38,7 @@ def copy_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[s, a, b] = x[first + s, a, b]`` for one tile, converted to the type of ``out``; negated if NEGATE."""
-    await_earlier_kernels()
+    pdl_prologue()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     inside = (a < rows)[:, None] & (b < columns)[None, :]
     x_AB = (

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import converted, number
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, number_bits, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, number_bits, pdl_prologue, require_served
 from ..pointwise.arithmetic import power_of
 from .filling import empty
 
@@ -36,7 +36,7 @@ def sequence_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[i] = function(i, numbers...)`` of a contiguous tensor; a number comes as its bits or in a tensor."""
-    await_earlier_kernels()
+    pdl_prologue()
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     values = ()
     for i in tl.static_range(len(numbers_I)):

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from ..common.elementwise import as_bits
 from ..common.indexing import index_type, merge_dims, offset_of
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, pdl_prologue, require_served
 from .filling import empty
 
 
@@ -36,7 +36,7 @@ def triangle_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """One tile of ``out[r, c] = x[r, c]`` on one side of the diagonal and on it, else 0; a matrix has ``rows`` rows."""
-    await_earlier_kernels()
+    pdl_prologue()
     tile = tl.program_id(0).to(INDEX)
     tiles_C = tl.cdiv(C, BLOCK_C)
     r = (tile // tiles_C) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -121,7 +121,7 @@ def positions_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[0, n]`` and ``out[1, n]`` are row and column of the n-th kept element, counted row by row."""
-    await_earlier_kernels()
+    pdl_prologue()
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     r, c = index // columns, index % columns
     if LOWER:

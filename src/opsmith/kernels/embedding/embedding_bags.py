@@ -21,11 +21,11 @@ from ..common.elementwise import FLOATS, map_elements
 from ..common.indexing import Geometry, converted, index_type, number
 from ..common.launch import (
     INTERPRETED,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..copies.rearrangements import copied, fill
@@ -87,7 +87,7 @@ def bag_kernel(
 
     Of the greatest, GROUP is 1; NO_ROW is where an empty bag has it from.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     bag = tl.program_id(0)
     d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     begin = tl.load(offsets_ptr + bag.to(INDEX) * offset_stride).to(INDEX)
@@ -156,7 +156,7 @@ def factor_gradient_kernel(
     BLOCK_D: tl.constexpr,
 ) -> None:
     """``out[i]`` = the gradient of the bag of index i times the row that it names; 0 for ``padding``."""
-    await_earlier_kernels()
+    pdl_prologue()
     g = tl.program_id(0).to(INDEX) * GROUP + tl.arange(0, GROUP)
     row_G = tl.load(indices_ptr + g * index_stride, mask=g < items, other=0).to(INDEX)
     bag_G = tl.load(offset2bag_ptr + g, mask=g < items, other=0).to(INDEX)
@@ -193,7 +193,7 @@ def repeat_gradient_kernel(
     BLOCK_D: tl.constexpr,
 ) -> None:
     """``out[i]`` = the gradient of the bag of index i, divided by the bag's size or times the index's factor."""
-    await_earlier_kernels()
+    pdl_prologue()
     g = tl.program_id(0).to(INDEX) * GROUP + tl.arange(0, GROUP)
     d = tl.program_id(1).to(INDEX) * BLOCK_D + tl.arange(0, BLOCK_D)
     inside = (g < items)[:, None] & (d < columns)[None, :]
@@ -218,7 +218,7 @@ def owner_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[i]`` = the bag of index i: the last one that does not begin behind it, found by bisection."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     low = tl.zeros([BLOCK], tl.int64)
     high = low + offsets
@@ -515,7 +515,7 @@ def renorm_kernel(
     BLOCK_D: tl.constexpr,
 ) -> None:
     """Scale row r of the table to the norm ``limit`` if any index names it and its norm is greater."""
-    await_earlier_kernels()
+    pdl_prologue()
     r = tl.program_id(0).to(INDEX)
     found = tl.zeros([BLOCK], tl.int32)
     i = items * 0

@@ -27,12 +27,12 @@ from ..common.indexing import Geometry, converted, index_type, merge_dims, offse
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     layout_of,
     loop_bound,
+    pdl_prologue,
 )
 from ..copies.rearrangements import fill
 
@@ -95,7 +95,7 @@ def claim_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``owners[index[t]] = t``, of which one stays, and ``repeats[t] = 0``."""
-    await_earlier_kernels()
+    pdl_prologue()
     t_T = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     row_T, named_T = named_rows(t_T, index_ptr, shape_T, index_strides_T, tokens, rows, skipped)
     tl.store(owners_ptr + row_T, t_T.to(tl.int32), mask=named_T)
@@ -120,7 +120,7 @@ def open_sums_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``repeats[owner] += 1`` for each token that names another's row; the first of them zeroes ``sums[owner]``."""
-    await_earlier_kernels()
+    pdl_prologue()
     t_T, _row_T, named_T, owner_T = owned_tokens(
         owners_ptr, index_ptr, shape_T, index_strides_T, tokens, rows, skipped, INDEX, HEIGHT
     )
@@ -156,7 +156,7 @@ def add_repeats_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``sums[owner] += grad[t]`` for each token that names another's row."""
-    await_earlier_kernels()
+    pdl_prologue()
     t_T, _row_T, named_T, owner_T = owned_tokens(
         owners_ptr, index_ptr, shape_T, index_strides_T, tokens, rows, skipped, INDEX, HEIGHT
     )
@@ -195,7 +195,7 @@ def write_owned_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[index[t]] = grad[t] + sums[t]`` for each owner t, over the number of terms if BY_FREQUENCY."""
-    await_earlier_kernels()
+    pdl_prologue()
     t_T, row_T, named_T, owner_T = owned_tokens(
         owners_ptr, index_ptr, shape_T, index_strides_T, tokens, rows, skipped, INDEX, HEIGHT
     )

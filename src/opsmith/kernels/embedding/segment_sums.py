@@ -27,13 +27,13 @@ import triton.language as tl
 from ..common.indexing import IS_INTERPRETED, Geometry, converted, index_type, merge_dims, offset_of
 from ..common.launch import (
     INTERPRETED,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     layout_of,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
     require_served,
 )
 from ..copies.rearrangements import fill
@@ -82,7 +82,7 @@ def segment_sum_kernel(
 
     BY_FREQUENCY divides the sum by the number of its terms.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     first = tl.program_id(0).to(INDEX) * ROWS
     d = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     split = tl.program_id(2).to(INDEX)
@@ -132,7 +132,7 @@ def add_partial_kernel(
     out_ptr: tl.tensor, partial_ptr: tl.tensor, numel: tl.tensor, splits: tl.tensor, BLOCK: tl.constexpr
 ) -> None:
     """``out = sum of the partial sums``."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], partial_ptr.dtype.element_ty)
     for split in range(splits):

@@ -33,7 +33,7 @@ from ..common.indexing import (
     output_layout,
 )
 from ..common.lanes import load_along_columns, store_along_columns
-from ..common.launch import await_earlier_kernels, launch, layout_of, require_served
+from ..common.launch import launch, layout_of, pdl_prologue, require_served
 from ..common.transposed_tiles import (
     Cut,
     Side,
@@ -148,7 +148,7 @@ def gather_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out[s, a, b] = x[s, a, b, indices[s, a, b]]`` for one tile."""
-    await_earlier_kernels()
+    pdl_prologue()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     place_AB, there_AB = indexed_places(
         s, a, b, rows, columns, x_sides, indices_I, index_sides_I, sizes_I, strides_I, VARIES_I, WRAP, INDEX

@@ -19,10 +19,10 @@ from ..common.indexing import Geometry, Ints, contiguous_strides, expanded_strid
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     launch,
     layout_of,
     loop_bound,
+    pdl_prologue,
     read_count,
     require_served,
 )
@@ -42,7 +42,7 @@ def count_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``counts[p]`` = true elements of block p."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     mask = tl.load(mask_ptr + offset_of(i, shape_D, strides_D), mask=i < numel, other=0)
     tl.store(counts_ptr + tl.program_id(0), tl.sum((mask != 0).to(tl.int32), axis=0))
@@ -53,7 +53,7 @@ def running_sum_kernel(
     sums_ptr: tl.tensor, x_ptr: tl.tensor, stride: tl.tensor, n: tl.tensor, steps: tl.tensor, BLOCK: tl.constexpr
 ) -> None:
     """``sums[i] = x[0] + .. + x[i - 1]`` for i up to n, in one program."""
-    await_earlier_kernels()
+    pdl_prologue()
     total = tl.zeros([1], sums_ptr.dtype.element_ty)
     tl.store(sums_ptr + tl.arange(0, 1), total)
     for step in range(steps):
@@ -83,7 +83,7 @@ def place_kernel(
 
     ``coordinates_D`` holds the sizes of the mask, last dimension first; ``out`` is a row of each coordinate.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     mask = tl.load(mask_ptr + offset_of(i, shape_D, mask_strides_D), mask=i < numel, other=0) != 0
     ones = mask.to(tl.int32)
@@ -117,7 +117,7 @@ def masked_scatter_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out = x``, but where the mask's n-th true element is: there ``source[n]``."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     inside = i < numel
     mask = tl.load(mask_ptr + offset_of(i, shape_D, mask_strides_D), mask=inside, other=0) != 0
@@ -133,7 +133,7 @@ def repeat_kernel(
     out_ptr: tl.tensor, ends_ptr: tl.tensor, n: tl.tensor, numel: tl.tensor, steps: tl.tensor, BLOCK: tl.constexpr
 ) -> None:
     """``out[p]`` = the first i whose running sum of repeats, ``ends[i]``, exceeds p: a binary search."""
-    await_earlier_kernels()
+    pdl_prologue()
     p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = p < numel
     low, high = tl.zeros([BLOCK], tl.int64), tl.zeros([BLOCK], tl.int64) + n

@@ -31,7 +31,7 @@ import triton.language as tl
 from ..common.elementwise import as_bits, map_into, same
 from ..common.indexing import Ints, Layout, converted, normalized_dims, number
 from ..common.lanes import add_along_columns, lanes_first, load_along_columns, store_along_columns
-from ..common.launch import ELEMENT_TYPE, await_earlier_kernels, compute_type, launch, number_bits, require_served
+from ..common.launch import ELEMENT_TYPE, compute_type, launch, number_bits, pdl_prologue, require_served
 from ..common.ordering import float_of_bits, ordered_bits
 from ..common.transposed_tiles import offset_in, tile_indices
 from ..copies.rearrangements import copied, copy_into, fill
@@ -137,7 +137,7 @@ def scatter_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """Combine one tile of ``source``, a tensor or a number, with the elements of ``work`` that the indices name."""
-    await_earlier_kernels()
+    pdl_prologue()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     place_AB, there_AB = indexed_places(
         s, a, b, rows, columns, work_sides, indices_I, index_sides_I, sizes_I, strides_I, VARIES_I, WRAP, INDEX
@@ -191,7 +191,7 @@ def copy_named_kernel(
     WIDTH: tl.constexpr,
 ) -> None:
     """``out = x`` in the elements that the indices name, of two tensors laid out alike; those named twice are alike."""
-    await_earlier_kernels()
+    pdl_prologue()
     s, a, b = tile_indices(rows, columns, INDEX, HEIGHT, WIDTH)
     place_AB, there_AB = indexed_places(
         s, a, b, rows, columns, sides, indices_I, index_sides_I, sizes_I, strides_I, VARIES_I, WRAP, INDEX

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import offset_of
-from ..common.launch import await_earlier_kernels, launch, loop_bound
+from ..common.launch import launch, loop_bound, pdl_prologue
 from .matrix_batches import Batch, block_of, check_info, empty_columns, require_matrices, require_small, warps_for
 
 
@@ -31,7 +31,7 @@ def cholesky_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Factor the matrix whose lower triangle is given; info is the first leading minor that is not positive, or 0."""
-    await_earlier_kernels()
+    pdl_prologue()
     batch = tl.program_id(0).to(tl.int64)
     i, j = tl.arange(0, BLOCK).to(tl.int64), tl.arange(0, BLOCK).to(tl.int64)
     lower = (i[:, None] >= j[None, :]) & (i < n)[:, None]

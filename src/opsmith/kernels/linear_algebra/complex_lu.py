@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import offset_of
-from ..common.launch import await_earlier_kernels, launch, loop_bound
+from ..common.launch import launch, loop_bound, pdl_prologue
 from ..pointwise.complex_arithmetic import product_of, quotient_by_ratio
 from .matrix_batches import Batch, block_of, warps_for
 from .triangular_solves import MOST_ROWS
@@ -67,7 +67,7 @@ def complex_lu_kernel(
     BLOCK_J: tl.constexpr,
 ) -> None:
     """L below the diagonal and U from it on, which row was exchanged with the k-th one, and the first pivot of 0."""
-    await_earlier_kernels()
+    pdl_prologue()
     batch = tl.program_id(0).to(tl.int64)
     i, j = tl.arange(0, BLOCK_I).to(tl.int64), tl.arange(0, BLOCK_J).to(tl.int64)
     inside = (i < rows)[:, None] & (j < columns)[None, :]
@@ -151,7 +151,7 @@ def complex_substitution_kernel(
     BLOCK_R: tl.constexpr,
 ) -> None:
     """Solve with L, then with U, the rows of B exchanged; if TRANSPOSED with those of LU's transpose, those of X."""
-    await_earlier_kernels()
+    pdl_prologue()
     tiles = tl.cdiv(columns, BLOCK_R)
     batch = (tl.program_id(0) // tiles).to(tl.int64)
     r = (tl.program_id(0) % tiles).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import offset_of
-from ..common.launch import await_earlier_kernels, launch, loop_bound
+from ..common.launch import launch, loop_bound, pdl_prologue
 from ..copies.rearrangements import fill
 from ..copies.triangles import tril
 from .matrix_batches import MOST_ELEMENTS, Batch, block_of, empty_columns, require_matrices, require_small, warps_for
@@ -42,7 +42,7 @@ def qr_kernel(
     BLOCK_J: tl.constexpr,
 ) -> None:
     """R from the diagonal on, below it each reflection's v without its 1, and the reflections' tau."""
-    await_earlier_kernels()
+    pdl_prologue()
     batch = tl.program_id(0).to(tl.int64)
     i, j = tl.arange(0, BLOCK_I).to(tl.int64), tl.arange(0, BLOCK_J).to(tl.int64)
     inside = (i < rows)[:, None] & (j < columns)[None, :]
@@ -92,7 +92,7 @@ def reflect_kernel(
     BLOCK_J: tl.constexpr,
 ) -> None:
     """Apply the reflections to some columns of X, or of the identity: the last one first, or if FORWARD the first."""
-    await_earlier_kernels()
+    pdl_prologue()
     tiles = tl.cdiv(columns, BLOCK_J)
     batch = (tl.program_id(0) // tiles).to(tl.int64)
     i = tl.arange(0, BLOCK_I).to(tl.int64)

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from ..common.elementwise import map_into
 from ..common.indexing import offset_of
-from ..common.launch import await_earlier_kernels, launch, loop_bound, require_served
+from ..common.launch import launch, loop_bound, pdl_prologue, require_served
 from ..copies.rearrangements import fill
 from ..copies.sequences import arange
 from ..copies.triangles import tril, triu
@@ -56,7 +56,7 @@ def lu_kernel(
     BLOCK_J: tl.constexpr,
 ) -> None:
     """L below the diagonal and U from it on, the row exchanged at each step, and the first pivot that is 0, from 1."""
-    await_earlier_kernels()
+    pdl_prologue()
     batch = tl.program_id(0).to(tl.int64)
     i, j = tl.arange(0, BLOCK_I).to(tl.int64), tl.arange(0, BLOCK_J).to(tl.int64)
     inside = (i < rows)[:, None] & (j < columns)[None, :]
@@ -103,7 +103,7 @@ def permutation_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Which row comes to each place when rows are exchanged one pair after another."""
-    await_earlier_kernels()
+    pdl_prologue()
     batch = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, BLOCK)
     pivots = pivots_ptr + offset_of(batch, batch_shape, pivots_batch)
@@ -129,7 +129,7 @@ def determinant_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """The determinant, or its sign and, if ``size_ptr`` is there, the logarithm of its magnitude."""
-    await_earlier_kernels()
+    pdl_prologue()
     batch = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, BLOCK).to(tl.int64)
     lu_I = lu_ptr + offset_of(batch, batch_shape, lu_batch) + i * (lu_strides[0] + lu_strides[1])

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import offset_of
-from ..common.launch import await_earlier_kernels, launch, loop_bound
+from ..common.launch import launch, loop_bound, pdl_prologue
 from ..copies.rearrangements import copied
 from .matrix_batches import Batch, block_of, empty_columns, require_matrices, warps_for
 
@@ -81,7 +81,7 @@ def substitution_kernel(
     BLOCK_R: tl.constexpr,
 ) -> None:
     """Solve with the first matrix, then, if TWICE, with the second one, which is triangular the other way."""
-    await_earlier_kernels()
+    pdl_prologue()
     tiles = tl.cdiv(columns, BLOCK_R)
     batch = (tl.program_id(0) // tiles).to(tl.int64)
     r = (tl.program_id(0) % tiles).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)

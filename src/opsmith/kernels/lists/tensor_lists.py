@@ -23,12 +23,12 @@ from ..common.indexing import converted, number
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..copies.rearrangements import is_dense
@@ -81,7 +81,7 @@ def list_kernel(
 
     Of the lists, the first ``READ`` are read, and those numbered ``OUTS`` are written.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     first = (tl.program_id(0) - entry(firsts_N, firsts_N)).to(tl.int64) * steps * BLOCK
     numel = entry(numels_N, firsts_N)
     lists, singles = entries(lists_LN, firsts_N), entries(singles_LN, firsts_N)

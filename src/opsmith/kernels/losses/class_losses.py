@@ -23,12 +23,12 @@ from ..common.indexing import Geometry, converted, index_type, merge_dims, offse
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
     require_served,
 )
 from .losses import Reduction
@@ -62,7 +62,7 @@ def likelihood_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``-weight[t] x[t]`` of each target t, or for each program their sum or mean, and the sum of the weights."""
-    await_earlier_kernels()
+    pdl_prologue()
     sum_T = tl.zeros([BLOCK], COMPUTE)
     weight_sum_T = tl.zeros([BLOCK], COMPUTE)
     for step in range(steps):
@@ -117,7 +117,7 @@ def finish_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """The sums of all programs, the first divided by the second for a mean."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.arange(0, BLOCK)
     total = tl.sum(tl.load(sums_ptr + i, mask=i < count, other=0), axis=0)
     weight_sum = tl.sum(tl.load(weight_sums_ptr + i, mask=i < count, other=0), axis=0)
@@ -148,7 +148,7 @@ def likelihood_gradient_kernel(
     BLOCK_J: tl.constexpr,
 ) -> None:
     """``out[n, c, p] = -weight[c] grad[n, p]`` where c is the target, over the sum of weights for a mean; else 0."""
-    await_earlier_kernels()
+    pdl_prologue()
     tiles_J = tl.cdiv(classes * positions, BLOCK_J)
     n = (tl.program_id(0) // tiles_J).to(INDEX) * BLOCK_N + tl.arange(0, BLOCK_N)
     j = (tl.program_id(0) % tiles_J).to(INDEX) * BLOCK_J + tl.arange(0, BLOCK_J)
@@ -219,7 +219,7 @@ def long_rows_gradient_kernel(
 
     A stretch begins at a multiple of 16 bytes whatever the length of a row, and holds two rows' targets at most.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     first = tl.program_id(0).to(INDEX) * BLOCK
     n = first // classes
     pointers = (grad_ptr, target_ptr, weight_ptr, weight_sum_ptr)

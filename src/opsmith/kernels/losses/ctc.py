@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import Geometry, index_type, merge_dims
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, loop_bound, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, loop_bound, pdl_prologue, require_served
 from ..common.matrix import side
 
 _SERVED = (torch.float32, torch.float64)
@@ -78,7 +78,7 @@ def ctc_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """The loss of one sequence, and ``log_alpha[t, s]``: how likely a path is in state s after step t."""
-    await_earlier_kernels()
+    pdl_prologue()
     n = tl.program_id(0).to(tl.int64)
     length, states = tl.load(lengths_ptr + n), 2 * tl.load(lengths_ptr + batch + n) + 1
     s = tl.arange(0, BLOCK_S)
@@ -133,7 +133,7 @@ def probability_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out[t, n, c] = grad[n] exp(log_probs[t, n, c])`` for the steps of each sequence, else 0."""
-    await_earlier_kernels()
+    pdl_prologue()
     tiles_C = tl.cdiv(classes, BLOCK_C)
     row = (tl.program_id(0) // tiles_C).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
     c = (tl.program_id(0) % tiles_C).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -175,7 +175,7 @@ def ctc_gradient_kernel(
     What follows a step is kept relative to its greatest entry: the logarithms of long sequences are large numbers,
     whose difference is to be exact.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     n = tl.program_id(0).to(tl.int64)
     length, states = tl.load(lengths_ptr + n), 2 * tl.load(lengths_ptr + batch + n) + 1
     s = tl.arange(0, BLOCK_S)

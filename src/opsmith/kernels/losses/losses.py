@@ -26,7 +26,6 @@ from ..common.elementwise import (
 )
 from ..common.indexing import converted, number, output_layout
 from ..common.launch import (
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
@@ -34,6 +33,7 @@ from ..common.launch import (
     loop_bound,
     multiprocessors,
     number_bits,
+    pdl_prologue,
     pick_device,
     require_served,
 )
@@ -162,7 +162,7 @@ def map_sum_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``partial[p] = scale * sum of function(operands)`` over the tiles p, p + programs, p + 2 programs, ..."""
-    await_earlier_kernels()
+    pdl_prologue()
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], ACCUMULATE)
     for step in range(steps):
         tile = tl.program_id(0) + step * tl.num_programs(0)

@@ -18,12 +18,12 @@ from ..common.indexing import Geometry, converted, index_type, number
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..reductions.reductions import MEAN, SUM, fold
@@ -56,7 +56,7 @@ def hinge_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out[n] = weight[t] / classes * sum over c != t of max(0, margin - x[n, t] + x[n, c])^p``, ``t = target[n]``."""
-    await_earlier_kernels()
+    pdl_prologue()
     n = tl.program_id(0).to(INDEX) * BLOCK_N + tl.arange(0, BLOCK_N)
     margin = number(margin_bits, COMPUTE)[:, None]
     t_N = tl.load(target_ptr + n * target_stride, mask=n < rows, other=0)
@@ -101,7 +101,7 @@ def hinge_gradient_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each class pushes its own score, and the target's the other way, which is written once the row has been read."""
-    await_earlier_kernels()
+    pdl_prologue()
     n = tl.program_id(0).to(INDEX) * BLOCK_N + tl.arange(0, BLOCK_N)
     margin = number(margin_bits, COMPUTE)[:, None]
     t_N = tl.load(target_ptr + n * target_stride, mask=n < rows, other=0)
@@ -274,7 +274,7 @@ def targets_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``sum over targets t, others c of max(0, 1 - x[t] + x[c]) / classes``; a negative target ends the list."""
-    await_earlier_kernels()
+    pdl_prologue()
     n = tl.program_id(0).to(INDEX)
     c = tl.arange(0, BLOCK_C)
     x_C = tl.load(x_ptr + n * x_stride_N + c.to(INDEX) * x_stride_C, mask=c < classes, other=0).to(COMPUTE)
@@ -320,7 +320,7 @@ def targets_gradient_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each pair that counts pushes its other class by ``scale * grad`` and its target the other way."""
-    await_earlier_kernels()
+    pdl_prologue()
     n = tl.program_id(0).to(INDEX)
     c = tl.arange(0, BLOCK_C)
     x_C = tl.load(x_ptr + n * x_stride_N + c.to(INDEX) * x_stride_C, mask=c < classes, other=0).to(COMPUTE)

@@ -21,12 +21,12 @@ import triton.language as tl
 from ..common.indexing import Geometry, converted, index_type
 from ..common.launch import (
     INTERPRETED,
-    await_earlier_kernels,
     compute_type,
     constants,
     launch,
     layout_of,
     loop_bound,
+    pdl_prologue,
     require_served,
 )
 from ..common.type_rules import SINGLE
@@ -80,7 +80,7 @@ def grouped_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """One tile of c, of rows of one group; MATH and LAYOUT as for :func:`~.matmul.matmul_kernel`."""
-    await_earlier_kernels()
+    pdl_prologue()
     down, first_N = tile_origin(tiles_M * BLOCK_M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     group, first_M, end_M = group_of((down // BLOCK_M).to(tl.int32), ends_ptr, groups, GROUPS, BLOCK_M)
     if group < groups:
@@ -129,7 +129,7 @@ def grouped_terms_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """One tile of the row-major c of one group: a sum over the terms of the group, 0 where it has none."""
-    await_earlier_kernels()
+    pdl_prologue()
     first_M, first_N = tile_origin(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     group = tl.program_id(1).to(INDEX)
     end = tl.load(ends_ptr + group)

@@ -45,7 +45,6 @@ from ..common.launch import (
     ELEMENT_TYPE,
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     constants,
@@ -53,6 +52,7 @@ from ..common.launch import (
     loop_bound,
     multiprocessors,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..common.tuning import Family, Work, size_class
@@ -168,7 +168,7 @@ def matmul_kernel(
         BLOCK_N: columns of a tile.
         BLOCK_K: terms of a step.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     if wanted_ptr is not None:  # noqa: SIM102 - Of a pointer only Triton's compiler knows whether it is None.
         if tl.load(wanted_ptr) == 0:
             return
@@ -238,7 +238,7 @@ def combine_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``c = alpha * sum of partial[s] over s + beta * self`` for a block of c, AT_A_TIME of the splits in one load."""
-    await_earlier_kernels()
+    pdl_prologue()
     ELEMENT: tl.constexpr = partial_ptr.dtype.element_ty
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     mask = i < numel

@@ -31,7 +31,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import converted
-from ..common.launch import INTERPRETED, await_earlier_kernels, launch, loop_bound
+from ..common.launch import INTERPRETED, launch, loop_bound, pdl_prologue
 from .product_tiles import dot_tf32x3, parts_of_one_sign, scaled_sum, tile_origin
 
 #: Memory budget of a product: factors with larger parts are not split.
@@ -73,7 +73,7 @@ def tf32_split_kernel(
     Writes 1 to ``has_nonfinite`` if one of them is not finite; without it, both parts have the number's sign, and need
     no such flag.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     r = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     k = tl.program_id(1).to(tl.int64) * TERMS + tl.arange(0, TERMS)
     batch = tl.program_id(2).to(tl.int64)
@@ -115,7 +115,7 @@ def tf32x3_product_kernel(
 
     ``a_strides_PBM``, ``b_strides_PBN``: between parts, matrices, and rows or columns; terms lie side by side.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     first_M, first_N = tile_origin(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     batch = tl.program_id(1).to(INDEX)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)

@@ -19,12 +19,12 @@ from ..common.elementwise import map_elements
 from ..common.indexing import converted, number, widened
 from ..common.launch import (
     ELEMENT_TYPE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..common.matrix import Tiling, matrix_of, side, tile_rows, tiling
@@ -78,7 +78,7 @@ def product_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``out[s, m] = alpha * sum of a[m, k] b[k] + beta * c[m]`` over the columns k of split s."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     total_MT = tl.zeros([BLOCK_M, BLOCK_K], COMPUTE)
@@ -111,7 +111,7 @@ def join_splits_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """As :func:`product_kernel`, from the sums of all splits."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     s = tl.arange(0, BLOCK_S).to(INDEX)
     inside = (s < splits)[:, None] & (m < M)[None, :]

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from ..common.elementwise import FLOATS
 from ..common.indexing import converted, number
-from ..common.launch import await_earlier_kernels, compute_type, launch, loop_bound, number_bits, require_served
+from ..common.launch import compute_type, launch, loop_bound, number_bits, pdl_prologue, require_served
 from ..common.matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
 from .standardization import Running, channels_kept, spread_vector, standardize, statistics_dtype
 
@@ -51,7 +51,7 @@ def apply_statistics_kernel(
 
     ``vector_strides`` are those of weight, bias, mean and variance.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     split = tl.program_id(1)

@@ -22,7 +22,7 @@ import triton.language as tl
 
 from ..common.elementwise import FLOATS
 from ..common.indexing import Geometry, converted
-from ..common.launch import await_earlier_kernels, compute_type, launch, loop_bound, require_served
+from ..common.launch import compute_type, launch, loop_bound, pdl_prologue, require_served
 from ..common.matrix import Matrix, column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
 from .pair_sums import fold_pairs, given_statistics, load_tile, merged_pairs, pair_sums, store_tile
 from .standardization import channels_kept, spread_vector, whole_rows
@@ -81,7 +81,7 @@ def channel_gradient_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Whole channels at once. ``strides`` are those of dy, x and dx; the vectors are mean, rstd and weight."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
@@ -126,7 +126,7 @@ def channel_splits_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """Dx of one split of the channels, from the sums in ``partial``; last split first, see :mod:`standardization`."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = (tl.num_programs(0) - 1 - tl.program_id(0)).to(INDEX) * BLOCK_M + tl.arange(0, BLOCK_M)
     split = tl.num_programs(1) - 1 - tl.program_id(1)
     is_row_M = m < sizes[0]

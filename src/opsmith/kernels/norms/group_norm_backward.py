@@ -23,7 +23,7 @@ import triton.language as tl
 
 from ..common.elementwise import FLOATS
 from ..common.indexing import Geometry, offset_of
-from ..common.launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
+from ..common.launch import compute_dtype, compute_type, launch, loop_bound, pdl_prologue, require_served
 from ..common.matrix import Matrix, matrix_of, row_offsets, row_strides, tile_columns, tile_rows, tiling
 from .group_norm import channels_along, grouped, output_strides, require_fits
 from .pair_sums import fold_pairs, load_tile, pair_sums, store_tile
@@ -59,7 +59,7 @@ def group_gradient_kernel(
 
     The sums of ``dy`` lie ``channels`` elements behind those of ``dy * xhat``.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
@@ -157,7 +157,7 @@ def group_splits_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Dx of one split of the groups, from the sums of their channels. ``strides`` are those of dy, x, dx and weight."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     split = tl.program_id(1)

@@ -6,8 +6,18 @@ With ``xhat = (x - mean_M) * rstd_M``, ``g = dy * weight`` and means over a row
 
 an RMS norm has no mean, and ``mean(g)`` drops out of its dx. As many programs as the device holds walk over the rows,
 write dx, and keep their own sums for weight and bias, so that x and dy are read once: ``3 * numel * itemsize`` bytes,
-and a second launch that adds up the programs' sums. Rows too long for registers are read again: a launch for dx,
-whose programs read their row twice, and two for the sums.
+and a second launch that adds up the programs' sums::
+
+               columns t, all of them
+              +-----------------------+
+      step 0  |     x_MT, dy_MT       |  -> dx_MT, from two means over each row
+              +-----------------------+
+      step 1  |          ...          |  -> dx_MT
+              +-----------------------+
+                 |     |     |     |
+                 v     v     v     v     product_MT, sum_MT -> partial_S2N: dweight and dbias of one program
+
+Rows too long for registers are read again: a launch for dx, whose programs read their row twice, and two for the sums.
 
 Suffixes: ``_M`` rows, ``_T`` columns of a tile.
 """
@@ -25,12 +35,12 @@ from ..common.elementwise import FLOATS
 from ..common.indexing import Geometry
 from ..common.launch import (
     INTERPRETED,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
     require_served,
 )
 from ..common.matrix import Matrix, Tiling, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tiling
@@ -79,7 +89,7 @@ def gradient_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Whole rows, ``steps`` tiles of them a program. ``strides`` are those of dy, x, dx, weight and the statistics."""
-    await_earlier_kernels()
+    pdl_prologue()
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     is_column_T = (j < sizes[1]) & (k < sizes[2])
     count = tl.full([1], sizes[1] * sizes[2], COMPUTE)
@@ -134,7 +144,7 @@ def gradient_tiled_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Dx of long rows, in ``steps`` tiles that are read twice."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tl.program_id(0).to(INDEX) * BLOCK_M + tl.arange(0, BLOCK_M)
     mean_M = load_rows(mean_ptr, m, sizes[0], shape, strides[4], COMPUTE)
     rstd_M = load_rows(rstd_ptr, m, sizes[0], shape, strides[4], COMPUTE)
@@ -183,7 +193,7 @@ def column_sums_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Sums of ``dy * xhat`` and of ``dy`` over ``steps * BLOCK_M`` rows, for one tile of columns a program."""
-    await_earlier_kernels()
+    pdl_prologue()
     j, k = tile_columns(tl.program_id(0), sizes, INDEX, BLOCK_J, BLOCK_K)
     is_column_T = (j < sizes[1]) & (k < sizes[2])
     split = tl.program_id(1).to(INDEX)

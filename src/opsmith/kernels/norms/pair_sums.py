@@ -19,12 +19,12 @@ from ..common.indexing import Geometry, converted, index_type, number, offset_of
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     number_bits,
+    pdl_prologue,
 )
 from ..common.matrix import Matrix, Tiling, column_offsets, row_offsets, side, tile_columns, tile_rows
 
@@ -110,7 +110,7 @@ def pair_sums_kernel(
 
     ``strides`` are those of dy, x, dx, mean, scale and weight; the last three are zero along columns.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     split = tl.program_id(1)
@@ -183,7 +183,7 @@ def fold_pairs_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """``product[m] = sum over s of p[s, m]``, or the same for ``sum``, which lies ``second`` elements further."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_sum = tl.program_id(1)
     total_MS = tl.zeros([BLOCK_M, BLOCK_S], partial_ptr.dtype.element_ty)

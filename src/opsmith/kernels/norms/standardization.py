@@ -37,13 +37,13 @@ from ..common.indexing import Ints, contiguous_strides, converted, dense_strides
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
     number_bits,
+    pdl_prologue,
 )
 from ..common.matrix import (
     Matrix,
@@ -261,7 +261,7 @@ def standardize_rows_kernel(
         BLOCK_J: outer columns, all of them.
         BLOCK_K: inner columns, all of them.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
@@ -319,7 +319,7 @@ def standardize_splits_kernel(
     :func:`standardize_rows_kernel`. The last programs to read for the moments left their rows in the cache, so the
     order is reversed.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     m = (tl.num_programs(0) - 1 - tl.program_id(0)).to(INDEX) * BLOCK_M + tl.arange(0, BLOCK_M)
     split = tl.num_programs(1) - 1 - tl.program_id(1)
     is_row_M = m < sizes[0]

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from ..common.elementwise import FLOATS
 from ..common.indexing import converted, normalized_dims
-from ..common.launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
+from ..common.launch import compute_dtype, compute_type, launch, loop_bound, pdl_prologue, require_served
 from ..common.matrix import Matrix, column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
 
 # ---------------------------------------------------------------- the kernels
@@ -39,7 +39,7 @@ def weight_norm_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``norm_M = |v_M|`` and ``w_M = v_M * g_M / norm_M``."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     v_M = v_ptr + row_offsets(m, shape, v_strides)
@@ -82,7 +82,7 @@ def weight_norm_backward_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``dg_M`` and ``dv_M``; ``vector_strides`` are those of g and of the norms."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     v_M = v_ptr + row_offsets(m, shape, v_strides)

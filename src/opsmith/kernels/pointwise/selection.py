@@ -13,7 +13,7 @@ import triton.language as tl
 from ..common.elementwise import Operand, map_into, prepare_call, tile_offsets, tile_values
 from ..common.indexing import converted
 from ..common.lanes import store_along_columns
-from ..common.launch import await_earlier_kernels, launch, layout_of, require_served
+from ..common.launch import launch, layout_of, pdl_prologue, require_served
 from ..common.tiles import Tiles
 from .basic import require_holds
 
@@ -45,7 +45,7 @@ def fill_where_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """``out = value where mask``, of ``operands_I = (mask, value)``; what the mask leaves out is not touched."""
-    await_earlier_kernels()
+    pdl_prologue()
     layouts = (shape_R, shape_C, row_strides_LD, column_strides_LD, R, C)
     program = tl.program_id(0)
     inside, whole, offsets_L = tile_offsets(program, *layouts, DENSE_L, UNIT, INDEX, BLOCK_R, BLOCK_C)

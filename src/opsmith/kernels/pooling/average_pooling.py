@@ -22,7 +22,7 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted
 from ..common.lanes import load_along_columns
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, compute_type, launch, pdl_prologue, require_served
 from ..common.volumes import (
     Volume,
     aligned_volumes,
@@ -141,7 +141,7 @@ def average_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the window of one output."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
@@ -182,7 +182,7 @@ def average_large_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Neighbouring lanes read neighbouring positions of a window: for large windows of a row-major volume."""
-    await_earlier_kernels()
+    pdl_prologue()
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O)
     n, c, d, h, w = place_of(o // out_S[2], o % out_S[2], C, out_S, False)
     # Each output is a row; place_of makes W the columns.
@@ -275,7 +275,7 @@ def average_backward_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane gathers for one input position from the windows that hold it."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane = grad_ptr + (n * stride_N + c * stride_C)

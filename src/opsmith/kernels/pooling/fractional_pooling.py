@@ -20,7 +20,7 @@ import triton.language as tl
 
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted, number
-from ..common.launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
+from ..common.launch import compute_type, launch, number_bits, pdl_prologue, require_served
 from ..common.volumes import channels_first, place_of, require_volume, tile_of, tiles_of, volume_index_type, volume_of
 from ..common.windows import Window, place_in_box, spatial_numbers
 from .max_pooling import Op, max_backward
@@ -66,7 +66,7 @@ def fractional_max_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the window of one output."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, False)
     sample_plane_ptr = sample_ptr + (n * sample_stride_N + c * sample_stride_C)

@@ -21,7 +21,7 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted
 from ..common.lanes import load_along_columns
-from ..common.launch import await_earlier_kernels, compute_type, launch, require_served
+from ..common.launch import compute_type, launch, pdl_prologue, require_served
 from ..common.volumes import (
     aligned_volumes,
     channels_first,
@@ -102,7 +102,7 @@ def max_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the window of one output."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
@@ -181,7 +181,7 @@ def max_backward_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane looks for one input position in the indices of the windows that may hold it."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     grad_plane = grad_ptr + (n * grad_stride_N + c * grad_stride_C)

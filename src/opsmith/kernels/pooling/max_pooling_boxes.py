@@ -22,7 +22,7 @@ import triton.language as tl
 
 from ..common.indexing import Ints, converted
 from ..common.lanes import load_along_columns, store_along_columns
-from ..common.launch import await_earlier_kernels, compute_type, launch
+from ..common.launch import compute_type, launch, pdl_prologue
 from ..common.volumes import (
     Volume,
     aligned_volumes,
@@ -120,7 +120,7 @@ def max_backward_boxes_kernel(
 
     DEEP and HIGH are size, step and lead of its :class:`Box` in depth and height, HOLDS_D and HOLDS_H the rest.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, box_d, box_h, w = place_of(row, column, C, boxes_S, CHANNELS_LAST)
     BOX_D: tl.constexpr = DEEP[0]

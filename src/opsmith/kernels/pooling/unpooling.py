@@ -17,7 +17,7 @@ import triton.language as tl
 
 from ..common.elementwise import FLOATS, map_into, same
 from ..common.indexing import Geometry, index_type, merge_dims, offset_of
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, pdl_prologue, require_served
 from ..common.volumes import require_volume
 
 
@@ -36,7 +36,7 @@ def unpool_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """One value a lane, of planes of ``plane`` values to planes of ``out_plane``."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offset_of(i, shape_D, x_strides_D), mask=i < numel, other=0)
     at = tl.load(index_ptr + offset_of(i, shape_D, index_strides_D), mask=i < numel, other=-1)

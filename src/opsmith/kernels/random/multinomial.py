@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from ..common.elementwise import FLOATS
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, pdl_prologue, require_served
 from ..pointwise.exponentials import log_of
 from ..scans.scans import cumsum
 from ..sorting.sorting import topk
@@ -50,7 +50,7 @@ def lookup_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[n, s]`` = the first category whose running sum exceeds ``u * sums[n, C - 1]``, by bisection."""
-    await_earlier_kernels()
+    pdl_prologue()
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < N * S
     w, x, _, _ = words_at(seed_low, seed_high, count_low, count_high, place)

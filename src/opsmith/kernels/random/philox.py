@@ -24,7 +24,7 @@ import triton.language as tl
 
 from ..common.elementwise import Operand, prepare_call, store_dense, tile_offsets, tile_values
 from ..common.indexing import converted
-from ..common.launch import await_earlier_kernels, launch, layout_of, multiprocessors
+from ..common.launch import launch, layout_of, multiprocessors, pdl_prologue
 from ..pointwise.exponentials import log_of
 
 #: Torch counts an offset in words; a counter of Philox gives four.
@@ -261,7 +261,7 @@ def draw_kernel(
     The samples that one place has words for go to one place in several tiles: the accesses stay contiguous. Beyond the
     last tile nothing is inside, and samples are left. All operands are read first, and arrive while words are made.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     within = tl.arange(0, BLOCK_R)[:, None] * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]
     place = tl.program_id(0).to(tl.int64) * (BLOCK_R * BLOCK_C) + within
     tiles_S, values_S = (), ()

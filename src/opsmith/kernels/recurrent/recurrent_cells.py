@@ -22,10 +22,10 @@ from ..common.indexing import Geometry, converted, index_type
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_type,
     launch,
     layout_of,
+    pdl_prologue,
     require_served,
 )
 from ..pointwise.basic import clamp_of
@@ -138,7 +138,7 @@ def lstm_kernel(
 
     ``i, f, o`` are the sigmoids of their gates, ``g`` is the tanh of its own.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     b, h, mask = state_place(H, B, INDEX, BLOCK_B, BLOCK_H)
     # All is asked for before the first result is needed.
     i_gate = gate_of(gates, gate_strides, b, h, mask, COMPUTE)
@@ -173,7 +173,7 @@ def lstm_backward_kernel(
 
     ``reads`` are the gradients of hy and cy, either of which may be absent, cx, cy and the workspace.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     b, h, mask = state_place(H, B, INDEX, BLOCK_B, BLOCK_H)
     grad_hy = read(reads[0], b, h, read_strides[0], mask, COMPUTE)
     grad_cy = read(reads[1], b, h, read_strides[1], mask, COMPUTE)
@@ -216,7 +216,7 @@ def gru_kernel(
 
     ``r, z`` are the sigmoids of their gates, ``n`` is the tanh of its input part plus r times its hidden part.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     b, h, mask = state_place(H, B, INDEX, BLOCK_B, BLOCK_H)
     r_input = gate_of(input_gates, input_strides, b, h, mask, COMPUTE)
     z_input = gate_of(input_gates, input_strides, b, h + H, mask, COMPUTE)
@@ -250,7 +250,7 @@ def gru_backward_kernel(
 
     ``reads`` are the gradient of hy and the workspace.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     b, h, mask = state_place(H, B, INDEX, BLOCK_B, BLOCK_H)
     grad = read(reads[0], b, h, read_strides[0], mask, COMPUTE)
     r = read(reads[1], b, h, read_strides[1], mask, COMPUTE)

@@ -20,12 +20,12 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import Geometry, converted, expanded_strides, index_type, merge_dims, number, offset_of, widened
 from ..common.launch import (
-    await_earlier_kernels,
     compute_type,
     launch,
     layout_of,
     loop_bound,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..common.matrix import side
@@ -70,7 +70,7 @@ def distance_kernel(
     BLOCK_M: tl.constexpr,
 ) -> None:
     """A tile of distances; PAIRS: of the rows of one matrix, each pair once. ``sizes`` is ``(P, R, M)``."""
-    await_earlier_kernels()
+    pdl_prologue()
     P, R, M = sizes
     tiles_R = tl.cdiv(R, BLOCK_R)
     tiles = tl.cdiv(P, BLOCK_P) * tiles_R
@@ -289,7 +289,7 @@ def distance_gradient_kernel(
     BLOCK_M: tl.constexpr,
 ) -> None:
     """A tile of the gradient of x1: ``out[p, m] = sum over r of grad[p, r] d distance[p, r] / d x1[p, m]``."""
-    await_earlier_kernels()
+    pdl_prologue()
     P, R, M = sizes
     tiles_M = tl.cdiv(M, BLOCK_M)
     tiles = tl.cdiv(P, BLOCK_P) * tiles_M

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import converted, normalized_dims
-from ..common.launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
+from ..common.launch import compute_dtype, compute_type, launch, loop_bound, pdl_prologue, require_served
 from ..common.matrix import (
     TILE,
     Matrix,
@@ -141,7 +141,7 @@ def ends_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """The smallest of ``low`` and the greatest of ``high``: first of one input, then of partial results."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     row_M = row_offsets(m, shape, x_strides)
@@ -261,7 +261,7 @@ def place_kernel(
     Of equal elements the one of the lowest index stays: each lane meets its elements in the order of their indices. One
     that has met nothing yet holds an index of -1.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     row_M = row_offsets(m, shape, x_strides)

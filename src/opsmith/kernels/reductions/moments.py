@@ -23,12 +23,12 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import converted, normalized_dims, number
 from ..common.launch import (
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..common.matrix import (
@@ -191,7 +191,7 @@ def variance_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Variances of rows that one program reads as a whole."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     row_M = x_ptr + row_offsets(m, shape, x_strides)
     _, mean_M, squares_M = row_moments(
@@ -218,7 +218,7 @@ def moments_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Moments of every split of the rows."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     row_M = x_ptr + row_offsets(m, shape, x_strides)
@@ -245,7 +245,7 @@ def merge_variance_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """Variances from the moments of splits."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     _, mean_M, squares_M = merged_moments(partial_ptr, m, M, splits, BLOCK_S)
     out_M = row_offsets(m, shape, out_strides)

@@ -19,13 +19,13 @@ from ..common.elementwise import FLOATS, served_promotion
 from ..common.indexing import converted, expanded_strides, number, widened
 from ..common.launch import (
     ELEMENT_TYPE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     layout_of,
     loop_bound,
     number_bits,
+    pdl_prologue,
     pick_device,
     read_count,
     require_served,
@@ -62,7 +62,7 @@ def paired_fold_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``out[p] = finish(lift(pair(x[0], y[0])) join lift(pair(x[1], y[1])) join ...)`` over what program p owns."""
-    await_earlier_kernels()
+    pdl_prologue()
     program = tl.program_id(0)
     a, b = number(a_bits, COMPUTE), number(b_bits, COMPUTE)
     result_MT = tl.full([1, BLOCK_J * BLOCK_K], START, ACCUMULATE)

@@ -23,12 +23,12 @@ from ..common.elementwise import FLOATS, load_dense
 from ..common.indexing import Geometry, converted, dense_strides, normalized_dims, number, widened
 from ..common.launch import (
     ELEMENT_TYPE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..common.matrix import (
@@ -76,7 +76,7 @@ def fold_kernel(
     Split s of S writes to ``out + s * M``; with more than one, ``out_strides`` are those of one split.
     RAGGED: there is one row, of which whole tiles are read without a mask, see :func:`.elementwise.load_dense`.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     parameter = number(parameter_bits, ACCUMULATE)

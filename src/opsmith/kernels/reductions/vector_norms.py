@@ -14,7 +14,7 @@ import triton.language as tl
 
 from ..common.elementwise import FLOATS
 from ..common.indexing import converted, normalized_dims, number
-from ..common.launch import await_earlier_kernels, compute_type, launch, loop_bound, number_bits, require_served
+from ..common.launch import compute_type, launch, loop_bound, number_bits, pdl_prologue, require_served
 from ..common.matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
 from ..pointwise.basic import maximum_of, minimum_of
 from .extrema import greatest_or_nan, is_nan, smallest_or_nan
@@ -151,7 +151,7 @@ def renorm_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Scale the rows whose norm exceeds a limit down to it; a row is read for its norm, and again."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     p, most = number(p_bits, COMPUTE), number(most_bits, COMPUTE)
     x_M = x_ptr + row_offsets(m, shape, x_strides)

@@ -21,10 +21,10 @@ from ..common.indexing import converted
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_type,
     launch,
     loop_bound,
+    pdl_prologue,
     require_served,
 )
 from ..copies.rearrangements import copied
@@ -70,7 +70,7 @@ def affine_grid_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """The grid at a block of places of one image."""
-    await_earlier_kernels()
+    pdl_prologue()
     n = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     base_J = base_of(place, size_S, ALIGN, COMPUTE, DIMS)
@@ -96,7 +96,7 @@ def affine_grid_backward_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """One row of the gradient of the theta of one image, which is written as a column."""
-    await_earlier_kernels()
+    pdl_prologue()
     n, c = tl.program_id(0).to(tl.int64), tl.program_id(1)
     total_J = (tl.zeros([BLOCK], COMPUTE),) * (DIMS + 1)
     for step in range(steps):

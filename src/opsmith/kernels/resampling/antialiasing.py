@@ -23,7 +23,7 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted, number
 from ..common.lanes import load_along_columns
-from ..common.launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
+from ..common.launch import compute_type, launch, number_bits, pdl_prologue, require_served
 from ..common.volumes import (
     Volume,
     channels_first,
@@ -122,7 +122,7 @@ def antialias_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane walks the support of one output."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, _d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
@@ -205,7 +205,7 @@ def antialias_backward_kernel(
     A weight takes a hundred instructions, most for the sum that it is divided by. So those of TOGETHER outputs
     beside each other are computed first, and serve every row of outputs.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, _d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane_ptr = grad_ptr + (n * stride_N + c * stride_C)

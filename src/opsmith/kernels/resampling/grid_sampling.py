@@ -29,11 +29,11 @@ from ..common.lanes import add_along_columns, load_along_columns, store_along_co
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
+    pdl_prologue,
     require_served,
 )
 from ..common.volumes import Volume, channels_first, volume_index_type, volume_of
@@ -190,7 +190,7 @@ def grid_sample_kernel(
     BLOCK_P: tl.constexpr,
 ) -> None:
     """A block of places for STEPS blocks of channels. ``plane`` is the number of places of one image."""
-    await_earlier_kernels()
+    pdl_prologue()
     p = tl.program_id(0).to(INDEX) * BLOCK_P + tl.arange(0, BLOCK_P)
     grid_ptr_P = grid_ptr + offset_of(p, grid_shape_D, grid_strides_D)
     d, h, w, _slope_d, _slope_h, _slope_w = positions_of(
@@ -248,7 +248,7 @@ def grid_sample_backward_kernel(
     BLOCK_P: tl.constexpr,
 ) -> None:
     """A block of places and all channels, block by block. The gradient of the input is row-major."""
-    await_earlier_kernels()
+    pdl_prologue()
     p = tl.program_id(0).to(INDEX) * BLOCK_P + tl.arange(0, BLOCK_P)
     grid_ptr_P = grid_ptr + offset_of(p, grid_shape_D, grid_strides_D)
     d, h, w, slope_d, slope_h, slope_w = positions_of(

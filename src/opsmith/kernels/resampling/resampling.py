@@ -27,11 +27,11 @@ from ..common.indexing import Ints, converted, number
 from ..common.lanes import load_along_columns
 from ..common.launch import (
     ELEMENT_TYPE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..common.volumes import (
@@ -205,7 +205,7 @@ def resample_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane adds up the taps of one output. READS are TAPS, at least 1."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
@@ -272,7 +272,7 @@ def resample_backward_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane gathers for one input position from the outputs that read it."""
-    await_earlier_kernels()
+    pdl_prologue()
     row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane_ptr = grad_ptr + (n * stride_N + c * stride_C)
@@ -311,7 +311,7 @@ def block_sum_kernel(
     BLOCK_C: tl.constexpr,
 ) -> None:
     """Each lane adds up the block of outputs that repeat one position; those along W are read side by side."""
-    await_earlier_kernels()
+    pdl_prologue()
     DEPTH: tl.constexpr = REPEATS_S[0]
     HEIGHT: tl.constexpr = REPEATS_S[1]
     WIDTH: tl.constexpr = 1 if CHANNELS_LAST else REPEATS_S[2]

@@ -21,12 +21,12 @@ from ..common.elementwise import FLOATS
 from ..common.indexing import converted, normalized_dims
 from ..common.launch import (
     ELEMENT_TYPE,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
     require_served,
 )
 from ..common.matrix import Matrix, Tiling, matrix_of, row_offsets, tile_rows, tiling
@@ -59,7 +59,7 @@ def scan_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """``out[m, k] = x[m, 0] join .. join x[m, k]`` over one split, which begins with the totals of those before it."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     M, K = sizes
@@ -107,7 +107,7 @@ def totals_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``totals[s, m]``: the elements of a split joined. Every split but the last is full."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     x_M = x_ptr + row_offsets(m, shape, x_strides)
@@ -339,7 +339,7 @@ def place_scan_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """As :func:`scan_kernel`, of pairs of an element and its place."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     M, K = sizes
@@ -387,7 +387,7 @@ def place_totals_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """As :func:`totals_kernel`, of pairs of an element and its place."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     x_M = x_ptr + row_offsets(m, shape, x_strides)

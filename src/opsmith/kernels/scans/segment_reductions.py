@@ -22,11 +22,11 @@ from ..common.indexing import Geometry, converted, index_type, number
 from ..common.launch import (
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_type,
     launch,
     layout_of,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..copies.rearrangements import copied, fill
@@ -91,7 +91,7 @@ def segment_reduce_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[o, s, i] = reduction of data[o, n, i]`` over the n of the segment, and the start."""
-    await_earlier_kernels()
+    pdl_prologue()
     result, mask, first, length = segments_of(ends_ptr, O, N, S, I, FIRST, INDEX, BLOCK)
     total = tl.zeros([BLOCK], COMPUTE) + number(start_bits, COMPUTE)
     longest = tl.max(length, axis=0)
@@ -137,7 +137,7 @@ def segment_reduce_backward_kernel(
     others: the quotient, or, for what is 0 or NaN, the product of all that are neither, unless another is one. TWICE:
     the gradient depends on all elements, which are looked at first.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     result, mask, first, length = segments_of(ends_ptr, O, N, S, I, FIRST, INDEX, BLOCK)
     grad = tl.load(grad_ptr + result, mask=mask, other=0).to(COMPUTE)
     output = tl.load(output_ptr + result, mask=mask, other=0).to(COMPUTE)

@@ -41,12 +41,12 @@ from ..common.lanes import load_first_in_lane, store_first_in_lane
 from ..common.launch import (
     ELEMENT_TYPE,
     INTERPRETED,
-    await_earlier_kernels,
     compute_dtype,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
+    pdl_prologue,
     require_served,
 )
 from ..common.matrix import (
@@ -212,7 +212,7 @@ def softmax_contiguous_rows_kernel(
     where rows are not split, ``shape`` and strides as for :class:`Matrix`. READ: the type that x is converted to first;
     LOG: log-softmax; SAFE: 0 for rows of ``-inf`` alone.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     x_row = row_offsets(m, shape, x_strides) + first
@@ -256,7 +256,7 @@ def contiguous_denominators_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Maximum and sum of each part of long contiguous rows, as ``partial_S2M``."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tl.program_id(0).to(INDEX)
     M = tl.num_programs(0)
     first, size = part_of_row(length)
@@ -289,7 +289,7 @@ def softmax_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Whole rows at once."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
@@ -321,7 +321,7 @@ def softmax_short_rows_kernel(
     BLOCK_L: tl.constexpr,
 ) -> None:
     """Several whole contiguous rows at once: see :func:`~.unaligned_rows.short_rows`."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     t_IL = short_row_columns(BLOCK_I, BLOCK_L)
     inside = (m < rows)[None, :, None] & (t_IL < length)[:, None, :]
@@ -352,7 +352,7 @@ def softmax_unaligned_rows_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """A whole contiguous row at once: its edges and its body, see unaligned_rows.py."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tl.program_id(0).to(INDEX)
     x_row = row_offsets(m, shape, x_strides)
     out_row = row_offsets(m, shape, out_strides)
@@ -391,7 +391,7 @@ def softmax_tiled_rows_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """BLOCK_M long rows, or one split of them, in ``steps`` tiles; ``partial_S2M`` holds maxima and sums of splits."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     split = tl.program_id(1)
@@ -428,7 +428,7 @@ def denominators_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Maxima and sums of each split, as ``partial_S2M``."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     x_M = x_ptr + row_offsets(m, shape, x_strides)
@@ -491,7 +491,7 @@ def logsumexp_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """``max + log sum``; of nothing, ``-inf``."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     x_M = x_ptr + row_offsets(m, shape, x_strides)
     max_M, sum_M = denominator(
@@ -514,7 +514,7 @@ def merge_logsumexp_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """``max + log sum`` of rows whose splits are in ``partial_S2M``."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     max_M, sum_M = merged_denominators(partial_ptr, m, M, splits, BLOCK_S)
     at_M = out_ptr + row_offsets(m, shape, out_strides)

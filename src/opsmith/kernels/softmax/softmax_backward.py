@@ -18,7 +18,7 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import converted, normalized_dims
 from ..common.lanes import load_first_in_lane, store_first_in_lane
-from ..common.launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
+from ..common.launch import compute_dtype, compute_type, launch, loop_bound, pdl_prologue, require_served
 from ..common.matrix import column_offsets, matrix_of, row_offsets, tile_columns, tile_rows
 from ..norms.standardization import whole_rows
 from .softmax import long_row_tiles
@@ -100,7 +100,7 @@ def gradient_rows_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """Whole rows at once. ``strides`` are those of dy, y and dx."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     inside = (m < sizes[0])[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
@@ -131,7 +131,7 @@ def gradient_short_rows_kernel(
     BLOCK_L: tl.constexpr,
 ) -> None:
     """Several whole contiguous rows at once: see :func:`~.unaligned_rows.short_rows`."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     t_IL = short_row_columns(BLOCK_I, BLOCK_L)
     inside = (m < rows)[None, :, None] & (t_IL < length)[:, None, :]
@@ -161,7 +161,7 @@ def gradient_unaligned_rows_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """A whole contiguous row at once: its edges and its body."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tl.program_id(0).to(INDEX)
     dy_row = row_offsets(m, shape, strides[0])
     y_row = row_offsets(m, shape, strides[1])
@@ -201,7 +201,7 @@ def gradient_contiguous_rows_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """One row, or a part of one with sums in ``partial_SM``: see :func:`.softmax.softmax_contiguous_rows_kernel`."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     dy_row = row_offsets(m, shape, strides[0]) + first
@@ -249,7 +249,7 @@ def contiguous_sums_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """The sum of each part of contiguous rows, as ``partial_SM``."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tl.program_id(0).to(INDEX)
     first, size = part_of_row(length)
     dy_row = row_offsets(m, shape, strides[0]) + first
@@ -291,7 +291,7 @@ def gradient_sums_kernel(
     BLOCK_K: tl.constexpr,
 ) -> None:
     """The sums of each split, as ``partial_SM``."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     sum_M = row_sum(
@@ -351,7 +351,7 @@ def gradient_tiled_rows_kernel(
     BLOCK_S: tl.constexpr,
 ) -> None:
     """BLOCK_M long rows, or one split of them, in ``steps`` tiles; ``partial_SM`` holds the sums of splits."""
-    await_earlier_kernels()
+    pdl_prologue()
     m = tile_rows(INDEX, BLOCK_M)
     split = tl.program_id(1)
     if partial_ptr is None:

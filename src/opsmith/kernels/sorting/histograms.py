@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, loop_bound, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, loop_bound, pdl_prologue, require_served
 from ..copies.rearrangements import copied, copy_into, fill
 from ..copies.sequences import linspace
 from ..pointwise.arithmetic import div, sub
@@ -40,7 +40,7 @@ def bin_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Add the weight, or 1, of each row of ``x[n, d]`` to its bin; ``lengths_D`` are the numbers of edges."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     counts = i < numel
     place = tl.zeros([BLOCK], tl.int64)

@@ -16,11 +16,11 @@ from ..common.launch import (
     ELEMENT_TYPE,
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_type,
     launch,
     layout_of,
     loop_bound,
+    pdl_prologue,
     require_served,
 )
 from ..copies.rearrangements import copied, fill
@@ -49,7 +49,7 @@ def found_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[i]``: whether ``x[i]`` is among the sorted elements, of which NaN, equal to nothing, come last."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     x = converted(tl.load(x_ptr + offset_of(i, shape_D, x_strides_D), mask=i < numel, other=0), READ).to(COMPUTE)
     low = tl.zeros([BLOCK], tl.int32)

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import normalized_dims
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, loop_bound, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, loop_bound, pdl_prologue, require_served
 from ..copies.rearrangements import copied, fill, is_dense
 from ..reductions.extrema import is_nan
 from .sorting import sort_rows
@@ -52,7 +52,7 @@ def pick_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """One element of each sorted row, and where it was."""
-    await_earlier_kernels()
+    pdl_prologue()
     r = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = r < rows
     row_R = r * length
@@ -95,7 +95,7 @@ def longest_run_kernel(
 
     An element's key is its number within its run, above, and its distance from the end of the row.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     row = tl.program_id(0).to(tl.int64) * length
     begin = tl.full([], 0, tl.int64)
     best_T = tl.zeros([BLOCK], tl.int64)

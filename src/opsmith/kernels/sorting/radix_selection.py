@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import offset_of
-from ..common.launch import INTERPRETED, await_earlier_kernels, launch, loop_bound, multiprocessors
+from ..common.launch import INTERPRETED, launch, loop_bound, multiprocessors, pdl_prologue
 from ..common.ordering import WHOLE, packed, sort_key
 from ..copies.rearrangements import fill
 from .sorted_rows import Sorting
@@ -81,7 +81,7 @@ def count_digits_kernel(
 
     Of the last digit the program's own counts are kept as well, as ``own_counts[row, program]``.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     row = (tl.program_id(0) // programs).to(INDEX)
     program = (tl.program_id(0) % programs).to(INDEX)
     row_counts_ptr = row_counts(counts_ptr, row, DIGITS)
@@ -126,7 +126,7 @@ def take_kernel(
     Those before the key of the last one have places in the order in which programs come; behind them are those that
     are equal to it, in the order of the row.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     row = (tl.program_id(0) // programs).to(INDEX)
     program = (tl.program_id(0) % programs).to(INDEX)
     row_counts_ptr = row_counts(counts_ptr, row, DIGITS)

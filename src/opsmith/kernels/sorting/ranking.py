@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..common.launch import INTERPRETED, await_earlier_kernels, launch, loop_bound
+from ..common.launch import INTERPRETED, launch, loop_bound, pdl_prologue
 from .sorted_rows import Sorting, read_packed, write_sorted
 
 #: Comparisons that a ranking may take: about 10 us of an H200.
@@ -53,7 +53,7 @@ def rank_kernel(
 
     PACKED and ORDERED: as :func:`.sorted_rows.read_packed` has them.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     blocks = tl.cdiv(length, BLOCK)
     row = (tl.program_id(0) // blocks).to(INDEX)
     i = (tl.program_id(0) % blocks).to(INDEX) * BLOCK + tl.arange(0, BLOCK)

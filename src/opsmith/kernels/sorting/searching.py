@@ -24,12 +24,12 @@ from ..common.launch import (
     ELEMENT_TYPE,
     INTERPRETED,
     INTERPRETED_TILE,
-    await_earlier_kernels,
     compute_type,
     launch,
     loop_bound,
     multiprocessors,
     number_bits,
+    pdl_prologue,
     require_served,
 )
 from ..common.promotion import promoted
@@ -66,7 +66,7 @@ def search_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """``out[i]``: how many elements of row ``i // columns`` come before ``x[i]``, or, if RIGHT, before or with it."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     if NUMBER:
         value = number(x, READ).to(COMPUTE)
@@ -220,7 +220,7 @@ def histogram_kernel(
     less than the bins, each element is added by itself. Integers are counted in whole numbers, so that none is rounded
     into a neighbouring bin.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     if low_ptr is None:
         low = number(low_bits, COMPUTE)
         high = number(high_bits, COMPUTE)

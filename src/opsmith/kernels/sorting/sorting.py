@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 from ..common.indexing import merge_dims, normalized_dims
-from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, launch, loop_bound, require_served
+from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, loop_bound, pdl_prologue, require_served
 from ..common.ordering import HIGH, LOW, WHOLE, merge_bitonic, sort_bitonic
 from .radix_selection import select_first
 from .ranking import is_ranked, rank
@@ -74,7 +74,7 @@ def sort_tile_kernel(
     PACKED: the rows are runs of an earlier pass one after another, ``length`` packed elements in all; else they are
     those of ``x``. ACROSS: rows, not elements of a row, are neighbours in memory, so they are in the tile, too.
     """
-    await_earlier_kernels()
+    pdl_prologue()
     WIDTH: tl.constexpr = 1 << LOG
     i = tl.arange(0, HEIGHT * WIDTH)
     if ACROSS:
@@ -155,7 +155,7 @@ def merge_kernel(
     LOG: tl.constexpr,
 ) -> None:
     """Merge one tile of a pair of runs, of which the second may be missing."""
-    await_earlier_kernels()
+    pdl_prologue()
     WIDTH: tl.constexpr = 1 << LOG
     tiles = tl.cdiv(out_length, WIDTH)
     tile = tl.program_id(0) % tiles

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from ..common.elementwise import map_into
 from ..common.indexing import normalized_dims
-from ..common.launch import await_earlier_kernels, launch, read_count, require_served
+from ..common.launch import launch, pdl_prologue, read_count, require_served
 from ..copies.rearrangements import copied, fill
 from ..indexing.gathering import index_select
 from ..indexing.masking import BLOCK, first_places, row_major
@@ -40,7 +40,7 @@ def group_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """Number the groups: where each begins, which element that is, and for each element its group's number."""
-    await_earlier_kernels()
+    pdl_prologue()
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mark = tl.load(marks_ptr + i, mask=i < n, other=0) != 0
     group = tl.load(firsts_ptr + tl.program_id(0)) + tl.cumsum(mark.to(tl.int32), axis=0) - 1
