@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Of torc
 
 
 def test_there_are_twenty_of_them() -> None:
-    """As the README says."""
+    """As the page on module problems says."""
     assert 20 == len(MODELS)
 
 
