@@ -24,7 +24,7 @@ from ..common.elementwise import FLOATS
 from ..common.indexing import Geometry, converted
 from ..common.launch import await_earlier_kernels, compute_type, launch, loop_bound, require_served
 from ..common.matrix import Matrix, column_offsets, matrix_of, row_offsets, tile_columns, tile_rows, tiling
-from .pair_sums import fold_pairs, given_statistics, merged_pairs, pair_sums
+from .pair_sums import fold_pairs, given_statistics, load_tile, merged_pairs, pair_sums, store_tile
 from .standardization import channels_kept, spread_vector, whole_rows
 
 #: Elements of a channel that a program holds in registers, once for x and once for dy.
@@ -86,10 +86,8 @@ def channel_gradient_kernel(
     is_row_M = m < sizes[0]
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     inside = is_row_M[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
-    dy_MT = row_offsets(m, shape, strides[0])[:, None] + column_offsets(j, k, shape, strides[0])[None, :]
-    dy_MT = tl.load(dy_ptr + dy_MT, mask=inside, other=0).to(COMPUTE)
-    x_MT = row_offsets(m, shape, strides[1])[:, None] + column_offsets(j, k, shape, strides[1])[None, :]
-    x_MT = tl.load(x_ptr + x_MT, mask=inside, other=0).to(COMPUTE)
+    dy_MT = load_tile(dy_ptr, m, j, k, inside, shape, strides[0], COMPUTE)
+    x_MT = load_tile(x_ptr, m, j, k, inside, shape, strides[1], COMPUTE)
     at_mean_M, at_rstd_M = m * vector_strides[0], m * vector_strides[1]
     mean_M, rstd_M = given_statistics(mean_ptr, rstd_ptr, at_mean_M, at_rstd_M, is_row_M, 0, False, COMPUTE)
     xhat_MT = (x_MT - mean_M[:, None]) * rstd_M[:, None]
@@ -99,9 +97,7 @@ def channel_gradient_kernel(
         count = tl.full([1], sizes[1] * sizes[2], COMPUTE)
         factor_M = load_factor(weight_ptr, m, is_row_M, rstd_M, vector_strides[2])
         dx_MT = dy_MT - (sum_M / count)[:, None] - xhat_MT * (product_M / count)[:, None]
-        dx_MT = converted(dx_MT * factor_M[:, None], dx_ptr.dtype.element_ty)
-        at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
-        tl.store(dx_ptr + at_MT, dx_MT, mask=inside)
+        store_tile(dx_ptr, dx_MT * factor_M[:, None], m, j, k, inside, shape, strides[2])
     store_gradients(dweight_ptr, dbias_ptr, m, is_row_M, product_M, sum_M)
 
 

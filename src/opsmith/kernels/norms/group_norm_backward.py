@@ -22,11 +22,11 @@ import triton
 import triton.language as tl
 
 from ..common.elementwise import FLOATS
-from ..common.indexing import Geometry, converted, offset_of
+from ..common.indexing import Geometry, offset_of
 from ..common.launch import await_earlier_kernels, compute_dtype, compute_type, launch, loop_bound, require_served
-from ..common.matrix import Matrix, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tile_rows, tiling
+from ..common.matrix import Matrix, matrix_of, row_offsets, row_strides, tile_columns, tile_rows, tiling
 from .group_norm import channels_along, grouped, output_strides, require_fits
-from .pair_sums import fold_pairs, pair_sums
+from .pair_sums import fold_pairs, load_tile, pair_sums, store_tile
 from .standardization import dependence, scaled_and_shifted, whole_rows
 
 #: Elements of a group that a program holds in registers, once for x and once for dy.
@@ -64,10 +64,8 @@ def group_gradient_kernel(
     is_row_M = m < sizes[0]
     j, k = tile_columns(0, sizes, INDEX, BLOCK_J, BLOCK_K)
     inside = is_row_M[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
-    dy_MT = row_offsets(m, shape, strides[0])[:, None] + column_offsets(j, k, shape, strides[0])[None, :]
-    dy_MT = tl.load(dy_ptr + dy_MT, mask=inside, other=0).to(COMPUTE)
-    x_MT = row_offsets(m, shape, strides[1])[:, None] + column_offsets(j, k, shape, strides[1])[None, :]
-    x_MT = tl.load(x_ptr + x_MT, mask=inside, other=0).to(COMPUTE)
+    dy_MT = load_tile(dy_ptr, m, j, k, inside, shape, strides[0], COMPUTE)
+    x_MT = load_tile(x_ptr, m, j, k, inside, shape, strides[1], COMPUTE)
     at_M = row_offsets(m, shape, strides[4])
     mean_M = tl.load(mean_ptr + at_M, mask=is_row_M, other=0).to(COMPUTE)
     rstd_M = tl.load(rstd_ptr + at_M, mask=is_row_M, other=0).to(COMPUTE)
@@ -81,8 +79,7 @@ def group_gradient_kernel(
         count = tl.full([1], sizes[1] * sizes[2], COMPUTE)
         share_M = tl.sum(g_MT * xhat_MT, axis=1) / count
         dx_MT = (g_MT - (tl.sum(g_MT, axis=1) / count)[:, None] - xhat_MT * share_M[:, None]) * rstd_M[:, None]
-        at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
-        tl.store(dx_ptr + at_MT, converted(dx_MT, dx_ptr.dtype.element_ty), mask=inside)
+        store_tile(dx_ptr, dx_MT, m, j, k, inside, shape, strides[2])
     if partial_ptr is not None:
         j = tl.arange(0, BLOCK_J).to(INDEX)
         is_channel = is_row_M[:, None] & (j < sizes[1])[None, :]
@@ -187,16 +184,13 @@ def group_splits_kernel(
         column = split * steps + step
         j, k = tile_columns(column, sizes, INDEX, BLOCK_J, BLOCK_K)
         inside = is_row_M[:, None] & ((j < sizes[1]) & (k < sizes[2]))[None, :]
-        dy_MT = row_offsets(m, shape, strides[0])[:, None] + column_offsets(j, k, shape, strides[0])[None, :]
-        dy_MT = tl.load(dy_ptr + dy_MT, mask=inside, other=0).to(COMPUTE)
-        x_MT = row_offsets(m, shape, strides[1])[:, None] + column_offsets(j, k, shape, strides[1])[None, :]
-        x_MT = tl.load(x_ptr + x_MT, mask=inside, other=0).to(COMPUTE)
+        dy_MT = load_tile(dy_ptr, m, j, k, inside, shape, strides[0], COMPUTE)
+        x_MT = load_tile(x_ptr, m, j, k, inside, shape, strides[1], COMPUTE)
         g_MT = scaled_and_shifted(
             dy_MT, weight_ptr, None, column, m, shape, strides[3], strides[3], sizes, ALONG, BLOCK_M, BLOCK_J, BLOCK_K
         )
         dx_MT = (g_MT - mean_g_M[:, None] - (x_MT - mean_M[:, None]) * slope_M[:, None]) * rstd_M[:, None]
-        at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
-        tl.store(dx_ptr + at_MT, converted(dx_MT, dx_ptr.dtype.element_ty), mask=inside)
+        store_tile(dx_ptr, dx_MT, m, j, k, inside, shape, strides[2])
 
 
 # ---------------------------------------------------------------- the op

@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from ..common.elementwise import FLOATS
-from ..common.indexing import Geometry, converted
+from ..common.indexing import Geometry
 from ..common.launch import (
     INTERPRETED,
     await_earlier_kernels,
@@ -35,7 +35,7 @@ from ..common.launch import (
 )
 from ..common.matrix import Matrix, Tiling, column_offsets, matrix_of, row_offsets, row_strides, tile_columns, tiling
 from .layer_norm import leading_dims
-from .pair_sums import fold_pairs
+from .pair_sums import fold_pairs, load_tile, store_tile
 from .standardization import along_dims, whole_rows
 
 #: Elements of a tile of whole rows, at most and where there are enough rows, and of it in a thread: x, dy and two sums
@@ -45,22 +45,6 @@ LEAST_TILE = 1 << 12
 PER_THREAD = 16
 
 # ---------------------------------------------------------------- the kernels
-
-
-@triton.jit
-def load_tile(
-    pointer: tl.tensor,
-    m: tl.tensor,
-    j: tl.tensor,
-    k: tl.tensor,
-    inside: tl.tensor,
-    shape: tl.tuple,
-    strides: tl.tuple,
-    COMPUTE: tl.constexpr,
-) -> tl.tensor:
-    """``x_MT`` in the type computed in, 0 outside."""
-    at_MT = row_offsets(m, shape, strides)[:, None] + column_offsets(j, k, shape, strides)[None, :]
-    return tl.load(pointer + at_MT, mask=inside, other=0).to(COMPUTE)
 
 
 @triton.jit
@@ -120,9 +104,7 @@ def gradient_rows_kernel(
             dx_MT = g_MT - xhat_MT * share_M[:, None]
             if mean_ptr is not None:
                 dx_MT -= (tl.sum(g_MT, axis=1) / count)[:, None]
-            dx_MT = converted(dx_MT * rstd_M[:, None], dx_ptr.dtype.element_ty)
-            at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
-            tl.store(dx_ptr + at_MT, dx_MT, mask=inside)
+            store_tile(dx_ptr, dx_MT * rstd_M[:, None], m, j, k, inside, shape, strides[2])
         if partial_ptr is not None:
             product_MT += dy_MT * xhat_MT
             sum_MT += dy_MT
@@ -180,8 +162,7 @@ def gradient_pieces_kernel(
         dx_MT = g_MT - (x_MT - mean_M[:, None]) * (rstd_M * share_M)[:, None]
         if mean_ptr is not None:
             dx_MT -= mean_g_M[:, None]
-        at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
-        tl.store(dx_ptr + at_MT, converted(dx_MT * rstd_M[:, None], dx_ptr.dtype.element_ty), mask=inside)
+        store_tile(dx_ptr, dx_MT * rstd_M[:, None], m, j, k, inside, shape, strides[2])
 
 
 @triton.jit

@@ -32,6 +32,38 @@ from ..common.matrix import Matrix, Tiling, column_offsets, row_offsets, side, t
 
 
 @triton.jit
+def load_tile(
+    pointer: tl.tensor,
+    m: tl.tensor,
+    j: tl.tensor,
+    k: tl.tensor,
+    inside: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+    COMPUTE: tl.constexpr,
+) -> tl.tensor:
+    """``x_MT`` in the type computed in, 0 outside."""
+    at_MT = row_offsets(m, shape, strides)[:, None] + column_offsets(j, k, shape, strides)[None, :]
+    return tl.load(pointer + at_MT, mask=inside, other=0).to(COMPUTE)
+
+
+@triton.jit
+def store_tile(
+    pointer: tl.tensor,
+    value_MT: tl.tensor,
+    m: tl.tensor,
+    j: tl.tensor,
+    k: tl.tensor,
+    inside: tl.tensor,
+    shape: tl.tuple,
+    strides: tl.tuple,
+) -> None:
+    """Write a tile in the type of ``pointer``."""
+    at_MT = row_offsets(m, shape, strides)[:, None] + column_offsets(j, k, shape, strides)[None, :]
+    tl.store(pointer + at_MT, converted(value_MT, pointer.dtype.element_ty), mask=inside)
+
+
+@triton.jit
 def given_statistics(
     mean_ptr: tl.tensor,
     scale_ptr: tl.tensor,
