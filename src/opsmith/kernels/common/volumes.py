@@ -62,6 +62,16 @@ class Tiles(NamedTuple):
 
 
 @triton.jit
+def tile_of(
+    rows: tl.tensor, columns: tl.tensor, INDEX: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr
+) -> tl.tuple:
+    """Rows and columns of this program's tile, and which elements of it the volume has."""
+    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
+    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
+    return row, column, (row < rows)[:, None] & (column < columns)[None, :]
+
+
+@triton.jit
 def place_of(
     row: tl.tensor, column: tl.tensor, C: tl.tensor, size_S: tl.tuple, CHANNELS_LAST: tl.constexpr
 ) -> tl.tuple:

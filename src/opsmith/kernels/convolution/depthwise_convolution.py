@@ -20,7 +20,7 @@ import triton.language as tl
 from ..common.indexing import converted
 from ..common.lanes import load_along_columns, store_along_columns
 from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch
-from ..common.volumes import volume_index_type, volume_of
+from ..common.volumes import tile_of, volume_index_type, volume_of
 from ..common.windows import UNROLLED, place_in_box
 from .convolution_operands import kernel_sizes
 from .gathered_products import place_in_space
@@ -99,9 +99,7 @@ def depthwise_kernel(
 ) -> None:
     """Each lane walks the taps of one place."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     if CHANNELS_LAST:
         n, q, c = (row // space)[:, None], (row % space)[:, None], column[None, :]
     else:

@@ -29,7 +29,7 @@ import triton.language as tl
 from ..common.indexing import Ints
 from ..common.lanes import load_along_columns
 from ..common.launch import INTERPRETED, INTERPRETED_TILE, await_earlier_kernels, compute_type, launch, multiprocessors
-from ..common.volumes import empty_volume, volume_index_type, volume_of
+from ..common.volumes import empty_volume, tile_of, volume_index_type, volume_of
 from ..common.windows import place_in_box
 from ..copies.rearrangements import copy_into
 from .convolution_operands import kernel_sizes
@@ -205,9 +205,7 @@ def depthwise_patch_kernel(
 ) -> None:
     """Each lane computes the places of one patch."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     if CHANNELS_LAST:
         n, g, c = (row // patches)[:, None], (row % patches)[:, None], column[None, :]
     else:

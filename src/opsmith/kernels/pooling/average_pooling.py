@@ -31,6 +31,7 @@ from ..common.volumes import (
     place_of,
     prefers_channels_last,
     require_volume,
+    tile_of,
     tiles_of,
     volume_index_type,
     volume_of,
@@ -141,9 +142,7 @@ def average_kernel(
 ) -> None:
     """Each lane walks the window of one output."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
     o_S = (d, h, w)
@@ -277,9 +276,7 @@ def average_backward_kernel(
 ) -> None:
     """Each lane gathers for one input position from the windows that hold it."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane = grad_ptr + (n * stride_N + c * stride_C)
     i_S = (d, h, w)

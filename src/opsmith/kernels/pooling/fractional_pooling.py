@@ -21,7 +21,7 @@ import triton.language as tl
 from ..common.elementwise import FLOATS
 from ..common.indexing import Ints, converted, number
 from ..common.launch import await_earlier_kernels, compute_type, launch, number_bits, require_served
-from ..common.volumes import channels_first, place_of, require_volume, tiles_of, volume_index_type, volume_of
+from ..common.volumes import channels_first, place_of, require_volume, tile_of, tiles_of, volume_index_type, volume_of
 from ..common.windows import Window, place_in_box, spatial_numbers
 from .max_pooling import Op, max_backward
 
@@ -67,9 +67,7 @@ def fractional_max_kernel(
 ) -> None:
     """Each lane walks the window of one output."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, False)
     sample_plane_ptr = sample_ptr + (n * sample_stride_N + c * sample_stride_C)
     row_mask = (row < rows)[:, None]

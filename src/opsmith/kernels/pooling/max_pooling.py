@@ -29,6 +29,7 @@ from ..common.volumes import (
     place_of,
     prefers_channels_last,
     require_volume,
+    tile_of,
     tiles_of,
     volume_index_type,
     volume_of,
@@ -102,9 +103,7 @@ def max_kernel(
 ) -> None:
     """Each lane walks the window of one output."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
     o_S = (d, h, w)
@@ -183,9 +182,7 @@ def max_backward_kernel(
 ) -> None:
     """Each lane looks for one input position in the indices of the windows that may hold it."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     grad_plane = grad_ptr + (n * grad_stride_N + c * grad_stride_C)
     index_plane = index_ptr + (n * index_stride_N + c * index_stride_C)

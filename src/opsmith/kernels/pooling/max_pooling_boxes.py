@@ -30,6 +30,7 @@ from ..common.volumes import (
     empty_volume,
     place_of,
     prefers_channels_last,
+    tile_of,
     tiles_of,
     volume_index_type,
 )
@@ -120,9 +121,7 @@ def max_backward_boxes_kernel(
     DEEP and HIGH are size, step and lead of its :class:`Box` in depth and height, HOLDS_D and HOLDS_H the rest.
     """
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, box_d, box_h, w = place_of(row, column, C, boxes_S, CHANNELS_LAST)
     BOX_D: tl.constexpr = DEEP[0]
     BOX_H: tl.constexpr = HIGH[0]

@@ -30,6 +30,7 @@ from ..common.volumes import (
     empty_volume,
     place_of,
     prefers_channels_last,
+    tile_of,
     tiles_of,
     volume_index_type,
     volume_of,
@@ -122,9 +123,7 @@ def antialias_kernel(
 ) -> None:
     """Each lane walks the support of one output."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, _d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
     scale_h, scale_w = number(scale_h_bits, tl.float64)[:, None], number(scale_w_bits, tl.float64)[:, None]
@@ -207,9 +206,7 @@ def antialias_backward_kernel(
     beside each other are computed first, and serve every row of outputs.
     """
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, _d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane_ptr = grad_ptr + (n * stride_N + c * stride_C)
     scale_h, scale_w = number(scale_h_bits, tl.float64)[:, None], number(scale_w_bits, tl.float64)[:, None]

@@ -40,6 +40,7 @@ from ..common.volumes import (
     empty_volume,
     place_of,
     prefers_channels_last,
+    tile_of,
     tiles_of,
     volume_index_type,
 )
@@ -205,9 +206,7 @@ def resample_kernel(
 ) -> None:
     """Each lane adds up the taps of one output. READS are TAPS, at least 1."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, out_S, CHANNELS_LAST)
     plane_ptr = x_ptr + (n * stride_N + c * stride_C)
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
@@ -274,9 +273,7 @@ def resample_backward_kernel(
 ) -> None:
     """Each lane gathers for one input position from the outputs that read it."""
     await_earlier_kernels()
-    row = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R)
-    column = tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    row, column, mask = tile_of(rows, columns, INDEX, BLOCK_R, BLOCK_C)
     n, c, d, h, w = place_of(row, column, C, size_S, CHANNELS_LAST)
     plane_ptr = grad_ptr + (n * stride_N + c * stride_C)
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
