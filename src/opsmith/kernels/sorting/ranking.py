@@ -58,66 +58,19 @@ def rank_kernel(
     row = (tl.program_id(0) // blocks).to(INDEX)
     i = (tl.program_id(0) % blocks).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     row_I = row + tl.zeros([BLOCK], INDEX)
-    x_I = read_packed(
-        packed_ptr,
-        x_ptr,
-        order_ptr,
-        row_I,
-        i,
-        i < length,
-        shape_R,
-        x_strides_R,
-        x_stride,
-        count,
-        length,
-        PACKED,
-        ORDERED,
-        HALF,
-        DESCENDING,
-        INDEX,
-    )
+    sources, layout = (packed_ptr, x_ptr, order_ptr), (shape_R, x_strides_R, x_stride, count, length)
+    x_I = read_packed(*sources, row_I, i, i < length, *layout, PACKED, ORDERED, HALF, DESCENDING, INDEX)
     before_IJ = tl.zeros([BLOCK, WIDTH], tl.int32)
     for step in range(steps):
         j = step * WIDTH + tl.arange(0, WIDTH).to(INDEX)
-        x_J = read_packed(
-            packed_ptr,
-            x_ptr,
-            order_ptr,
-            row + tl.zeros([WIDTH], INDEX),
-            j,
-            j < length,
-            shape_R,
-            x_strides_R,
-            x_stride,
-            count,
-            length,
-            PACKED,
-            ORDERED,
-            HALF,
-            DESCENDING,
-            INDEX,
-        )
+        row_J = row + tl.zeros([WIDTH], INDEX)
+        x_J = read_packed(*sources, row_J, j, j < length, *layout, PACKED, ORDERED, HALF, DESCENDING, INDEX)
         before_IJ += (x_J[None, :] < x_I[:, None]).to(tl.int32)
     n_I = tl.sum(before_IJ, axis=1).to(INDEX)
-    write_sorted(
-        values_ptr,
-        indices_ptr,
-        x_ptr,
-        order_ptr,
-        x_I,
-        row_I,
-        n_I,
-        shape_R,
-        x_strides_R,
-        out_strides_R,
-        x_stride,
-        out_stride,
-        count,
-        (i < length) & (n_I < keep),
-        ORDERED,
-        VALUES,
-        INDEX,
-    )
+    kept = (i < length) & (n_I < keep)
+    tensors = (values_ptr, indices_ptr, x_ptr, order_ptr)
+    strides = (shape_R, x_strides_R, out_strides_R, x_stride, out_stride)
+    write_sorted(*tensors, x_I, row_I, n_I, *strides, count, kept, ORDERED, VALUES, INDEX)
 
 
 def is_ranked(rows: int, length: int) -> bool:

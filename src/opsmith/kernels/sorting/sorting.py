@@ -85,49 +85,17 @@ def sort_tile_kernel(
     row_T = (tl.program_id(0) // tiles).to(INDEX) * HEIGHT + r_T
     position_T = tile.to(INDEX) * WIDTH + n_T
     inside_T = (row_T < rows) & (position_T < length)
-    packed_T = read_packed(
-        packed_ptr,
-        x_ptr,
-        order_ptr,
-        row_T,
-        position_T,
-        inside_T,
-        shape_R,
-        x_strides_R,
-        x_stride,
-        count,
-        length,
-        PACKED,
-        ORDERED,
-        HALF,
-        DESCENDING,
-        INDEX,
-    )
+    sources, layout = (packed_ptr, x_ptr, order_ptr), (shape_R, x_strides_R, x_stride, count, length)
+    packed_T = read_packed(*sources, row_T, position_T, inside_T, *layout, PACKED, ORDERED, HALF, DESCENDING, INDEX)
     if ACROSS:
         packed_T = sort_bitonic(packed_T, n_T, LOG, HEIGHT)
     else:
         packed_T = sort_bitonic(packed_T, n_T, LOG, 1)
     if FINAL:
         kept_T = (row_T < rows) & (n_T < keep)
-        write_sorted(
-            values_ptr,
-            indices_ptr,
-            x_ptr,
-            order_ptr,
-            packed_T,
-            row_T,
-            n_T.to(INDEX),
-            shape_R,
-            x_strides_R,
-            out_strides_R,
-            x_stride,
-            out_stride,
-            count,
-            kept_T,
-            ORDERED,
-            VALUES,
-            INDEX,
-        )
+        tensors = (values_ptr, indices_ptr, x_ptr, order_ptr)
+        strides = (shape_R, x_strides_R, out_strides_R, x_stride, out_stride)
+        write_sorted(*tensors, packed_T, row_T, n_T.to(INDEX), *strides, count, kept_T, ORDERED, VALUES, INDEX)
     else:
         run_T = runs_ptr + (row_T * tiles + tile) * run_length + n_T
         tl.store(run_T, packed_T, mask=(row_T < rows) & (n_T < run_length))
@@ -208,25 +176,9 @@ def merge_kernel(
     n_T = d + t
     if FINAL:
         row_T = row.to(INDEX) + tl.zeros([WIDTH], INDEX)
-        write_sorted(
-            values_ptr,
-            indices_ptr,
-            x_ptr,
-            order_ptr,
-            merged_T,
-            row_T,
-            n_T.to(INDEX),
-            shape_R,
-            x_strides_R,
-            out_strides_R,
-            x_stride,
-            out_stride,
-            count,
-            n_T < keep,
-            ORDERED,
-            VALUES,
-            INDEX,
-        )
+        tensors = (values_ptr, indices_ptr, x_ptr, order_ptr)
+        strides = (shape_R, x_strides_R, out_strides_R, x_stride, out_stride)
+        write_sorted(*tensors, merged_T, row_T, n_T.to(INDEX), *strides, count, n_T < keep, ORDERED, VALUES, INDEX)
     else:
         tl.store(out_ptr + (row * out_runs + pair) * out_length + n_T, merged_T, mask=n_T < out_length)
 
