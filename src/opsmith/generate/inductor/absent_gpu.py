@@ -53,13 +53,8 @@ class _Interface(device_interface.CudaInterface):
         def current_device() -> int:
             return 0
 
-    @staticmethod
-    def get_device_properties(device: Any = None) -> Any:  # noqa: ARG004 - there is one
-        return PROPERTIES
-
-    @staticmethod
-    def current_device() -> int:
-        return 0
+    get_device_properties = staticmethod(Worker.get_device_properties)
+    current_device = staticmethod(Worker.current_device)
 
     @staticmethod
     def get_compute_capability(device: Any = None) -> int:  # noqa: ARG004 - there is one

@@ -105,18 +105,8 @@ def submission_out(submission: Submission) -> SubmissionOut:
 
 def run_out(run: RunRow) -> RunOut:
     """A run as clients get it."""
-    return RunOut(
-        id=run.id,
-        name=run.name,
-        contender=run.contender,
-        suite=run.suite,
-        device=run.device_name,
-        created_utc=run.created_utc,
-        tasks_asked=run.tasks_asked,
-        kernels=run.kernels,
-        judged=run.judged,
-        accepted=run.accepted,
-    )
+    fields = {name: getattr(run, name) for name in RunOut.model_fields if name != "device"}
+    return RunOut(device=run.device_name, **fields)
 
 
 def judgement_out(row: JudgementRow) -> JudgementOut:
