@@ -161,20 +161,8 @@ def group_splits_kernel(
     m = tile_rows(INDEX, BLOCK_M)
     is_row_M = m < sizes[0]
     split = tl.program_id(1)
-    product_M, sum_M = group_means(
-        partial_ptr,
-        weight_ptr,
-        m,
-        sizes[0],
-        group,
-        group_channels,
-        splits,
-        channels,
-        weight_stride,
-        sum_steps,
-        COMPUTE,
-        BLOCK_C,
-    )
+    counts = (group, group_channels, splits, channels, weight_stride, sum_steps)
+    product_M, sum_M = group_means(partial_ptr, weight_ptr, m, sizes[0], *counts, COMPUTE, BLOCK_C)
     count = tl.full([1], sizes[1] * sizes[2], COMPUTE)
     mean_M = tl.load(mean_ptr + m, mask=is_row_M, other=0).to(COMPUTE)
     rstd_M = tl.load(rstd_ptr + m, mask=is_row_M, other=0).to(COMPUTE)

@@ -46,20 +46,9 @@ def fill_where_kernel(
 ) -> None:
     """``out = value where mask``, of ``operands_I = (mask, value)``; what the mask leaves out is not touched."""
     await_earlier_kernels()
-    inside, whole, offsets_L = tile_offsets(
-        tl.program_id(0),
-        shape_R,
-        shape_C,
-        row_strides_LD,
-        column_strides_LD,
-        R,
-        C,
-        DENSE_L,
-        UNIT,
-        INDEX,
-        BLOCK_R,
-        BLOCK_C,
-    )
+    layouts = (shape_R, shape_C, row_strides_LD, column_strides_LD, R, C)
+    program = tl.program_id(0)
+    inside, whole, offsets_L = tile_offsets(program, *layouts, DENSE_L, UNIT, INDEX, BLOCK_R, BLOCK_C)
     mask, value = tile_values(operands_I, offsets_L, inside, whole, READ_I, COMPUTE_I, LAYOUT_T, DENSE_L, RAGGED, 1)
     named = inside & (mask != 0)
     value = tl.broadcast_to(converted(value, out_ptr.dtype.element_ty), [BLOCK_R, BLOCK_C])

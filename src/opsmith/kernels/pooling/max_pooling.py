@@ -188,37 +188,14 @@ def max_backward_kernel(
     index_plane = index_ptr + (n * index_stride_N + c * index_stride_C)
     i_S = (d, h, w)
     sum_RC = tl.zeros([BLOCK_R, BLOCK_C], COMPUTE)
+    given = (grad_plane, index_plane, mask, i_S, size_S, out_S, grad_strides_S, index_strides_S)
     HOLDERS: tl.constexpr = HOLDERS_S[0] * HOLDERS_S[1] * HOLDERS_S[2]
     if UNROLL:
         for k in tl.static_range(HOLDERS):
-            sum_RC += gradient_of_holder(
-                k,
-                grad_plane,
-                index_plane,
-                mask,
-                i_S,
-                size_S,
-                out_S,
-                grad_strides_S,
-                index_strides_S,
-                WINDOW_S,
-                HOLDERS_S,
-            ).to(COMPUTE)
+            sum_RC += gradient_of_holder(k, *given, WINDOW_S, HOLDERS_S).to(COMPUTE)
     else:
         for k in range(HOLDERS):
-            sum_RC += gradient_of_holder(
-                k,
-                grad_plane,
-                index_plane,
-                mask,
-                i_S,
-                size_S,
-                out_S,
-                grad_strides_S,
-                index_strides_S,
-                WINDOW_S,
-                HOLDERS_S,
-            ).to(COMPUTE)
+            sum_RC += gradient_of_holder(k, *given, WINDOW_S, HOLDERS_S).to(COMPUTE)
     result_RC = converted(sum_RC, grad_input_ptr.dtype.element_ty)
     tl.store(grad_input_ptr + row[:, None] * columns + column[None, :], result_RC, mask=mask)
 

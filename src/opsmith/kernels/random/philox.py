@@ -265,21 +265,10 @@ def draw_kernel(
     within = tl.arange(0, BLOCK_R)[:, None] * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]
     place = tl.program_id(0).to(tl.int64) * (BLOCK_R * BLOCK_C) + within
     tiles_S, values_S = (), ()
+    layouts = (shape_R, shape_C, row_strides_LD, column_strides_LD, R, C)
     for s in tl.static_range(SAMPLES):
-        inside, whole, offsets_L = tile_offsets(
-            tl.program_id(0) * SAMPLES + s,
-            shape_R,
-            shape_C,
-            row_strides_LD,
-            column_strides_LD,
-            R,
-            C,
-            DENSE_L,
-            UNIT,
-            INDEX,
-            BLOCK_R,
-            BLOCK_C,
-        )
+        tile = tl.program_id(0) * SAMPLES + s
+        inside, whole, offsets_L = tile_offsets(tile, *layouts, DENSE_L, UNIT, INDEX, BLOCK_R, BLOCK_C)
         tiles_S += ((inside, whole, offsets_L),)  # type: ignore[assignment]
         values_S += (  # type: ignore[assignment]
             tile_values(
