@@ -114,7 +114,7 @@ def depthwise_gradient_kernel(
         )
         field_begin = n * field_strides_NC[0] + begin_S[0] * field_strides_S[0]
         field_begin += begin_S[1] * field_strides_S[1] + begin_S[2] * field_strides_S[2]
-        field = (field_ptr_C + field_begin.to(tl.int64), mask, begin_S, field_size_S, field_strides_S)
+        field_ptr_LC = field_ptr_C + field_begin.to(tl.int64)
         d, h, w = d * PATCH_S[0][0], h * PATCH_S[1][0], w * PATCH_S[2][0]
         sites_ptr_LC = sites_ptr_C + n * sites_strides_NC[0]
         sites_ptr_LC += d * sites_strides_S[0] + h * sites_strides_S[1] + w * sites_strides_S[2]
@@ -128,8 +128,23 @@ def depthwise_gradient_kernel(
         for k in tl.static_range(TAPS):
             dw_LC = dw_K[k]  # type: ignore[var-annotated]
             for v in tl.static_range(PLACES):
-                tap = (inside_P[v], k, v, PART_S, PATCH_S, FIELD_WORD)
-                dw_LC = product_added(dw_LC, site_P[v], *field, *tap, EXACT=EXACT, UNSIGNED=UNSIGNED)
+                dw_LC = product_added(
+                    dw_LC,
+                    site_P[v],
+                    field_ptr_LC,
+                    mask,
+                    begin_S,
+                    field_size_S,
+                    field_strides_S,
+                    inside_P[v],
+                    k,
+                    v,
+                    PART_S,
+                    PATCH_S,
+                    FIELD_WORD,
+                    EXACT=EXACT,
+                    UNSIGNED=UNSIGNED,
+                )
             grown_K += (dw_LC,)  # type: ignore[assignment]
         dw_K = grown_K
     dw_ptr_C = dw_ptr + split * split_numel + c * dw_stride_C

@@ -232,7 +232,7 @@ def depthwise_patch_kernel(
             part_begin(w, part_S[2], PART_S, PATCH_S, 2),
         )
         x_begin = begin_S[0] * x_strides_S[0] + begin_S[1] * x_strides_S[1] + begin_S[2] * x_strides_S[2]
-        field = (x_ptr + x_begin.to(tl.int64), mask, begin_S, x_size_S, x_strides_S)
+        x_ptr_RC = x_ptr + x_begin.to(tl.int64)
         w_begin = part_S[0] * PART_S[0] * w_strides_S[0] + part_S[1] * PART_S[1] * w_strides_S[1]
         w_ptr_RC = w_ptr + (w_begin + part_S[2] * PART_S[2] * w_strides_S[2])
         grown_P = ()
@@ -241,8 +241,23 @@ def depthwise_patch_kernel(
             for k in tl.static_range(TAPS):
                 w_ptr_K = w_ptr_RC + tap_offset(k, w_strides_S, PART_S)
                 factor = load_along_columns(w_ptr_K, mask) if CHANNELS_LAST else tl.load(w_ptr_K)
-                tap = (mask, k, v, PART_S, PATCH_S, X_WORD)
-                y_RC = product_added(y_RC, factor, *field, *tap, EXACT=True, UNSIGNED=UNSIGNED)
+                y_RC = product_added(
+                    y_RC,
+                    factor,
+                    x_ptr_RC,
+                    mask,
+                    begin_S,
+                    x_size_S,
+                    x_strides_S,
+                    mask,
+                    k,
+                    v,
+                    PART_S,
+                    PATCH_S,
+                    X_WORD,
+                    EXACT=True,
+                    UNSIGNED=UNSIGNED,
+                )
             grown_P += (y_RC,)  # type: ignore[assignment]
         y_P = grown_P
 

@@ -141,7 +141,8 @@ def pair_sums_kernel(
         product_MT += dy_MT * (x_MT - mean_M[:, None])
         sum_MT += dy_MT
         if dx_ptr is not None:
-            store_tile(dx_ptr, dy_MT * factor_M[:, None], m, j, k, inside, shape, strides[2])
+            at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
+            tl.store(dx_ptr + at_MT, converted(dy_MT * factor_M[:, None], dx_ptr.dtype.element_ty), mask=inside)
     at_M = partial_ptr + split.to(INDEX) * 2 * sizes[0] + m
     tl.store(at_M, tl.sum(product_MT, axis=1) * rstd_M, mask=is_row_M)
     tl.store(at_M + sizes[0], tl.sum(sum_MT, axis=1), mask=is_row_M)
