@@ -11,6 +11,7 @@ from opsmith.runner.loading import load_kernel
 from opsmith.suites.aten_schemas import aten_schemas
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["add.Tensor", "add_.Tensor"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own imports
 def test_an_op_is_compiled_and_answers_like_eager(op: str) -> None:
