@@ -65,7 +65,7 @@ layers: $(STAMP)  ## import-linter: who may import whom
 
 # A lane is a process of pytest. Two run beside each other, the longest first; what one prints is shown when it has ended.
 UNIT := end-to-end parts kernels-a-to-c compile kernels-d-to-o kernels-p-to-z
-QUICK := quick-graphs quick-parts
+QUICK := quick-one quick-two
 LANES := $(UNIT:%=lane-%) $(QUICK:%=lane-%)
 lane-end-to-end: PATHS := tests/e2e
 lane-parts: PATHS := --ignore tests/e2e --ignore tests/unit/kernels --ignore tests/unit/compile
@@ -73,8 +73,9 @@ lane-compile: PATHS := tests/unit/compile
 lane-kernels-a-to-c: PATHS := tests/unit/kernels/test_[a-c]*.py
 lane-kernels-d-to-o: PATHS := tests/unit/kernels/test_[d-o]*.py
 lane-kernels-p-to-z: PATHS := tests/unit/kernels/test_[p-z]*.py
-lane-quick-graphs: PATHS := tests/unit/compile tests/unit/dispatch
-lane-quick-parts: PATHS := tests/unit --ignore tests/unit/kernels --ignore tests/unit/compile --ignore tests/unit/dispatch
+ONE := $(addprefix tests/unit/,backends compile dispatch report serve)
+lane-quick-one: PATHS := $(ONE)
+lane-quick-two: PATHS := tests/unit $(addprefix --ignore ,tests/unit/kernels $(ONE))
 $(UNIT:%=lane-%): MARKS := not corpus
 $(QUICK:%=lane-%): MARKS := not corpus and not slow
 

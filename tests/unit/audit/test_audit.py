@@ -111,6 +111,7 @@ FAULTY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_fault_is_found(tmp_path: Path, name: str) -> None:
     """And nothing else is, so that a person knows what to mend."""

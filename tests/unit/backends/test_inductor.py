@@ -11,6 +11,7 @@ from opsmith.core.task import Task
 from opsmith.runner.worker.loading import load_kernel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["add.Tensor", "add_.Tensor"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own imports
 def test_an_op_is_compiled_and_answers_like_eager(op: str) -> None:

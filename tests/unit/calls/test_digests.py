@@ -36,6 +36,7 @@ def test_equal_memory_has_an_equal_digest(size: int) -> None:
     assert torch.equal(kept, flat)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 3000), st.data())
 def test_any_flipped_bit_changes_both_numbers(size: int, data: st.DataObject) -> None:

@@ -23,6 +23,8 @@ from opsmith.compile import choose_passes
 from opsmith.compile.built_in import BUILT_IN
 from opsmith.compile.report import PassReport
 
+pytestmark = pytest.mark.slow
+
 INF, NAN = math.inf, math.nan
 #: Put at every place of every input. Numbers below 1.2e-38 have fewer digits than others.
 SPECIAL = (INF, -INF, NAN, 0.0, -0.0, 1e-40, -1e-40, 1.2e-38)

@@ -17,6 +17,8 @@ from opsmith.backends import manifest
 from opsmith.backends.shipped import Shipped
 from opsmith.dispatch.plans.triton_launches import Unrepeatable, repeatable
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def offline() -> dict[str, Any]:

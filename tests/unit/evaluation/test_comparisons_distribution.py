@@ -214,6 +214,7 @@ def _wide_heads() -> Heads:
     return tuple(torch.randn(2, 2, rows, 64) for rows in (12, 20, 20))  # type: ignore[return-value]
 
 
+@pytest.mark.slow
 def test_columns_that_share_a_dropout_may_come_back_together() -> None:
     """More often in the candidate's executions than in eager's, or less, by chance."""
     for _ in range(4):

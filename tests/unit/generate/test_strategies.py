@@ -60,6 +60,7 @@ def worth(history: TaskHistory) -> float:
     return (top.judged.speedup or 0.0) if top is not None and top.judged is not None and top.accepted else 0.0
 
 
+@pytest.mark.slow
 def test_a_swarm_is_worth_at_least_its_best_member_on_every_task(tmp_path: Path) -> None:
     """Five models of different strengths, forty tasks."""
     swarm = campaign(tmp_path / "swarm", [0, 1, 2, 3, 4], "swarm")
@@ -81,6 +82,7 @@ def test_best_of_n_asks_every_member_as_often_and_shows_nothing(tmp_path: Path) 
     assert not any(attempt.move.shown for attempt in history.attempts)
 
 
+@pytest.mark.slow
 def test_a_beam_improves_its_best_kernels(tmp_path: Path) -> None:
     """Each of the three best is shown to each member, in every round."""
     histories = campaign(tmp_path, [1, 2], "beam", attempts=3)

@@ -429,6 +429,7 @@ def stored(rng: random.Random, folder: Path, data: bytes) -> bytes:
     return msgspec.msgpack.encode(StoredOutcome(name, form, (size,), rng.choice(({}, {}, {0: 0}, {7: -1}))))
 
 
+@pytest.mark.slow
 def test_no_outcome_breaks_the_referee(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Absurd shapes, strides, types and places: a finding for the case, and the next case is judged as ever."""
     bench = OutcomesBench(tmp_path)

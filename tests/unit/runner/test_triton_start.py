@@ -30,6 +30,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return library
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("driver")
 def test_another_cache_needs_no_compiler_for_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process with a cache of its own loads what was compiled once."""
@@ -53,6 +54,7 @@ def test_a_machine_without_a_compiler_places_nothing(tmp_path: Path, monkeypatch
     assert not (tmp_path / "second").exists()
 
 
+@pytest.mark.slow
 def test_a_zygote_that_compiles_has_hashed_triton(tmp_path: Path) -> None:
     """Its children find the hash that each key of the cache has."""
     script = (

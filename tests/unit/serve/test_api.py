@@ -146,6 +146,7 @@ def test_a_request_that_is_sent_again_is_the_same_submission(running: Running) -
     wait_until(lambda: 3 == len(running.judge.judged))
 
 
+@pytest.mark.slow
 def test_a_quota_counts_kernels(running: Running) -> None:
     """Those of the last 24 hours; what exceeds it is refused as a whole, and a repeated request is no new kernel."""
     _, secret = create_token(running.service.database, "few", Role.SUBMITTER, kernels_a_day=2)

@@ -23,6 +23,8 @@ from tests.service import SUITE, Running, service_in
 
 from opsmith.serve.store.tokens import Role
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

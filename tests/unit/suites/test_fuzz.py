@@ -141,6 +141,7 @@ def test_a_failure_from_17_elements_on_shrinks_to_17(seed: int) -> None:
     assert [(17,)] == [tensor.shape for tensor in tensor_values(smallest.args)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_failure_of_negative_alpha_shrinks_to_minus_one(seed: int) -> None:
     """What the failure needs stays, everything else goes: sizes, strides, special values."""
