@@ -47,6 +47,7 @@ from opsmith.runner.protocol.worker_messages import (
     Returned,
     RunCalls,
     ShowOutcomes,
+    answers_all,
 )
 
 #: Begins the detail of a verdict that fell while the kernel was being loaded.
@@ -194,7 +195,7 @@ class ChunkJudge:
         )
         answer = self._candidate.ask(request, (Answered, Raised))
         assert isinstance(answer, (Answered, Raised))
-        if isinstance(answer, Answered) and not _answers(request, answer):
+        if isinstance(answer, Answered) and not answers_all(request, answer):
             raise self._out_of_protocol()
         return answer
 
@@ -281,11 +282,3 @@ class ChunkJudge:
 def _blamed(chunk: Sequence[CaseRef], verdict: Verdict) -> Judged | Retry:
     """The verdict if the case was judged alone; of several, nobody knows yet whose it is."""
     return Judged([verdict]) if len(chunk) == 1 else Retry()
-
-
-def _answers(request: RunCalls, answer: Answered) -> bool:
-    """Whether an answer has as many replies, and each as many outcomes, as were asked for."""
-    return len(answer.replies) == len(request.calls) and all(
-        isinstance(reply, Raised) or len(reply.outcomes) == call.repeats + (call.again is not None)
-        for call, reply in zip(request.calls, answer.replies, strict=True)
-    )

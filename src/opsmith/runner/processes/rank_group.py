@@ -40,6 +40,7 @@ from opsmith.runner.protocol.worker_messages import (
     Returned,
     RunCalls,
     ShowOutcomes,
+    answers_all,
 )
 
 #: How long the other ranks may take once one has failed: what they say may tell more than that they were killed.
@@ -160,7 +161,7 @@ class RankGroup:
         if lost is not None:
             self.retire()
             return lost
-        if not all(map(_has_outcomes, itertools.repeat(request), answers)):
+        if not all(map(answers_all, itertools.repeat(request), answers)):
             self.retire()
             raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
         joined = _joined(answers)
@@ -307,14 +308,6 @@ def _encoded(call: bytes | LentCall) -> list[bytes]:
 
 def _declines(reply: Returned | Raised) -> bool:
     return isinstance(reply, Raised) and reply.kind == "unsupported"
-
-
-def _has_outcomes(request: RunCalls, answer: Answered) -> bool:
-    """Whether a rank's answer has as many replies, and each as many outcomes, as were asked for."""
-    return len(answer.replies) == len(request.calls) and all(
-        isinstance(reply, Raised) or len(reply.outcomes) == call.repeats + (call.again is not None)
-        for call, reply in zip(request.calls, answer.replies, strict=True)
-    )
 
 
 def _joined(answers: Sequence[Answered]) -> Answered:

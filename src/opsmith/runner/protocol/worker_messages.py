@@ -158,6 +158,14 @@ class Answered(msgspec.Struct, frozen=True, tag=True):
     changes: tuple[str, ...] = ()
 
 
+def answers_all(request: RunCalls, answer: Answered) -> bool:
+    """Whether an answer has as many replies, and each as many outcomes, as were asked for."""
+    return len(answer.replies) == len(request.calls) and all(
+        isinstance(reply, Raised) or len(reply.outcomes) == call.repeats + (call.again is not None)
+        for call, reply in zip(request.calls, answer.replies, strict=True)
+    )
+
+
 class OutcomesShown(msgspec.Struct, frozen=True, tag=True):
     """Outcomes in full, in the order of the request."""
 
