@@ -66,9 +66,13 @@ def traits_of(suite: str) -> SuiteTraits:
     """The traits of the suite of that name; the defaults where none are offered.
 
     Raises:
-        BadInput: what is offered does not load, or is something else.
+        BadInput: what is offered does not load, or is something else; or opsmith's own are not offered.
     """
     if suite not in plugins.names(plugins.SUITE_TRAITS):
+        if suite in plugins.names(plugins.SUITES) and plugins.is_ours(plugins.SUITES, suite):
+            raise BadInput(
+                f"opsmith was installed before its suite {suite!r} had traits: install it again (`make venv`)"
+            )
         return SuiteTraits()
     traits = plugins.load(plugins.SUITE_TRAITS, suite)
     if not isinstance(traits, SuiteTraits):

@@ -139,3 +139,13 @@ def test_what_suites_say_is_known_without_torch() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, env=environment
     )
     assert "dataset\n[]\n" == done.stdout
+
+
+def test_an_installation_from_before_the_traits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editable one keeps its old entry points: `traces` would lose its dtypes without a word."""
+    traits_of.cache_clear()
+    known = plugins.names
+    monkeypatch.setattr(plugins, "names", lambda group: [] if group == plugins.SUITE_TRAITS else known(group))
+    with pytest.raises(BadInput, match="install it again"):
+        traits_of("traces")
+    traits_of.cache_clear()
