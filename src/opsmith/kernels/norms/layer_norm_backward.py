@@ -32,7 +32,7 @@ import triton
 import triton.language as tl
 
 from ..common.elementwise import FLOATS
-from ..common.indexing import Geometry
+from ..common.indexing import Geometry, converted
 from ..common.launch import (
     INTERPRETED,
     compute_dtype,
@@ -172,7 +172,8 @@ def gradient_tiled_rows_kernel(
         dx_MT = g_MT - (x_MT - mean_M[:, None]) * (rstd_M * share_M)[:, None]
         if mean_ptr is not None:
             dx_MT -= mean_g_M[:, None]
-        store_tile(dx_ptr, dx_MT * rstd_M[:, None], m, j, k, inside, shape, strides[2])
+        at_MT = row_offsets(m, shape, strides[2])[:, None] + column_offsets(j, k, shape, strides[2])[None, :]
+        tl.store(dx_ptr + at_MT, converted(dx_MT * rstd_M[:, None], dx_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
