@@ -8,15 +8,18 @@ With ``p[m, n] = exp(scale * q[m] . k[n] + bias[m, n] - lse[m])`` and ``delta[m]
 
 The sums run along two dimensions, so there are two launches, each of which walks along the other one's tiles::
 
-      query_gradients_kernel                       key_gradients_kernel
+    query_gradients_kernel                         key_gradients_kernel
+    owns BLOCK_M queries                           owns BLOCK_N keys
 
-            keys n ->                                  k, v, dk, dv
-          k, v  k, v  k, v                               |  n kept |
-         +-----+-----+-----+                             +---------+
-    m    |p, ds|p, ds| ... |  -> dq_MD, dbias         q,g| p^T, ds^T | queries m
-    kept |     |     |     |     delta_M, once        q,g|   ...     |    |
-         +-----+-----+-----+                          q,g|           |    v   -> dk_ND, dv_NE
-    q, grad, dq                                          +---------+
+                   keys ->                                    k, v
+             k, v    k, v    k, v                           +-------+
+            +-------+-------+-------+              q, grad  | p, ds |   queries
+    q, grad | p, ds |       |       |                       +-------+     |
+            +-------+-------+-------+              q, grad  |       |     v
+                |                                           +-------+
+                v                                               |
+            dq_MD += ds k,  dbias = ds                          v
+            delta_M = out . grad, once              dk_ND += ds^T q,  dv_NE += p^T grad
 
 Seven products of tiles are taken, two of them twice, where FlashAttention-2 takes five and adds dq up in memory by
 atomics. Here nothing is, so the results are the same in every run. The heads of queries that share a head of keys are

@@ -4,17 +4,17 @@
 bytes. A program owns one tile of one result and walks along K, BLOCK_K at a step, while the tiles of the next steps are
 on their way to shared memory (software pipelining, ``num_stages``)::
 
-                         N
-                    +----+------+
-                    |    |      |
-              K     |    | b_KN |  BLOCK_K, a step ...
-         k ->       |    +------+    |
-                    |    |      |    v
-       +-----------++----+------+
-       |           ||           |
-    M  +----+------++    +------+
-       |a_MK| ->   ||    | c_MN |  BLOCK_M x BLOCK_N: in registers, written once
-       +----+------++----+------+
+                                N
+                      +------+------+------+
+                      |      | b_KN |      |   BLOCK_K terms a step
+                    K |      +------+      |     |
+                      |      |      |      |     v
+             K        |      |      |      |
+      +------+-----+  +------+------+------+
+    M | a_MK |     |  |      | c_MN |      |   BLOCK_M x BLOCK_N: in registers, written once
+      +------+-----+  +------+------+------+
+      |            |  |                    |
+        BLOCK_K ->
 
 - Programs that run side by side own neighbouring tiles, in grouped order (:func:`~.product_tiles.tile_origin`).
 - Split-K: where a result has too few tiles to fill the device, programs take a share of K each and write partial sums
