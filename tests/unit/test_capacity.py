@@ -70,6 +70,7 @@ def test_a_closed_network_has_the_rate_that_theory_gives() -> None:
     assert found.kernels_per_s == pytest.approx(1.5789, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_queue_is_measured_on_a_database(tmp_path: Path) -> None:
     """Every worker's cycles are counted, with what they cost."""
     url = f"sqlite:///{tmp_path / 'a.sqlite'}"
@@ -80,6 +81,7 @@ def test_the_queue_is_measured_on_a_database(tmp_path: Path) -> None:
     assert 200 < found["bytes_a_verdict"] < 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_two_server_processes_judge_everything_once(kind: str, tmp_path: Path) -> None:
     """From one database: what both wrote together is one set of verdicts for each kernel."""

@@ -201,6 +201,7 @@ def test_a_path_without_traces_is_told(tmp_path: Path) -> None:
         find_traces([tmp_path / "nothing"])
 
 
+@pytest.mark.slow
 @public
 def test_the_public_traces_make_the_public_figures(tmp_path: Path) -> None:
     """155 models; their 180 ops are 177 of today's, and two pairs of inputs are one each."""

@@ -46,6 +46,7 @@ def test_sizes_are_read_with_their_units() -> None:
         size_bytes("64KB")
 
 
+@pytest.mark.slow
 def test_the_script_measures_and_compares_on_the_cpu(tmp_path: Path) -> None:
     """With gloo instead of NCCL; the sums of both sides are equal."""
     record = tmp_path / "record.json"

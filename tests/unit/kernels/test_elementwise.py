@@ -191,6 +191,7 @@ def test_what_is_called_elementwise_writes_at_the_strides_of_its_memory(op: str)
     assert shown
 
 
+@pytest.mark.corpus
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # The interpreter computes with numpy.
 @pytest.mark.parametrize("op", FLAGGED)
 def test_what_is_called_elementwise_gives_the_same_over_its_argument(op: str) -> None:
