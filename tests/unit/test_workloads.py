@@ -21,6 +21,7 @@ def test_every_row_is_valid() -> None:
     assert [] == validate(read_raw_rows(SHIPPED_PATH), advance=lambda _done: None)
 
 
+@pytest.mark.slow
 def test_every_row_has_values() -> None:
     """No input is left out because nobody knows what to put into it."""
     for row in rows():

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._decomp.decompositions_for_jvp  # It is scripted where it is first imported, of which torch warns.
 from tests.dispatch_tables import KERNELS, kernel_file
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -61,7 +61,7 @@ def assert_topk(x: torch.Tensor, k: int, dim: int = -1, *, largest: bool = True)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_the_first_of_long_rows_are_selected(small: list[str], dtype: torch.dtype) -> None:
     """In every type; those of 64 bits are merged. Many of the values are equal."""
-    x = values(2, 200, dtype=dtype)
+    x = values(2, 200 if dtype.itemsize < 8 else 72, dtype=dtype)
     if not dtype.is_floating_point:
         x = x * 5 - (0 if dtype == torch.uint8 else 3)
     assert_topk(x, 12)
@@ -92,7 +92,7 @@ def test_rows_that_are_not_dense_are_selected(small: list[str]) -> None:
     assert_topk(wide[..., ::2], 7)
     assert_topk(wide[..., :300], 9)
     assert ["select_first"] * 2 == small
-    assert_topk(wide.transpose(0, 2).contiguous(), 9, 0)
+    assert_topk(wide[..., :100].transpose(0, 2).contiguous(), 9, 0)
     assert ["select_first"] * 2 == small
 
 
