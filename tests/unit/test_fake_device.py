@@ -16,6 +16,7 @@ from opsmith.traces.capture import Capture
 from opsmith.traces.fake_device import FakeDevice
 
 
+@pytest.mark.slow
 def test_cuda_is_fake_and_the_host_is_real() -> None:
     """Weights cost nothing, and what a program prepares on the CPU works as ever."""
     with FakeDevice():
@@ -144,6 +145,7 @@ def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch) -> Non
         FakeDevice().__enter__()
 
 
+@pytest.mark.slow
 def test_gradients_flow_after_real_ones_did() -> None:
     """Autograd counts its devices once in a process, at its first backward pass."""
     program = """
@@ -161,6 +163,7 @@ torch.ones(2, requires_grad=True).sum().backward()
     assert ("torch.Size([2])\n" * 2, 0) == (done.stdout, done.returncode), done.stderr
 
 
+@pytest.mark.slow
 def test_a_module_without_content_can_be_converted() -> None:
     """``to`` and ``half`` work on fake parameters, recurrent layers included, and what is shared stays so."""
     with FakeDevice(), torch.device("cuda"):

@@ -116,6 +116,7 @@ def test_a_seed_gives_the_same_values_again_and_another_seed_gives_others(
     assert first != other
 
 
+@pytest.mark.slow
 def test_another_process_generates_the_same_values() -> None:
     """Nothing but the storage's description decides: no state of the process, no order of calls."""
     storage = described(Normal(), (1000,), dtype="bf16")

@@ -13,6 +13,8 @@ from benchmarks.compile.jobs import Job
 from benchmarks.compile.lengths import Measured, drawn_batches, drawn_shapes, measure, parsed, table, workload_of
 from torch import Tensor, nn
 
+pytestmark = pytest.mark.slow
+
 
 def _measured(mode: str, columns: str) -> Measured:
     options = parsed(["-", "--sizes", "small", "--device", "cpu", "--columns", columns])

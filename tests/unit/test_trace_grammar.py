@@ -476,6 +476,7 @@ def calls(draw: st.DrawFn) -> TracedCall:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(calls())
 def test_printed_arguments_parse_to_the_same_call(call: TracedCall) -> None:

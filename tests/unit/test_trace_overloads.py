@@ -121,6 +121,7 @@ def test_a_call_that_no_schema_allows_is_told(op: str, args: str, problem: str |
     assert (problem or "") in (found or "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PUBLIC_TRACES.is_dir(), reason="the public traces are not on this machine")
 def test_every_public_call_fits_todays_torch() -> None:
     """180 ops of 2022 are 177 today: three of the five successors are in the traces themselves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.compile.traffic import L2_BYTES, MEMORY_BYTES, Call, called, read_counters, table
 
 RAW = """==PROF== Connected to process 7
@@ -24,6 +25,7 @@ def test_counters_are_summed_over_kernels_in_bytes() -> None:
     assert [] == read_counters("nothing was profiled\n")
 
 
+@pytest.mark.slow
 def test_calls_are_counted_as_explain_counts_them() -> None:
     """Fewer launches and bytes where calls fuse."""
     eager, inductor, ours = (called("L2/1_SwiGLU", column, small=True) for column in ("eager", "inductor", "opsmith"))

@@ -453,6 +453,7 @@ def whole_number_slots() -> Iterator[tuple[BoundCall, Slot, Domain]]:
                 yield bound, slot, domain
 
 
+@pytest.mark.slow
 def test_every_call_of_the_public_traces_has_valid_values() -> None:
     """None is refused, whatever its size."""
     records = [traced_record(call, seed=3) for call in public_calls()]
@@ -501,6 +502,7 @@ NOT_ON_CPU = frozenset(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_eager_runs_the_smallest_inputs_of_every_op_of_the_public_traces() -> None:
     """Two inputs an op, all of them in range for the checks that eager makes on a CPU."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import pytest
+
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.traces.schema import SHIPPED_PATH, Row, read_dataset, read_raw_rows
 from opsmith.traces.statistics import count
@@ -21,6 +23,7 @@ def test_every_row_is_valid() -> None:
     assert [] == validate(read_raw_rows(SHIPPED_PATH), advance=lambda _done: None)
 
 
+@pytest.mark.slow
 def test_every_row_has_values() -> None:
     """No input is left out because nobody knows what to put into it."""
     for row in rows():
