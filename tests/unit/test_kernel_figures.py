@@ -15,6 +15,8 @@ from opsmith.core.timing import Work
 from opsmith.core.verdict import Status, Verdict
 from opsmith.report.publish import publish
 
+pytestmark = pytest.mark.slow
+
 LARGE = Work(least_bytes=80_000_000, traffic_bytes=80_000_000)
 SMALL = Work(least_bytes=8_000, traffic_bytes=8_000)
 
@@ -96,7 +98,6 @@ def test_an_op_of_several_runs_counts_as_in_the_last(tmp_path: Path) -> None:
     assert {"PASSED": 3} == record.statuses
 
 
-@pytest.mark.slow
 def test_the_rule_counts_calls_that_dispatch_one_op_with_the_functions_own_arguments() -> None:
     """Softmax takes another argument than its op, and the names of special functions have a dot."""
     found = overloads_of_rule("f32", "cpu")
