@@ -15,6 +15,8 @@ from opsmith.core.timing import Work
 from opsmith.core.verdict import Status, Verdict
 from opsmith.report.publish import publish
 
+pytestmark = pytest.mark.slow
+
 LARGE = Work(least_bytes=80_000_000, traffic_bytes=80_000_000)
 SMALL = Work(least_bytes=8_000, traffic_bytes=8_000)
 

@@ -528,6 +528,7 @@ def test_the_example_of_the_reference_prints_back() -> None:
 # ---------------------------------------------------------------- the public traces
 
 
+@pytest.mark.slow
 @public
 def test_the_public_traces_parse_in_five_seconds_and_print_back() -> None:
     """155 files, 18,208 distinct inputs over 180 ops, as the public harness counts them.

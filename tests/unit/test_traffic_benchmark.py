@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.compile.traffic import L2_BYTES, MEMORY_BYTES, Call, called, read_counters, table
 
 RAW = """==PROF== Connected to process 7

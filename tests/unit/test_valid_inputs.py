@@ -461,6 +461,7 @@ def test_every_call_of_the_public_traces_has_valid_values() -> None:
     assert 1 << 30 < max(sum(map(storage_size, record.storages)) for record in records)
 
 
+@pytest.mark.slow
 def test_no_index_of_the_public_traces_can_leave_its_range() -> None:
     """On a GPU one that does takes the device context, and every later case, with it."""
     checked = 0

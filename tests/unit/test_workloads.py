@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import pytest
+
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.traces.schema import SHIPPED_PATH, Row, read_dataset, read_raw_rows
 from opsmith.traces.statistics import count

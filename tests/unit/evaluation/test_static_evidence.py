@@ -535,6 +535,7 @@ def test_a_file_that_cannot_be_read_is_said_to_be_so() -> None:
         assert {Kind.UNREADABLE} == kinds(found(source))
 
 
+@pytest.mark.slow
 def test_hostile_sources_do_not_hold_up_the_judge() -> None:
     """Each of these takes time exponential or quadratic in its length where it is read carelessly."""
     circle = "".join(f"a{i} = a{i + 1}\na{i} = a{i + 2}\n" for i in range(5_000)) + "a0(1)\n"
