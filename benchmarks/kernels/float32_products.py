@@ -207,12 +207,12 @@ def attention_gradients() -> Iterator[Row]:
         yield _row(size, (grad, q, k, v, out, lse), list(exact), library, ours, split)
 
 
-def _name(tile: attention_forward.Tile) -> str:
+def _name(tile: attention_forward.AttentionTile) -> str:
     return f"{tile.m}x{tile.n} {tile.warps}w {tile.stages}s"
 
 
 @contextmanager
-def _forced(by_query: attention_forward.Tile, by_key: attention_forward.Tile) -> Iterator[None]:
+def _forced(by_query: attention_forward.AttentionTile, by_key: attention_forward.AttentionTile) -> Iterator[None]:
     with attention_backward.QUERY_TILES.force(by_query), attention_backward.KEY_TILES.force(by_key):
         yield
 

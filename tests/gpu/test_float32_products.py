@@ -73,7 +73,9 @@ def test_what_is_not_finite_stays_where_it_belongs() -> None:
 @pytest.mark.parametrize("plan", matmul.BEFOREHAND)
 @pytest.mark.parametrize("sizes", [(512, 1024, 384), (300, 70, 301), (640, 20000, 130)])
 @pytest.mark.parametrize("positive", [False, True])
-def test_factors_may_be_split_beforehand(plan: matmul.Plan, sizes: tuple[int, int, int], *, positive: bool) -> None:
+def test_factors_may_be_split_beforehand(
+    plan: matmul.ProductPlan, sizes: tuple[int, int, int], *, positive: bool
+) -> None:
     """As exact, whatever the layout, with sums in parts, and with what is not finite."""
     rows, terms, columns = sizes
     for turned in (False, True):
@@ -107,7 +109,9 @@ def test_convolutions_and_their_gradients_too(kernel: int) -> None:
 
 @pytest.mark.parametrize("plan", implicit_gemm.BEFOREHAND)
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
-def test_factors_of_convolutions_may_be_split_beforehand(plan: implicit_gemm.Plan, kernel: int, stride: int) -> None:
+def test_factors_of_convolutions_may_be_split_beforehand(
+    plan: implicit_gemm.GemmPlan, kernel: int, stride: int
+) -> None:
     """As exact, for numbers of one sign; forward, and by the input, with channels that 16 does not divide."""
     x, weight = numbers(8, 70, 28, 28, positive=True), numbers(96, 70, kernel, kernel, positive=True)
     settings = ([stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0], 1)
@@ -129,7 +133,9 @@ def test_factors_of_convolutions_may_be_split_beforehand(plan: implicit_gemm.Pla
 @pytest.mark.parametrize(
     ("columns", "tile"), [(size, tile) for size, tiles in attention_forward.BEFOREHAND.items() for tile in tiles]
 )
-def test_keys_of_attention_may_be_split_beforehand(columns: int, tile: attention_forward.Tile, *, causal: bool) -> None:
+def test_keys_of_attention_may_be_split_beforehand(
+    columns: int, tile: attention_forward.AttentionTile, *, causal: bool
+) -> None:
     """As exact as the library's, with a head that is narrower than its tile, and with keys that fill no tile."""
     sizes = (2, 3, 300, columns - 3)
     q, k, v = numbers(*sizes), numbers(2, 3, 333, columns - 3), numbers(2, 3, 333, columns - 5, positive=True)
@@ -148,7 +154,7 @@ def test_keys_of_attention_may_be_split_beforehand(columns: int, tile: attention
 @pytest.mark.parametrize("by_key", attention_backward.KEYS_BEFOREHAND)
 @pytest.mark.parametrize("by_query", attention_backward.QUERIES_BEFOREHAND)
 def test_operands_of_attentions_gradients_may_be_split_beforehand(
-    by_query: attention_forward.Tile, by_key: attention_forward.Tile, *, causal: bool
+    by_query: attention_forward.AttentionTile, by_key: attention_forward.AttentionTile, *, causal: bool
 ) -> None:
     """As exact as the library's; rows and columns fill no tile."""
     q, k, v, grad = (numbers(2, 3, rows, 60) for rows in (300, 333, 333, 300))

@@ -544,9 +544,9 @@ def test_split_queries_are_added_up_for_the_heads_that_they_share() -> None:
     given = heads((2, 6, 2, 40, 50, 16))
     q, k, v, grad = given
     expected = textbook(given, scale=0.25)
-    rule = attention_forward.Rule(0.25, None, None, 0.0)
+    rule = attention_forward.ScoreRule(0.25, None, None, 0.0)
     into = attention_backward.Gradients(*map(torch.empty_like, (q, k, v)))
-    call = attention_backward.Call(grad, q, k, v, expected.out.float(), expected.lse.float())
+    call = attention_backward.AttentionCall(grad, q, k, v, expected.out.float(), expected.lse.float())
     with (
         attention_backward.QUERY_TILES.force((32, 16, 4, 1, 1)),
         attention_backward.KEY_TILES.force((16, 32, 4, 1, 1)),
@@ -562,7 +562,7 @@ def test_split_keys_are_shared_by_heads_of_queries() -> None:
     q, k, v, _ = given
     out = torch.empty_like(given.grad)
     with attention_forward.HEADS.force((32, 32, 4, 1, 1)):
-        attention_forward.attend_heads(out, None, q, k, v, attention_forward.Rule(0.25, None, None, 0.0))
+        attention_forward.attend_heads(out, None, q, k, v, attention_forward.ScoreRule(0.25, None, None, 0.0))
     assert_close(out, textbook(given, scale=0.25).out, torch.float32)
 
 
@@ -583,7 +583,7 @@ def test_split_values_that_are_not_finite_stay_so(number: float) -> None:
 def test_which_heads_may_have_their_keys_split() -> None:
     """Those of float32 with enough queries, of up to 128 columns, with parts that are no burden; a stage has room."""
 
-    def asked(dtype: str, columns: int, heads: int, queries: int, keys: int) -> list[attention_forward.Tile]:
+    def asked(dtype: str, columns: int, heads: int, queries: int, keys: int) -> list[attention_forward.AttentionTile]:
         work = (dtype, 0, 0, columns, columns, heads, queries, keys)
         return [tile for tile in attention_forward.HEADS.candidates(work) if tile.beforehand]
 
@@ -741,6 +741,6 @@ def test_operands_are_split_beforehand_where_that_pays(
     monkeypatch.setattr(attention_forward, "INTERPRETED", False)
     q, k, v = (torch.empty(1, heads, rows, columns, dtype=dtype, device="meta") for rows in (queries, keys, keys))
     assert pays == attention_forward.splitting_pays(q, v, heads * keys * 2 * columns)
-    call = attention_backward.Call(q, q, k, v, q, q[..., 0])
+    call = attention_backward.AttentionCall(q, q, k, v, q, q[..., 0])
     tile = attention_backward._beforehand(attention_backward.KEYS_BEFOREHAND, call)
     assert (tile and tile.stages) == ((2 if columns == 32 else 1) if pays else None)

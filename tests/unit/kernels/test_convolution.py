@@ -344,7 +344,7 @@ def test_partial_gradients_by_weight_are_turned_as_they_are_added_up(
     if layout == "channels-last" and name != "lines":
         x = x.contiguous(memory_format=CHANNELS_LAST[x.ndim])
     exact = eager(BACKWARD)(grad.double(), x.double(), weight.double(), *rest, [False, True, False])[1]
-    tile = implicit_gemm.Tile(32, 32, 16, 4, 1)
+    tile = implicit_gemm.GemmTile(32, 32, 16, 4, 1)
     monkeypatch.setattr(filter_gradients, "_tile", lambda *_: tile)
     for most in (2, 12):
         monkeypatch.setattr(filter_gradients, "_splits", lambda _programs, steps, _device, most=most: min(steps, most))

@@ -122,7 +122,7 @@ def test_long_sums_of_large_tiles_take_a_launch_for_each_part(
 
 def test_which_sums_take_several_launches() -> None:
     """Long ones of half types, by tiles of which a thread cannot hold two, whose terms are not shared already."""
-    large, small = matmul.Plan(128, 256, 64, 8, 3, 1), matmul.Plan(64, 64, 64, 4, 4, 1)
+    large, small = matmul.ProductPlan(128, 256, 64, 8, 3, 1), matmul.ProductPlan(64, 64, 64, 4, 4, 1)
     takes = matmul.takes_several_launches
     assert takes(large, torch.float16, "ieee", 8193)
     assert not takes(large, torch.float16, "ieee", 8192)
@@ -190,9 +190,9 @@ def test_a_thread_has_room_for_two_accumulators() -> None:
     """With 255 registers: 64 numbers of each for half types, 32 where factors are split in registers."""
     for itemsize, most in ((2, 64), (4, 32)):
         for m, n, warps in ((128, 256, 8), (256, 128, 8), (128, 128, 4), (128, 64, 4), (64, 64, 4), (16, 64, 4)):
-            plan = matmul.with_two_accumulators(matmul.Plan(m, n, 64, warps, 3, 1), itemsize)
+            plan = matmul.with_two_accumulators(matmul.ProductPlan(m, n, 64, warps, 3, 1), itemsize)
             assert plan.m * plan.n <= most * 32 * plan.warps
-    small = matmul.Plan(64, 64, 64, 4, 4, 2)
+    small = matmul.ProductPlan(64, 64, 64, 4, 4, 2)
     assert small == matmul.with_two_accumulators(small, 4)
 
 

@@ -15,8 +15,7 @@ from opsmith.core.case import CallRecord
 from opsmith.errors import BadInput
 from opsmith.kernels.common import tuning
 from opsmith.kernels.convolution import implicit_gemm
-from opsmith.kernels.convolution.implicit_gemm import IMPLICIT_GEMM
-from opsmith.kernels.convolution.implicit_gemm import Plan as GatheredPlan
+from opsmith.kernels.convolution.implicit_gemm import IMPLICIT_GEMM, GemmPlan
 from opsmith.kernels.matmul import matmul
 from opsmith.tune.works import Table, Tuned, TunedWork, own_table
 
@@ -139,13 +138,13 @@ CONVOLUTION = ("bfloat16", "ieee", "channels", 0, 9, 1, 64, 100352, 64)
 def test_candidates_fit_the_work_and_the_device() -> None:
     """A tile is no wider than twice a narrow result, and a split one never leaves programs without terms."""
     plans = matmul.PRODUCTS.candidates(PRODUCT)
-    assert matmul.Plan(128, 256, 64, 8, 3, 1) in plans
+    assert matmul.ProductPlan(128, 256, 64, 8, 3, 1) in plans
     assert 1 == len({plan.splits for plan in plans})  # The tiles fill the device.
     narrow = matmul.PRODUCTS.candidates((*PRODUCT[:5], 1, 4096, 4096))
     assert {16} == {plan.m for plan in narrow}
     assert max(plan.splits for plan in narrow) > 1
     gathered = IMPLICIT_GEMM.candidates(CONVOLUTION)
-    assert GatheredPlan(64, 256, 64, 8, 3, 1) in gathered
+    assert GemmPlan(64, 256, 64, 8, 3, 1) in gathered
     assert all(plan.o <= 64 for plan in gathered)
     for plan in plans:
         assert (plan.m + plan.n) * plan.k * 2 * plan.stages <= matmul.SHARED_BYTES

@@ -17,8 +17,8 @@ import torch
 
 from ..common.launch import require_served
 from ..random.philox import next_words
-from .attention_backward import Call, Gradients, attention_gradients
-from .attention_forward import LARGEST_HEAD, LSE_ROWS, Dropout, Rule, Sequences, attend_heads, scale_of
+from .attention_backward import AttentionCall, Gradients, attention_gradients
+from .attention_forward import LARGEST_HEAD, LSE_ROWS, Dropout, ScoreRule, Sequences, attend_heads, scale_of
 
 HALVES = (torch.float16, torch.bfloat16)
 #: Memory-efficient attention and the CPU's.
@@ -156,8 +156,8 @@ def _flash(
     return out, lse, *state, torch.empty(0, dtype=q.dtype, device=q.device)
 
 
-def _flash_rule(q: torch.Tensor, k: torch.Tensor, scale: float | None, *, is_causal: bool) -> Rule:
-    return Rule(scale_of(q, scale), None, _from_bottom_right(q, k, is_causal=is_causal), math.inf)
+def _flash_rule(q: torch.Tensor, k: torch.Tensor, scale: float | None, *, is_causal: bool) -> ScoreRule:
+    return ScoreRule(scale_of(q, scale), None, _from_bottom_right(q, k, is_causal=is_causal), math.inf)
 
 
 def scaled_dot_product_flash_attention_backward(
@@ -183,7 +183,7 @@ def scaled_dot_product_flash_attention_backward(
     _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k)
     into = Gradients(*map(_empty_like, (query, key, value)))
     rule = _flash_rule(query, key, scale, is_causal=is_causal)
-    attention_gradients(into, Call(grad_out, query, key, value, out, logsumexp), rule)
+    attention_gradients(into, AttentionCall(grad_out, query, key, value, out, logsumexp), rule)
     return into[:3]
 
 
@@ -334,7 +334,7 @@ def _efficient(
         batches, longest = sequences.starts_q.numel() - 1, sequences.longest_q
     rows = -(-longest // LSE_ROWS) * LSE_ROWS if compute_log_sumexp else 0
     lse = torch.empty((batches, q.shape[1], rows), dtype=torch.float32, device=q.device)
-    rule = Rule(scale_of(q, scale), _expanded(bias, q, k), diagonal, 0.0, dropout)
+    rule = ScoreRule(scale_of(q, scale), _expanded(bias, q, k), diagonal, 0.0, dropout)
     attend_heads(out, lse if compute_log_sumexp else None, q, k, v, rule, sequences)
     # Eager has this state on the host.
     if dropout is None:
@@ -376,7 +376,7 @@ def scaled_dot_product_efficient_attention_backward(
     scale: float | None = None,
 ) -> tuple[torch.Tensor | None, ...]:
     """Gradients of query, key, value, and of the bias if that is asked for."""
-    call = Call(grad_out_, query, key, value, out, logsumexp)
+    call = AttentionCall(grad_out_, query, key, value, out, logsumexp)
     dropout = _drawn_before(dropout_p, philox_seed, philox_offset)
     diagonal = _from_top_left(is_causal=is_causal)
     return _efficient_gradients(call, attn_bias, dropout, diagonal, scale, bias_requires_grad=grad_input_mask[3])
@@ -410,7 +410,7 @@ def efficient_attention_backward(
     if shared_storage_dqdkdv:
         raise NotImplementedError("gradients in one storage are not served")
     grad, q, k, v, result = (x.transpose(1, 2) for x in (grad_out_, query, key, value, out))
-    call = Call(grad, q, k, v, result, logsumexp)
+    call = AttentionCall(grad, q, k, v, result, logsumexp)
     diagonal = _diagonal_of(custom_mask_type, call.q, call.k)
     dropout = _drawn_before(dropout_p, philox_seed, philox_offset)
     *heads, dbias = _efficient_gradients(call, bias, dropout, diagonal, scale, bias_requires_grad=bias_requires_grad)
@@ -418,7 +418,7 @@ def efficient_attention_backward(
 
 
 def _efficient_gradients(
-    call: Call,
+    call: AttentionCall,
     bias: torch.Tensor | None,
     dropout: Dropout | None,
     diagonal: int | None,
@@ -437,7 +437,7 @@ def _efficient_gradients(
         row = -(-N // 16) * 16  # A row begins at a multiple of 16 elements.
         dbias = torch.empty_strided((B, H, M, N), (H * M * row, M * row, row, 1), dtype=bias.dtype, device=bias.device)
     into = Gradients(_rows_first(call.q), _rows_first(call.k), _rows_first(call.v), dbias)
-    attention_gradients(into, call, Rule(scale_of(call.q, scale), expanded, diagonal, 0.0, dropout))
+    attention_gradients(into, call, ScoreRule(scale_of(call.q, scale), expanded, diagonal, 0.0, dropout))
     return tuple(into)
 
 
@@ -468,8 +468,8 @@ def scaled_dot_product_cudnn_attention(
 
 def _cudnn_rule(
     q: torch.Tensor, k: torch.Tensor, bias: torch.Tensor | None, scale: float | None, *, is_causal: bool
-) -> Rule:
-    return Rule(scale_of(q, scale), _expanded(bias, q, k), _from_top_left(is_causal=is_causal), math.inf)
+) -> ScoreRule:
+    return ScoreRule(scale_of(q, scale), _expanded(bias, q, k), _from_top_left(is_causal=is_causal), math.inf)
 
 
 def _ordered_as(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -507,7 +507,7 @@ def scaled_dot_product_cudnn_attention_backward(
     _require_plain(cum_seq_q=cum_seq_q, cum_seq_k=cum_seq_k)
     into = Gradients(*map(torch.empty_like, (query, key, value)))
     rule = _cudnn_rule(query, key, attn_bias, scale, is_causal=is_causal)
-    attention_gradients(into, Call(grad_out, query, key, value, out, logsumexp.squeeze(3)), rule)
+    attention_gradients(into, AttentionCall(grad_out, query, key, value, out, logsumexp.squeeze(3)), rule)
     return into[:3]
 
 
@@ -536,8 +536,8 @@ def scaled_dot_product_flash_attention_for_cpu(
 
 def _cpu_rule(
     q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, scale: float | None, *, is_causal: bool
-) -> Rule:
-    return Rule(scale_of(q, scale), _expanded(mask, q, k), _from_top_left(is_causal=is_causal), 0.0)
+) -> ScoreRule:
+    return ScoreRule(scale_of(q, scale), _expanded(mask, q, k), _from_top_left(is_causal=is_causal), 0.0)
 
 
 def _require_one_size(q: torch.Tensor, v: torch.Tensor) -> None:
@@ -568,5 +568,5 @@ def scaled_dot_product_flash_attention_for_cpu_backward(
     _require_one_size(query, value)
     into = Gradients(*map(_rows_first, (query, key, value)))
     rule = _cpu_rule(query, key, attn_mask, scale, is_causal=is_causal)
-    attention_gradients(into, Call(grad_out, query, key, value, out, logsumexp), rule)
+    attention_gradients(into, AttentionCall(grad_out, query, key, value, out, logsumexp), rule)
     return into[:3]

@@ -51,9 +51,9 @@ from ..matmul.matmul import multiply_type
 from ..matmul.product_tiles import dot_tf32x3, parts_of_one_sign, product_along_rows
 from .attention_forward import (
     PRECISION,
-    Rule,
+    AttentionTile,
+    ScoreRule,
     Sizes,
-    Tile,
     bias_offsets,
     block_of,
     chosen,
@@ -251,8 +251,8 @@ def query_gradients_kernel(
     """``dq``, the gradient of the bias and ``delta``, of BLOCK_M queries of one head.
 
     Where k, v and a transposed copy of k were split beforehand, ``low_offsets`` says how far the low parts of each lie
-    behind the high ones; else it and the copy are None. Shapes are those of :class:`Call` and :class:`Gradients`; the
-    bias may be None, too. EVEN_N: BLOCK_N divides N.
+    behind the high ones; else it and the copy are None. Shapes are those of :class:`AttentionCall` and
+    :class:`Gradients`; the bias may be None, too. EVEN_N: BLOCK_N divides N.
     """
     pdl_prologue()
     H, M, N, group = sizes
@@ -426,8 +426,8 @@ def key_gradients_kernel(
     """``dk`` and ``dv`` of BLOCK_N keys of one head; ``sizes.H`` is the number of heads of keys.
 
     Where q, the result's gradient and transposed copies of both were split beforehand, ``low_offsets`` says how far the
-    low parts of each lie behind the high ones; else it and the copies are None. Shapes as for :class:`Call`, ``bias``
-    may be None. EVEN_M: BLOCK_M divides M.
+    low parts of each lie behind the high ones; else it and the copies are None. Shapes as for :class:`AttentionCall`,
+    ``bias`` may be None. EVEN_M: BLOCK_M divides M.
     """
     pdl_prologue()
     H, M, N, group = sizes
@@ -488,7 +488,7 @@ def key_gradients_kernel(
 # ---------------------------------------------------------------- the host side
 
 
-class Call(NamedTuple):
+class AttentionCall(NamedTuple):
     """What the forward call got and returned, and the gradient of its result; all of shape (B, H, rows, columns).
 
     ``lse`` is of shape (B, H, M) or has more rows.
@@ -511,7 +511,7 @@ class Gradients(NamedTuple):
     bias: torch.Tensor | None = None
 
 
-def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
+def attention_gradients(into: Gradients, call: AttentionCall, rule: ScoreRule) -> None:
     """Fill ``into``."""
     delta = torch.empty(call.q.shape[:3], dtype=torch.float32, device=call.q.device)
     if call.q.numel():
@@ -520,7 +520,7 @@ def attention_gradients(into: Gradients, call: Call, rule: Rule) -> None:
         _fill_key_gradients(into, delta, call, rule)
 
 
-def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
+def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: AttentionCall, rule: ScoreRule) -> None:
     """And ``delta``, which the gradients of keys need."""
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
     by_rule = _beforehand(QUERIES_BEFOREHAND, call) or _query_tile(M, N, _columns(call), call.q.dtype)
@@ -572,7 +572,7 @@ def _fill_query_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule
     )
 
 
-def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: Rule) -> None:
+def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: AttentionCall, rule: ScoreRule) -> None:
     (B, H, M, _), (HK, N, _) = call.q.shape, call.v.shape[1:]
     by_rule = _beforehand(KEYS_BEFOREHAND, call) or _key_tile(M, N, _columns(call), call.q.dtype)
     tile = chosen(KEY_TILES, by_rule, call.q, call.v, rule)
@@ -623,13 +623,13 @@ def _fill_key_gradients(into: Gradients, delta: torch.Tensor, call: Call, rule: 
     )
 
 
-def _scales(call: Call, rule: Rule) -> Scales:
+def _scales(call: AttentionCall, rule: ScoreRule) -> Scales:
     early = call.q.dtype == torch.float16 and abs(rule.scale) < 1
     factors = (rule.scale, 1.0) if early else (1.0, rule.scale)
     return Scales(in_base_of(call.q, rule.scale), *factors, rule.diagonal or 0)
 
 
-def _config(into: Gradients, call: Call, rule: Rule, *read: torch.Tensor | None) -> Config:
+def _config(into: Gradients, call: AttentionCall, rule: ScoreRule, *read: torch.Tensor | None) -> Config:
     """What both kernels are compiled for; ``read``: what their loops read."""
     D, E = call.q.shape[3], call.v.shape[3]
     return Config(
@@ -648,12 +648,12 @@ def _config(into: Gradients, call: Call, rule: Rule, *read: torch.Tensor | None)
     )
 
 
-def _columns(call: Call) -> int:
+def _columns(call: AttentionCall) -> int:
     """Of a tile that holds any of the heads."""
     return max(block_of(call.q.shape[3]), block_of(call.v.shape[3]))
 
 
-def _beforehand(tiles: tuple[Tile, Tile], call: Call) -> Tile | None:
+def _beforehand(tiles: tuple[AttentionTile, AttentionTile], call: AttentionCall) -> AttentionTile | None:
     """One of these, of operands that are split beforehand, where that pays."""
     B, H, M, D = call.q.shape
     N, E = call.v.shape[2:]
@@ -665,7 +665,7 @@ def _beforehand(tiles: tuple[Tile, Tile], call: Call) -> Tile | None:
     return in_two if columns <= 32 else in_one_stage
 
 
-def _candidates(work: Work, half: Sequence[Tile], beforehand: Sequence[Tile]) -> list[Tile]:
+def _candidates(work: Work, half: Sequence[AttentionTile], beforehand: Sequence[AttentionTile]) -> list[AttentionTile]:
     """Of half types, and of operands that are split beforehand."""
     dtype, block_d, block_e, heads, M, N = work[0], *map(int, work[3:])
     columns = max(block_d, block_e)
@@ -686,58 +686,70 @@ def _parts_numbers(heads: int, M: int, N: int, columns: int) -> int:
 WIDEST_IN_PARTS = 64
 #: For operands that are split beforehand: of a program that owns queries, and of one that owns keys. A stage of the
 #: latter holds four tiles in two parts each: two stages of 64 columns leave shared memory for one program alone.
-QUERIES_BEFOREHAND = (Tile(64, 32, 4, 1, 1), Tile(64, 32, 4, 2, 1))
-KEYS_BEFOREHAND = (Tile(32, 64, 4, 1, 1), Tile(32, 64, 4, 2, 1))
+QUERIES_BEFOREHAND = (AttentionTile(64, 32, 4, 1, 1), AttentionTile(64, 32, 4, 2, 1))
+KEYS_BEFOREHAND = (AttentionTile(32, 64, 4, 1, 1), AttentionTile(32, 64, 4, 2, 1))
 #: Of half types: the fastest five on an H200 for one or the other of heads of 64 and 128 columns
 #: (benchmarks/results/h200/attention-tiles.txt).
 WIDEST_WITH_CANDIDATES = 128
 HALF_QUERIES = (
-    Tile(64, 64, 4, 1),
-    Tile(64, 64, 4, 2),
-    Tile(64, 128, 4, 2),
-    Tile(128, 64, 8, 3),
-    Tile(128, 128, 8, 2),
+    AttentionTile(64, 64, 4, 1),
+    AttentionTile(64, 64, 4, 2),
+    AttentionTile(64, 128, 4, 2),
+    AttentionTile(128, 64, 8, 3),
+    AttentionTile(128, 128, 8, 2),
 )
 HALF_KEYS = (
-    Tile(32, 64, 4, 2),
-    Tile(64, 64, 4, 1),
-    Tile(64, 64, 4, 2),
-    Tile(64, 128, 8, 2),
-    Tile(64, 128, 8, 3),
+    AttentionTile(32, 64, 4, 2),
+    AttentionTile(64, 64, 4, 1),
+    AttentionTile(64, 64, 4, 2),
+    AttentionTile(64, 128, 8, 2),
+    AttentionTile(64, 128, 8, 3),
 )
 QUERY_TILES = Family(
-    "gradients of queries", Tile, partial(_candidates, half=HALF_QUERIES, beforehand=QUERIES_BEFOREHAND)
+    "gradients of queries", AttentionTile, partial(_candidates, half=HALF_QUERIES, beforehand=QUERIES_BEFOREHAND)
 )
-KEY_TILES = Family("gradients of keys", Tile, partial(_candidates, half=HALF_KEYS, beforehand=KEYS_BEFOREHAND))
+KEY_TILES = Family("gradients of keys", AttentionTile, partial(_candidates, half=HALF_KEYS, beforehand=KEYS_BEFOREHAND))
 
 
-def _query_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
+def _query_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> AttentionTile:
     """The tile of a program that owns queries: it holds a block of q, of the gradient and of dq."""
     if INTERPRETED:
-        return Tile(64, 64, 4, 1)
+        return AttentionTile(64, 64, 4, 1)
     if dtype == torch.float32:
-        tile = Tile(32, 32, 8, 1) if columns <= 64 else Tile(32, 16, 8, 1) if columns <= 128 else Tile(16, 16, 8, 1)
+        tile = (
+            AttentionTile(32, 32, 8, 1)
+            if columns <= 64
+            else AttentionTile(32, 16, 8, 1)
+            if columns <= 128
+            else AttentionTile(16, 16, 8, 1)
+        )
     elif columns <= 128:
-        tile = Tile(64, 64, 4, 2) if columns <= 64 else Tile(128, 64, 8, 3)
+        tile = AttentionTile(64, 64, 4, 2) if columns <= 64 else AttentionTile(128, 64, 8, 3)
     else:
-        tile = Tile(64, 32, 8, 2) if columns <= 256 else Tile(32, 32, 8, 1)
+        tile = AttentionTile(64, 32, 8, 2) if columns <= 256 else AttentionTile(32, 32, 8, 1)
     return _cut(tile, M, N)
 
 
-def _key_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> Tile:
+def _key_tile(M: int, N: int, columns: int, dtype: torch.dtype) -> AttentionTile:
     """The tile of a program that owns keys: it holds a block of k, v, dk and dv."""
     if INTERPRETED:
-        return Tile(64, 64, 4, 1)
+        return AttentionTile(64, 64, 4, 1)
     if dtype == torch.float32:
-        tile = Tile(32, 32, 8, 1) if columns <= 64 else Tile(32, 16, 8, 1) if columns <= 128 else Tile(16, 16, 8, 1)
+        tile = (
+            AttentionTile(32, 32, 8, 1)
+            if columns <= 64
+            else AttentionTile(32, 16, 8, 1)
+            if columns <= 128
+            else AttentionTile(16, 16, 8, 1)
+        )
     elif columns <= 128:
-        tile = Tile(64, 64, 4, 2)
+        tile = AttentionTile(64, 64, 4, 2)
     else:
-        tile = Tile(32, 64, 8, 2) if columns <= 256 else Tile(32, 32, 8, 1)
+        tile = AttentionTile(32, 64, 8, 2) if columns <= 256 else AttentionTile(32, 32, 8, 1)
     return _cut(tile, M, N)
 
 
-def _cut(tile: Tile, M: int, N: int) -> Tile:
+def _cut(tile: AttentionTile, M: int, N: int) -> AttentionTile:
     """No larger than the problem is, and with half the warps for a quarter of the tile."""
     m, n = (max(triton.next_power_of_2(size), 16) for size in (M, N))
     m, n = min(tile.m, m), min(tile.n, n)

@@ -517,7 +517,7 @@ class Dropout(NamedTuple):
         return self.probability, *halves(self.seed), *halves(self.first)
 
 
-class Rule(NamedTuple):
+class ScoreRule(NamedTuple):
     """How scores are made of dot products, and which weights count.
 
     Attributes:
@@ -535,7 +535,7 @@ class Rule(NamedTuple):
     dropout: Dropout | None = None
 
 
-class Tile(NamedTuple):
+class AttentionTile(NamedTuple):
     """Queries and keys of a block, the launch options that go with them, and whether keys are split beforehand."""
 
     m: int
@@ -608,7 +608,7 @@ def attend_heads(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    rule: Rule,
+    rule: ScoreRule,
     sequences: Sequences | None = None,
 ) -> None:
     """Attention into ``out`` and ``lse``.
@@ -762,7 +762,9 @@ def _splits(programs: int, blocks: int, device: torch.device) -> int:
     return max(min(multiprocessors(device) * 2 // programs, blocks // 2, 64), 1)
 
 
-def chosen(family: Family[Tile], by_rule: Tile, q: torch.Tensor, v: torch.Tensor, rule: Rule) -> Tile:
+def chosen(
+    family: Family[AttentionTile], by_rule: AttentionTile, q: torch.Tensor, v: torch.Tensor, rule: ScoreRule
+) -> AttentionTile:
     """What was measured to be fastest for heads of queries (B, H, M, D) and of values (.., N, E), else ``by_rule``."""
     (B, H, M, D), (N, E) = q.shape, v.shape[2:]
     kind = str(q.dtype).removeprefix("torch."), int(rule.diagonal is not None), int(rule.bias is not None)
@@ -770,7 +772,7 @@ def chosen(family: Family[Tile], by_rule: Tile, q: torch.Tensor, v: torch.Tensor
     return family.choice(work, by_rule, q.device)
 
 
-def _candidates(work: Work) -> list[Tile]:
+def _candidates(work: Work) -> list[AttentionTile]:
     """Tiles of about the size of the rule's, and those of keys that are split beforehand."""
     dtype, block_d, block_e, heads, M, N = work[0], *map(int, work[3:])
     columns = max(block_d, block_e)
@@ -782,7 +784,7 @@ def _candidates(work: Work) -> list[Tile]:
         shared = (m * columns + stages * n * (block_d + block_e)) * itemsize
         registers = m * (columns + n) / (32 * warps)
         if m < 2 * M and n < 2 * N and shared <= SHARED_BYTES and registers <= ACCUMULATOR_REGISTERS:
-            tiles.append(Tile(m, n, warps, stages))
+            tiles.append(AttentionTile(m, n, warps, stages))
     if itemsize == 4 and may_be_split(heads, M, heads * N * (block_d + block_e)):
         tiles += BEFOREHAND.get(columns, ())
     return tiles
@@ -811,26 +813,32 @@ FEWEST_ROWS_TO_SPLIT = 128
 FEWEST_PRODUCTS_TO_SPLIT = 1 << 28
 #: For keys that are split beforehand, a stage of which has both parts of keys and values; by columns of a head, the
 #: fastest first. Larger heads have more columns than there are registers for.
-_NARROW = (Tile(64, 32, 4, 2, 1), Tile(128, 32, 8, 3, 1))
-_WIDE = (Tile(128, 16, 8, 3, 1), Tile(128, 16, 8, 2, 1))
+_NARROW = (AttentionTile(64, 32, 4, 2, 1), AttentionTile(128, 32, 8, 3, 1))
+_WIDE = (AttentionTile(128, 16, 8, 3, 1), AttentionTile(128, 16, 8, 2, 1))
 BEFOREHAND = {16: _NARROW, 32: _NARROW, 64: _NARROW, 128: _WIDE}
-HEADS = Family("attention", Tile, _candidates)
+HEADS = Family("attention", AttentionTile, _candidates)
 
 
-def _forward_tile(heads: int, M: int, N: int, columns: int, dtype: torch.dtype, *, causal: bool) -> Tile:
+def _forward_tile(heads: int, M: int, N: int, columns: int, dtype: torch.dtype, *, causal: bool) -> AttentionTile:
     """The tile for heads of so many columns: accumulators of 128 x 128 elements fill half the registers of 8 warps."""
     if INTERPRETED:
-        return Tile(64, 64, 4, 1)
+        return AttentionTile(64, 64, 4, 1)
     if dtype == torch.float32:
-        tile = Tile(64, 32, 8, 2) if columns <= 64 else Tile(32, 32, 8, 2) if columns <= 128 else Tile(32, 16, 8, 1)
+        tile = (
+            AttentionTile(64, 32, 8, 2)
+            if columns <= 64
+            else AttentionTile(32, 32, 8, 2)
+            if columns <= 128
+            else AttentionTile(32, 16, 8, 1)
+        )
     elif columns <= 128:
         # Two programs or three on a multiprocessor: one multiplies while another takes exponentials
         # (benchmarks/results/h200/attention-tiles.txt).
-        tile = Tile(128, 64, 8, 3) if columns <= 64 and not causal else Tile(64, 64, 4, 3)
+        tile = AttentionTile(128, 64, 8, 3) if columns <= 64 and not causal else AttentionTile(64, 64, 4, 3)
     elif columns <= 256:
-        tile = Tile(128, 64, 8, 2)
+        tile = AttentionTile(128, 64, 8, 2)
     else:
-        tile = Tile(64, 32, 8, 2)
+        tile = AttentionTile(64, 32, 8, 2)
     if tile.m == 128 and heads * triton.cdiv(M, 128) < 132:
         # One program for each multiprocessor, at the price of loading keys twice as often.
         tile = tile._replace(m=64, warps=4 if columns <= 128 else 8)

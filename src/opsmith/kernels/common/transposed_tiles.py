@@ -42,7 +42,7 @@ class Cut(NamedTuple):
     columns: Ints
 
 
-class Tile(NamedTuple):
+class TransposedTile(NamedTuple):
     """How many rows and columns a program takes."""
 
     height: int
@@ -79,7 +79,7 @@ def sizes_of(geometry: Geometry, cut: Cut) -> Ints:
     return tuple(math.prod(geometry.shape_D[d] for d in group) for group in cut)
 
 
-def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, transposed: bool) -> Tile:
+def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, transposed: bool) -> TransposedTile:
     """A tile of :data:`TILE_BYTES`, smaller where the whole would not fill the device.
 
     Args:
@@ -92,7 +92,7 @@ def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, transposed: bo
     height, width = triton.next_power_of_2(rows), triton.next_power_of_2(columns)
     if INTERPRETED:
         width = min(width, INTERPRETED_TILE)
-        return Tile(min(height, INTERPRETED_TILE // width), width)
+        return TransposedTile(min(height, INTERPRETED_TILE // width), width)
     elements = min(TILE_BYTES // itemsize, 4096)
     # Transposing needs a cache line's length on both sides: 64 x 64 elements of 2 bytes, 32 x 64 of 4.
     widest = 64 if transposed and height >= 16 else elements
@@ -108,7 +108,7 @@ def tile_for(sizes: Ints, itemsize: int, device: torch.device, *, transposed: bo
     wanted = 2 * multiprocessors(device)
     while height * width > 512 and batches * triton.cdiv(rows, height) * triton.cdiv(columns, width) < wanted:
         height, width = (height, width // 2) if width > height else (height // 2, width)
-    return Tile(height, width)
+    return TransposedTile(height, width)
 
 
 class Side(NamedTuple):
@@ -128,7 +128,7 @@ def sides(geometry: Geometry, cut: Cut, operand: int) -> tuple[Side, Side, Side]
     return batch, rows, columns
 
 
-def programs(sizes: Ints, tile: Tile) -> int:
+def programs(sizes: Ints, tile: TransposedTile) -> int:
     """The number of tiles."""
     batches, rows, columns = sizes
     return int(batches * triton.cdiv(rows, tile.height) * triton.cdiv(columns, tile.width))

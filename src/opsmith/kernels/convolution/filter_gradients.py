@@ -42,7 +42,7 @@ from .convolution_operands import (
     side_by_side,
     with_flat_space,
 )
-from .implicit_gemm import Tile, dimensions_of, dot_precision, feeds_tensor_cores, places_of, read_offset
+from .implicit_gemm import GemmTile, dimensions_of, dot_precision, feeds_tensor_cores, places_of, read_offset
 from .sliding import Sliding, all_taps_of, walk_of
 
 
@@ -273,12 +273,12 @@ def _splits(programs: int, steps: int, device: torch.device) -> int:
     return max(min(2 * multiprocessors(device) // programs, steps // 4), 1)
 
 
-def _tile(O: int, J: int, P: int, dtype: torch.dtype, precision: str) -> Tile:  # noqa: E741
+def _tile(O: int, J: int, P: int, dtype: torch.dtype, precision: str) -> GemmTile:  # noqa: E741
     """A tile no larger than the result; whatever its size, splits fill the device."""
     if INTERPRETED:
         o, j, p = (max(triton.next_power_of_2(size), 16) for size in (O, J, P))
-        return Tile(min(o, 64), min(j, 128), min(p, 1024), 4, 1)
+        return GemmTile(min(o, 64), min(j, 128), min(p, 1024), 4, 1)
     o, j = (min(max(triton.next_power_of_2(size), 16), 128) for size in (O, J))
     if not feeds_tensor_cores(dtype, precision):
-        return Tile(min(o, 64), min(j, 64), 32 if dtype == torch.float32 else 16, 4, 2)
-    return Tile(o, j, 64 if dtype != torch.float32 else 32, 8 if o * j >= 16384 else 4, 3)
+        return GemmTile(min(o, 64), min(j, 64), 32 if dtype == torch.float32 else 16, 4, 2)
+    return GemmTile(o, j, 64 if dtype != torch.float32 else 32, 8 if o * j >= 16384 else 4, 3)

@@ -263,7 +263,7 @@ def dimensions_of(space_S: Ints) -> int:
     return 1 if space_S[:2] == (1, 1) else 2 if space_S[0] == 1 else 3
 
 
-class Tile(NamedTuple):
+class GemmTile(NamedTuple):
     """Block sizes and the launch options that go with them."""
 
     o: int
@@ -273,7 +273,7 @@ class Tile(NamedTuple):
     stages: int
 
 
-class Plan(NamedTuple):
+class GemmPlan(NamedTuple):
     """A tile, how many programs share the terms of each, and whether factors are split into TF32 numbers beforehand."""
 
     o: int
@@ -443,7 +443,7 @@ def _slid(out: torch.Tensor, groups: int, rule: Sliding, *, to_field: bool) -> S
     return Slid(y, groups, to_field, walks, space_S)
 
 
-def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
+def _plan(slid: Slid, C: int, lie: str, precision: str) -> GemmPlan:
     """What was measured to be fastest for such products, or else what the rule says."""
     O, P, taps, tensor = slid.y.channels, slid.columns, slid.taps, slid.y.tensor  # noqa: E741
     mixed, others = _is_mixed(C), slid.groups * math.prod(slid.phases)
@@ -454,7 +454,7 @@ def _plan(slid: Slid, C: int, lie: str, precision: str) -> Plan:
     programs = triton.cdiv(O, tile.o) * triton.cdiv(P, tile.p) * others
     splits = _splits(programs, steps, tensor.device)
     work = (str(tensor.dtype).removeprefix("torch."), precision, lie, int(mixed), taps, others)
-    rule = Plan(*tile, splits)
+    rule = GemmPlan(*tile, splits)
     if precision == "tf32x3" and splitting_pays(O, P, C, taps, others):
         rule = split_plan(O)
     return IMPLICIT_GEMM.choice((*work, *map(size_class, (O, P, C))), rule, tensor.device)
@@ -471,12 +471,12 @@ def splitting_pays(O: int, P: int, C: int, taps: int, others: int) -> bool:  # n
     return taps > 1 and min(O, C) >= FEWEST_TO_SPLIT and parts_fit(others * P * C) and tiles >= MULTIPROCESSORS
 
 
-def split_plan(O: int) -> Plan:  # noqa: E741
+def split_plan(O: int) -> GemmPlan:  # noqa: E741
     """The fastest of those measured for so many rows."""
     return BEFOREHAND[0] if BEFOREHAND[2].o < O else BEFOREHAND[2]
 
 
-def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, rule: Sliding, tile: Plan) -> None:
+def _launch_product(slid: Slid, product: Gathering, bias: torch.Tensor | None, rule: Sliding, tile: GemmPlan) -> None:
     x, y, out = product.x, slid.y, slid.y.tensor
     space_S = slid.space_S
     if rule.is_pointwise():
@@ -567,7 +567,7 @@ def steps_of(C: int, taps: int, k: int, *, mixed: bool) -> int:
     return -(-taps * C // k) if mixed else taps * -(-C // k)
 
 
-def _candidates(work: Work) -> list[Plan]:
+def _candidates(work: Work) -> list[GemmPlan]:
     """Tiles no larger than the result that fit a multiprocessor, alone or with the terms split over the device."""
     dtype, precision = str(work[0]), str(work[1])
     mixed, taps, others, O, P, C = map(int, work[3:])  # noqa: E741
@@ -584,7 +584,7 @@ def _candidates(work: Work) -> list[Plan]:
         choices = (4, 8) if o * p >= 8192 else (4,), (2, 3, 4), sorted({1, most_splits})
         for warps, stages, splits in itertools.product(*choices):
             if (o + p) * k * itemsize * stages <= SHARED_BYTES and not (o * p == 32768 and warps == 4):
-                plans.append(Plan(o, p, k, warps, stages, splits))
+                plans.append(GemmPlan(o, p, k, warps, stages, splits))
     if precision == "tf32x3" and O >= FEWEST_TO_SPLIT and C >= CHANNELS and parts_fit(others * P * C):
         plans += BEFOREHAND
     return plans
@@ -592,16 +592,16 @@ def _candidates(work: Work) -> list[Plan]:
 
 #: For factors that are split beforehand, a stage of which has both parts of both; as for products of matrices.
 BEFOREHAND = (
-    Plan(128, 128, 32, 8, 3, 1, 1),
-    Plan(128, 128, 16, 8, 3, 1, 1),
-    Plan(64, 128, 32, 4, 2, 1, 1),
-    Plan(64, 128, 16, 4, 3, 1, 1),
+    GemmPlan(128, 128, 32, 8, 3, 1, 1),
+    GemmPlan(128, 128, 16, 8, 3, 1, 1),
+    GemmPlan(64, 128, 32, 4, 2, 1, 1),
+    GemmPlan(64, 128, 16, 4, 3, 1, 1),
 )
 #: Its name is that of tables which users have.
-IMPLICIT_GEMM = Family("gathered product", Plan, _candidates)
+IMPLICIT_GEMM = Family("gathered product", GemmPlan, _candidates)
 
 
-def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precision: str) -> Tile:  # noqa: E741
+def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precision: str) -> GemmTile:  # noqa: E741
     """A tile that is no larger than the result, and small enough for a program on each of 132 multiprocessors.
 
     Args:
@@ -613,13 +613,13 @@ def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precis
     """
     if INTERPRETED:
         o, p, k = (max(triton.next_power_of_2(size), 16) for size in (O, P, K))
-        return Tile(min(o, 64), min(p, 1024), min(k, 256), 4, 1)
+        return GemmTile(min(o, 64), min(p, 1024), min(k, 256), 4, 1)
     o = min(max(triton.next_power_of_2(O), 16), 128)
     if not feeds_tensor_cores(dtype, precision):
         # Without tensor cores a thread holds a tile of 8 x 8 products.
         o = min(o, 64)
         p = 128 if others * triton.cdiv(O, o) * triton.cdiv(P, 128) >= 132 else 64
-        return Tile(o, p, 16, 8 if o * p >= 8192 else 4, 3 if dtype == torch.float32 else 2)
+        return GemmTile(o, p, 16, 8 if o * p >= 8192 else 4, 3 if dtype == torch.float32 else 2)
     k = min((64, 32, 16), key=lambda k: triton.cdiv(K, k) * (k + 8))
     if dtype == torch.float32:
         k = min(k, 32)
@@ -630,13 +630,13 @@ def product_tile(O: int, P: int, others: int, K: int, dtype: torch.dtype, precis
     if filling:
         # Of 156 programs 24 would have the device for themselves at the end.
         p = min(filling, key=lambda p: triton.cdiv(programs[p], MULTIPROCESSORS) * (p + 16))
-        return Tile(o, p, k, 8 if o * p >= 16384 else 4, 3)
+        return GemmTile(o, p, k, 8 if o * p >= 16384 else 4, 3)
     if programs[64] >= MULTIPROCESSORS:
-        return Tile(o, 64, k, 4, 3)
+        return GemmTile(o, 64, k, 4, 3)
     # A program's steps follow each other: shorter ones, more of which are on their way.
-    return Tile(min(o, 64), 64, k, 4, 4)
+    return GemmTile(min(o, 64), 64, k, 4, 4)
 
 
-def tile_of_few_steps(tile: Tile) -> Tile:
+def tile_of_few_steps(tile: GemmTile) -> GemmTile:
     """A tile of which a multiprocessor has shared memory and registers for four, instead of a larger one."""
-    return tile if INTERPRETED or tile.o * tile.p <= 64 * 128 else Tile(min(tile.o, 64), 128, tile.k, 4, 2)
+    return tile if INTERPRETED or tile.o * tile.p <= 64 * 128 else GemmTile(min(tile.o, 64), 128, tile.k, 4, 2)

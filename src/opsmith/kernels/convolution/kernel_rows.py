@@ -14,7 +14,7 @@ import torch
 
 from ..common.type_rules import HALF
 from ..common.windows import NO_WINDOW
-from ..copies.framed_copies import Dim, Rule, show
+from ..copies.framed_copies import Dim, FrameRule, show
 from .convolution_operands import CHANNELS, Filter, Operand
 from .sliding import Sliding
 
@@ -59,7 +59,7 @@ def _with_four_channels(x: torch.Tensor, columns: int, before: int) -> torch.Ten
     N, C, H, W = x.shape
     copy = torch.empty((N, H, columns, _LANES), dtype=x.dtype, device=x.device)
     stride_N, stride_C, stride_H, stride_W = x.stride()
-    across = Dim(columns, 0, stride_W, rule=Rule.WINDOW, start=before, extent=W)
-    channels = Dim(_LANES, 0, stride_C, rule=Rule.WINDOW, extent=C)
+    across = Dim(columns, 0, stride_W, rule=FrameRule.WINDOW, start=before, extent=W)
+    channels = Dim(_LANES, 0, stride_C, rule=FrameRule.WINDOW, extent=C)
     show(copy, x, [Dim(N, 0, stride_N), Dim(H, 0, stride_H), across, channels])
     return copy

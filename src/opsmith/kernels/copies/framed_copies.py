@@ -21,10 +21,20 @@ import triton.language as tl
 from ..common.indexing import Geometry, Ints, converted, index_type, number
 from ..common.lanes import load_along_columns, store_along_columns
 from ..common.launch import compute_type, launch, layout_of, number_bits, pdl_prologue
-from ..common.transposed_tiles import Cut, Tile, cut_dims, offset_in, programs, sides, sizes_of, tile_for, tile_indices
+from ..common.transposed_tiles import (
+    Cut,
+    TransposedTile,
+    cut_dims,
+    offset_in,
+    programs,
+    sides,
+    sizes_of,
+    tile_for,
+    tile_indices,
+)
 
 
-class Rule(enum.IntEnum):
+class FrameRule(enum.IntEnum):
     """How a coordinate of the result gives one of the source, from which ``start`` is taken off first."""
 
     #: The same.
@@ -48,7 +58,7 @@ class Dim(NamedTuple):
     stride: int
     source: int
     other: int = 0
-    rule: Rule = Rule.PLAIN
+    rule: FrameRule = FrameRule.PLAIN
     start: int = 0
     extent: int = 0
     step: int = 1
@@ -57,7 +67,8 @@ class Dim(NamedTuple):
 # ---------------------------------------------------------------- the kernel
 
 _WINDOW, _STEPS, _ROLL, _REFLECT, _CLAMP = (
-    tl.constexpr(int(rule)) for rule in (Rule.WINDOW, Rule.STEPS, Rule.ROLL, Rule.REFLECT, Rule.CLAMP)
+    tl.constexpr(int(rule))
+    for rule in (FrameRule.WINDOW, FrameRule.STEPS, FrameRule.ROLL, FrameRule.REFLECT, FrameRule.CLAMP)
 )
 
 
@@ -180,7 +191,7 @@ def show(out: torch.Tensor, source: torch.Tensor, dims: Sequence[Dim], other: to
 
 def by_images(
     geometry: Geometry, cut: Cut, itemsize: int, device: torch.device, *, transposed: bool
-) -> tuple[Cut, Tile]:
+) -> tuple[Cut, TransposedTile]:
     """The cut with a tile for it; its rows are those of one dimension where that leaves few lanes idle.
 
     A row of several dimensions is divided by their sizes in every thread, two thirds of a narrow tile's instructions.
@@ -213,11 +224,15 @@ def _merged(dims: Sequence[Dim]) -> list[Dim]:
     """
     merged: list[Dim] = []
     for dim in map(_simplified, dims):
-        if dim.size == 1 and dim.rule is Rule.PLAIN:
+        if dim.size == 1 and dim.rule is FrameRule.PLAIN:
             continue
         last = merged[-1] if merged else None
-        if last is not None and last.rule is Rule.PLAIN and dim.rule in (Rule.PLAIN, Rule.WINDOW, Rule.ROLL):
-            source = last.size * last.source if dim.extent == 1 and dim.rule is Rule.WINDOW else dim.source
+        if (
+            last is not None
+            and last.rule is FrameRule.PLAIN
+            and dim.rule in (FrameRule.PLAIN, FrameRule.WINDOW, FrameRule.ROLL)
+        ):
+            source = last.size * last.source if dim.extent == 1 and dim.rule is FrameRule.WINDOW else dim.source
             wide = last.size * last.stride, last.size * last.source, last.size * last.other
             if (dim.stride, source, dim.other) == wide:
                 merged[-1] = Dim(
@@ -236,5 +251,5 @@ def _merged(dims: Sequence[Dim]) -> list[Dim]:
 
 def _simplified(dim: Dim) -> Dim:
     """A rule that changes nothing is none."""
-    changes = dim.start != 0 or dim.extent != dim.size or dim.rule is Rule.STEPS
-    return dim if changes else dim._replace(rule=Rule.PLAIN, extent=0)
+    changes = dim.start != 0 or dim.extent != dim.size or dim.rule is FrameRule.STEPS
+    return dim if changes else dim._replace(rule=FrameRule.PLAIN, extent=0)

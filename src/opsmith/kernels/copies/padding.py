@@ -9,7 +9,7 @@ import torch
 from ..common.elementwise import as_bits
 from ..common.indexing import normalized_dims
 from ..common.launch import require_served
-from .framed_copies import Dim, Rule, show
+from .framed_copies import Dim, FrameRule, show
 from .rearrangements import copied, copy_into
 
 
@@ -24,42 +24,42 @@ def constant_pad_nd(self: torch.Tensor, pad: Sequence[int], value: float = 0) ->
     if len(pad) % 2 or len(pad) > 2 * self.ndim:
         raise ValueError(f"{list(pad)} must hold two pads for each of at most {self.ndim} dimensions")
     if any(number > 0 for number in pad):
-        return _padded(self, pad, Rule.WINDOW, value)
+        return _padded(self, pad, FrameRule.WINDOW, value)
     require_served(self, dtypes=[self.dtype])
     return _cropped(self, pad)
 
 
 def reflection_pad1d(self: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
     """Mirrored at its ends, in one dimension."""
-    return _padded(self, _checked(self, padding, 1, Rule.REFLECT), Rule.REFLECT)
+    return _padded(self, _checked(self, padding, 1, FrameRule.REFLECT), FrameRule.REFLECT)
 
 
 def reflection_pad2d(self: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
     """Mirrored at its ends, in two dimensions."""
-    return _padded(self, _checked(self, padding, 2, Rule.REFLECT), Rule.REFLECT)
+    return _padded(self, _checked(self, padding, 2, FrameRule.REFLECT), FrameRule.REFLECT)
 
 
 def reflection_pad3d(self: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
     """Mirrored at its ends, in three dimensions."""
-    return _padded(self, _checked(self, padding, 3, Rule.REFLECT), Rule.REFLECT)
+    return _padded(self, _checked(self, padding, 3, FrameRule.REFLECT), FrameRule.REFLECT)
 
 
 def replication_pad1d(self: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
     """Continued by its end elements, in one dimension."""
-    return _padded(self, _checked(self, padding, 1, Rule.CLAMP), Rule.CLAMP)
+    return _padded(self, _checked(self, padding, 1, FrameRule.CLAMP), FrameRule.CLAMP)
 
 
 def replication_pad2d(self: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
     """Continued by its end elements, in two dimensions."""
-    return _padded(self, _checked(self, padding, 2, Rule.CLAMP), Rule.CLAMP)
+    return _padded(self, _checked(self, padding, 2, FrameRule.CLAMP), FrameRule.CLAMP)
 
 
 def replication_pad3d(self: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
     """Continued by its end elements, in three dimensions."""
-    return _padded(self, _checked(self, padding, 3, Rule.CLAMP), Rule.CLAMP)
+    return _padded(self, _checked(self, padding, 3, FrameRule.CLAMP), FrameRule.CLAMP)
 
 
-def _checked(x: torch.Tensor, pad: Sequence[int], spatial: int, rule: Rule) -> Sequence[int]:
+def _checked(x: torch.Tensor, pad: Sequence[int], spatial: int, rule: FrameRule) -> Sequence[int]:
     """The pads, if they fit a tensor whose last ``spatial`` dimensions are padded.
 
     Raises:
@@ -69,12 +69,12 @@ def _checked(x: torch.Tensor, pad: Sequence[int], spatial: int, rule: Rule) -> S
         raise ValueError(f"pads {list(pad)} do not fit {spatial} of {x.ndim} dimensions")
     if 0 in x.shape[x.ndim - spatial - 1 :]:
         raise ValueError(f"only the batch may be empty, not {list(x.shape)}")
-    if rule is Rule.REFLECT and any(pad[i] >= x.shape[-1 - i // 2] for i in range(len(pad))):
+    if rule is FrameRule.REFLECT and any(pad[i] >= x.shape[-1 - i // 2] for i in range(len(pad))):
         raise ValueError(f"pads {list(pad)} must be smaller than the dimensions that they mirror: {list(x.shape)}")
     return pad
 
 
-def _padded(self: torch.Tensor, pad: Sequence[int], rule: Rule, value: float = 0) -> torch.Tensor:
+def _padded(self: torch.Tensor, pad: Sequence[int], rule: FrameRule, value: float = 0) -> torch.Tensor:
     require_served(self, dtypes=[self.dtype])
     # Zeros and copies are bits; another number is one of the tensor's own type.
     source = as_bits(self) if value == 0 else self
@@ -86,7 +86,7 @@ def _padded(self: torch.Tensor, pad: Sequence[int], rule: Rule, value: float = 0
         )
         shape[d] = size + before + after
         dims.append(Dim(shape[d], 0, self.stride(d), rule=rule, start=before, extent=size))
-    if any(size < 0 for size in shape) or (rule is not Rule.WINDOW and 0 in shape[1:]):
+    if any(size < 0 for size in shape) or (rule is not FrameRule.WINDOW and 0 in shape[1:]):
         raise ValueError(f"pads {list(pad)} leave nothing of a tensor of shape {list(self.shape)}")
     out = torch.empty(shape, dtype=self.dtype, device=self.device, memory_format=_suggested_format(self))
     show(out.view(source.dtype), source, dims, value)
@@ -147,4 +147,4 @@ def roll(self: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) ->
 def _rolled(source: torch.Tensor, dim: int, shift: int) -> Dim:
     size = source.shape[dim]
     shift %= max(size, 1)
-    return Dim(size, 0, source.stride(dim), rule=Rule.ROLL if shift else Rule.PLAIN, start=shift, extent=size)
+    return Dim(size, 0, source.stride(dim), rule=FrameRule.ROLL if shift else FrameRule.PLAIN, start=shift, extent=size)

@@ -13,7 +13,7 @@ import torch
 from ..common.elementwise import as_bits
 from ..common.indexing import normalized_dims
 from ..common.launch import require_served
-from .framed_copies import Dim, Rule, show
+from .framed_copies import Dim, FrameRule, show
 from .rearrangements import copy_into, fill
 
 
@@ -161,7 +161,7 @@ def _show_slice(
         raise ValueError(f"a source of shape {list(source.shape)} does not fit that slice of {list(out.shape)}")
     bits = as_bits(source)
     dims = [Dim(size, 0, stride) for size, stride in zip(out.shape, source.stride(), strict=True)]
-    rule = Rule.WINDOW if step == 1 else Rule.STEPS
+    rule = FrameRule.WINDOW if step == 1 else FrameRule.STEPS
     dims[axis] = dims[axis]._replace(rule=rule, start=first, extent=length, step=step)
     show(out.view(bits.dtype), bits, dims, 0 if other is None else as_bits(other))
 
@@ -188,7 +188,7 @@ def _on_diagonal(source: torch.Tensor, out: torch.Tensor, offset: int, dim1: int
     for d, own in zip(others, range(source.ndim - 1), strict=True):
         dims[d] = Dim(wide.shape[d], 0, source.stride(own))
     dims[first] = Dim(
-        wide.shape[first], 0, source.stride(-1), rule=Rule.STEPS, start=start, extent=source.shape[-1], step=step
+        wide.shape[first], 0, source.stride(-1), rule=FrameRule.STEPS, start=start, extent=source.shape[-1], step=step
     )
     show(wide, bits, dims)
     return out

@@ -37,7 +37,7 @@ from ..common.launch import launch, layout_of, pdl_prologue, require_served
 from ..common.transposed_tiles import (
     Cut,
     Side,
-    Tile,
+    TransposedTile,
     cut_dims,
     offset_in,
     programs,
@@ -172,7 +172,7 @@ class Walk(NamedTuple):
         offset_type: of the offsets.
     """
 
-    tile: Tile
+    tile: TransposedTile
     programs: int
     rows: int
     columns: int

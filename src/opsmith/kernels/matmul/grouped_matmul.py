@@ -30,7 +30,7 @@ from ..common.launch import (
     require_served,
 )
 from ..common.type_rules import SINGLE
-from .matmul import GROUP, Tile, divisor, dot_precision, multiply_type, product, product_tile, vector_width
+from .matmul import GROUP, ProductTile, divisor, dot_precision, multiply_type, product, product_tile, vector_width
 from .product_tiles import Layout, Math, in_range, known_multiple, matrix_strides, multiply_add, tile_origin
 
 #: Whether a loop's bound has to be known beforehand: see launch.loop_bound.
@@ -288,14 +288,14 @@ def _terms_in_groups(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> to
     return c
 
 
-def _tile(G: int, rows: int, N: int, K: int, dtype: torch.dtype, precision: str | None) -> Tile:
+def _tile(G: int, rows: int, N: int, K: int, dtype: torch.dtype, precision: str | None) -> ProductTile:
     """That of a product, but no higher than the groups are on average: each wastes half a tile."""
     tile = product_tile(G, rows, N, K, dtype, precision)
     return tile._replace(m=max(min(tile.m, triton.next_power_of_2(rows)), _FEWEST_ROWS))
 
 
 def _constants(
-    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tile: Tile, precision: str | None
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tile: ProductTile, precision: str | None
 ) -> dict[str, object]:
     reach = [Geometry(shape, (strides,)) for shape, strides in map(layout_of, (a, b, c))]
     return {

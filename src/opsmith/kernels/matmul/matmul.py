@@ -259,7 +259,7 @@ def combine_kernel(
     tl.store(c_ptr + i, converted(c, c_ptr.dtype.element_ty), mask=mask)
 
 
-class Tile(NamedTuple):
+class ProductTile(NamedTuple):
     """Block sizes and the launch options that go with them."""
 
     m: int
@@ -269,7 +269,7 @@ class Tile(NamedTuple):
     stages: int
 
 
-class Plan(NamedTuple):
+class ProductPlan(NamedTuple):
     """A tile, how many programs share the terms of each, and whether factors are split into TF32 numbers beforehand."""
 
     m: int
@@ -375,7 +375,7 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
     tile, wanted = product_plan(a, b, precision), None
     if tile.beforehand and K:
         wanted = _write_from_parts(c, a, b, term, tile)
-        tile = Plan(*product_tile(B, M, N, K, a.dtype, precision), splits=1)
+        tile = ProductPlan(*product_tile(B, M, N, K, a.dtype, precision), splits=1)
     elif precision == "tf32x3":
         a, b = with_terms_side_by_side(a, N), with_terms_side_by_side(b.mT, M).mT
     if takes_several_launches(tile, a.dtype, precision, K):
@@ -385,7 +385,7 @@ def write_product(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term 
 
 
 def _launch_parts(
-    c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: Plan, precision: str | None
+    c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: ProductPlan, precision: str | None
 ) -> None:
     """As :func:`write_product`: each launch adds a part of every sum to what the one before it wrote."""
     K = a.shape[2]
@@ -403,7 +403,7 @@ def _launch_product(
     a: torch.Tensor,
     b: torch.Tensor,
     term: Term,
-    tile: Plan,
+    tile: ProductPlan,
     precision: str | None,
     wanted: torch.Tensor | None = None,
 ) -> None:
@@ -454,7 +454,7 @@ def _launch_product(
         combine(c, target, term)
 
 
-def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: Plan) -> torch.Tensor:
+def _write_from_parts(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, term: Term, plan: ProductPlan) -> torch.Tensor:
     """As :func:`write_product`, of finite numbers; returns one number, which is not 0 if there are others."""
     has_nonfinite = filled(torch.empty(1, dtype=torch.int32, device=c.device), 0)
     added, strides, bits = _term_arguments(term, c)
@@ -493,7 +493,7 @@ def _cuts_off_terms(dtype: torch.dtype, precision: str | None) -> bool:
     return compute_dtype(dtype) != dtype or precision in ("tf32", "tf32x3")
 
 
-def takes_several_launches(plan: Plan, dtype: torch.dtype, precision: str | None, K: int) -> bool:
+def takes_several_launches(plan: ProductPlan, dtype: torch.dtype, precision: str | None, K: int) -> bool:
     """Whether sums of half types are so long that one launch would need two accumulators, and a smaller tile for them.
 
     Then a launch for each part multiplies by the tile of the plan, for 8 bytes more that are moved for a number of the
@@ -504,7 +504,7 @@ def takes_several_launches(plan: Plan, dtype: torch.dtype, precision: str | None
     return is_one_of_half_types and is_long and with_two_accumulators(plan, dtype.itemsize) != plan
 
 
-def with_two_accumulators(plan: Plan, itemsize: int) -> Plan:
+def with_two_accumulators(plan: ProductPlan, itemsize: int) -> ProductPlan:
     """The same with a tile of which a thread can hold two: 64 numbers of each, or 32 beside the parts of float32."""
     n = 128 if itemsize == 2 else 64
     if plan.m * plan.n <= 16 * n * plan.warps:
@@ -580,7 +580,7 @@ def _splits(tiles: int, steps: int, device: torch.device) -> int:
     return max(min(multiprocessors(device) // tiles, steps // 4, 64), 1)
 
 
-def product_plan(a: torch.Tensor, b: torch.Tensor, precision: str | None) -> Plan:
+def product_plan(a: torch.Tensor, b: torch.Tensor, precision: str | None) -> ProductPlan:
     """What was measured to be fastest for factors like these, or else what the rule says."""
     (B, M, K), N = a.shape, b.shape[2]
     tile = product_tile(B, M, N, K, a.dtype, precision)
@@ -589,7 +589,7 @@ def product_plan(a: torch.Tensor, b: torch.Tensor, precision: str | None) -> Pla
     whole = "".join("e" if size % 16 == 0 else "o" for size in (M, N, K))
     kind = str(a.dtype).removeprefix("torch."), precision or "none", layout, whole
     work: Work = (*kind, *map(size_class, (B, M, N, K)))
-    rule = Plan(*tile, splits)
+    rule = ProductPlan(*tile, splits)
     if precision == "tf32x3" and splitting_pays(B, M, N, K, is_aligned=is_aligned(a) and is_aligned(b)):
         rule = split_plan(B, M, N)
     return PRODUCTS.choice(work, rule, a.device)
@@ -604,11 +604,11 @@ def splitting_pays(B: int, M: int, N: int, K: int, *, is_aligned: bool) -> bool:
     return parts_fit(B * (M + N) * K) and uses * (M + N) <= M * N and products <= B * M * N * K
 
 
-def split_plan(B: int, M: int, N: int) -> Plan:
+def split_plan(B: int, M: int, N: int) -> ProductPlan:
     """Tiles of 128 x 128, one a multiprocessor, unless three of half the size leave fewer of them idle at the end."""
     whole, halved = BEFOREHAND
 
-    def rounds(plan: Plan) -> int:
+    def rounds(plan: ProductPlan) -> int:
         tiles: int = B * triton.cdiv(M, plan.m) * triton.cdiv(N, plan.n)
         return -(-tiles // MULTIPROCESSORS)
 
@@ -621,7 +621,7 @@ def is_aligned(factor: torch.Tensor) -> bool:
     return all(factor.stride(dim) % 4 == 0 for dim in range(3) if dim != runs and factor.shape[dim] > 1)
 
 
-def _product_candidates(work: Work) -> list[Plan]:
+def _product_candidates(work: Work) -> list[ProductPlan]:
     """Tiles that fit the work and a multiprocessor, alone or with the terms split over the device."""
     itemsize = {"bfloat16": 2, "float16": 2, "float32": 4}.get(str(work[0]))
     if itemsize is None:
@@ -640,7 +640,7 @@ def _product_candidates(work: Work) -> list[Plan]:
             (4, 8) if m * n >= 8192 else (4,), (3, 4), sorted({1, most_splits, max(most_splits // 2, 1)})
         ):
             if (m + n) * k * itemsize * stages <= SHARED_BYTES and not (m * n == 32768 and warps == 4):
-                plans.append(Plan(m, n, k, warps, stages, splits))
+                plans.append(ProductPlan(m, n, k, warps, stages, splits))
     if work[1] == "tf32x3" and min(M, N) >= USES_THAT_PAY and parts_fit(B * (M + N) * K):
         plans += BEFOREHAND
     return plans
@@ -648,11 +648,11 @@ def _product_candidates(work: Work) -> list[Plan]:
 
 #: For factors that are split beforehand, a stage of which has both parts of both. A thread holds two accumulators:
 #: larger tiles spill, and four others were slower (benchmarks/results/kernels/h200/float32-products).
-BEFOREHAND = (Plan(128, 128, 32, 8, 3, 1, 1), Plan(64, 128, 16, 4, 3, 1, 1))
-PRODUCTS = Family("product", Plan, _product_candidates)
+BEFOREHAND = (ProductPlan(128, 128, 32, 8, 3, 1, 1), ProductPlan(64, 128, 16, 4, 3, 1, 1))
+PRODUCTS = Family("product", ProductPlan, _product_candidates)
 
 
-def product_tile(B: int, M: int, N: int, K: int, dtype: torch.dtype, precision: str | None) -> Tile:
+def product_tile(B: int, M: int, N: int, K: int, dtype: torch.dtype, precision: str | None) -> ProductTile:
     """A tile that fits the type's instructions, as large as leaves a program for each of 132 multiprocessors.
 
     A large tile loads less for each product: 128 x 256 reads a byte for 85 operations, 64 x 64 for 32. Tiles of
@@ -660,23 +660,23 @@ def product_tile(B: int, M: int, N: int, K: int, dtype: torch.dtype, precision: 
     multiplies while the other begins or ends, and 196 of them run at once on 132 multiprocessors.
     """
     if INTERPRETED:
-        return Tile(64, 64, 64, 4, 1)
+        return ProductTile(64, 64, 64, 4, 1)
     if dtype not in FLOATS:
-        return Tile(16, 16, 16, 4, 1)
+        return ProductTile(16, 16, 16, 4, 1)
     if dtype == torch.float64:
-        return Tile(64, 64, 16, 4, 2)
+        return ProductTile(64, 64, 16, 4, 2)
     if dtype == torch.float32:
         return _float32_tile(B, M, N) if precision == "ieee" else _split_float32_tile(B, M, N)
     if M <= 32 or N <= 32:
         return _narrow_tile(M, N, K)
-    for tile in (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 3), Tile(64, 128, 64, 4, 4)):
+    for tile in (ProductTile(128, 256, 64, 8, 3), ProductTile(128, 128, 64, 4, 3), ProductTile(64, 128, 64, 4, 4)):
         if B * triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n) >= 132 and tile.m // 2 < M and tile.n // 2 < N:
             return tile
     # A few programs wait for each step of theirs: they take half as many.
-    return Tile(64, 64, 128, 4, 3) if 64 < K <= 1024 else Tile(64, 64, 64, 4, 4)
+    return ProductTile(64, 64, 128, 4, 3) if 64 < K <= 1024 else ProductTile(64, 64, 64, 4, 4)
 
 
-def _narrow_tile(M: int, N: int, K: int) -> Tile:
+def _narrow_tile(M: int, N: int, K: int) -> ProductTile:
     """A tile no larger than the factors: one of them is read once whatever the tile is.
 
     A long step keeps more of it on its way. Where a product is tiny, a warp has it, and a multiprocessor many.
@@ -685,24 +685,24 @@ def _narrow_tile(M: int, N: int, K: int) -> Tile:
     wide = min(max(triton.next_power_of_2(max(M, N)), narrow), 64)
     k = min(max(triton.next_power_of_2(K), 16), 128)
     warps = 1 if narrow * wide <= 512 and k <= 32 else 4
-    return Tile(narrow, wide, k, warps, 4) if M <= N else Tile(wide, narrow, k, warps, 4)
+    return ProductTile(narrow, wide, k, warps, 4) if M <= N else ProductTile(wide, narrow, k, warps, 4)
 
 
-def _float32_tile(B: int, M: int, N: int) -> Tile:
+def _float32_tile(B: int, M: int, N: int) -> ProductTile:
     """Without tensor cores a thread holds a tile of 8 x 8 products."""
     if M <= 16 or N <= 16:
-        return Tile(16, 64, 32, 4, 3) if M <= N else Tile(64, 16, 32, 4, 3)
+        return ProductTile(16, 64, 32, 4, 3) if M <= N else ProductTile(64, 16, 32, 4, 3)
     if B * triton.cdiv(M, 128) * triton.cdiv(N, 128) >= 132:
-        return Tile(128, 128, 16, 8, 3)
-    return Tile(64, 64, 32, 4, 3)
+        return ProductTile(128, 128, 16, 8, 3)
+    return ProductTile(64, 64, 32, 4, 3)
 
 
-def _split_float32_tile(B: int, M: int, N: int) -> Tile:
+def _split_float32_tile(B: int, M: int, N: int) -> ProductTile:
     """On tensor cores, whose factors are split in registers: the largest tile of which each has more than one."""
-    for tile in (Tile(128, 128, 32, 8, 3), Tile(128, 64, 32, 4, 4)):
+    for tile in (ProductTile(128, 128, 32, 8, 3), ProductTile(128, 64, 32, 4, 4)):
         if B * triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n) >= 264:
             return tile
-    return Tile(64, 64, 32, 4, 4)
+    return ProductTile(64, 64, 32, 4, 4)
 
 
 def _require_factors(name: str, a: torch.Tensor, b: torch.Tensor, ndim: int) -> None:

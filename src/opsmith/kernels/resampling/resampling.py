@@ -336,7 +336,7 @@ def block_sum_kernel(
     tl.store(out_ptr_RC, converted(sum_RC, grad_input_ptr.dtype.element_ty), mask=mask)
 
 
-class Plan(NamedTuple):
+class ResamplingPlan(NamedTuple):
     """A call in three dimensions: sizes, taps and scales; of a dimension that keeps its size 0 taps."""
 
     size_S: Ints
@@ -362,7 +362,9 @@ class Plan(NamedTuple):
         return repeats_S if is_whole else None
 
 
-def planned(size: Sequence[int], out: Sequence[int], scales: Sequence[float | None], sampling: Sampling) -> Plan:
+def planned(
+    size: Sequence[int], out: Sequence[int], scales: Sequence[float | None], sampling: Sampling
+) -> ResamplingPlan:
     """What a call samples; a scale that is given wins over the quotient of the sizes.
 
     Raises:
@@ -377,7 +379,7 @@ def planned(size: Sequence[int], out: Sequence[int], scales: Sequence[float | No
     sizes = list(zip((*absent, *size), (*absent, *out), (*absent, *scales), strict=True))
     taps_S = tuple(0 if before == after else sampling.taps for before, after, _ in sizes)
     scale_S = tuple(_scale(*each, align_corners=align_corners) for each in sizes)
-    return Plan((*absent, *size), (*absent, *out), taps_S, scale_S)
+    return ResamplingPlan((*absent, *size), (*absent, *out), taps_S, scale_S)
 
 
 def _scale(size: int, out: int, scale: float | None, *, align_corners: bool) -> float:
