@@ -11,7 +11,7 @@ import pytest
 
 from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import OpSchema, Variant
+from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.verdict import Status, Verdict
 from opsmith.evaluation.integrity.static import StaticFinding
 from opsmith.runner.judge import conduct as conduct_module
@@ -33,7 +33,7 @@ JOB = Job(
     root=None,
     cases=(),
     counts={},
-    policy="native",
+    policy="any",
 )
 
 IMPORTED = "try:\n    import triton\nexcept ImportError:\n    triton = None\n"
@@ -83,13 +83,32 @@ def test_a_decoy_is_what_a_file_declares_and_not_what_it_imports(
     assert accused is ("no Triton kernel of its files was launched" in verdict.detail)
 
 
+@pytest.mark.parametrize(("kind", "expected"), [(TaskKind.COLLECTIVE, Status.PASSED), (TaskKind.OP, Status.DISHONEST)])
+def test_arithmetic_is_held_against_a_kernel_only_where_its_task_is_to_compute(
+    kind: TaskKind, expected: Status, tmp_path: Path
+) -> None:
+    """Policy native leaves it to a collective, whose task is to communicate."""
+    source = (
+        "import torch\nimport torch.distributed as dist\n"
+        "def conj_(x):\n    other = torch.empty_like(x)\n    dist.recv(other, src=1)\n    return torch.add(x, other)\n"
+    )
+    job = msgspec.structs.replace(JOB, schema=msgspec.structs.replace(JOB.schema, kind=kind), policy="native")
+    assert expected is judged(tmp_path, source, job=job, launches=1).status
+
+
 def judged(
-    folder: Path, source: str, *, writes: tuple[bool, ...] = (True,), launches: int = 0, device: str = "cpu"
+    folder: Path,
+    source: str,
+    *,
+    writes: tuple[bool, ...] = (True,),
+    launches: int = 0,
+    device: str = "cpu",
+    job: Job = JOB,
 ) -> Verdict:
     """The verdict about a kernel of one file that launched so often in the first of its cases."""
     (folder / "conj.py").write_text(source)
     kernel = msgspec.structs.replace(JOB.kernel, files={"conj.py": ""})
-    conduct = JobConduct(msgspec.structs.replace(JOB, kernel=kernel, root=folder, policy="any"), device)
+    conduct = JobConduct(msgspec.structs.replace(job, kernel=kernel, root=folder), device)
     for number, one in enumerate(writes):
         prepared = PreparedCase(None, 1, "exact", "", result_bytes=(800,), writes=one)
         reply = Returned((msgspec.Raw(b"\x00"),), (CallConduct(launches=launches if number == 0 else 0),))
