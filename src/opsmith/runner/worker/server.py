@@ -200,6 +200,8 @@ class Worker:
         self._observer = None
         root = Path(request.root) if request.root else None
         self._supervision.end()
+        if request.policy is not None:
+            self._supervision.expect(request.schema, request.policy)
         if request.policy is not None and root is not None:
             self._supervision.guard(root)
         with self._building():
