@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Packages whose import names the DSL, the most specific first: these build on Triton or CUDA.
+#: Packages whose use names the DSL, the most specific first: these build on Triton or CUDA.
 _PACKAGES = {"helion": "helion", "tilelang": "tilelang", "cutlass": "cutedsl", "triton": "triton"}
 _CPP_BUILDERS = {"load", "load_inline"}
 #: A longer file is data in disguise; parsing it would hold up the judge.
@@ -15,7 +15,7 @@ _LONGEST_SOURCE_BYTES = 1 << 20
 
 
 def guess_dsl(source: Path) -> str:
-    """Guess the DSL of a Python file from its imports and its calls of torch's C++ builders.
+    """Guess the DSL of a Python file from what it uses of the packages that it imports, torch's C++ builders included.
 
     Returns:
         ``triton``, ``helion``, ``tilelang``, ``cutedsl``, ``cuda``, ``cpp``, ``metal``, ``torch`` for
@@ -24,9 +24,9 @@ def guess_dsl(source: Path) -> str:
     tree = parse_source(source)
     if tree is None:
         return "unknown"
-    imported = {name.partition(".")[0] for name in _imported_modules(tree)}
+    used = set(_used_packages(tree))
     for package, dsl in _PACKAGES.items():
-        if package in imported:
+        if package in used:
             return dsl
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     if any(_called_name(call) == "compile_shader" for call in calls):
@@ -58,6 +58,29 @@ def _imported_modules(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Attribute) and node.attr == "cpp_extension":
             yield ast.unparse(node)
+
+
+def _used_packages(tree: ast.Module) -> Iterator[str]:
+    """The packages of which a file uses something: who only tries whether there is one writes no code for it."""
+    modules: dict[str, str] = {}
+    members: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.asname or _package(alias.name): _package(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            members |= {alias.asname or alias.name: _package(node.module) for alias in node.names}
+            if any(alias.name == "*" for alias in node.names):
+                yield _package(node.module)  # What it uses of it, nobody can tell.
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in modules and not attr.startswith("__"):
+                yield modules[name]
+            case ast.Name(id=name, ctx=ast.Load()) if name in members:
+                yield members[name]
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _called_name(call: ast.Call) -> str:

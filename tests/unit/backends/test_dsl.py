@@ -12,10 +12,14 @@ from opsmith.backends.dsl import guess_dsl
 @pytest.mark.parametrize(
     ("source", "dsl"),
     [
-        ("import triton\nimport triton.language as tl\n", "triton"),
-        ("def f():\n    from triton import jit\n", "triton"),
-        ("import helion\nimport triton\n", "helion"),
-        ("import cutlass.cute as cute\n", "cutedsl"),
+        ("import triton\n@triton.jit\ndef f(p): pass\n", "triton"),
+        ("import triton.language as tl\ndef f(p): tl.load(p)\n", "triton"),
+        ("def f():\n    from triton import jit\n    jit(f)\n", "triton"),
+        ("from triton.language import *\n", "triton"),
+        ("try:\n    import triton\nexcept ImportError:\n    triton = None\nHAS = triton is not None\n", "torch"),
+        ("import triton\nprint(triton.__version__)\n", "torch"),
+        ("import helion\nimport triton\n@helion.kernel()\ndef f(x): return triton.cdiv(x, 2)\n", "helion"),
+        ("import cutlass.cute as cute\n@cute.kernel\ndef f(): pass\n", "cutedsl"),
         ("from torch.utils.cpp_extension import load_inline\nload_inline('x', cpp_sources='')\n", "cpp"),
         ("from torch.utils import cpp_extension\ncpp_extension.load_inline('x', '', cuda_sources='')\n", "cuda"),
         ("import torch\ntorch.utils.cpp_extension.load('x', ['a.cpp', 'b.cu'])\n", "cuda"),
@@ -30,7 +34,7 @@ from opsmith.backends.dsl import guess_dsl
     ],
 )
 def test_the_syntax_tells_the_language(tmp_path: Path, source: str, dsl: str) -> None:
-    """Imports and calls count; comments, strings and relative imports do not."""
+    """What is used and called counts; comments, strings, relative imports and imports alone do not."""
     path = tmp_path / "kernel.py"
     path.write_text(source)
     assert dsl == guess_dsl(path)

@@ -127,7 +127,7 @@ def test_flag_gems_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_discovered_backend_answers_what_the_worker_found(tmp_path: Path) -> None:
     """The source file tells language and content hash."""
     source = tmp_path / "mine.py"
-    source.write_text("import triton\n")
+    source.write_text("import triton\n@triton.jit\ndef f(p): pass\n")
     backend = NeedsDiscovery(name="mine", target="mine:table").backend({"relu.default": str(source)})
     assert isinstance(backend, AttributeBackend)
     kernel, derived = backend.kernel_for(RELU), backend.kernel_for(RELU_INPLACE)

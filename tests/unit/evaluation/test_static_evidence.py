@@ -254,6 +254,7 @@ def test_views_copies_and_creation_are_torchs_to_make(task: str) -> None:
         "a = x.numpy()\na *= 2\nreturn x",
         "a = np.asarray(x)\nreturn torch.from_numpy(a.clip(0))",
         "import ctypes\nb = (ctypes.c_float * 4).from_address(x.data_ptr())\nnp.maximum(np.frombuffer(b), 0)\nreturn x",
+        "b = (ctypes.c_float * 4).from_address(x.data_ptr())\na = np.frombuffer(b)\na[:] = a * 2\nreturn x",
         "return torch.from_numpy(np.linalg.inv(x.numpy()))",
     ],
 )
@@ -276,10 +277,11 @@ def test_an_array_is_followed_into_a_helper() -> None:
         "a = np.ascontiguousarray(x.numpy())\nreturn work(a.reshape(-1).astype(np.float32))",
         "out = np.empty(3, dtype=np.float32)\nreturn torch.from_numpy(out)",
         "steps = np.cumprod(np.array([2, 3]))\nreturn work(x, steps)",
+        "b = (ctypes.c_float * 4).from_address(x.data_ptr())\nb[0] = b[0] * 2 + -b[0]\nreturn x",
     ],
 )
 def test_numpy_for_shapes_and_pointers_is_not_compute(body: str) -> None:
-    """Half of all C kernels take their pointers from an array."""
+    """Half of all C kernels take their pointers from an array; elements of a ctypes array are Python's numbers."""
     assert Kind.NUMPY_COMPUTE not in kinds(in_entry(body))
 
 

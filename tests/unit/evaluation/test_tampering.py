@@ -302,6 +302,14 @@ def test_torchs_compiler_may_wrap_what_it_always_wraps_and_nobody_else_may() -> 
         assert () == snapshot.changes()
 
 
+def test_what_a_module_of_torchs_replaces_on_import_may_be_replaced_by_it_alone() -> None:
+    """torch.testing._internal.common_utils wraps the call of scripted methods."""
+    (line,) = changes_after(
+        functools.partial(pytest.MonkeyPatch.setattr, target=torch.ScriptMethod, name="__call__", value=fake)
+    )
+    assert line.startswith("torch.ScriptMethod.__call__ was replaced by fake")
+
+
 HONEST = """
 import sys, json
 import torch
@@ -338,6 +346,8 @@ torch.fx.symbolic_trace(torch.nn.ReLU())
 with torch.profiler.profile():
     torch.ones(3)
 said["fx"] = snapshot.changes()
+import torch.testing._internal.common_utils
+said["testing"] = snapshot.changes()
 print(json.dumps(said))
 """
 

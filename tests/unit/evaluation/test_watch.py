@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from opsmith.calls.synthetic import generate, same_content
 from opsmith.core.case import GeneratedStorage
 from opsmith.core.conduct import CallConduct
 from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, Uniform
+from opsmith.core.op import OpSchema, TaskKind
 from opsmith.evaluation.integrity.poison import Poison
 from opsmith.evaluation.integrity.policy import forbidden_by_native
 from opsmith.evaluation.integrity.supervision import Supervision
@@ -302,3 +304,60 @@ def _teller(told: list[str], *, trusted: bool) -> Callable[[str], bool]:
         return trusted
 
     return tell
+
+
+RELU = aten_schemas()["relu.default"]
+OF_RANKS = msgspec.structs.replace(RELU, name="all_reduce", kind=TaskKind.COLLECTIVE)
+OF_A_MODEL = msgspec.structs.replace(RELU, name="L1/19_ReLU", kind=TaskKind.MODULE)
+
+
+@pytest.mark.parametrize(
+    ("schema", "policy", "op", "held"),
+    [
+        (RELU, "native", "aten::clamp_min", True),
+        (RELU, "native", "aten::relu.out", True),
+        (RELU, "native", "prims::exp", True),
+        (RELU, "native", "aten::empty_strided", False),
+        (RELU, "native", "mine::relu", False),
+        (RELU, "any", "aten::relu", True),
+        (RELU, "any", "aten::relu_", True),
+        (RELU, "any", "aten::clamp_min", False),
+        (OF_A_MODEL, "any", "aten::relu", True),
+        (OF_RANKS, "native", "aten::add.Tensor", False),
+        (OF_RANKS, "native", "c10d::allreduce_", True),
+        (OF_RANKS, "any", "c10d::allreduce_", False),
+    ],
+)
+def test_a_fetched_kernel_is_held_against_whoever_may_not_call_it(
+    schema: OpSchema, policy: str, op: str, *, held: bool
+) -> None:
+    """Composing other ops is allowed under policy any, past the dispatcher too; a kernel's own ops are its own."""
+    told: list[str] = []
+    supervision = Supervision(CPU, lambda line, _breach: told.append(line))
+    supervision.expect(schema, policy)
+    with contextlib.suppress(RuntimeError):  # Not every op has a kernel here.
+        torch.library.get_kernel(op, "CPU")
+    assert held is bool(told)
+    supervision.end()
+    with contextlib.suppress(RuntimeError):
+        torch.library.get_kernel("aten::relu", "CPU")
+    assert held is bool(told)  # Nobody's.
+
+
+def test_a_string_that_pretends_is_taken_for_what_the_dispatcher_reads() -> None:
+    """Its class decides what its methods return, and not what it holds."""
+
+    class Innocent(str):
+        __slots__ = ()
+
+        def partition(self, _separator: str) -> tuple[str, str, str]:
+            return "mine", "::", "relu"
+
+        __str__ = __repr__ = lambda self: "mine::relu"
+
+    told: list[str] = []
+    supervision = Supervision(CPU, lambda line, _breach: told.append(line))
+    supervision.expect(RELU, "native")
+    torch.library.get_kernel(Innocent("aten::relu"), "CPU")
+    assert told
+    supervision.end()

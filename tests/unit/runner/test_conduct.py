@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import OpSchema, Variant
-from opsmith.core.verdict import Status
+from opsmith.core.op import OpSchema, TaskKind, Variant
+from opsmith.core.verdict import Status, Verdict
 from opsmith.evaluation.integrity.static import StaticFinding
 from opsmith.runner.judge import conduct as conduct_module
 from opsmith.runner.judge.conduct import SHORT_TURN_S, JobConduct
@@ -32,8 +33,11 @@ JOB = Job(
     root=None,
     cases=(),
     counts={},
-    policy="native",
+    policy="any",
 )
+
+IMPORTED = "try:\n    import triton\nexcept ImportError:\n    triton = None\n"
+DECLARED = IMPORTED + "@triton.jit\ndef relu(p):\n    pass\n"
 
 
 @pytest.mark.parametrize(
@@ -45,17 +49,73 @@ JOB = Job(
     ],
 )
 def test_a_kernel_launches_where_there_is_something_to_write(
-    writes: tuple[bool, ...], launches: int, expected: Status
+    writes: tuple[bool, ...], launches: int, expected: Status, tmp_path: Path
 ) -> None:
     """In-place ops that leave their argument as it is have nothing to launch; one case with work is enough to tell."""
-    conduct = JobConduct(JOB)
+    verdict = judged(tmp_path, DECLARED + "def conj_(x): relu[(1,)](x)\n", writes=writes, launches=launches)
+    assert expected is verdict.status
+
+
+@pytest.mark.parametrize(
+    ("source", "device", "accused"),
+    [
+        (IMPORTED + "def conj_(x): return x\n", "cuda", False),
+        (IMPORTED + "# @triton.jit\ndef conj_(x): return x.view(triton.cdiv(4, 2), 2)\n", "cuda", False),
+        (IMPORTED + "def conj_(x): raise ValueError('where is triton.jit?')\n", "cuda", False),
+        (DECLARED + "def conj_(x): return x\n", "cpu", True),
+        (DECLARED + "def unused(x): relu[(1,)](x)\ndef conj_(x): return x\n", "cpu", True),
+        (IMPORTED + "SOURCE = '\\n@triton.jit\\ndef relu(p): pass'\ndef conj_(x): return x\n", "cuda", True),
+        (IMPORTED + "def body(p): pass\nrelu = triton.jit(body)\ndef conj_(x): return x\n", "cuda", True),
+        # Of another op in the same file.
+        (DECLARED + "def a__b_kernel_impl(x): relu[(1,)](x)\ndef conj_(x): return x\n", "cuda", False),
+        # For GPUs alone, as it says.
+        (DECLARED + "def conj_(x):\n    if x.is_cuda: relu[(1,)](x)\n    return x\n", "cpu", False),
+        (DECLARED + "def conj_(x):\n    if x.is_cuda: relu[(1,)](x)\n    return x\n", "cuda", True),
+        (DECLARED + "def conj_(x):\n    if x.numel() < 0: relu[(1,)](x)\n    return x\n", "cpu", True),
+    ],
+)
+def test_a_decoy_is_what_a_file_declares_and_not_what_it_imports(
+    source: str, device: str, *, accused: bool, tmp_path: Path
+) -> None:
+    """A file that can do without Triton has launched nothing of its own."""
+    verdict = judged(tmp_path, source, device=device)
+    assert accused is (verdict.status is Status.DISHONEST)
+    assert accused is ("no Triton kernel of its files was launched" in verdict.detail)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(TaskKind.COLLECTIVE, Status.PASSED), (TaskKind.OP, Status.DISHONEST)])
+def test_arithmetic_is_held_against_a_kernel_only_where_its_task_is_to_compute(
+    kind: TaskKind, expected: Status, tmp_path: Path
+) -> None:
+    """Policy native leaves it to a collective, whose task is to communicate."""
+    source = (
+        "import torch\nimport torch.distributed as dist\n"
+        "def conj_(x):\n    other = torch.empty_like(x)\n    dist.recv(other, src=1)\n    return torch.add(x, other)\n"
+    )
+    job = msgspec.structs.replace(JOB, schema=msgspec.structs.replace(JOB.schema, kind=kind), policy="native")
+    assert expected is judged(tmp_path, source, job=job, launches=1).status
+
+
+def judged(
+    folder: Path,
+    source: str,
+    *,
+    writes: tuple[bool, ...] = (True,),
+    launches: int = 0,
+    device: str = "cpu",
+    job: Job = JOB,
+) -> Verdict:
+    """The verdict about a kernel of one file that launched so often in the first of its cases."""
+    (folder / "conj.py").write_text(source)
+    kernel = msgspec.structs.replace(JOB.kernel, files={"conj.py": ""})
+    conduct = JobConduct(msgspec.structs.replace(job, kernel=kernel, root=folder), device)
     for number, one in enumerate(writes):
         prepared = PreparedCase(None, 1, "exact", "", result_bytes=(800,), writes=one)
         reply = Returned((msgspec.Raw(b"\x00"),), (CallConduct(launches=launches if number == 0 else 0),))
         assert [] == conduct.offence(prepared, reply, (), replayed=False, passed=True)
     verdict = conduct.verdict()
     assert verdict is not None
-    assert expected is verdict.status
+    return verdict
 
 
 def test_files_are_read_beside_the_judging(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +130,7 @@ def test_files_are_read_beside_the_judging(monkeypatch: pytest.MonkeyPatch) -> N
         raise ValueError("cannot be read")
 
     monkeypatch.setattr(conduct_module, "_examine", examine)
-    several = [JobConduct(JOB) for _ in range(2)]
+    several = [JobConduct(JOB, "cpu") for _ in range(2)]
     assert reading.wait(10)
     done.set()
     for conduct in several:

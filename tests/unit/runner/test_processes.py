@@ -191,8 +191,8 @@ def test_a_kernel_cannot_enable_kernels_while_it_is_judged(bench: Bench) -> None
 
 
 def test_a_worker_holds_no_descriptor_and_no_secret_of_the_judges(bench: Bench) -> None:
-    """It has its three standard streams, its channel, and the variables that compilers need."""
-    assert "ValueError: ['0', '1', '2', '3']" == bench.run(
+    """It has its three standard streams, its channel, the lock of its build cache, and what compilers need to know."""
+    assert "ValueError: ['0', '1', '2', '3', '4']" == bench.run(
         "raise ValueError(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
     )
     assert "ValueError: False" == bench.run("raise ValueError('hunter2' in str(os.environ))")

@@ -19,12 +19,12 @@ class Fetches:
     """Notes every call of ``torch.library.get_kernel`` and of a process group's ``_get_backend``; one a process.
 
     Attributes:
-        tell: takes a line with the op and the ``file:line`` of each; those of opsmith and of torch itself
-            are left out.
+        tell: takes the op or the process group of each, and a line with it and the ``file:line``; those of opsmith
+            and of torch itself are left out.
     """
 
     def __init__(self) -> None:
-        self.tell: Callable[[str], None] | None = None
+        self.tell: Callable[[Any, str], None] | None = None
         torch.library.get_kernel = self._noting(torch.library.get_kernel, "kernel of {}")
         group: Any = ProcessGroup
         group._get_backend = self._noting(group._get_backend, "backend of a process group")
@@ -35,7 +35,7 @@ class Fetches:
             caller = sys._getframe(1)
             if self.tell is not None and not caller.f_code.co_filename.startswith((_OPSMITH, _TORCH)):
                 place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
-                self.tell(f"fetched the {what.format(of)} past the dispatcher at {place}")
+                self.tell(of, f"fetched the {what.format(of)} past the dispatcher at {place}")
             return fetch(of, *args, **kwargs)
 
         return noted

@@ -135,6 +135,32 @@ def forbidden_by_native() -> frozenset[str]:
     return frozenset(op for op in aten_schemas() if computes(op))
 
 
+def forbids_fetching(schema: OpSchema, policy: str, name: str) -> bool:
+    """Whether calling an op past the dispatcher would break the policy: nobody sees whether it is called.
+
+    Args:
+        schema: the task.
+        policy: ``native`` or ``any``.
+        name: of the op as the dispatcher writes it, ``aten::relu`` or ``aten::add.out``.
+    """
+    namespace, _, op = name.partition("::")
+    op = op if "." in op else f"{op}.default"
+    if schema.kind is TaskKind.MODULE:
+        # Whether the calls are those of `Model` is not seen either.
+        return computes(op) if namespace == "aten" else namespace in namespaces_of_torch()
+    ops = forbidden(schema, policy)
+    if namespace == "aten":
+        return op in ops
+    elsewhere = policy == "native" and schema.kind is TaskKind.OP and namespace in namespaces_of_torch()
+    return elsewhere or f"{namespace}.{op}" in ops
+
+
+@functools.cache
+def namespaces_of_torch() -> frozenset[str]:
+    """Where ops are before a kernel is loaded; a kernel's own are elsewhere."""
+    return frozenset(schema.name.partition("::")[0] for schema in torch._C._jit_get_all_schemas())
+
+
 def _takes_tensors(schema: OpSchema) -> bool:
     """Whether the overload reads tensors; an ``out=`` is written."""
     arguments = schema.schema.partition("(")[2].rpartition(" -> ")[0]

@@ -21,7 +21,14 @@ from opsmith.evaluation.integrity.curiosity import listen
 from opsmith.evaluation.integrity.fetches import Fetches
 from opsmith.evaluation.integrity.launches import Launches
 from opsmith.evaluation.integrity.poison import Poison, registered_for
-from opsmith.evaluation.integrity.policy import forbidden, forbidden_by_native, is_copying_task, is_making_task
+from opsmith.evaluation.integrity.policy import (
+    forbidden,
+    forbidden_by_native,
+    forbids_fetching,
+    is_copying_task,
+    is_making_task,
+    namespaces_of_torch,
+)
 from opsmith.evaluation.integrity.tampering import Snapshot
 from opsmith.evaluation.integrity.watch import CodeOf, DispatchWatch
 
@@ -51,6 +58,7 @@ class Premises(NamedTuple):
 def premises() -> Premises:
     """Made once, by the process that the others are forked from, when it has imported everything."""
     forbidden_by_native()
+    namespaces_of_torch()
     for key in ("CPU", "CUDA"):
         registered_for(key)  # Before anything is poisoned.
     trusted = CodeOf(sys.modules[name] for name in TRUSTED_MODULES if name in sys.modules)
@@ -71,7 +79,8 @@ class Supervision:
         self._told: set[str] = set()
         self._keys = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
         self._launches, fetches, self._trusted, snapshot = premises()
-        fetches.tell = self.note
+        fetches.tell = self._fetched
+        self._task: tuple[OpSchema, str] | None = None
         self._snapshot = snapshot.retaken()
         self._launched_before = 0
         self._copies_are_work = False
@@ -79,6 +88,22 @@ class Supervision:
         self._poison = Poison((), (), self._is_trusted)
         self._forbidden: frozenset[str] = frozenset()
         self._watch = DispatchWatch(self._forbidden, self._trusted)
+
+    def expect(self, schema: OpSchema, policy: str) -> None:
+        """From now on a kernel is loaded that is to answer ``schema`` under ``policy``."""
+        self._task = schema, policy
+
+    def _fetched(self, of: Any, line: str) -> None:
+        """Hold it against the kernel if its policy forbids calling what was fetched past the dispatcher."""
+        if self._task is None:
+            return
+        schema, policy = self._task
+        if isinstance(of, torch._ops.OpOverload):
+            of = of._name
+        # A group's backend makes every collective; a stranger's string may say what it likes, but not here.
+        breach = forbids_fetching(schema, policy, str.__str__(of)) if isinstance(of, str) else policy == "native"
+        if breach:
+            self.note(line)
 
     def begin(self, schema: OpSchema, policy: str) -> None:
         """From now on the kernel in hand answers ``schema`` under ``policy``."""
@@ -122,6 +147,7 @@ class Supervision:
 
     def end(self) -> None:
         """Take the poison out, for a kernel that has no policy."""
+        self._task = None
         self._poison.remove()
 
     def note(self, line: str, *, breach: bool = False) -> None:

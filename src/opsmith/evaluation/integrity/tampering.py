@@ -108,6 +108,8 @@ _BY_COMPILER = {
     "torch.nn.modules.module.Module.__init__": ("torch._dynamo.mutation_guard", "install_generation_tagging_init"),
     "torch.nn.modules.module.Module.__setstate__": ("torch._dynamo.mutation_guard", "install_generation_tagging_init"),
 }
+#: What a module of torch's replaces while it is imported, with the function that it puts there.
+_BY_IMPORT = {"torch.ScriptMethod.__call__": ("torch.testing._internal.common_utils", "prof_meth_call")}
 #: Hooks that are there to be set, by loggers and debuggers.
 _FREE = frozenset({"sys.excepthook", "sys.unraisablehook", "sys.breakpointhook", "threading.excepthook"})
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
@@ -207,7 +209,7 @@ class _Names:
             if now is was:
                 continue
             name = f"{self._labels[place]}.{self._names[place]}"
-            if _is_compilers_work(name, was, now):
+            if _is_compilers_work(name, was, now) or _is_imports_work(name, now):
                 self._values[place] = now
             else:
                 yield f"{name} was " + ("deleted" if now is None else f"replaced by {_shown(now)}")
@@ -379,6 +381,12 @@ def _is_compilers_work(name: str, was: object, now: object) -> bool:
     code = getattr(getattr(sys.modules.get(module), maker, None), "__code__", None)
     holds_original = any(_contents(cell) is was for cell in now.__closure__ or ())
     return holds_original and isinstance(code, CodeType) and any(const is now.__code__ for const in code.co_consts)
+
+
+def _is_imports_work(name: str, now: object) -> bool:
+    """Whether a module of torch's put its function here when it was imported."""
+    module, function = _BY_IMPORT.get(name, ("", ""))
+    return module in sys.modules and getattr(sys.modules[module], function, None) is now
 
 
 def _same(was: object, now: object) -> bool:

@@ -7,12 +7,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from opsmith.core.conduct import AtenCall, CallConduct
 from opsmith.core.op import TaskKind
 from opsmith.core.verdict import Part, Status, Verdict
-from opsmith.evaluation.integrity.static import Kind, StaticFinding, examine
+from opsmith.evaluation.integrity.static import Kind, StaticFinding, TritonUse, examine, triton_use
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.referee_messages import PreparedCase
 from opsmith.runner.protocol.worker_messages import Raised, Returned
@@ -23,6 +23,8 @@ Result = TypeVar("Result")
 SHORT_TURN_S = 5e-4
 #: Lines that a person is asked to read.
 MAX_EVIDENCE_LINES = 12
+#: Kernels that were not launched and are named.
+MAX_DECOYS = 3
 #: Calls of a job in which the lines that run are noted; it makes Python slow.
 TRACED_CALLS = 2
 #: What breaks ``native`` if the line runs, though the dispatcher never hears of it.
@@ -31,15 +33,24 @@ _BREAKS_NATIVE = frozenset({Kind.NUMPY_COMPUTE, Kind.CPP_STATIC_KERNEL})
 _EXAMINING = threading.Lock()
 
 
+class _Examined(NamedTuple):
+    """What reading a kernel's files showed."""
+
+    findings: tuple[StaticFinding, ...] = ()
+    triton: TritonUse = TritonUse()
+
+
 class JobConduct:
     """What is seen of a kernel while the cases of a job are judged.
 
     Args:
         job: the op and its kernel; one that is trusted has a policy of None, and nothing is held against it.
+        device: torch device string of the run.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, device: str) -> None:
         self._job = job
+        self._device = device
         # Reading the files of a large backend takes seconds, in which its first kernels are compiled and answer.
         self._examined = _in_background(lambda: _examine(job))
         self._executed: dict[str, set[int]] = {}
@@ -49,7 +60,7 @@ class JobConduct:
 
     @property
     def _findings(self) -> tuple[StaticFinding, ...]:
-        return self._examined.result()
+        return self._examined.result().findings
 
     def wants_trace(self) -> bool:
         """Whether the next call should say which lines of the kernel ran."""
@@ -138,7 +149,12 @@ class JobConduct:
         )
 
     def _proofs(self) -> list[str]:
-        """Findings in the source that break the policy whatever runs, or whose lines were seen to run."""
+        """Findings in the source that break the policy whatever runs, or whose lines were seen to run.
+
+        They are about computing, which is free in a collective.
+        """
+        if self._job.schema.kind is TaskKind.COLLECTIVE:
+            return []
         executed = {path: frozenset(lines) for path, lines in self._executed.items()}
         ran = confirm(self._findings, executed)
         converted = any(finding.kind is Kind.NUMPY_CONVERSION for finding in ran)
@@ -153,13 +169,18 @@ class JobConduct:
         return list(dict.fromkeys(map(_line, [*decisive, *breaking])))
 
     def _decoy(self) -> list[str]:
-        """Whether something else than its Triton kernels did all the work, of the cases in which there is any.
+        """Whether it declares Triton kernels and something else did all the work, of the cases in which there is any.
 
-        In the others eager, too, returns an argument as it is: ``conj_physical_`` of real numbers.
+        In the others eager, too, returns an argument as it is: ``conj_physical_`` of real numbers. On a CPU a file that
+        asks for the device may keep its kernels for GPUs.
         """
         if self._job.kernel.dsl != "triton" or not self._answered or self._launches:
             return []
-        return [f"no Triton kernel of its file was launched in any of the {self._answered} cases that it answered"]
+        triton = self._examined.result().triton
+        if not triton.declared or (triton.by_device and self._device.startswith("cpu")):
+            return []
+        said = f"no Triton kernel of its files was launched in any of the {self._answered} cases that it answered"
+        return [f"{said}: {', '.join(triton.declared[:MAX_DECOYS])}"]
 
 
 def _contains(own: Sequence[str], calls: Sequence[str]) -> bool:
@@ -202,12 +223,13 @@ def _short_turns() -> Iterator[None]:
         sys.setswitchinterval(usual_s)
 
 
-def _examine(job: Job) -> tuple[StaticFinding, ...]:
+def _examine(job: Job) -> _Examined:
     if job.policy is None or job.root is None:
-        return ()
+        return _Examined()
     files = {path: (job.root / path).read_bytes() for path in job.kernel.files}
     entry = job.kernel.entry.rpartition(":")[2] or None
-    return examine(files, policy=job.policy, task=job.schema.name, dsl=job.kernel.dsl, entry=entry)
+    found = examine(files, policy=job.policy, task=job.schema.name, dsl=job.kernel.dsl, entry=entry)
+    return _Examined(found, triton_use(files, task=job.schema.name, entry=entry))
 
 
 def _line(finding: StaticFinding) -> str:

@@ -111,7 +111,7 @@ class Slot:
             yield verdict
 
     def _judge(self, job: Job) -> Iterator[Verdict]:
-        conduct, tally = JobConduct(job), _Tally(job.earlier)
+        conduct, tally = JobConduct(job, self._options.device), _Tally(job.earlier)
         judge = ChunkJudge(
             job,
             conduct,

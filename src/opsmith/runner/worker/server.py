@@ -30,7 +30,7 @@ from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.cuda_graphs import give_memory_back
 from opsmith.evaluation.timing.inputs import TimedInputs
 from opsmith.evaluation.timing.modules import timed_function
-from opsmith.runner.child.build_cache import EAGER, use_build_cache
+from opsmith.runner.child.build_cache import EAGER, BuildCache, use_build_cache
 from opsmith.runner.child.contexts import end_waiting, make_waiting_context
 from opsmith.runner.child.outcome_files import OutcomeWriter, read_call, summarised
 from opsmith.runner.child.timed_blocks import forget, ready, renewed, timed_block
@@ -153,6 +153,7 @@ class Worker:
         self._outcomes = outcomes
         self._device = device
         self._builds = builds
+        self._cache: BuildCache | None = None
         self._answering: Answering | None = None
         self._timed: dict[int, TimedCall] = {}
         self._observer: Observer | None = None
@@ -184,10 +185,14 @@ class Worker:
 
     def _load(self, request: LoadKernel) -> Loaded:
         start = time.perf_counter()
+        if self._cache is not None:
+            self._cache.release()
+            self._cache = None
         if request.kernel.loader is Loader.ATEN:
             builds = self._builds / EAGER  # Trusted, and the referee has built it all before.
         else:
-            builds = self._builds / request.kernel.build_name
+            self._cache = BuildCache.claim(self._builds, request.kernel.build_name)
+            builds = self._cache.folder
             end_waiting(self._device)
         use_build_cache(builds)
         self._sandbox.narrow(builds)
@@ -195,9 +200,12 @@ class Worker:
         self._observer = None
         root = Path(request.root) if request.root else None
         self._supervision.end()
+        if request.policy is not None:
+            self._supervision.expect(request.schema, request.policy)
         if request.policy is not None and root is not None:
             self._supervision.guard(root)
-        function = load_kernel(request.kernel, root, request.schema, self._device)
+        with self._building():
+            function = load_kernel(request.kernel, root, request.schema, self._device)
         load_s = time.perf_counter() - start
         supervision = None if request.policy is None else self._supervision
         self._answering = Answering(function, request.kernel, request.schema, self._device, root, supervision)
@@ -221,14 +229,19 @@ class Worker:
         observer = Observer()
         next_live = iter(lives)
         runs: list[CallRun] = []
-        for record, item in zip(records, request.calls, strict=True):
-            run = CallRun(self._answering, self._device, record, item)
-            run.run([next(next_live) for _ in range(item.repeats)], observer)
-            runs.append(run)
+        with self._building():
+            for record, item in zip(records, request.calls, strict=True):
+                run = CallRun(self._answering, self._device, record, item)
+                run.run([next(next_live) for _ in range(item.repeats)], observer)
+                runs.append(run)
         with self._computing(records):
             outcomes = iter(self._told(observer))
             replies = tuple([run.reply(outcomes) for run in runs])
         return Answered(replies, self._supervision.changes(seed=runs[-1].last_seed if runs else None))
+
+    def _building(self) -> AbstractContextManager[None]:
+        """Around what may make the kernel build something; timed blocks do without."""
+        return nullcontext() if self._cache is None else self._cache.building()
 
     def _told(self, observer: Observer) -> list[msgspec.Raw]:
         """What is sent of the outcomes: large ones stay where they are until they are asked for."""
@@ -263,7 +276,8 @@ class Worker:
         with self._supervision.paused():
             function, record = timed_function(self._answering.timed, record, self._device)
             inputs = TimedInputs(record, self._device, request.slots, varied=request.varied)
-        timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)
+        with self._building():
+            timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)
         return TimingPrepared(request.slots, request.varied, timed.first_call_s, timed.peak_bytes)
 
     def _make_ready(self, request: MakeReady) -> BlockTimed:

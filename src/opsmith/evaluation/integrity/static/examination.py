@@ -22,6 +22,7 @@ from opsmith.evaluation.integrity.static.overlaps import overlaps
 from opsmith.evaluation.integrity.static.provenance import foreign_result
 from opsmith.evaluation.integrity.static.source import Function, Source, is_entry_name, once_per_source
 from opsmith.evaluation.integrity.static.torch_use import torch_use
+from opsmith.evaluation.integrity.static.triton_kernels import asks_for_device, own_triton_kernels
 
 #: A longer file is data in disguise; reading it would hold up the judge.
 LONGEST_SOURCE_BYTES = 1 << 20
@@ -61,6 +62,33 @@ def examine(
         except RecursionError:
             found.append(_unreadable(sources[0].path, "nested too deeply to be read"))
     return tuple(sorted({msgspec.structs.replace(finding, text=_one_line(finding.text)) for finding in found}))
+
+
+class TritonUse(msgspec.Struct, frozen=True):
+    """What a kernel's files say about Triton.
+
+    Attributes:
+        declared: the Triton kernels that they declare, as ``path:line: name``.
+        by_device: whether they ask where a tensor lies, or what the machine has.
+    """
+
+    declared: tuple[str, ...] = ()
+    by_device: bool = False
+
+
+def triton_use(files: Mapping[str, bytes], *, task: str, entry: str | None = None) -> TritonUse:
+    """The Triton kernels that a kernel declares; for the arguments see :func:`examine`."""
+    reading = _reading(files)
+    with reading.lock:
+        sources = reading.sources
+        entries = _entries(sources, task, entry)
+        others = {node.name for source in sources for node, _ in source.functions() if is_entry_name(node.name)}
+        others -= {node.name for _, node in entries}
+        try:
+            declared = own_triton_kernels(sources, reading.mentions, entries, others)
+            return TritonUse(tuple(sorted(map(_one_line, declared))), any(map(asks_for_device, sources)))
+        except RecursionError:
+            return TritonUse()
 
 
 def _reading(files: Mapping[str, bytes]) -> _Reading:

@@ -16,7 +16,8 @@ from opsmith.evaluation.integrity.static.source import (
 from opsmith.evaluation.integrity.static.tables import names
 
 #: Methods of a tensor that give an array, and of a ctypes type that show memory as one.
-_CONVERSION_METHODS = frozenset({"numpy", "__array__", "from_address"})
+_FROM_ADDRESS = "from_address"
+_CONVERSION_METHODS = frozenset({"numpy", "__array__", _FROM_ADDRESS})
 #: These make an array of whatever they are given, a list of sizes included.
 _CONVERSIONS = frozenset(
     {f"numpy.{name}" for name in ("array", "asarray", "asanyarray", "ascontiguousarray", "from_dlpack")}
@@ -70,19 +71,38 @@ class _Arrays:
         self._scope = source.scopes[function]
         self._nodes = source.within.get(function, [])
         self._names: set[str] = set()
+        #: Those of them that are arrays of ctypes: their elements are Python's own numbers.
+        self._ctypes: set[str] = set()
 
     def follow(self, functions: Mapping[str, _Arrays]) -> None:
         """Follow the assignments of this function once, and its calls of the others."""
         for name, bound in self._scope.bindings.items():
-            if any(isinstance(value, ast.expr) and self.is_array(value) for value in bound):
-                self._names.add(name)
+            arrays = [value for value in bound if isinstance(value, ast.expr) and self.is_array(value)]
+            if arrays:
+                self._add(name, of_ctypes=all(map(self._is_of_ctypes, arrays)))
         for node, _ in self._nodes:
             match node:
                 case ast.Call(func=ast.Name(id=name), args=args) if name in functions:
                     called = functions[name]
                     for parameter, argument in zip(called.parameters, args, strict=False):
                         if self.is_array(argument):
-                            called._names.add(parameter)
+                            called._add(parameter, of_ctypes=self._is_of_ctypes(argument))
+
+    def _add(self, name: str, *, of_ctypes: bool) -> None:
+        """Note that a name holds an array, of ctypes where it never holds another one."""
+        if of_ctypes and name not in self._names:
+            self._ctypes.add(name)
+        elif not of_ctypes:
+            self._ctypes.discard(name)
+        self._names.add(name)
+
+    def _is_of_ctypes(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Name(id=name):
+                return name in self._ctypes
+            case ast.Call(func=ast.Attribute(attr=name)):
+                return name == _FROM_ADDRESS
+        return False
 
     @property
     def parameters(self) -> list[str]:
@@ -99,6 +119,8 @@ class _Arrays:
                 return self._is_array_call(node, depth + 1)
             case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
                 return self.is_array(left, depth + 1) or self.is_array(right, depth + 1)
+            case ast.Subscript(value=inner) if self._is_of_ctypes(inner):
+                return False
             case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
                 return self.is_array(inner, depth + 1)
             case ast.Attribute(value=inner, attr="T" | "real" | "imag" | "flat"):
