@@ -102,6 +102,38 @@ def test_equal_calls_of_two_outputs_are_both_made() -> None:
         assert _run(twice, torch.float32) == _run(twice, torch.float32, in_aten(choose_passes()))
 
 
+#: That Inductor itself does not take for their argument, as it does ``x.double().float()`` and ``x ** 1``.
+COPIED = {one: NEUTRAL[one] for one in ("x * 1", "x / 1", "-(-x)")}
+
+
+@pytest.mark.parametrize("neutral", COPIED.values(), ids=COPIED)
+def test_what_is_copied_into_an_input_is_not_returned(neutral: Callable[[Tensor], Tensor]) -> None:
+    """Inductor writes a slice in place then: the result would be the input."""
+
+    def write_and_return(x: Tensor, y: Tensor) -> Tensor:
+        x[::2].add_(1)
+        return neutral(x)
+
+    with torch.no_grad():
+        assert _run(write_and_return, torch.float32) == _run(write_and_return, torch.float32, "opsmith")
+
+
+def test_an_output_is_not_what_is_copied_into_an_input() -> None:
+    """The other way round: what is copied stands for an equal result that is returned."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        result = y.sin()
+        x.copy_(result * 1)
+        return result
+
+    reports: list[PassReport] = []
+    targets: list[str] = []
+    with torch.no_grad():
+        expected = _run(function, torch.float32)
+        assert expected == _run(function, torch.float32, in_aten(choose_passes(), reports, targets))
+    assert [] == [one.undone for one in reports if one.undone]
+
+
 # ---------------------------------------------------------------- passes of others
 
 

@@ -3,6 +3,8 @@
 A result that eager makes in memory of its own must stay so: the caller may write to it. And whoever reads memory
 that the graph itself writes must read it before or after the same writes. :class:`Sharing` answers both for a rule
 that lets one node stand for another. :class:`Memory` describes a whole graph, so that two can be compared.
+
+What a functional graph copies into an input at its end counts as that input's memory: Inductor computes it there.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ Storage: TypeAlias = int
 Version: TypeAlias = tuple[int, int]
 
 _GIVEN = {"placeholder", "get_attr"}
+_COPY = torch.ops.aten.copy_.default
 
 
 def storages(value: Any) -> frozenset[Storage]:
@@ -57,6 +60,7 @@ class Sharing:
         self._writes: dict[Storage, list[fx.Node]] = {}
         self._given: set[Storage] = set()
         self._returned: set[Storage] = set()
+        self._copied: set[Storage] = set()
         for node in graph.nodes:
             self._add(node)
 
@@ -71,6 +75,7 @@ class Sharing:
         for target in written_by(node):
             for storage in self._of(target):
                 self._writes.setdefault(storage, []).append(node)
+        self._copied.update(*map(self._of, _copied_by(node)))
 
     def _of(self, node: fx.Node) -> frozenset[Storage]:
         return frozenset(map(self._root, storages(node.meta.get(self._key))))
@@ -109,7 +114,9 @@ class Sharing:
     def _may_join(self, node: fx.Node, mine: frozenset[Storage], theirs: frozenset[Storage]) -> bool:
         if not mine or not theirs:
             return False
-        if mine & self._returned and theirs & (self._given | self._returned):
+        if mine & self._returned and theirs & (self._given | self._returned | self._copied):
+            return False
+        if mine & self._copied and theirs & self._returned:
             return False
         if any(self._writes.get(storage) for storage in mine):
             return False
@@ -122,8 +129,9 @@ class Sharing:
     def _join(self, storage: Storage, other: Storage) -> None:
         self._joined[storage] = other
         self._members[other] += self._members.pop(storage, [])
-        if storage in self._returned:
-            self._returned.add(other)
+        for marked in (self._returned, self._copied):
+            if storage in marked:
+                marked.add(other)
 
 
 @dataclass(frozen=True)
@@ -131,8 +139,9 @@ class Memory:
     """How a graph uses memory.
 
     Attributes:
-        outputs: for each leaf of the output the memory that it lies in: a placeholder or constant with the offset
-            there, or the first leaf with the same memory. None for what is no strided tensor.
+        outputs: for each leaf of the output the memory that it lies in: a placeholder or constant, also one that it is
+            copied into, with the offset there; or the first leaf with the same memory. None for what is no strided
+            tensor.
         reads: for each node, which versions of written memory it reads; empty where nothing is written.
         sources: for each node, the nodes that it was given; empty where nothing is written.
         views: nodes that return memory that they were given, and read none.
@@ -175,6 +184,11 @@ class Memory:
         return None if node is None else f"{node} depends on memory before or after other writes than it did"
 
 
+def _copied_by(node: fx.Node) -> list[fx.Node]:
+    """What a node copies into a tensor that is there."""
+    return [one for one in node.args[1:2] if isinstance(one, fx.Node)] if node.target is _COPY else []
+
+
 def _all_storages(values: Iterable[Any]) -> frozenset[Storage]:
     return frozenset().union(*map(storages, values))
 
@@ -184,6 +198,9 @@ def _memory_of_outputs(graph: fx.Graph, value_of: Callable[[fx.Node], Any]) -> l
     for node in (node for node in graph.nodes if node.op in _GIVEN):
         for storage in storages(value_of(node)):
             known.setdefault(storage, f"{node.op} {node.target}")
+    for node in graph.nodes:
+        for storage in _all_storages(map(value_of, _copied_by(node))):
+            known.setdefault(storage, f"copied into {node.args[0]}")
     found: list[Any] = []
     made: dict[Storage, int] = {}
     for place, leaf in enumerate(tree_leaves(graph.output_node().args)):
