@@ -265,7 +265,7 @@ class PairedClock:
         """Where blocks are too short, have the next ones longer, if there are sets of inputs for more calls."""
         pair = series.pair
         calls = pair.calls[quantity]
-        shortest_us = min(series.what_is_too_short(quantity).at_most_us) * calls
+        shortest_us = min(series.blocks.what_is_too_short(quantity).at_most_us) * calls
         growth = min(max(self._wanted_us(quantity) / shortest_us, 2), MOST_GROWTH)
         more = _possible_calls(pair, quantity, math.ceil(growth * calls))
         if more <= calls:
@@ -329,7 +329,7 @@ class PairedClock:
                 series
                 for series in running
                 if series.goes_on(is_throttled=is_throttled)
-                or (series.is_too_short and self._has_more_calls(series, quantity))
+                or (series.blocks.are_too_short and self._has_more_calls(series, quantity))
             ]
         measured = {series.pair.number: series for series in everything if series.problem is None}
         if quantity == self.settings.quantities[-1]:
@@ -400,9 +400,9 @@ class PairedClock:
         return self._is_throttled
 
     def _found(self, series: Series, quantity: str, *, cross_checked: Collection[int]) -> Found:
-        if not series.is_too_short:
+        if not series.blocks.are_too_short:
             return self._timing(series, quantity, cross_checked=cross_checked)
-        found = series.what_is_too_short(quantity)
+        found = series.blocks.what_is_too_short(quantity)
         if quantity == "K" and 1 in found.short and series.pair.nodes[1] is not None:
             try:  # It may say so of longer ones.
                 self._cross_check(series.pair, found.calls, found.at_most_us[1])
@@ -422,7 +422,7 @@ class PairedClock:
             calls_per_block=calls,
             quantity=quantity,
             discarded=series.discarded,
-            too_short=len(series.too_short),
+            too_short=len(series.blocks.too_short),
         )
         if quantity != "K":
             return timing

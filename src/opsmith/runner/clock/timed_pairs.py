@@ -124,6 +124,50 @@ class Pair:
         return range(first, first + count)
 
 
+class PairedBlocks:
+    """The blocks of one pair so far.
+
+    Attributes:
+        measured: microseconds a call, of all blocks that count, on each side.
+        too_short: pairs of blocks of which one is too short to be a measurement.
+
+    Args:
+        precision: how long a pair is timed.
+    """
+
+    def __init__(self, precision: Precision) -> None:
+        self._precision = precision
+        self.measured: tuple[list[float], list[float]] = ([], [])
+        self.too_short: list[tuple[Block, Block]] = []
+
+    def add(self, reference: Block, candidate: Block) -> None:
+        """Take a pair in."""
+        if reference.is_measurement and candidate.is_measurement:
+            self.measured[0].append(reference.call_us)
+            self.measured[1].append(candidate.call_us)
+        else:
+            self.too_short.append((reference, candidate))
+
+    @property
+    def are_too_short(self) -> bool:
+        """Whether most blocks are, and not only those that happened to be."""
+        return len(self.too_short) > max(len(self.measured[0]), self._precision.least_pairs // 2)
+
+    def what_is_too_short(self, quantity: str) -> TooShort:
+        """What the blocks say that are."""
+        sides: tuple[list[Block], list[Block]] = ([], [])
+        for blocks in self.too_short:
+            for side, block in zip(sides, blocks, strict=True):
+                side.append(block)
+        return TooShort(
+            quantity=quantity,
+            calls=sides[0][0].calls,
+            least_us=statistics.median([block.least_us for block in sides[0]]),
+            short=tuple([number for number, side in enumerate(sides) if _are_mostly_short(side)]),
+            at_most_us=(_at_most_us(sides[0]), _at_most_us(sides[1])),
+        )
+
+
 class Series:
     """The blocks of one pair, turn by turn, until they say enough.
 
@@ -131,9 +175,8 @@ class Series:
         pair: whose blocks these are.
         rounds: of the blocks of this turn.
         turn: the blocks of this turn, on each side.
-        measured: microseconds a call, of all blocks that count, on each side.
-        too_short: pairs of blocks of which one is too short to be a measurement.
-        discarded: blocks that do not, because the device's clock was throttled.
+        blocks: all that were made before, without those that are discarded.
+        discarded: blocks that do not count, because the device's clock was throttled.
         spent_s: that all blocks and what belongs to them took so far.
         problem: why there is no time.
         found: the estimate, at the end.
@@ -153,8 +196,7 @@ class Series:
         self._next_look = precision.least_pairs
         self.rounds = range(0)
         self.turn: tuple[list[Block], list[Block]] = ([], [])
-        self.too_short: list[tuple[Block, Block]] = []
-        self.measured: tuple[list[float], list[float]] = ([], [])
+        self.blocks = PairedBlocks(precision)
         self.discarded = 0
         self.spent_s = 0.0
         self.problem: NotMeasured | None = None
@@ -173,27 +215,13 @@ class Series:
         return len(self.measured[0]) + len(self.rounds) == self._looked_at + 1
 
     @property
-    def is_too_short(self) -> bool:
-        """Whether most blocks are, and not only those that happened to be."""
-        return len(self.too_short) > max(len(self.measured[0]), self._precision.least_pairs // 2)
-
-    def what_is_too_short(self, quantity: str) -> TooShort:
-        """What the blocks say that are."""
-        sides: tuple[list[Block], list[Block]] = ([], [])
-        for blocks in self.too_short:
-            for side, block in zip(sides, blocks, strict=True):
-                side.append(block)
-        return TooShort(
-            quantity=quantity,
-            calls=sides[0][0].calls,
-            least_us=statistics.median([block.least_us for block in sides[0]]),
-            short=tuple([number for number, side in enumerate(sides) if _are_mostly_short(side)]),
-            at_most_us=(_at_most_us(sides[0]), _at_most_us(sides[1])),
-        )
+    def measured(self) -> tuple[list[float], list[float]]:
+        """Microseconds a call, of all blocks that count, on each side."""
+        return self.blocks.measured
 
     def begin_again(self) -> None:
         """With more calls a block: what was measured with fewer does not count."""
-        self.measured, self.too_short = ([], []), []
+        self.blocks = PairedBlocks(self._precision)
         self._next_look = self._precision.least_pairs
 
     def goes_on(self, *, is_throttled: bool) -> bool:
@@ -203,13 +231,9 @@ class Series:
         if is_throttled and self.discarded < self._precision.least_pairs:
             self.discarded += len(self.rounds)  # A device that never runs freely is timed as it is.
             return True
-        for blocks in zip(*self.turn, strict=True):
-            if all(block.is_measurement for block in blocks):
-                for times, block in zip(self.measured, blocks, strict=True):
-                    times.append(block.call_us)
-            else:
-                self.too_short.append(blocks)
-        if self.is_too_short:
+        for reference, candidate in zip(*self.turn, strict=True):
+            self.blocks.add(reference, candidate)
+        if self.blocks.are_too_short:
             return False
         pairs, precision = len(self.measured[0]), self._precision
         if pairs < self._next_look:
