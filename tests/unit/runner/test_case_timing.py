@@ -395,7 +395,7 @@ def test_what_a_device_cannot_do_on_either_side_is_undecided() -> None:
     assert ["E"] == [timing.quantity for timing in one.timings]
     [undecided] = one.undecided
     assert ("K", Cause.BEYOND_DEVICE) == (undecided.quantity, undecided.cause)
-    assert undecided.reason.startswith("the reference itself is faster than the device can be: it moves at least")
+    assert "the reference itself is faster than the device can be, it moves at least" in undecided.reason
     assert (None, None) == (one.offence, one.problem)
 
 

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from opsmith.core.timing import Cause, GraphCosts, Label, Timing
 from opsmith.evaluation.timing.statistics import (
-    LEAST_DEVICE_US,
-    LEAST_TRIPS,
     PRECISIONS,
     PRECISIONS_HOST,
+    least_block_us,
     precisions_of,
 )
 from opsmith.runner.clock import stopwatch
@@ -538,7 +537,7 @@ def test_no_block_that_is_too_short_says_anything(
         clock = clock_of(sides[0], sides[1])
         found = found_of(clock, quantity)
     longest_us = slots * min(call_us)
-    least_us = LEAST_DEVICE_US if quantity == "K" else LEAST_TRIPS * trip_us
+    least_us = least_block_us(quantity, trip_us if quantity == "E" else 0.0)
     if isinstance(found, Timing):
         assert longest_us >= least_us / 2 - trip_us * trip_noise
         assert min(found.reference_us, found.candidate_us) * found.calls_per_block >= 0.9 * least_us / (1 + trip_noise)
@@ -547,9 +546,17 @@ def test_no_block_that_is_too_short_says_anything(
         assert longest_us <= 1.5 * least_us * (1 + trip_noise)
 
 
+def test_a_trip_that_seems_to_take_nothing_makes_no_block_long_enough(machine: Machine) -> None:
+    """Of one that waited for a processor more is taken off than it took, and so it is of the block."""
+    sides = StandInSide(machine, 0.01), StandInSide(machine, 0.01)
+    for side in sides:
+        side.trip_us = -500.0
+    assert isinstance(found_of(clock_of(*sides), "E"), TooShort)
+
+
 def test_blocks_that_are_too_short_get_more_calls(machine: Machine) -> None:
     """The call that was tried took fifty times as long as the next ones, as one of a busy machine may."""
-    for quantity, least in (("E", LEAST_TRIPS * 50), ("K", LEAST_DEVICE_US)):
+    for quantity, least in (("E", 2 * 50.0), ("K", 10.0)):
         reference, candidate = StandInSide(machine, 600.0), StandInSide(machine, 600.0)
         clock = clock_of(reference, candidate)
         reference.call_us = candidate.call_us = 0.8
@@ -562,22 +569,35 @@ def test_blocks_that_are_too_short_get_more_calls(machine: Machine) -> None:
         assert timing.blocks >= (QUICK if quantity == "K" else QUICK_HOST).least_pairs
 
 
+@pytest.mark.parametrize("pairs", [1, 2, 3, 5])
+def test_blocks_get_more_calls_where_only_a_few_pairs_are_asked_for(machine: Machine, pairs: int) -> None:
+    """As ``--timing-pairs`` does."""
+    run = msgspec.structs.replace(settings(), precisions=precisions_of("quick", "KE", pairs=pairs))
+    sides = StandInSide(machine, 600.0), StandInSide(machine, 600.0)
+    clock = clock_of(*sides, run=run)
+    for side in sides:
+        side.call_us = 0.8
+    timing = timing_of(clock, "E")
+    assert timing.calls_per_block * timing.candidate_us >= 100.0
+    assert pairs == timing.blocks
+
+
 def test_a_block_that_happens_to_be_too_short_does_not_count(machine: Machine) -> None:
     """Its pair is counted, and another one takes its place."""
     sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
     clock = clock_of(*sides)
-    answer, left = StandInSide._answer, [2]
+    answer, left = StandInSide._answer, [1]
 
-    def is_short_twice(side: StandInSide, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
+    def is_short_once(side: StandInSide, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
         if isinstance(request, TimeBlock) and request.calls and side is sides[1] and left[0]:
             left[0] -= 1
             request = msgspec.structs.replace(request, calls=1)
         return answer(side, request)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StandInSide, "_answer", is_short_twice)
+        patch.setattr(StandInSide, "_answer", is_short_once)
         timing = timing_of(clock, "E")
-    assert (2, QUICK_HOST.least_pairs) == (timing.too_short, timing.blocks)
+    assert (1, QUICK_HOST.least_pairs) == (timing.too_short, timing.blocks)
     assert 20.0 == pytest.approx(timing.candidate_us, rel=0.02)
     assert Label.SAME is timing.label
 

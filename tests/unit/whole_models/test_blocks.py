@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsmith.core.timing import Cause, Label, Timing
-from opsmith.evaluation.timing.statistics import LEAST_DEVICE_US, LEAST_TRIPS, precisions_of
+from opsmith.evaluation.timing.statistics import least_block_us, precisions_of
 from opsmith.runner.clock.timed_pairs import TooShort
 from opsmith.whole_models import judging
 from opsmith.whole_models.judging import MOST_CALLS, _TimedPair
@@ -83,7 +83,7 @@ def test_no_block_that_is_too_short_says_anything(
     """With as many calls as a block may have."""
     found = timed(quantity, *call_us, trip_us=trip_us, trip_noise=trip_noise)
     longest_us = MOST_CALLS * min(call_us)
-    least_us = LEAST_DEVICE_US if quantity == "K" else LEAST_TRIPS * trip_us
+    least_us = least_block_us(quantity, trip_us if quantity == "E" else 0.0)
     if isinstance(found, Timing):
         assert longest_us >= least_us * (1 - trip_noise) - trip_us * trip_noise
         assert found.calls_per_block * min(found.reference_us, found.candidate_us) >= 0.9 * least_us * (1 - trip_noise)

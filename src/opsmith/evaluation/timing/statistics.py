@@ -33,8 +33,9 @@ LEAST_LIKELY = 1e-9
 #: busy CPU. Blocks of equal sides that lasted for less than one trip gave speedups that were the trips' jitter. From
 #: two trips on, one that is off by a quarter of itself is an eighth of the block: what E claims at least.
 LEAST_TRIPS = 2.0
-#: The same of a block of K: ten ticks of a device's events, and five times what a CUDA graph costs.
-LEAST_DEVICE_US = 10.0
+#: No block is a measurement below this. Of K: ten ticks of a device's events, and five times what a CUDA graph costs.
+#: Of E: two trips on an idle machine, however short a trip seems.
+LEAST_BLOCK_US = {"K": 10.0, "E": 60.0}
 
 
 def least_block_us(quantity: str, taken_off_us: float) -> float:
@@ -44,8 +45,7 @@ def least_block_us(quantity: str, taken_off_us: float) -> float:
         quantity: ``K`` or ``E``.
         taken_off_us: an empty round trip, or what a CUDA graph costs.
     """
-    least_us = LEAST_TRIPS * taken_off_us
-    return max(least_us, LEAST_DEVICE_US) if quantity == "K" else least_us
+    return max(LEAST_TRIPS * taken_off_us, LEAST_BLOCK_US[quantity])
 
 
 class Precision(msgspec.Struct, frozen=True, kw_only=True):

@@ -211,7 +211,7 @@ class CaseTimer:
             return timing  # The host's share only makes it longer: K has said what there is to say.
         calls = timing.calls_per_block
         if excess := self._limits.wrong_clock(timing, work):
-            reason = f"the reference itself is faster than the device can be: it {excess}"
+            reason = f"not a measurement: the reference itself is faster than the device can be, it {excess}"
             return Undecided(quantity=timing.quantity, cause=Cause.BEYOND_DEVICE, reason=one_line(reason))
         timing = msgspec.structs.replace(timing, percent_of_floor=self._limits.percent_of_floor(timing, work))
         if is_all:

@@ -51,7 +51,9 @@ TRIED_SETS = 8
 LOOK_INTERVAL_S = 0.02
 #: The last so many empty round trips, whose median is taken off every block.
 EMPTY_TRIPS = 9
-#: Of blocks that are too short, the next ones have at most so many times as many calls, and at least twice as many.
+#: Blocks that last for less than this share of what they should get more calls: the first ones are slow. At most so
+#: many times as many at once.
+SHORT_SHARE = 1 / 2
 MOST_GROWTH = 16
 #: Sets of inputs that are asked for, so calls of a block at most.
 MOST_SLOTS = 1_024
@@ -261,14 +263,16 @@ class PairedClock:
         """How long a block should take."""
         return BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
 
-    def _has_more_calls(self, series: Series, quantity: str) -> bool:
-        """Where blocks are too short, have the next ones longer, if there are sets of inputs for more calls."""
+    def _begins_again(self, series: Series, quantity: str) -> bool:
+        """Where the first blocks are short, begin again with more calls a block, if there are inputs for them."""
+        wanted_us, now_us = self._wanted_us(quantity), series.blocks.at_first_us
+        if series.problem is not None or now_us is None:
+            return False
         pair = series.pair
         calls = pair.calls[quantity]
-        shortest_us = min(series.blocks.what_is_too_short(quantity).at_most_us) * calls
-        growth = min(max(self._wanted_us(quantity) / shortest_us, 2), MOST_GROWTH)
-        more = _possible_calls(pair, quantity, math.ceil(growth * calls))
-        if more <= calls:
+        more = _possible_calls(pair, quantity, math.ceil(calls * min(wanted_us / now_us, MOST_GROWTH)))
+        series.is_sized = now_us >= SHORT_SHARE * wanted_us or more <= calls
+        if series.is_sized:
             return False
         pair.calls[quantity] = more
         with _shared([series]):
@@ -325,11 +329,11 @@ class PairedClock:
                     self._change_core()
             self._take_turns(running, quantity)
             is_throttled = self._was_throttled()
+            goes_on = [series.goes_on(is_throttled=is_throttled) for series in running]
             running = [
                 series
-                for series in running
-                if series.goes_on(is_throttled=is_throttled)
-                or (series.blocks.are_too_short and self._has_more_calls(series, quantity))
+                for series, more in zip(running, goes_on, strict=True)
+                if (not series.is_sized and self._begins_again(series, quantity)) or more
             ]
         measured = {series.pair.number: series for series in everything if series.problem is None}
         if quantity == self.settings.quantities[-1]:

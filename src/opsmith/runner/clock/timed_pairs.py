@@ -16,6 +16,8 @@ from opsmith.runner.protocol.timing_messages import TimingPrepared
 WARM_UP_CALLS = 4
 WARM_UP_SHARE = 1 / 30
 WARM_UP_SHARE_OF_SETS = 1 / 4
+#: Pairs of blocks that say how long blocks are.
+SIZING_PAIRS = 3
 
 
 class NotMeasured(Exception):
@@ -137,11 +139,14 @@ class PairedBlocks:
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
+        self._first: list[tuple[Block, Block]] = []
         self.measured: tuple[list[float], list[float]] = ([], [])
         self.too_short: list[tuple[Block, Block]] = []
 
     def add(self, reference: Block, candidate: Block) -> None:
         """Take a pair in."""
+        if len(self._first) < SIZING_PAIRS:
+            self._first.append((reference, candidate))
         if reference.is_measurement and candidate.is_measurement:
             self.measured[0].append(reference.call_us)
             self.measured[1].append(candidate.call_us)
@@ -149,9 +154,18 @@ class PairedBlocks:
             self.too_short.append((reference, candidate))
 
     @property
+    def at_first_us(self) -> float | None:
+        """How long the shorter side's blocks were, of the first few pairs; None before they are there."""
+        if len(self._first) < SIZING_PAIRS:
+            return None
+        calls = self._first[0][0].calls
+        return calls * min(_at_most_us([pair[side] for pair in self._first]) for side in (0, 1))
+
+    @property
     def are_too_short(self) -> bool:
         """Whether most blocks are, and not only those that happened to be."""
-        return len(self.too_short) > max(len(self.measured[0]), self._precision.least_pairs // 2)
+        few = max(self._precision.least_pairs // 2, SIZING_PAIRS - 1)
+        return len(self.too_short) > max(len(self.measured[0]), few)
 
     def what_is_too_short(self, quantity: str) -> TooShort:
         """What the blocks say that are."""
@@ -180,6 +194,7 @@ class Series:
         spent_s: that all blocks and what belongs to them took so far.
         problem: why there is no time.
         found: the estimate, at the end.
+        is_sized: whether the number of calls of a block is final.
 
     Args:
         precision: how long a pair is timed.
@@ -201,6 +216,7 @@ class Series:
         self.spent_s = 0.0
         self.problem: NotMeasured | None = None
         self.found: Estimate | None = None
+        self.is_sized = False
 
     def begin_turn(self, blocks: int) -> None:
         """Of so many blocks at most."""
@@ -221,7 +237,7 @@ class Series:
 
     def begin_again(self) -> None:
         """With more calls a block: what was measured with fewer does not count."""
-        self.blocks = PairedBlocks(self._precision)
+        self.blocks, self.found = PairedBlocks(self._precision), None
         self._next_look = self._precision.least_pairs
 
     def goes_on(self, *, is_throttled: bool) -> bool:
