@@ -80,7 +80,7 @@ class TooShort(NamedTuple):
         sides = " and ".join(("the reference's", "the candidate's")[side] for side in self.short)
         calls = "a call" if self.calls == 1 else f"{self.calls:,} calls"
         least = f"{self.least_us:.3g} us"
-        reason = f"too short to be measured: {sides} blocks of {calls}, the most there may be, take no {least}"
+        reason = f"too short to be measured: {sides} blocks of {calls}, the most there may be, take less than {least}"
         return Undecided(quantity=self.quantity, cause=Cause.TOO_SHORT, reason=reason)
 
 
