@@ -53,7 +53,7 @@ LOOK_INTERVAL_S = 0.02
 EMPTY_TRIPS = 9
 #: Blocks that last for less than this share of what they should get more calls: the first ones are slow. At most so
 #: many times as many at once.
-SHORT_SHARE = 1 / 2
+SHORT_SHARE = 1 / 3
 MOST_GROWTH = 16
 #: Sets of inputs that are asked for, so calls of a block at most.
 MOST_SLOTS = 1_024
