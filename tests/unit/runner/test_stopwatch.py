@@ -602,6 +602,14 @@ def test_a_block_that_happens_to_be_too_short_does_not_count(machine: Machine) -
     assert Label.SAME is timing.label
 
 
+@pytest.mark.parametrize("own_share", [-1.0, float("nan"), float("inf")])
+def test_what_is_no_time_is_no_measurement(machine: Machine, own_share: float) -> None:
+    """A process may say anything of itself."""
+    sides = StandInSide(machine, 200.0), StandInSide(machine, 200.0)
+    sides[1].own_share = own_share
+    assert isinstance(found_of(clock_of(*sides), "K"), TooShort | Dishonest)
+
+
 def test_a_candidate_that_claims_next_to_nothing_is_checked(machine: Machine) -> None:
     """Its own clock makes its blocks too short; the judge's says what they take."""
     sides = StandInSide(machine, 200.0), StandInSide(machine, 200.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -53,8 +54,8 @@ class Block(NamedTuple):
 
     @property
     def is_measurement(self) -> bool:
-        """Whether it is long enough."""
-        return self.net_us >= self.least_us
+        """Whether it is long enough, and a number: of K a process says it itself."""
+        return self.least_us <= self.net_us < math.inf
 
 
 class TooShort(NamedTuple):
