@@ -517,7 +517,7 @@ def test_a_call_that_takes_nothing_is_no_measurement(machine: Machine, quantity:
     assert f"{('reference', 'candidate')[number]}'s blocks of {found.calls} calls" in found.undecided.reason
 
 
-@settings_of_examples(max_examples=60)
+@settings_of_examples(max_examples=60, deadline=None)
 @given(
     quantity=st.sampled_from(["K", "E"]),
     call_us=st.tuples(st.floats(0.0, 30.0), st.floats(0.0, 30.0)),

@@ -70,7 +70,7 @@ def test_equal_models_are_the_same(quantity: str) -> None:
     assert 0 == timing.too_short
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(
     quantity=st.sampled_from(["K", "E"]),
     call_us=st.tuples(st.floats(0.0, 3.0), st.floats(0.0, 3.0)),
