@@ -251,7 +251,9 @@ class Session:
             kernel_hash=kernel.content_hash,
             dsl=kernel.dsl,
             summary=summary,
-            verdicts=tuple(verdict for verdict in verdicts if verdict.is_failure or verdict.timings),
+            verdicts=tuple(
+                verdict for verdict in verdicts if verdict.is_failure or verdict.timings or verdict.undecided
+            ),
             device_s=time.monotonic() - started,
         )
 

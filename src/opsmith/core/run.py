@@ -31,7 +31,7 @@ import msgspec
 from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import TaskKind
-from opsmith.core.timing import Clock, Timing, Work
+from opsmith.core.timing import Clock, Timing, Undecided, Work
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, DamagedRun
 
@@ -402,6 +402,7 @@ class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
         case: the case's address as text.
         kernel: content hash of the kernel.
         timings: one per quantity.
+        undecided: of each quantity that was timed and of which nothing can be said, why.
         problem: why the case could not be timed, or one of the quantities not be measured.
         offence: what the clock found that is held against the kernel; the verdict of the case becomes DISHONEST.
         work: what the call has to do; None where that is not known.
@@ -417,6 +418,7 @@ class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
     case: str
     kernel: str
     timings: tuple[Timing, ...]
+    undecided: tuple[Undecided, ...] = ()
     problem: str | None = None
     offence: str | None = None
     work: Work | None = None
@@ -430,7 +432,7 @@ class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
     def told_by(self, verdict: Verdict) -> Verdict:
         """The verdict of the case, with what the clock says."""
         if self.offence is None:
-            return msgspec.structs.replace(verdict, timings=self.timings)
+            return msgspec.structs.replace(verdict, timings=self.timings, undecided=self.undecided)
         evidence = (self.offence, *verdict.evidence)
         return msgspec.structs.replace(verdict, status=Status.DISHONEST, detail=self.offence, evidence=evidence)
 

@@ -21,6 +21,33 @@ class Label(enum.StrEnum):
     UNDECIDED = "UNDECIDED"
 
 
+class Cause(enum.StrEnum):
+    """Why there is no time of a quantity.
+
+    TOO_SHORT: with all the calls that a block may have, it is too short beside what is taken off it. BEYOND_DEVICE: the
+    reference itself is faster than the device can be, so it is the clock that is wrong, on both sides.
+    """
+
+    TOO_SHORT = "TOO_SHORT"
+    BEYOND_DEVICE = "BEYOND_DEVICE"
+
+
+class Undecided(msgspec.Struct, frozen=True, kw_only=True):
+    """A quantity that was timed, and of which nothing can be said: it has no time, no speedup and no percentage.
+
+    It counts as :attr:`Label.UNDECIDED`.
+
+    Attributes:
+        quantity: ``K`` or ``E``.
+        cause: why.
+        reason: the same with figures, in one line.
+    """
+
+    quantity: str
+    cause: Cause
+    reason: str
+
+
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Paired timing of reference and candidate on one case.
 
@@ -38,6 +65,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         noise: what two equal sides may differ by on this machine, as a share: 0.01 for 1 %.
         processes: how often it was timed anew: on a CPU in fresh pairs of processes, on a device at other times.
         discarded: further pairs that do not count, because the device's clock was throttled.
+        too_short: further pairs that do not count, because one of their blocks was too short to be a measurement.
         node_us: of K from a CUDA graph, what an empty node of it costs; None where no graph was captured.
         reference_nodes: nodes of the graph that one reference call takes; None without a graph.
         candidate_nodes: the same of the candidate.
@@ -60,6 +88,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     noise: float
     processes: int = 1
     discarded: int = 0
+    too_short: int = 0
     node_us: float | None = None
     reference_nodes: float | None = None
     candidate_nodes: float | None = None

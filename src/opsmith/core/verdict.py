@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from opsmith.core.timing import Timing
+from opsmith.core.timing import Timing, Undecided
 
 MAX_DETAIL_CHARS = 500
 
@@ -84,6 +84,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         expects_error: the case is a bad call that must raise; counted apart.
         figures: distance from the reference, where values were compared.
         timings: one per quantity measured; empty where nothing was timed.
+        undecided: one per quantity that was timed and of which nothing can be said.
         inputs: the arguments in one line, shapes and dtypes.
         derived: answered by the functional kernel plus a copy.
         layout_differs: a dense permutation of eager's layout.
@@ -104,6 +105,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expects_error: bool = False
     figures: ErrorFigures | None = None
     timings: tuple[Timing, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
     inputs: str = ""
     derived: bool = False
     layout_differs: bool = False

@@ -84,7 +84,7 @@ def _to_the_point(evidence: Sequence[str]) -> Iterable[str]:
 
 
 def _speed(judged: Judged) -> Iterator[str]:
-    timed = [verdict for verdict in judged.verdicts if verdict.timings]
+    timed = [verdict for verdict in judged.verdicts if verdict.timings or verdict.undecided]
     if not timed:
         return
     rows = [row for verdict in timed[:MOST_TIMED_CASES] for row in _timing_rows(verdict)]
@@ -102,6 +102,8 @@ def _timing_rows(verdict: Verdict) -> Iterator[str]:
             f"{timing.speedup:.2f}x [{timing.low:.2f}, {timing.high:.2f}] {timing.label}{near}; "
             f"inputs {verdict.inputs}"
         )
+    for undecided in verdict.undecided:
+        yield f"- {undecided.quantity} {Label.UNDECIDED}: {undecided.reason}; inputs {verdict.inputs}"
 
 
 def _hints(timings: Sequence[Timing]) -> Iterator[str]:

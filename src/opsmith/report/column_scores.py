@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from opsmith.core.columns import EAGER
 from opsmith.core.run import ColumnResult, ColumnSummary, RunPlan
-from opsmith.core.timing import Timing
+from opsmith.core.timing import Timing, Undecided
 from opsmith.core.verdict import Status
 from opsmith.report.conventions import count_labels, geometric_mean
 
@@ -41,6 +41,17 @@ def timings(results: Iterable[ColumnResult], quantity: str) -> list[Timing]:
     ]
 
 
+def undecided(results: Iterable[ColumnResult], quantity: str) -> list[Undecided]:
+    """Of one quantity, why nothing can be said though it was timed."""
+    return [
+        one
+        for result in results
+        if result.timed is not None
+        for one in result.timed.undecided
+        if one.quantity == quantity
+    ]
+
+
 def _summary(asked: int, found: Sequence[ColumnResult], eager_bytes: Mapping[str, int]) -> ColumnSummary:
     statuses = Counter(result.verdict.status for result in found)
     first_calls = [result.timed.first_call_s for result in found if result.timed is not None]
@@ -58,8 +69,8 @@ def _summary(asked: int, found: Sequence[ColumnResult], eager_bytes: Mapping[str
         statuses={status.value: statuses[status] for status in Status if statuses[status]},
         speedup_k=_geomean([timing.speedup for timing in of_k]),
         speedup_e=_geomean([timing.speedup for timing in of_e]),
-        labels_k=count_labels(of_k),
-        labels_e=count_labels(of_e),
+        labels_k=count_labels(of_k, len(undecided(found, "K"))),
+        labels_e=count_labels(of_e, len(undecided(found, "E"))),
         first_call_s=math.fsum(known_first_calls) if known_first_calls else None,
         graphs=sum(graphs) if graphs else None,
         memory=_geomean(memory),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from opsmith.core.run import ColumnResult, ColumnSummary
 from opsmith.core.timing import Label, Timing
 from opsmith.core.verdict import Status
-from opsmith.report.column_scores import timings
+from opsmith.report.column_scores import timings, undecided
 from opsmith.report.level_tables import LevelTable
 from opsmith.report.strangers import one_line
 
@@ -20,7 +20,7 @@ def column_tables(summaries: Mapping[str, ColumnSummary], results: Sequence[Colu
     """Columns side by side: their scores, then each model's speedups; none for a run of ops."""
     if not summaries:
         return []
-    quantities = [quantity for quantity in ("K", "E") if timings(results, quantity)]
+    quantities = [quantity for quantity in ("K", "E") if timings(results, quantity) or undecided(results, quantity)]
     return [_scores(summaries), *(_speedups(summaries, results, quantity) for quantity in quantities)]
 
 
@@ -65,6 +65,8 @@ def _speedup(result: ColumnResult | None, quantity: str) -> str:
     found = timings([result], quantity)
     if result.verdict.status is not Status.PASSED:
         return result.verdict.status
+    if undecided([result], quantity):
+        return Label.UNDECIDED.lower()
     return f"{found[0].speedup:.2f}x" if found else _DASH
 
 
@@ -76,7 +78,10 @@ def _case_row(result: ColumnResult) -> tuple[str, ...]:
     verdict, timed = result.verdict, result.timed
     whole = next(iter(timings([result], "E")), None)
     kernels = next(iter(timings([result], "K")), None)
-    reason = verdict.detail or (timed.problem if timed is not None else None) or ""
+    reasons = [verdict.detail]
+    if timed is not None:
+        reasons += [f"{one.quantity} {one.reason}" for one in timed.undecided] + [timed.problem or ""]
+    reason = "; ".join(filter(None, reasons))
     return (
         one_line(verdict.op),
         verdict.dtype,

@@ -50,12 +50,14 @@ class TimedOp:
         correct: it passes every case.
         failed: cases that did not pass.
         timings: (timing, occurrences in the suite) of each timed case; identical cases are timed once.
+        undecided: cases that were timed and of which nothing can be said.
     """
 
     answered: bool
     correct: bool
     failed: int
     timings: tuple[tuple[Timing, int], ...]
+    undecided: int = 0
 
     @property
     def speedups(self) -> list[float]:
@@ -79,9 +81,15 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def count_labels(timings: Iterable[Timing]) -> dict[str, int]:
-    """Label -> number of timings, those that occur, in the order of the enum."""
+def count_labels(timings: Iterable[Timing], undecided: int = 0) -> dict[str, int]:
+    """Label -> number of timings, those that occur, in the order of the enum.
+
+    Args:
+        timings: with a time.
+        undecided: so many without one.
+    """
     counts = Counter(timing.label for timing in timings)
+    counts[Label.UNDECIDED] += undecided
     return {label.value: counts[label] for label in Label if counts[label]}
 
 
@@ -182,7 +190,7 @@ def _failures_counted(ops: Sequence[TimedOp]) -> dict[str, Score]:
 
 
 def _shares_of_labels(ops: Sequence[TimedOp]) -> dict[str, Score]:
-    labels = count_labels(timing for op in ops for timing, _ in op.timings)
+    labels = count_labels((timing for op in ops for timing, _ in op.timings), sum(op.undecided for op in ops))
     timed = sum(labels.values())
     return {
         label.value.lower(): Score(

@@ -15,7 +15,7 @@ from opsmith.core.verdict import Part, Status
 from opsmith.report.conventions import BASELINES
 from opsmith.report.costs import costs
 from opsmith.report.results import Results
-from opsmith.report.tables import label_counts, suspects
+from opsmith.report.tables import label_counts, suspects, undecided
 
 Fact = tuple[str, object]
 
@@ -75,6 +75,7 @@ def clock_facts(results: Results) -> Iterable[Fact]:
     yield "Ceilings", _ceilings(clock.ceilings)
     yield "Throttling", _throttling(results, clock)
     yield "Suspect", suspects(results)
+    yield "Undecided", undecided(results)
     yield from ((name.capitalize(), sentence) for name, sentence in costs(results.timed_cases))
 
 

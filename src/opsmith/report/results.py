@@ -127,8 +127,8 @@ class Results:
 
 
 def _that_count(timed_cases: Iterable[TimedCase], verdicts: Sequence[Verdict]) -> tuple[TimedCase, ...]:
-    """Those whose timings are in a verdict; of a case that was timed again the last one."""
-    counting = {(verdict.case, verdict.kernel) for verdict in verdicts if verdict.timings}
+    """Those whose timings, or why there are none, are in a verdict; of a case that was timed again the last one."""
+    counting = {(verdict.case, verdict.kernel) for verdict in verdicts if verdict.timings or verdict.undecided}
     last = {(timed.case, timed.kernel): timed for timed in timed_cases if (timed.case, timed.kernel) in counting}
     return tuple(sorted(last.values(), key=lambda timed: (timed.op, timed.case)))
 

@@ -37,6 +37,7 @@ class Tally:
         misconduct: the kernel's conduct as a whole is held against it.
         fails: a verdict of any kind alone keeps the op from being accepted.
         timings: quantity (``K`` or ``E``) -> (timing, occurrences) of each timed case.
+        undecided: quantity -> cases that were timed and of which nothing can be said.
         first_calls_s: seconds of the first call of each timed case, where they are known.
         derived: a verdict says that the functional kernel answered.
         layout_differs: verdicts that note a dense permutation of eager's layout.
@@ -48,6 +49,7 @@ class Tally:
     misconduct: bool = False
     fails: bool = False
     timings: defaultdict[str, list[tuple[Timing, int]]] = field(default_factory=lambda: defaultdict(list))
+    undecided: Counter[str] = field(default_factory=Counter)
     first_calls_s: list[float] = field(default_factory=list)
     derived: bool = False
     layout_differs: int = 0
@@ -68,6 +70,7 @@ class Tally:
         self.layout_differs += verdict.layout_differs
         for timing in verdict.timings:
             self.timings[timing.quantity].append((timing, verdict.count))
+        self.undecided.update(one.quantity for one in verdict.undecided)
 
     def speedup(self, quantity: str) -> float | None:
         """The geometric mean over the timed cases; None where nothing was timed."""
@@ -75,7 +78,7 @@ class Tally:
         return geometric_mean(speedups) if speedups else None
 
     def labels(self, quantity: str) -> dict[str, int]:
-        return count_labels(timing for timing, _ in self.timings[quantity])
+        return count_labels((timing for timing, _ in self.timings[quantity]), self.undecided[quantity])
 
     @property
     def percent_of_floor(self) -> float | None:
@@ -230,6 +233,7 @@ def _scores(per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally], basel
                 correct=op.accepted,
                 failed=op.cases - op.passed,
                 timings=tuple(tallies[name].timings[quantity]),
+                undecided=tallies[name].undecided[quantity],
             )
             for name, op in per_op.items()
         ]

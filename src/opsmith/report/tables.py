@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opsmith.core.run import OpSummary, Summary
-from opsmith.core.timing import Label
+from opsmith.core.timing import Cause, Label
 from opsmith.report.baseline_scores import AgainstFile
 from opsmith.report.column_tables import column_tables
 from opsmith.report.conventions import BASELINES
@@ -108,6 +108,8 @@ def _timing_rows(results: Results) -> Iterable[tuple[str, Text]]:
         yield "roofline", Text(f"{figures}, median over {bounds[0].denominator:,} timed cases")
     if (remark := suspects(results)) is not None:
         yield "suspect", Text(remark)
+    if (remark := undecided(results)) is not None:
+        yield "undecided", Text(remark)
     yield from ((name, Text(sentence)) for name, sentence in costs(results.timed_cases))
 
 
@@ -128,6 +130,25 @@ def suspects(results: Results) -> str | None:
     """How many cases are faster than the device was ever measured to be, in words; None: not one."""
     count = sum(any(timing.suspect for timing in verdict.timings) for verdict in results.verdicts)
     return f"{count:,} timed cases beat what this device was measured to reach; verified again" if count else None
+
+
+#: Why there is no time, of several of them.
+_CAUSES = {
+    Cause.TOO_SHORT: "in blocks too short to be measured",
+    Cause.BEYOND_DEVICE: "beyond the device on both sides",
+}
+
+
+def undecided(results: Results) -> str | None:
+    """Of how many cases nothing can be said though they were timed, and why, in words; None: not one."""
+    found = [(verdict.op, one) for verdict in results.verdicts for one in verdict.undecided]
+    if not found:
+        return None
+    counts = Counter(one.cause for _, one in found)
+    causes = ", ".join(f"{counts[cause]:,} {words}" for cause, words in _CAUSES.items() if counts[cause])
+    op, one = min(found, key=lambda entry: (entry[0], entry[1].quantity, entry[1].reason))
+    example = f"{one.quantity} of {one_line(op)} is {one_line(one.reason)}"
+    return f"{len(found):,} without a time, counted as undecided: {causes}; for example {example}"
 
 
 def share(part: int, whole: int) -> str:
@@ -186,15 +207,17 @@ def _timing_columns(summary: Summary) -> dict[str, Callable[[OpSummary], Text]]:
 
 def _speedup_cell(op: OpSummary, quantity: str) -> Text:
     value = op.speedup_k if quantity == "k" else op.speedup_e
+    if value is None and (op.labels_k if quantity == "k" else op.labels_e):
+        return Text("undecided", style="bright_black")
     if _is_uncertain(op, quantity):
         return Text(UNCERTAIN + speedup(value), style="bright_black")
     return Text(speedup(value))
 
 
 def _is_uncertain(op: OpSummary, quantity: str) -> bool:
-    """Whether the op was timed and no case of it shows a difference."""
+    """Whether the op has a speedup and no case of it shows a difference."""
     labels = op.labels_k if quantity == "k" else op.labels_e
-    return bool(labels) and direction(labels) is Direction.NEITHER
+    return op.speedup(quantity.upper()) is not None and direction(labels) is Direction.NEITHER
 
 
 def _ordered(summary: Summary) -> list[tuple[str, OpSummary]]:

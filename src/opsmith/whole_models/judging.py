@@ -17,10 +17,11 @@ import msgspec
 from opsmith.core.case import CaseAddress, digest
 from opsmith.core.columns import EAGER, Column
 from opsmith.core.run import ColumnResult, Options, TimedCase
-from opsmith.core.timing import Timing
+from opsmith.core.timing import Timing, Undecided
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput
-from opsmith.evaluation.timing.statistics import Precision, estimate, precisions_of, timing_of
+from opsmith.evaluation.timing.statistics import Precision, estimate, least_block_us, precisions_of, timing_of
+from opsmith.runner.clock.timed_pairs import Block, PairedBlocks, TooShort
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.gpus import first_device
 from opsmith.runner.protocol.lane import Waiting
@@ -46,8 +47,6 @@ from opsmith.whole_models.processes import Process, Unanswered, process
 
 #: A timed block lasts for so many microseconds at least, and has so many calls at most.
 BLOCK_US, MOST_CALLS = 20_000, 100
-#: No block is shorter: a round trip varies by about as much.
-SHORTEST_US = 1.0
 #: Calls before the first that counts: a captured CUDA graph is replayed from the third on.
 WARM_UPS = 3
 #: Empty blocks whose median is what a round trip to a process costs.
@@ -207,6 +206,7 @@ class ModelJudge:
         self, prepared: _Prepared, verdict: Verdict, candidate: Process, noise: dict[str, float]
     ) -> tuple[TimedCase, int | None]:
         timings: list[Timing] = []
+        undecided: list[Undecided] = []
         problems: list[str] = []
         peak_bytes = None
         options = self._options
@@ -221,6 +221,8 @@ class ModelJudge:
                     found = pair.time(quantity, precision, noise.get(quantity, 0.0))
                     if found is None:
                         problems.append(f"{quantity}: the time on the device cannot be told from the host's")
+                    elif isinstance(found, TooShort):
+                        undecided.append(found.undecided)
                     else:
                         timings.append(found)
         except Unanswered as problem:
@@ -230,6 +232,7 @@ class ModelJudge:
             case=verdict.case,
             kernel=verdict.kernel,
             timings=tuple(timings),
+            undecided=tuple(undecided),
             problem="; ".join(problems) or None,
         )
         return timed, peak_bytes
@@ -246,45 +249,57 @@ class _TimedPair:
     def __init__(self, referee: Process, candidate: Process, order: random.Random, timeout_s: float) -> None:
         self._sides, self._order, self._timeout_s = (referee, candidate), order, timeout_s
 
-    def time(self, quantity: str, precision: Precision, noise: float) -> Timing | None:
-        """Measure one quantity until its interval is narrow; None where it cannot be measured."""
+    def time(self, quantity: str, precision: Precision, noise: float) -> Timing | TooShort | None:
+        """Measure one quantity until its interval is narrow; None where it cannot be told from the host's time."""
         trips = [self._empty_trip_us(side) for side in self._sides] if quantity == "E" else [0.0, 0.0]
-        tried = [self._block_us(number, 1, quantity, trips) for number in (0, 1)]
-        if None in tried:
+        tried = [self._block(number, 1, quantity, trips) for number in (0, 1)]
+        known = [block.call_at_most_us for block in tried if block is not None]
+        if len(known) < len(tried):
             return None
-        calls = max(1, min(MOST_CALLS, math.ceil(BLOCK_US / min(time_us for time_us in tried if time_us is not None))))
-        measured: tuple[list[float], list[float]] = ([], [])
+        calls = max(1, min(MOST_CALLS, math.ceil(BLOCK_US / min(known))))
+        blocks = PairedBlocks(precision)
         start, next_look = time.monotonic(), precision.least_pairs
         while True:
-            for number in self._order.sample((0, 1), 2):
-                block_us = self._block_us(number, calls, quantity, trips)
-                if block_us is None:
-                    return None
-                measured[number].append(block_us)
-            pairs = len(measured[0])
+            pair = self._pair(calls, quantity, trips)
+            if pair is None:
+                return None
+            blocks.add(*pair)
+            if blocks.are_too_short:
+                if calls == MOST_CALLS:
+                    return blocks.what_is_too_short(quantity)
+                calls = MOST_CALLS
+                blocks = PairedBlocks(precision)
+            pairs = len(blocks.measured[0])
             if pairs < next_look:
                 continue
-            found = estimate(*measured)
+            found = estimate(*blocks.measured)
             if precision.ends(found, noise, pairs=pairs, spent_s=time.monotonic() - start):
                 break
             next_look = precision.next_look(pairs)
         return timing_of(
-            *measured,
+            *blocks.measured,
             found,
             precision=precision,
             noise=noise,
             calls_per_block=calls,
             quantity=quantity,
             discarded=0,
+            too_short=len(blocks.too_short),
         )
 
-    def _block_us(self, number: int, calls: int, quantity: str, trips: Sequence[float]) -> float | None:
-        """Microseconds a call: of E by the judge's clock, less an empty round trip; of K by the device's."""
+    def _pair(self, calls: int, quantity: str, trips: Sequence[float]) -> tuple[Block, Block] | None:
+        """A block of each side, in random order."""
+        blocks = {number: self._block(number, calls, quantity, trips) for number in self._order.sample((0, 1), 2)}
+        reference, candidate = blocks[0], blocks[1]
+        return None if reference is None or candidate is None else (reference, candidate)
+
+    def _block(self, number: int, calls: int, quantity: str, trips: Sequence[float]) -> Block | None:
+        """How long a block takes: of E by the judge's clock, less an empty round trip; of K by the device's."""
         start = time.perf_counter()
         reply = self._sides[number].ask(RunBlock(calls, quantity), BlockRun, timeout_s=self._timeout_s)
         wall_us = (time.perf_counter() - start) * 1e6 - trips[number]
         taken_us = reply.own_us if quantity == "K" else wall_us
-        return None if taken_us is None else max(taken_us, SHORTEST_US) / calls
+        return None if taken_us is None else Block(calls, taken_us, least_block_us(quantity, max(trips)))
 
     def _empty_trip_us(self, side: Process) -> float:
         trips = []

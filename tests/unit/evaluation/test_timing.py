@@ -25,7 +25,7 @@ from opsmith.evaluation.timing.cuda_graphs import (
     Gate,
     gate_cycles,
 )
-from opsmith.evaluation.timing.inputs import TimedInputs
+from opsmith.evaluation.timing.inputs import MADE_AT_ONCE, TimedInputs
 
 CPU = torch.device("cpu")
 SLOTS = 5
@@ -200,6 +200,18 @@ def test_a_capture_that_fails_by_chance_is_tried_once_more(monkeypatch: pytest.M
     first = timed.captured(SLOTS)
     assert first is not None
     assert first is timed.captured(SLOTS)  # It is kept.
+
+
+def test_a_graph_of_sets_that_were_made_anew_is_captured_again(graphs: list[StandInGraph]) -> None:
+    """It would read what is no longer theirs."""
+    record = inputs().record
+    timed = TimedCall(torch.neg, TimedInputs(record, CPU, 2 * MADE_AT_ONCE, varied=True), CPU)
+    first = timed.captured(2)
+    timed.inputs.make(MADE_AT_ONCE)
+    assert first is timed.captured(2)
+    timed.inputs.make(2 * MADE_AT_ONCE)
+    assert first is not timed.captured(2)
+    assert 2 == len(graphs)
 
 
 def test_no_timed_call_is_differentiated() -> None:

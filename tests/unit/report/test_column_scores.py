@@ -11,6 +11,7 @@ from tests.report_runs import HOSTILE, manifest, planned, timed_case, timing, ve
 
 from opsmith.core.op import TaskKind
 from opsmith.core.run import ColumnResult, Options, PlannedOp, RunDirectory, RunPlan, Selection
+from opsmith.core.timing import Cause, Undecided
 from opsmith.core.verdict import Status
 from opsmith.report.column_scores import column_scores
 from opsmith.report.column_tables import case_table, column_tables
@@ -64,6 +65,19 @@ def test_memory_is_told_over_that_of_the_column_eager() -> None:
     """Half in one case and twice as much in the other are as much in the mean."""
     assert 1.0 == round(column_scores(PLAN, RESULTS)["fast"].memory or 0, 9)
     assert column_scores(PLAN, [one for one in RESULTS if one.column != "eager"])["fast"].memory is None
+
+
+def test_a_model_whose_time_is_undecided_has_no_speedup_and_a_reason() -> None:
+    """It counts as such."""
+    one = result("fast", TASKS[0])
+    undecided = Undecided(quantity="E", cause=Cause.TOO_SHORT, reason="too short to be measured")
+    timed = timed_case(one.verdict, undecided=(undecided,))
+    found = [msgspec.structs.replace(one, timed=timed)]
+    scores = column_scores(PLAN, found)
+    assert (None, {"UNDECIDED": 1}) == (scores["fast"].speedup_e, scores["fast"].labels_e)
+    _, speedups = column_tables(scores, found)
+    assert ("gpt/infer f32", "undecided") == speedups.rows[0]
+    assert "E too short to be measured" == case_table(found).rows[0][-1]
 
 
 def test_what_does_not_exist_is_none() -> None:

@@ -15,11 +15,12 @@ from tests.report_runs import HOSTILE, clock, manifest, planned, timed_case, tim
 from opsmith.cli.compare import compare as compare_command
 from opsmith.cli.report import report as report_command
 from opsmith.core.run import Options, PlannedOp
-from opsmith.core.timing import Label
+from opsmith.core.timing import Cause, Label, Undecided
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, UsageError
 from opsmith.report.compare import ChangedCase, ChangedOp, Comparison, compare
 from opsmith.report.compare_tables import print_comparison
+from opsmith.report.facts import clock_facts
 from opsmith.report.results import Results
 from opsmith.report.strangers import one_line, printable
 from opsmith.report.tables import percent, print_results, share
@@ -106,6 +107,26 @@ def test_suspect_timings_are_told(tmp_path: Path) -> None:
     """Faster than the device was ever measured: a reader has to know before quoting it."""
     run = results(tmp_path / "a", [planned(cases=1)], [verdict(timings=(timing(9.0, suspect=True),))])
     assert "1 timed cases beat what this device was measured to reach; verified again" in printed(run)
+
+
+def test_what_was_timed_and_is_undecided_is_told_with_its_reason(tmp_path: Path) -> None:
+    """It counts as such, and has neither a speedup nor a percentage; the page says the same."""
+    reason = "too short to be measured: the candidate's blocks of 9 calls, the most there may be, take less than 340 us"
+    undecided = Undecided(quantity="E", cause=Cause.TOO_SHORT, reason=reason)
+    cases = [verdict(undecided=(undecided,)), verdict("exp.default", timings=(timing(1.2, "E"),))]
+    run = results(tmp_path / "a", [planned(cases=1), planned("exp.default", 1)], cases, clock=clock())
+    text = printed(run)
+    assert "E: 1 faster, 0 slower, 0 same, 1 undecided" in text
+    said = (
+        "1 without a time, counted as undecided: 1 in blocks too short to be measured; "
+        f"for example E of relu.default is {reason}"
+    )
+    assert said in " ".join(text.replace("│", " ").split())
+    op = run.summary.per_op["relu.default"]
+    assert (None, {"UNDECIDED": 1}) == (op.speedup_e, op.labels_e)
+    assert ("Undecided", said) in [*clock_facts(run)]
+    row = next(line for line in text.splitlines() if line.startswith("relu.default"))
+    assert "undecided" in row
 
 
 @pytest.mark.parametrize(("value", "expected"), [(None, "-"), (0.2, "<1 %"), (87.4, "87 %"), (104.6, "105 %")])

@@ -17,7 +17,7 @@ from opsmith.core.case import CaseAddress, CaseRef, Outcome, OutputTensor
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options, TimedCase
-from opsmith.core.timing import Ceilings, GraphCosts, Label
+from opsmith.core.timing import Cause, Ceilings, GraphCosts, Label, Work
 from opsmith.core.verdict import Status
 from opsmith.evaluation.timing.statistics import precisions_of
 from opsmith.runner.child.outcome_files import INLINE_BYTES, OutcomeWriter, read_outcome, summarised
@@ -46,6 +46,9 @@ class StandIn:
     """Either process: its calls take as long as the other's.
 
     Attributes:
+        call_us: that its calls take.
+        slots: sets of inputs that there is room for.
+        work: that a call has to do.
         asked: requests in order.
         groups: the calls that were prepared together.
         closed: how often it was ended.
@@ -55,6 +58,9 @@ class StandIn:
         self.pid = os.getpid()
         self.waits_awake = self.is_running = True
         self.wall_us = 0.0
+        self.call_us = CALL_US
+        self.slots = 64
+        self.work: Work | None = None
         self.asked: list[Any] = []
         self.groups: list[list[bytes]] = []
         self.closed = 0
@@ -66,10 +72,10 @@ class StandIn:
             if request.pair == 0:
                 self.groups.append([])
             self.groups[-1].append(request.call)
-            return TimingPrepared(64, request.varied, 0.1)
+            return TimingPrepared(self.slots, request.varied, 0.1, work=self.work)
         if isinstance(request, TimeBlock):
-            self.wall_us += request.calls * request.replays * CALL_US
-            return BlockTimed(CALL_US, 1.0)
+            self.wall_us += request.calls * request.replays * self.call_us
+            return BlockTimed(self.call_us, 1.0)
         return BlockTimed(None)
 
     def number(self, request: Any) -> int:
@@ -199,6 +205,7 @@ def timed(
     referee: StandInReferee | None = None,
     worker: StandInWorker | None = None,
     quantities: str = "KE",
+    device: str = "stand-in",
 ) -> list[TimedCase]:
     """The cases of one kernel, timed."""
     cases = tuple([case(number) for number in range(count)] if isinstance(count, int) else count)
@@ -224,7 +231,7 @@ def timed(
             cores=(0, 1),
             graphs=GraphCosts(0.5, 0.0),
         ),
-        limits=DeviceLimits.of(CEILINGS),
+        limits=DeviceLimits.of(msgspec.structs.replace(CEILINGS, device=device)),
     )
     return list(timer.time())
 
@@ -371,3 +378,53 @@ def test_a_clock_that_is_found_to_lie_is_held_against_its_case(monkeypatch: pyte
     found = timed(5)
     assert 1 == len(checked)
     assert [number for number, one in enumerate(found) if one.offence] == checked
+
+
+def moving(size_bytes: int, *call_us: float, slots: int = 64) -> tuple[StandInReferee, StandInWorker]:
+    """Both processes, whose calls have to move so much and take so long."""
+    referee, worker = StandInReferee(), StandInWorker()
+    referee.work = Work(least_bytes=size_bytes, traffic_bytes=size_bytes)
+    referee.slots = slots
+    referee.call_us, worker.call_us = call_us
+    return referee, worker
+
+
+def test_what_a_device_cannot_do_on_either_side_is_undecided() -> None:
+    """It is the clock that is wrong, so no side has a time, a speedup or a percentage; the whole call has its own."""
+    [one] = timed(1, *moving(10 << 30, 20.0, 20.0), device="NVIDIA H100 80GB HBM3")
+    assert ["E"] == [timing.quantity for timing in one.timings]
+    [undecided] = one.undecided
+    assert ("K", Cause.BEYOND_DEVICE) == (undecided.quantity, undecided.cause)
+    assert "the reference itself is faster than the device can be, it moves at least" in undecided.reason
+    assert (None, None) == (one.offence, one.problem)
+
+
+@pytest.mark.parametrize(("candidate_us", "slots"), [(20.0, 64), (1.0, 1)])
+def test_what_a_device_cannot_do_on_the_candidates_side_is_held_against_it(candidate_us: float, slots: int) -> None:
+    """Also where its blocks are too short to be measured."""
+    [one] = timed(1, *moving(10 << 30, 5e3, candidate_us, slots=slots), device="NVIDIA H100 80GB HBM3")
+    assert str(one.offence).startswith("faster than the device can be") or "its own clock says" in str(one.offence)
+    assert () == one.timings
+
+
+@pytest.mark.parametrize(("size_bytes", "percent"), [(10_000, 50.0), (30_000, 150.0), (1_000_000, None)])
+def test_what_was_never_measured_of_a_cpu_is_undecided(size_bytes: int, percent: float | None) -> None:
+    """Others may have used it when it was measured, so twice as much may be."""
+    [one] = timed(1, *moving(size_bytes, 20.0, 20.0), quantities="E")
+    if percent is None:
+        assert () == one.timings
+        assert [Cause.BEYOND_DEVICE] == [undecided.cause for undecided in one.undecided]
+    else:
+        assert [pytest.approx(percent)] == [timing.percent_of_floor for timing in one.timings]
+        assert () == one.undecided
+
+
+def test_blocks_that_stay_too_short_are_undecided_in_two_pairs_of_processes() -> None:
+    """A third one could not outvote them."""
+    referee, worker = moving(8, 20.0, 20.0, slots=2)
+    [one] = timed(1, referee, worker, quantities="E")
+    assert () == one.timings
+    [undecided] = one.undecided
+    assert Cause.TOO_SHORT is undecided.cause
+    assert "the most there may be" in undecided.reason
+    assert 1 == worker.closed

@@ -50,6 +50,8 @@ class StandInReferee:
         if isinstance(request, PrepareTiming):
             self.prepared.append(request)
             return TimingPrepared(16, request.varied, 0.1)
+        if isinstance(request, TimeBlock):
+            self.wall_us = 100.0 + self._own_us * request.calls * request.replays
         if isinstance(request, TimeBlock) and request.quantity == "K":
             return BlockTimed(self._own_us + COSTS.graph_us / request.calls, 1.0)
         return BlockTimed(None)

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.runner.fleet_stand_ins import StandInLane, job
 
 from opsmith.core.run import Options, TimedCase
-from opsmith.core.timing import Label, Timing
+from opsmith.core.timing import Cause, Label, Timing, Undecided
 from opsmith.evaluation.timing.statistics import MOST_PROCESSES, Estimate, precisions_of, timing_of
 from opsmith.runner.fleet.fleet import Fleet
 from opsmith.runner.protocol.job import Job
@@ -19,6 +19,7 @@ OPTIONS = Options(suite="opinfo", backend="test", device="cuda", dtypes=("f32",)
 QUICK_E = precisions_of("quick", "KE")["E"]
 #: Logarithms: far from where claims begin, near it on this side and on that.
 FAR, SHORT_OF_IT, BEYOND_IT = 0.5, 0.10, 0.13
+TOO_SHORT = Undecided(quantity="E", cause=Cause.TOO_SHORT, reason="too short to be measured")
 
 
 def found(centre: float) -> Timing:
@@ -40,10 +41,10 @@ class TimingLane(StandInLane):
     """Times cases as it is told to, measurement by measurement.
 
     Args:
-        says: of each op, what its measurements find: a logarithm, or the case as it is.
+        says: of each op, what its measurements find: a logarithm, that nothing can be said, or the case as it is.
     """
 
-    def __init__(self, number: int, says: Mapping[str, Sequence[float | TimedCase]]) -> None:
+    def __init__(self, number: int, says: Mapping[str, Sequence[float | Undecided | TimedCase]]) -> None:
         super().__init__(number)
         self._says = says
         self.measurements: list[tuple[str, int]] = []
@@ -54,7 +55,9 @@ class TimingLane(StandInLane):
             self.measurements.append((each.schema.name, each.measurement))
             for timed in super().time([each]):
                 says = self._says[each.schema.name][each.measurement]
-                if isinstance(says, float):
+                if isinstance(says, Undecided):
+                    yield msgspec.structs.replace(timed, undecided=(says,))
+                elif isinstance(says, float):
                     yield msgspec.structs.replace(timed, timings=(found(says),), load_s=float(each.measurement))
                 else:
                     yield msgspec.structs.replace(timed, problem=says.problem, offence=says.offence)
@@ -128,3 +131,26 @@ def test_a_visit_that_measures_nothing_leaves_what_was_found() -> None:
     case = timed(lane, "op")["op"]
     assert (None, found(SHORT_OF_IT)) == (case.problem, *case.timings)[:2]
     assert [("op", 0), ("op", 1)] == lane.measurements
+
+
+@pytest.mark.parametrize(
+    ("measurements", "processes"),
+    [
+        ([TOO_SHORT, FAR, FAR], 2),
+        ([TOO_SHORT, TOO_SHORT, FAR], None),
+        ([TOO_SHORT, FAR, TOO_SHORT], None),
+        ([BEYOND_IT, TOO_SHORT, TOO_SHORT], None),
+        ([BEYOND_IT, TOO_SHORT, BEYOND_IT], 2),
+    ],
+)
+def test_what_could_not_be_measured_once_is_asked_again(
+    measurements: Sequence[float | Undecided], processes: int | None
+) -> None:
+    """Nothing is said of what most measurements say nothing of."""
+    lane = TimingLane(0, {"op": measurements})
+    case = timed(lane, "op")["op"]
+    assert MOST_PROCESSES == len(lane.measurements)
+    if processes is None:
+        assert ((), (TOO_SHORT,)) == (case.timings, case.undecided)
+    else:
+        assert ([processes], ()) == ([timing.processes for timing in case.timings], case.undecided)

@@ -11,9 +11,17 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_examples
+from hypothesis import strategies as st
 
-from opsmith.core.timing import GraphCosts, Label, Timing
-from opsmith.evaluation.timing.statistics import PRECISIONS, PRECISIONS_HOST, precisions_of
+from opsmith.core.timing import Cause, GraphCosts, Label, Timing
+from opsmith.evaluation.timing.statistics import (
+    PRECISIONS,
+    PRECISIONS_HOST,
+    least_block_us,
+    precisions_of,
+)
 from opsmith.runner.clock import stopwatch
 from opsmith.runner.clock.stopwatch import (
     LOOK_INTERVAL_S,
@@ -26,7 +34,7 @@ from opsmith.runner.clock.stopwatch import (
     Place,
     empty_trip_us,
 )
-from opsmith.runner.clock.timed_pairs import Dishonest, NotMeasured
+from opsmith.runner.clock.timed_pairs import Dishonest, NotMeasured, TooShort
 from opsmith.runner.protocol.timing_messages import (
     BLOCK_US,
     BLOCK_US_CPU,
@@ -96,6 +104,7 @@ class StandInSide:
         cores_of: the same when it was asked to prepare inputs and to make ready.
         noise: of its calls, as a share.
         settling_us: that it goes on for when it has answered.
+        trip_noise: of a trip, up to so much of it more or less.
         queueing_us: that each request waits for a processor.
         prepared: what it was asked to prepare last.
         ready: what it was asked to make ready.
@@ -129,6 +138,7 @@ class StandInSide:
         self._is_cold = False
         self.queued_call_us = 0.0
         self.queueing_us = 0.0
+        self.trip_noise = 0.0
         self._queued_us = 0.0
         self.wall_us = 0.0
         self.cores: set[int] = set()
@@ -149,6 +159,8 @@ class StandInSide:
     def _answer(self, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
         machine = self._machine
         machine.now_us += self.trip_us + self.queueing_us
+        if self.trip_noise:
+            machine.now_us += self.trip_us * self.trip_noise * machine.jitter.uniform(-1, 1)
         self._queued_us += self.queueing_us
         self.cores_of[type(request)] = self.cores
         if isinstance(request, PrepareTiming):
@@ -192,6 +204,11 @@ class StandInSide:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine whose clock is the judge's, and that pins nothing."""
+    return stand_in_machine(monkeypatch)
+
+
+def stand_in_machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The same, where a fixture serves one example only."""
     machine = Machine()
     clock = SimpleNamespace(monotonic=machine.now_s)
     monkeypatch.setattr(stopwatch, "time", clock)
@@ -375,7 +392,7 @@ def test_few_calls_warm_up(machine: Machine, call_us: float, slots: int, expecte
     """Where a call is long, they would take as long as the block, and where there are few sets, its sets."""
     reference = StandInSide(machine, call_us, slots=slots)
     clock = clock_of(reference, StandInSide(machine, call_us, slots=slots))
-    timing_of(clock, "E")
+    clock.time("E")
     last = next(asked for _, asked in reversed(machine.asked) if isinstance(asked, RenewInputs))
     assert expected == last.renewals[0].warm_up
 
@@ -486,13 +503,120 @@ def test_a_wait_for_a_processor_is_not_the_calls_time(machine: Machine) -> None:
     assert Label.SAME is timing.label
 
 
-def test_a_call_never_takes_nothing(machine: Machine) -> None:
-    """A block may be shorter than an empty trip was; its logarithm has to exist."""
-    sides = StandInSide(machine, 20.0), StandInSide(machine, 0.0)
-    for quantity in ("K", "E"):
-        timing = timing_of(clock_of(*sides), quantity)
-        assert timing.candidate_us > 0
-        assert Label.FASTER is timing.label
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("quantity", ["K", "E"])
+def test_a_call_that_takes_nothing_is_no_measurement(machine: Machine, quantity: str, number: int) -> None:
+    """On either side, with as many calls a block as there are sets of inputs."""
+    sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
+    sides[number].call_us = 0.0
+    found = found_of(clock_of(*sides), quantity)
+    assert isinstance(found, TooShort)
+    assert (number,) == found.short
+    assert 500 < found.calls <= 512
+    assert (quantity, Cause.TOO_SHORT) == (found.undecided.quantity, found.undecided.cause)
+    assert f"{('reference', 'candidate')[number]}'s blocks of {found.calls} calls" in found.undecided.reason
+
+
+@settings_of_examples(max_examples=60, deadline=None)
+@given(
+    quantity=st.sampled_from(["K", "E"]),
+    call_us=st.tuples(st.floats(0.0, 30.0), st.floats(0.0, 30.0)),
+    slots=st.integers(1, 10),
+    trip_us=st.floats(1.0, 400.0),
+    trip_noise=st.floats(0.0, 1.0),
+)
+def test_no_block_that_is_too_short_says_anything(
+    quantity: str, call_us: tuple[float, float], slots: int, trip_us: float, trip_noise: float
+) -> None:
+    """Blocks of no more than ten calls, beside trips that are short or long, and that vary."""
+    with pytest.MonkeyPatch.context() as patch:
+        machine = stand_in_machine(patch)
+        sides = [StandInSide(machine, us, slots=slots, trip_us=trip_us) for us in call_us]
+        for side in sides:
+            side.trip_noise = trip_noise
+        clock = clock_of(sides[0], sides[1])
+        found = found_of(clock, quantity)
+    longest_us = slots * min(call_us)
+    least_us = least_block_us(quantity, trip_us if quantity == "E" else 0.0)
+    if isinstance(found, Timing):
+        assert longest_us >= least_us / 2 - trip_us * trip_noise
+        assert min(found.reference_us, found.candidate_us) * found.calls_per_block >= 0.9 * least_us / (1 + trip_noise)
+    else:
+        assert isinstance(found, TooShort)
+        assert longest_us <= 1.5 * least_us * (1 + trip_noise)
+
+
+def test_a_trip_that_seems_to_take_nothing_makes_no_block_long_enough(machine: Machine) -> None:
+    """Of one that waited for a processor more is taken off than it took, and so it is of the block."""
+    sides = StandInSide(machine, 0.01), StandInSide(machine, 0.01)
+    for side in sides:
+        side.trip_us = -500.0
+    assert isinstance(found_of(clock_of(*sides), "E"), TooShort)
+
+
+def test_blocks_that_are_too_short_get_more_calls(machine: Machine) -> None:
+    """The call that was tried took fifty times as long as the next ones, as one of a busy machine may."""
+    for quantity, least in (("E", 2 * 50.0), ("K", 10.0)):
+        reference, candidate = StandInSide(machine, 600.0), StandInSide(machine, 600.0)
+        clock = clock_of(reference, candidate)
+        reference.call_us = candidate.call_us = 0.8
+        timing = timing_of(clock, quantity)
+        assert Label.SAME is timing.label
+        assert timing.calls_per_block * timing.candidate_us >= least
+        assert {timing.calls_per_block} == {request.calls for _, request in machine.blocks(quantity)[-8:]}
+        sets = candidate.ready[-1].calls
+        assert timing.calls_per_block <= sets <= 512
+        assert timing.blocks >= (QUICK if quantity == "K" else QUICK_HOST).least_pairs
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 3, 5])
+def test_blocks_get_more_calls_where_only_a_few_pairs_are_asked_for(machine: Machine, pairs: int) -> None:
+    """As ``--timing-pairs`` does."""
+    run = msgspec.structs.replace(settings(), precisions=precisions_of("quick", "KE", pairs=pairs))
+    sides = StandInSide(machine, 600.0), StandInSide(machine, 600.0)
+    clock = clock_of(*sides, run=run)
+    for side in sides:
+        side.call_us = 0.8
+    timing = timing_of(clock, "E")
+    assert timing.calls_per_block * timing.candidate_us >= 100.0
+    assert pairs == timing.blocks
+
+
+def test_a_block_that_happens_to_be_too_short_does_not_count(machine: Machine) -> None:
+    """Its pair is counted, and another one takes its place."""
+    sides = StandInSide(machine, 20.0), StandInSide(machine, 20.0)
+    clock = clock_of(*sides)
+    answer, left = StandInSide._answer, [1]
+
+    def is_short_once(side: StandInSide, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
+        if isinstance(request, TimeBlock) and request.calls and side is sides[1] and left[0]:
+            left[0] -= 1
+            request = msgspec.structs.replace(request, calls=1)
+        return answer(side, request)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StandInSide, "_answer", is_short_once)
+        timing = timing_of(clock, "E")
+    assert (1, QUICK_HOST.least_pairs) == (timing.too_short, timing.blocks)
+    assert 20.0 == pytest.approx(timing.candidate_us, rel=0.02)
+    assert Label.SAME is timing.label
+
+
+@pytest.mark.parametrize("own_share", [-1.0, float("nan"), float("inf")])
+def test_what_is_no_time_is_no_measurement(machine: Machine, own_share: float) -> None:
+    """A process may say anything of itself."""
+    sides = StandInSide(machine, 200.0), StandInSide(machine, 200.0)
+    sides[1].own_share = own_share
+    assert isinstance(found_of(clock_of(*sides), "K"), TooShort | Dishonest)
+
+
+def test_a_candidate_that_claims_next_to_nothing_is_checked(machine: Machine) -> None:
+    """Its own clock makes its blocks too short; the judge's says what they take."""
+    sides = StandInSide(machine, 200.0), StandInSide(machine, 200.0)
+    sides[1].own_share = 1e-6
+    found = found_of(clock_of(*sides), "K")
+    assert isinstance(found, Dishonest)
+    assert "its own clock says" in str(found)
 
 
 def test_pairs_while_the_clock_is_throttled_do_not_count(machine: Machine) -> None:
@@ -730,7 +854,7 @@ def test_k_comes_with_what_its_graphs_hold(machine: Machine) -> None:
         ("KE", "E", 10.0, 10.0, 512, BLOCK_US["E"] / 10),
         ("E", "E", 10.0, 10.0, 512, BLOCK_US_CPU / 10),
         ("KE", "K", 10.0, 10.0, 16, 16),
-        ("KE", "E", 10.0, 10.0, 3, 3),
+        ("KE", "E", 100.0, 100.0, 3, 3),
         ("KE", "K", 5_000.0, 5_000.0, 512, 1),
         ("KE", "E", 5_000.0, 5_000.0, 512, 1),
     ],

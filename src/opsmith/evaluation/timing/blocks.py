@@ -66,7 +66,7 @@ class TimedCall:
         self._device = device
         self._round = 0
         self._results: list[Any] = []
-        self._captured: tuple[int, CapturedCalls | None] | None = None
+        self._captured: tuple[tuple[int, int], CapturedCalls | None] | None = None
         # Queueing calls takes many times as long as launching a graph of them.
         self._graph_gate, self._queue_gate = Gate(), Gate(QUEUED_GATE_CYCLES)
         on_cuda = device.type == "cuda"
@@ -174,13 +174,14 @@ class TimedCall:
 
     def captured(self, calls: int) -> CapturedCalls | None:
         """The CUDA graph of so many calls, or None if they cannot be captured."""
-        if self._captured is None or self._captured[0] != calls:
+        self.inputs.make(calls)
+        key = calls, len(self.inputs.lives)  # Where more sets are made, all of them come to lie elsewhere.
+        if self._captured is None or self._captured[0] != key:
             self._results = []
             self._captured = None  # It holds the results of its calls.
-            self.inputs.make(calls)
             bound = [partial(self._on_device, *live.args, **live.kwargs) for live in self.inputs.lives[:calls]]
             # Of 400 pairs of calls on an H100 five could not be captured, and in another run five others.
-            self._captured = calls, capture(bound) or capture(bound)
+            self._captured = key, capture(bound) or capture(bound)
         return self._captured[1]
 
     def observe(self, slot: int, observer: Observer) -> Observed:

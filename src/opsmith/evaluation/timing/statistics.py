@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.run import Options
-from opsmith.core.timing import Label, Timing
+from opsmith.core.timing import Label, Timing, Undecided
 
 #: Coverage of the interval on a speedup.
 CONFIDENCE = 0.99
@@ -27,6 +27,25 @@ CONFIDENCE = 0.99
 LOOKS_APART = 1.25
 #: Medians that are less likely than this are left out: so few of them are left that sorting them takes microseconds.
 LEAST_LIKELY = 1e-9
+
+
+#: What is taken off a block of E is the median of empty round trips, 30 to 60 us beside a device and up to 170 us on a
+#: busy CPU. Blocks of equal sides that lasted for less than one trip gave speedups that were the trips' jitter. From
+#: two trips on, one that is off by a quarter of itself is an eighth of the block: what E claims at least.
+LEAST_TRIPS = 2.0
+#: No block is a measurement below this. Of K: ten ticks of a device's events, and five times what a CUDA graph costs.
+#: Of E: two trips on an idle machine, however short a trip seems.
+LEAST_BLOCK_US = {"K": 10.0, "E": 60.0}
+
+
+def least_block_us(quantity: str, taken_off_us: float) -> float:
+    """How long a block has to be, without what was taken off it, to be a measurement; microseconds.
+
+    Args:
+        quantity: ``K`` or ``E``.
+        taken_off_us: an empty round trip, or what a CUDA graph costs.
+    """
+    return max(LEAST_TRIPS * taken_off_us, LEAST_BLOCK_US[quantity])
 
 
 class Precision(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,6 +269,7 @@ def timing_of(
     calls_per_block: int,
     quantity: str,
     discarded: int,
+    too_short: int = 0,
 ) -> Timing:
     """The record of one timed quantity."""
     import numpy as np
@@ -267,6 +287,7 @@ def timing_of(
         label=label_of(found, precision, noise),
         noise=noise,
         discarded=discarded,
+        too_short=too_short,
     )
 
 
@@ -281,6 +302,15 @@ def is_settled(runs: Sequence[Timing]) -> bool:
     return len(runs) > 1 and runs[-1].label is not Label.UNDECIDED and runs[-1].label is runs[-2].label
 
 
+def are_settled(told: Sequence[Timing | Undecided]) -> bool:
+    """The same of pairs of processes of which nothing could be said of some: as many as were measured are enough."""
+    runs = [one for one in told if isinstance(one, Timing)]
+    undecided = len(told) - len(runs)
+    if undecided > MOST_PROCESSES // 2 or len(told) >= MOST_PROCESSES:
+        return True
+    return len(runs) > undecided and is_settled(runs)
+
+
 def is_in_doubt(timing: Timing, precision: Precision) -> bool:
     """Whether a label could well be another one at another time.
 
@@ -292,6 +322,13 @@ def is_in_doubt(timing: Timing, precision: Precision) -> bool:
         return False
     beyond = abs(math.log(timing.speedup)) - precision.claims_from(timing.noise)
     return timing.label is Label.UNDECIDED or abs(beyond) < math.log1p(precision.apart) / math.sqrt(timing.processes)
+
+
+def combined_of(told: Sequence[Timing | Undecided], precision: Precision) -> Timing | Undecided:
+    """The same as :func:`combined`, where nothing could be said of some; nothing can, if it was of half of them."""
+    runs = [one for one in told if isinstance(one, Timing)]
+    undecided = [one for one in told if isinstance(one, Undecided)]
+    return combined(runs, precision) if len(runs) > len(undecided) else undecided[-1]
 
 
 def combined(runs: Sequence[Timing], precision: Precision) -> Timing:
@@ -317,6 +354,7 @@ def combined(runs: Sequence[Timing], precision: Precision) -> Timing:
         high=math.exp(found.high),
         blocks=sum(run.blocks for run in runs),
         discarded=sum(run.discarded for run in runs),
+        too_short=sum(run.too_short for run in runs),
         label=label,
         processes=len(runs),
         percent_of_floor=median(percents) if percents else None,

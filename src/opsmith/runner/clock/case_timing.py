@@ -12,14 +12,14 @@ from opsmith.core.kernel import Loader
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.seeds import derive_seed
-from opsmith.core.timing import Timing, Work
+from opsmith.core.timing import Cause, Timing, Undecided, Work
 from opsmith.core.verdict import Status, one_line
 from opsmith.errors import RefereeFailed
 from opsmith.evaluation.roofline.limits import Plausibility
-from opsmith.evaluation.timing.statistics import combined, is_settled
+from opsmith.evaluation.timing.statistics import are_settled, combined_of
 from opsmith.runner.clock.device_limits import DeviceLimits
 from opsmith.runner.clock.stopwatch import ClockSettings, Found, PairedClock, Place
-from opsmith.runner.clock.timed_pairs import Dishonest, Pair
+from opsmith.runner.clock.timed_pairs import Dishonest, Pair, TooShort
 from opsmith.runner.clock.timed_processes import RefereeSide, WorkerSide
 from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
@@ -152,18 +152,15 @@ class CaseTimer:
         load_s = self._worker.take_load_s()
         cross_checked = [number for number, case in enumerate(cases) if case is self._cross_checked]
         found = {quantity: clock.time(quantity, cross_checked=cross_checked) for quantity in self._settings.quantities}
-        by_pair = [
-            self._timings(clock, pair, [of_all[pair.number] for of_all in found.values()]) for pair in clock.pairs
-        ]
+        by_pair = [self._told(clock, pair, [of_all[pair.number] for of_all in found.values()]) for pair in clock.pairs]
         self._inspect_worker()
         self._judge_looks()
         if self._settings.quantities == "E":
             by_pair = [
-                [self._in_fresh_processes(cases[number], timing) for timing in timings]
-                for number, timings in enumerate(by_pair)
+                [self._in_fresh_processes(cases[number], one) for one in told] for number, told in enumerate(by_pair)
             ]
         timed = []
-        for pair, timings in zip(clock.pairs, by_pair, strict=True):
+        for pair, told in zip(clock.pairs, by_pair, strict=True):
             ours, theirs = pair.reference_prepared, pair.candidate_prepared
             untimed, offence = self._untimed(cases[pair.number]), self._offences.get(pair.number)
             if offence is not None:
@@ -172,7 +169,8 @@ class CaseTimer:
             timed.append(
                 msgspec.structs.replace(
                     untimed,
-                    timings=tuple(timings),
+                    timings=tuple([one for one in told if isinstance(one, Timing)]),
+                    undecided=tuple([one for one in told if isinstance(one, Undecided)]),
                     problem=next((str(problem) for problem in pair.problems.values()), None),
                     work=ours.work,
                     load_s=load_s if pair.number == 0 else None,
@@ -184,43 +182,60 @@ class CaseTimer:
             )
         return timed
 
-    def _timings(self, clock: PairedClock, pair: Pair, found: Sequence[Found]) -> list[Timing]:
-        """The times of one pair, held against what the device can reach."""
-        timings = []
-        for timing in found:
-            if isinstance(timing, Dishonest):
-                self._offences.setdefault(pair.number, str(timing))
-            elif isinstance(timing, Timing):
+    def _told(self, clock: PairedClock, pair: Pair, found: Sequence[Found]) -> list[Timing | Undecided]:
+        """What there is to say of one pair, when it was held against what the device can reach."""
+        told: list[Timing | Undecided] = []
+        for one in found:
+            if isinstance(one, Dishonest):
+                self._offences.setdefault(pair.number, str(one))
+            elif isinstance(one, TooShort):
+                self._hold_at_most_against_limits(pair, one)
+                told.append(one.undecided)
+            elif isinstance(one, Timing):
                 work = pair.reference_prepared.work
-                timings.append(timing if work is None else self._against_limits(clock, pair, timing, work))
-        return timings
+                told.append(one if work is None else self._against_limits(clock, pair, one, work))
+        return told
 
-    def _against_limits(self, clock: PairedClock, pair: Pair, timing: Timing, work: Work) -> Timing:
-        percent = self._limits.percent_of_floor(timing, work)
-        if timing.quantity == "E":  # The host's share only makes it longer: K has said what there is to say.
-            is_all = self._settings.quantities == "E"
-            return msgspec.structs.replace(timing, percent_of_floor=percent) if is_all else timing
-        plausibility, evidence = self._limits.judge(timing, work)
+    def _hold_at_most_against_limits(self, pair: Pair, found: TooShort) -> None:
+        """Blocks too short to be measured may be so for the device as well: if the candidate's alone are, it lies."""
+        work = pair.reference_prepared.work
+        if work is None or found.quantity == "E":
+            return
+        reference, candidate = (self._limits.judge(us, work, calls=found.calls) for us in found.at_most_us)
+        if candidate.plausibility is Plausibility.IMPOSSIBLE is not reference.plausibility:
+            self._offences.setdefault(pair.number, f"faster than the device can be: {candidate.evidence}")
+
+    def _against_limits(self, clock: PairedClock, pair: Pair, timing: Timing, work: Work) -> Timing | Undecided:
+        is_all = self._settings.quantities == "E"
+        if timing.quantity == "E" and not is_all:
+            return timing  # The host's share only makes it longer: K has said what there is to say.
+        calls = timing.calls_per_block
+        if excess := self._limits.wrong_clock(timing, work):
+            reason = f"not a measurement: the reference itself is faster than the device can be, it {excess}"
+            return Undecided(quantity=timing.quantity, cause=Cause.BEYOND_DEVICE, reason=one_line(reason))
+        timing = msgspec.structs.replace(timing, percent_of_floor=self._limits.percent_of_floor(timing, work))
+        if is_all:
+            return timing
+        plausibility, evidence = self._limits.judge(timing.candidate_us, work, calls=calls)
         if plausibility is Plausibility.IMPOSSIBLE:
             self._offences.setdefault(pair.number, f"faster than the device can be: {evidence}")
         suspect = plausibility is Plausibility.SUSPECT
         if suspect:
             clock.look_again(pair, SECOND_LOOKS)
-        return msgspec.structs.replace(timing, percent_of_floor=percent, suspect=suspect)
+        return msgspec.structs.replace(timing, suspect=suspect)
 
-    def _in_fresh_processes(self, case: CaseRef, first: Timing) -> Timing:
+    def _in_fresh_processes(self, case: CaseRef, first: Timing | Undecided) -> Timing | Undecided:
         """Time again in new pairs of processes until they agree, or until there were enough of them."""
-        runs = [first]
-        while not is_settled(runs):
+        told = [first]
+        while not are_settled(told):
             self._restart()
             self._load()
             clock = self._clock([case])
             clock.prepare()
-            [timing] = clock.time(first.quantity)
-            assert isinstance(timing, Timing)  # It was measured before, and nothing but K is ever doubted.
+            found = clock.time(first.quantity)
+            told += self._told(clock, clock.pairs[0], found)  # E is never doubted, and was measured before.
             self._judge_looks()
-            runs.append(timing)
-        return combined(runs, self._settings.precisions[first.quantity])
+        return combined_of(told, self._settings.precisions[first.quantity])
 
     def _look(self, places: Sequence[Place]) -> None:
         """Keep what was returned for later, when the clock no longer runs; or judge it now, if it does not last.

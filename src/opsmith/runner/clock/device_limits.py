@@ -6,7 +6,10 @@ import msgspec
 
 from opsmith.core.timing import Ceilings, Timing, Work
 from opsmith.evaluation.roofline.datasheets import Datasheet, datasheet_of
-from opsmith.evaluation.roofline.limits import TimeJudgement, bound_us, judge_time
+from opsmith.evaluation.roofline.limits import Plausibility, TimeJudgement, bound_us, judge_time
+
+#: A device without a data sheet may have been measured while others used it: a CPU's memory above all.
+MEASURED_ALLOWANCE = 2.0
 
 
 class DeviceLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,12 +34,19 @@ class DeviceLimits(msgspec.Struct, frozen=True, kw_only=True):
         least_us = bound_us(work, self.ceilings, node_us)
         return None if least_us is None else 100 * least_us / timing.candidate_us
 
-    def judge(self, timing: Timing, work: Work) -> TimeJudgement:
-        """Whether K can be."""
-        return judge_time(
-            timing.candidate_us,
-            work,
-            datasheet=self.datasheet,
-            ceilings=self.ceilings,
-            sets=timing.calls_per_block,
-        )
+    def judge(self, call_us: float, work: Work, *, calls: int) -> TimeJudgement:
+        """Whether a call can take so long, in a block of so many."""
+        return judge_time(call_us, work, datasheet=self.datasheet, ceilings=self.ceilings, sets=calls)
+
+    def wrong_clock(self, timing: Timing, work: Work) -> str:
+        """By what the reference exceeds what the device can reach, so that no time of the pair is one; else empty.
+
+        Without a data sheet the limit is what the device was measured to reach, with a generous allowance.
+        """
+        call_us, calls = timing.reference_us, timing.calls_per_block
+        found = self.judge(call_us, work, calls=calls)
+        if found.plausibility is Plausibility.IMPOSSIBLE:
+            return found.evidence
+        is_limit = self.datasheet is None
+        allowed = self.judge(MEASURED_ALLOWANCE * call_us, work, calls=calls)
+        return found.evidence if is_limit and allowed.plausibility is Plausibility.SUSPECT else ""

@@ -12,8 +12,8 @@ import msgspec
 
 from opsmith.core.case import CaseRef
 from opsmith.core.run import TimedCase
-from opsmith.core.timing import Timing
-from opsmith.evaluation.timing.statistics import MOST_PROCESSES, Precision, combined, is_in_doubt
+from opsmith.core.timing import Timing, Undecided
+from opsmith.evaluation.timing.statistics import MOST_PROCESSES, Precision, combined_of, is_in_doubt
 from opsmith.runner.protocol.job import Job
 
 
@@ -46,9 +46,10 @@ class Remeasurements:
         found = self._found.setdefault(key, [])
         found.append(timed)
         whole = self._whole(found)
-        was_measured = bool(timed.timings)  # Else another measurement would not say more, either.
+        was_measured = bool(timed.timings or timed.undecided)  # Else another measurement would not say more, either.
         in_doubt = [timing for timing in whole.timings if is_in_doubt(timing, self._precisions[timing.quantity])]
-        if was_measured and in_doubt and len(found) < MOST_PROCESSES:
+        undecided = [one for one in whole.undecided if self._precisions[one.quantity].apart]
+        if was_measured and (in_doubt or undecided) and len(found) < MOST_PROCESSES:
             if self._note is not None:
                 self._note(timed)
             return None
@@ -82,12 +83,17 @@ class Remeasurements:
         accused = next((timed for timed in found if timed.offence is not None), None)
         if accused is not None:
             return accused
-        by_quantity: dict[str, list[Timing]] = {}
+        by_quantity: dict[str, list[Timing | Undecided]] = {}
         for timed in found:
-            for timing in timed.timings:
-                by_quantity.setdefault(timing.quantity, []).append(timing)
-        timings = [combined(runs, self._precisions[quantity]) for quantity, runs in by_quantity.items()]
-        return msgspec.structs.replace(found[0], timings=tuple(timings))
+            told: list[Timing | Undecided] = [*timed.timings, *timed.undecided]
+            for one in told:
+                by_quantity.setdefault(one.quantity, []).append(one)
+        whole = [combined_of(each, self._precisions[quantity]) for quantity, each in by_quantity.items()]
+        return msgspec.structs.replace(
+            found[0],
+            timings=tuple([one for one in whole if isinstance(one, Timing)]),
+            undecided=tuple([one for one in whole if isinstance(one, Undecided)]),
+        )
 
 
 def _key(job: Job, case: CaseRef) -> tuple[str, str]:

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from opsmith.core.timing import GraphCosts, Label, Timing
-from opsmith.evaluation.timing.statistics import Precision, timing_of
-from opsmith.runner.clock.timed_pairs import Dishonest, NotMeasured, Pair, Series
+from opsmith.evaluation.timing.statistics import Precision, least_block_us, timing_of
+from opsmith.runner.clock.timed_pairs import Block, Dishonest, NotMeasured, Pair, Series, TooShort
 from opsmith.runner.machine.cores import quickest, siblings_of
 from opsmith.runner.protocol.timing_messages import (
     BLOCK_US,
@@ -51,8 +51,10 @@ TRIED_SETS = 8
 LOOK_INTERVAL_S = 0.02
 #: The last so many empty round trips, whose median is taken off every block.
 EMPTY_TRIPS = 9
-#: No block is shorter.
-SHORTEST_US = 0.1
+#: Blocks that last for less than this share of what they should get more calls: the first ones are slow. At most so
+#: many times as many at once.
+SHORT_SHARE = 1 / 3
+MOST_GROWTH = 16
 #: Sets of inputs that are asked for, so calls of a block at most.
 MOST_SLOTS = 1_024
 #: A replayed graph is held against the wall clock by so many replays more than one, in the median of so many times;
@@ -66,7 +68,7 @@ CLOCK_SLACK_US = 10.0
 #: A pool of threads may look for work for so long before it sleeps, microseconds.
 SETTLING_US = 5_000.0
 #: What is found of a pair.
-Found = Timing | NotMeasured | Dishonest
+Found = Timing | TooShort | NotMeasured | Dishonest
 
 
 class Side(Protocol):
@@ -184,8 +186,8 @@ class PairedClock:
             for quantity in self.settings.quantities:
                 self._calibrate(quantity)
             self.let_go()
-            reference_ready = thread.submit(self._make_ready, 0)
-            self._make_ready(1)
+            reference_ready = thread.submit(self._make_ready, 0, self.pairs)
+            self._make_ready(1, self.pairs)
             reference_ready.result()
             self._run_on([core])
 
@@ -235,7 +237,6 @@ class PairedClock:
 
     def _calibrate(self, quantity: str) -> None:
         """Calls a block, from the faster side: its blocks must be long enough too. Also warms up."""
-        block_us = BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
         fastest_us: dict[int, float] = {}
         for number in range(2):
             for pair in self.pairs:
@@ -245,19 +246,43 @@ class PairedClock:
                     if quantity == "E":
                         calls -= pair.warm_up_calls(calls)
                         self._renew(number, [(pair, round_number, calls)])
-                    time_us = self._block_us(number, pair, calls, quantity, round_number, captured=False)
+                    block = self._block(number, pair, calls, quantity, round_number, captured=False)
                 except NotMeasured as problem:
                     pair.problems[quantity] = problem
                     continue
-                fastest_us[pair.number] = min(time_us, fastest_us.get(pair.number, math.inf))
+                fastest_us[pair.number] = min(block.call_us, fastest_us.get(pair.number, math.inf))
         for pair in self.pairs:
             if quantity not in pair.problems:
-                slots = pair.reference_prepared.slots
-                calls = min(math.ceil(block_us / fastest_us[pair.number]), slots)
-                pair.calls[quantity] = min(calls, slots - pair.warm_up_calls(calls)) if quantity == "E" else calls
+                wanted_us, call_us = self._wanted_us(quantity), fastest_us[pair.number]
+                # What took next to nothing was too short to be measured, and is found to be so later.
+                is_long = MOST_SLOTS * call_us > wanted_us
+                calls = max(math.ceil(wanted_us / call_us), 1) if is_long else MOST_SLOTS
+                pair.calls[quantity] = _possible_calls(pair, quantity, calls)
 
-    def _make_ready(self, number: int) -> None:
-        for pair in self.pairs:
+    def _wanted_us(self, quantity: str) -> float:
+        """How long a block should take."""
+        return BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
+
+    def _begins_again(self, series: Series, quantity: str) -> bool:
+        """Where the first blocks are short, begin again with more calls a block, if there are inputs for them."""
+        wanted_us, now_us = self._wanted_us(quantity), series.blocks.at_first_us
+        if series.problem is not None or now_us is None:
+            return False
+        pair = series.pair
+        calls = pair.calls[quantity]
+        more = _possible_calls(pair, quantity, math.ceil(calls * min(wanted_us / now_us, MOST_GROWTH)))
+        series.is_sized = now_us >= SHORT_SHARE * wanted_us or more <= calls
+        if series.is_sized:
+            return False
+        pair.calls[quantity] = more
+        with _shared([series]):
+            for number in range(2):
+                self._make_ready(number, [pair])
+        series.begin_again()
+        return True
+
+    def _make_ready(self, number: int, pairs: Sequence[Pair]) -> None:
+        for pair in pairs:
             if number == 1:
                 self.asked = pair.number
             if pair.calls:
@@ -279,8 +304,8 @@ class PairedClock:
             cross_checked: of these calls K is held against the judge's clock in any case; a FASTER one always is.
 
         Returns:
-            for each call its time, or why there is none: K cannot be told from E, or the candidate's own clock
-            does not agree with the judge's.
+            for each call its time, or why there is none: its blocks are too short, K cannot be told from E, or the
+            candidate's own clock does not agree with the judge's.
         """
         precision, noise = self.settings.precisions[quantity], self.settings.noise.get(quantity, 0.0)
         of_all = self._order.randrange(precision.least_pairs)
@@ -304,13 +329,18 @@ class PairedClock:
                     self._change_core()
             self._take_turns(running, quantity)
             is_throttled = self._was_throttled()
-            running = [series for series in running if series.goes_on(is_throttled=is_throttled)]
+            goes_on = [series.goes_on(is_throttled=is_throttled) for series in running]
+            running = [
+                series
+                for series, more in zip(running, goes_on, strict=True)
+                if (not series.is_sized and self._begins_again(series, quantity)) or more
+            ]
         measured = {series.pair.number: series for series in everything if series.problem is None}
         if quantity == self.settings.quantities[-1]:
             self.let_go()
             self._look([self._somewhere(series.pair, quantity, series.pair.round) for series in measured.values()])
         return [
-            self._timing(measured[pair.number], quantity, cross_checked=cross_checked)
+            self._found(measured[pair.number], quantity, cross_checked=cross_checked)
             if pair.number in measured
             else pair.problems[quantity]
             for pair in self.pairs
@@ -355,7 +385,7 @@ class PairedClock:
             try:
                 for round_number in series.rounds:
                     more = not (is_last and round_number == series.rounds[-1])
-                    series.turn[number].append(self._block_us(number, pair, calls, quantity, round_number, more=more))
+                    series.turn[number].append(self._block(number, pair, calls, quantity, round_number, more=more))
             except NotMeasured as problem:
                 series.problem = pair.problems[quantity] = problem
 
@@ -373,6 +403,17 @@ class PairedClock:
             self._is_throttled = self.settings.throttled() is not None
         return self._is_throttled
 
+    def _found(self, series: Series, quantity: str, *, cross_checked: Collection[int]) -> Found:
+        if not series.blocks.are_too_short:
+            return self._timing(series, quantity, cross_checked=cross_checked)
+        found = series.blocks.what_is_too_short(quantity)
+        if quantity == "K" and 1 in found.short and series.pair.nodes[1] is not None:
+            try:  # It may say so of longer ones.
+                self._cross_check(series.pair, found.calls, found.at_most_us[1])
+            except Dishonest as offence:
+                return offence
+        return found
+
     def _timing(self, series: Series, quantity: str, *, cross_checked: Collection[int]) -> Timing | Dishonest:
         pair = series.pair
         assert series.found is not None
@@ -385,6 +426,7 @@ class PairedClock:
             calls_per_block=calls,
             quantity=quantity,
             discarded=series.discarded,
+            too_short=len(series.blocks.too_short),
         )
         if quantity != "K":
             return timing
@@ -406,10 +448,10 @@ class PairedClock:
         """Look at results of so many further blocks of K, on values that no call has met."""
         calls = pair.calls["K"]
         for round_number in pair.new_rounds(times):
-            self._block_us(1, pair, calls, "K", round_number)
+            self._block(1, pair, calls, "K", round_number)
             self._look([self._somewhere(pair, "K", round_number)])
 
-    def _block_us(
+    def _block(
         self,
         number: int,
         pair: Pair,
@@ -419,8 +461,8 @@ class PairedClock:
         *,
         captured: bool = True,
         more: bool = False,
-    ) -> float:
-        """Microseconds a call of one block on a round's values; ``more`` blocks of the same turn may follow.
+    ) -> Block:
+        """How long a block on a round's values takes; ``more`` blocks of the same turn may follow.
 
         The values are there already for E; a block of K begins with writing them.
         """
@@ -438,12 +480,13 @@ class PairedClock:
             pair.nodes[number] = reply.nodes
             graphs = self.settings.graphs
             graph_us = 0.0 if graphs is None or reply.nodes is None else graphs.graph_us  # It is no kernel's time.
-            return max(reply.own_us - graph_us / calls, 1e-3)
+            return Block(calls, reply.own_us * calls - graph_us, least_block_us("K", graph_us))
         _, wall_us = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
         settling_us = side.settle()
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
-        return max(wall_us - statistics.median(self._trips_us), SHORTEST_US) / calls
+        trip_us = statistics.median(self._trips_us)
+        return Block(calls, wall_us - trip_us, least_block_us("E", trip_us))
 
     def _cross_check(self, pair: Pair, calls: int, own_us: float) -> None:
         """Hold the candidate's device time against the wall clock, and again if it is found to be far below.
@@ -490,6 +533,13 @@ def _shared(running: Sequence[Series]) -> Iterator[None]:
     yield
     for series in running:
         series.spent_s += (time.monotonic() - start) / len(running)
+
+
+def _possible_calls(pair: Pair, quantity: str, calls: int) -> int:
+    """So many calls a block, or as many as there are sets of inputs for."""
+    slots = pair.reference_prepared.slots
+    calls = min(calls, slots)
+    return min(calls, slots - pair.warm_up_calls(calls)) if quantity == "E" else calls
 
 
 def _turns(order: random.Random) -> Iterator[list[int]]:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from opsmith.core.timing import Cause, Undecided
 from opsmith.evaluation.timing.statistics import Estimate, Precision, estimate
 from opsmith.runner.protocol.timing_messages import TimingPrepared
 
@@ -11,6 +17,8 @@ from opsmith.runner.protocol.timing_messages import TimingPrepared
 WARM_UP_CALLS = 4
 WARM_UP_SHARE = 1 / 30
 WARM_UP_SHARE_OF_SETS = 1 / 4
+#: Pairs of blocks that say how long blocks are.
+SIZING_PAIRS = 3
 
 
 class NotMeasured(Exception):
@@ -19,6 +27,62 @@ class NotMeasured(Exception):
 
 class Dishonest(Exception):
     """The clock has shown that a kernel does not do what it is timed for."""
+
+
+class Block(NamedTuple):
+    """How long a block took.
+
+    Attributes:
+        calls: that it has.
+        net_us: of all of them, without what is taken off a block; may be less than nothing.
+        least_us: from which on it is a measurement.
+    """
+
+    calls: int
+    net_us: float
+    least_us: float
+
+    @property
+    def call_us(self) -> float:
+        """Of one call."""
+        return self.net_us / self.calls
+
+    @property
+    def call_at_most_us(self) -> float:
+        """The same, of a block that may be too short to be a measurement."""
+        return max(self.least_us, self.net_us) / self.calls
+
+    @property
+    def is_measurement(self) -> bool:
+        """Whether it is long enough, and a number: of K a process says it itself."""
+        return self.least_us <= self.net_us < math.inf
+
+
+class TooShort(NamedTuple):
+    """What is known of calls whose blocks are too short to be measurements.
+
+    Attributes:
+        quantity: ``K`` or ``E``.
+        calls: of a block.
+        least_us: from which on a block is a measurement.
+        short: the sides whose blocks are too short, 0 for the reference.
+        at_most_us: what a call takes at most, on each side.
+    """
+
+    quantity: str
+    calls: int
+    least_us: float
+    short: tuple[int, ...]
+    at_most_us: tuple[float, float]
+
+    @property
+    def undecided(self) -> Undecided:
+        """That for the record."""
+        sides = " and ".join(("the reference's", "the candidate's")[side] for side in self.short)
+        calls = "a call" if self.calls == 1 else f"{self.calls:,} calls"
+        least = f"{self.least_us:.3g} us"
+        reason = f"too short to be measured: {sides} blocks of {calls}, the most there may be, take less than {least}"
+        return Undecided(quantity=self.quantity, cause=Cause.TOO_SHORT, reason=reason)
 
 
 class Pair:
@@ -63,18 +127,75 @@ class Pair:
         return range(first, first + count)
 
 
+class PairedBlocks:
+    """The blocks of one pair so far.
+
+    Attributes:
+        measured: microseconds a call, of all blocks that count, on each side.
+        too_short: pairs of blocks of which one is too short to be a measurement.
+
+    Args:
+        precision: how long a pair is timed.
+    """
+
+    def __init__(self, precision: Precision) -> None:
+        self._precision = precision
+        self._first: list[tuple[Block, Block]] = []
+        self.measured: tuple[list[float], list[float]] = ([], [])
+        self.too_short: list[tuple[Block, Block]] = []
+
+    def add(self, reference: Block, candidate: Block) -> None:
+        """Take a pair in."""
+        if len(self._first) < SIZING_PAIRS:
+            self._first.append((reference, candidate))
+        if reference.is_measurement and candidate.is_measurement:
+            self.measured[0].append(reference.call_us)
+            self.measured[1].append(candidate.call_us)
+        else:
+            self.too_short.append((reference, candidate))
+
+    @property
+    def at_first_us(self) -> float | None:
+        """How long the shorter side's blocks were, of the first few pairs; None before they are there."""
+        if len(self._first) < SIZING_PAIRS:
+            return None
+        calls = self._first[0][0].calls
+        return calls * min(_at_most_us([pair[side] for pair in self._first]) for side in (0, 1))
+
+    @property
+    def are_too_short(self) -> bool:
+        """Whether most blocks are, and not only those that happened to be."""
+        few = max(self._precision.least_pairs // 2, SIZING_PAIRS - 1)
+        return len(self.too_short) > max(len(self.measured[0]), few)
+
+    def what_is_too_short(self, quantity: str) -> TooShort:
+        """What the blocks say that are."""
+        sides: tuple[list[Block], list[Block]] = ([], [])
+        for blocks in self.too_short:
+            for side, block in zip(sides, blocks, strict=True):
+                side.append(block)
+        return TooShort(
+            quantity=quantity,
+            calls=sides[0][0].calls,
+            least_us=statistics.median([block.least_us for block in sides[0]]),
+            short=tuple([number for number, side in enumerate(sides) if _are_mostly_short(side)]),
+            at_most_us=(_at_most_us(sides[0]), _at_most_us(sides[1])),
+        )
+
+
 class Series:
     """The blocks of one pair, turn by turn, until they say enough.
 
     Attributes:
         pair: whose blocks these are.
         rounds: of the blocks of this turn.
-        turn: microseconds a call, of the blocks of this turn, on each side.
-        measured: the same of all blocks that count.
-        discarded: blocks that do not, because the device's clock was throttled.
+        turn: the blocks of this turn, on each side.
+        blocks: all that were made before, without those that are discarded.
+        discarded: blocks that do not count, because the device's clock was throttled.
         spent_s: that all blocks and what belongs to them took so far.
         problem: why there is no time.
         found: the estimate, at the end.
+        is_sized: whether the number of calls of a block is final.
 
     Args:
         precision: how long a pair is timed.
@@ -90,12 +211,13 @@ class Series:
         self._looked_at = looked_at
         self._next_look = precision.least_pairs
         self.rounds = range(0)
-        self.turn: tuple[list[float], list[float]] = ([], [])
-        self.measured: tuple[list[float], list[float]] = ([], [])
+        self.turn: tuple[list[Block], list[Block]] = ([], [])
+        self.blocks = PairedBlocks(precision)
         self.discarded = 0
         self.spent_s = 0.0
         self.problem: NotMeasured | None = None
         self.found: Estimate | None = None
+        self.is_sized = False
 
     def begin_turn(self, blocks: int) -> None:
         """Of so many blocks at most."""
@@ -109,6 +231,16 @@ class Series:
         """Whether a result of the turn's last block is."""
         return len(self.measured[0]) + len(self.rounds) == self._looked_at + 1
 
+    @property
+    def measured(self) -> tuple[list[float], list[float]]:
+        """Microseconds a call, of all blocks that count, on each side."""
+        return self.blocks.measured
+
+    def begin_again(self) -> None:
+        """With more calls a block: what was measured with fewer does not count."""
+        self.blocks, self.found = PairedBlocks(self._precision), None
+        self._next_look = self._precision.least_pairs
+
     def goes_on(self, *, is_throttled: bool) -> bool:
         """Take a turn's times in; whether more are needed."""
         if self.problem is not None:
@@ -116,8 +248,10 @@ class Series:
         if is_throttled and self.discarded < self._precision.least_pairs:
             self.discarded += len(self.rounds)  # A device that never runs freely is timed as it is.
             return True
-        for times, more in zip(self.measured, self.turn, strict=True):
-            times.extend(more)
+        for reference, candidate in zip(*self.turn, strict=True):
+            self.blocks.add(reference, candidate)
+        if self.blocks.are_too_short:
+            return False
         pairs, precision = len(self.measured[0]), self._precision
         if pairs < self._next_look:
             return True
@@ -126,3 +260,11 @@ class Series:
         if precision.ends(found, self._noise, pairs=pairs, spent_s=self.spent_s):
             self.found = found
         return self.found is None
+
+
+def _at_most_us(blocks: Sequence[Block]) -> float:
+    return statistics.median([block.call_at_most_us for block in blocks])
+
+
+def _are_mostly_short(blocks: Sequence[Block]) -> bool:
+    return 2 * sum(not block.is_measurement for block in blocks) >= len(blocks)

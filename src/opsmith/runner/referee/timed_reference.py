@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from opsmith.calls.live import CALL_DECODER, live_call, make_storages
+from opsmith.calls.live import CALL_DECODER, LiveCall, live_call, make_storages
 from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, OutputTensor, storage_size
 from opsmith.core.op import TaskKind
@@ -42,8 +42,14 @@ from opsmith.tasks import registry
 #: What no kernel undercuts: as a node of a graph, and for what it moves, bytes a microsecond.
 SHORTEST_KERNEL_US = 1.2
 FASTEST_BYTES_A_US = 8e6
-#: In a block a call is faster than the first ones were.
+#: In a block a call is faster than the first ones were. On a CPU, where a set of inputs costs nothing until a block has
+#: that many calls, a candidate may be so many times as fast as eager and have blocks of the wanted length.
 SPARE_CALLS = 2
+SPARE_CALLS_CPU = 32
+#: Calls whose quickest says how long one takes its caller, where they are short: a busy machine held single ones up by
+#: a hundred times.
+SIZING_CALLS = 3
+SHORT_CALL_US = 20_000.0
 #: All sets of a timed call's inputs and results together, as a share of a device's memory; both sides have them, of
 #: each call that is timed together.
 MAX_TIMED_SHARE = 1 / 64
@@ -121,9 +127,7 @@ class TimedReference:
             observed = Observer().describe(self._eager(*live.args, **live.kwargs), live, ())
             if self._device.type != "cpu":
                 torch.accelerator.synchronize(self._device)
-            start = time.perf_counter()
-            self._eager(*live.args, **live.kwargs)
-            host_us = (time.perf_counter() - start) * 1e6
+            host_us = self._host_us(live)
         results = [output for output in observed.form().outputs if isinstance(output, OutputTensor)]
         size = sum(map(storage_size, record.storages)) + sum(map(tensor_bytes, results))
         if self._device.type == "cpu":
@@ -134,6 +138,17 @@ class TimedReference:
             most = int(torch.cuda.get_device_properties(self._device).total_memory * MAX_TIMED_SHARE)
         slots = max(1, min(request.slots, _most_calls(size, host_us, self._device), most // max(size, 1)))
         return slots, work_of(record, registry.schema_of(record.op), results)
+
+    def _host_us(self, live: LiveCall) -> float:
+        """Microseconds that a call takes its caller."""
+        taken_us = math.inf
+        for _ in range(SIZING_CALLS):
+            start = time.perf_counter()
+            self._eager(*live.args, **live.kwargs)
+            taken_us = min(taken_us, (time.perf_counter() - start) * 1e6)
+            if taken_us > SHORT_CALL_US:
+                break
+        return taken_us
 
     def make_ready(self, request: MakeReady) -> BlockTimed:
         """Make sets of inputs and capture a graph."""
@@ -184,6 +199,6 @@ class TimedReference:
 def _most_calls(size_bytes: int, host_us: float, device: torch.device) -> int:
     """More calls than this no block has, for a call that moves so many bytes and takes its caller so long."""
     if device.type == "cpu":
-        return math.ceil(SPARE_CALLS * BLOCK_US_CPU / host_us)
+        return math.ceil(SPARE_CALLS_CPU * BLOCK_US_CPU / host_us)
     kernel_us = max(SHORTEST_KERNEL_US, size_bytes / FASTEST_BYTES_A_US)
     return math.ceil(max(BLOCK_US["K"] / kernel_us, SPARE_CALLS * BLOCK_US["E"] / max(host_us, kernel_us)))
