@@ -118,6 +118,28 @@ def test_what_is_copied_into_an_input_is_not_returned(neutral: Callable[[Tensor]
         assert _run(write_and_return, torch.float32) == _run(write_and_return, torch.float32, "opsmith")
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x[2:].fill_(5),
+        lambda x: x.view(2, 3)[:, 0].fill_(5),
+        lambda x: x.__setitem__(torch.tensor([1, 4]), 5.0),
+    ],
+    ids=["slice", "select", "index"],
+)
+def test_a_part_that_is_written_and_then_returned_is_no_input(write: Callable[[Tensor], Any]) -> None:
+    """What is copied is another result then, and Inductor writes the part in place all the same."""
+
+    def write_and_return(x: Tensor, y: Tensor) -> Tensor:
+        write(x)
+        result = x / 1
+        x.div_(1)
+        return result
+
+    with torch.no_grad():
+        assert _run(write_and_return, torch.float32) == _run(write_and_return, torch.float32, "opsmith")
+
+
 def test_an_output_is_not_what_is_copied_into_an_input() -> None:
     """The other way round: what is copied stands for an equal result that is returned."""
 

@@ -4,7 +4,8 @@ A result that eager makes in memory of its own must stay so: the caller may writ
 that the graph itself writes must read it before or after the same writes. :class:`Sharing` answers both for a rule
 that lets one node stand for another. :class:`Memory` describes a whole graph, so that two can be compared.
 
-What a functional graph copies into an input at its end counts as that input's memory: Inductor computes it there.
+Of a functional graph that copies into an input at its end, what is copied counts as that input's memory, and so do
+the scatters that begin with the input: Inductor computes them there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ Version: TypeAlias = tuple[int, int]
 
 _GIVEN = {"placeholder", "get_attr"}
 _COPY = torch.ops.aten.copy_.default
+#: What Inductor makes in the memory of its first argument if that is an input that is copied into
+#: (torch/_inductor/fx_passes/reinplace.py).
+_IN_PLACE = {
+    torch.ops.aten.index_put.default,
+    torch.ops.aten._unsafe_index_put.default,
+    torch.ops.aten.diagonal_scatter.default,
+    torch.ops.aten.select_scatter.default,
+    torch.ops.aten.slice_scatter.default,
+    torch.ops.aten.as_strided_scatter.default,
+}
 
 
 def storages(value: Any) -> frozenset[Storage]:
@@ -63,6 +74,8 @@ class Sharing:
         self._copied: set[Storage] = set()
         for node in graph.nodes:
             self._add(node)
+        for node, _ in _made_in_inputs(graph):
+            self._copied.update(self._of(node))
 
     def _add(self, node: fx.Node) -> None:
         if node.op == "output":
@@ -75,7 +88,6 @@ class Sharing:
         for target in written_by(node):
             for storage in self._of(target):
                 self._writes.setdefault(storage, []).append(node)
-        self._copied.update(*map(self._of, _copied_by(node)))
 
     def _of(self, node: fx.Node) -> frozenset[Storage]:
         return frozenset(map(self._root, storages(node.meta.get(self._key))))
@@ -184,9 +196,15 @@ class Memory:
         return None if node is None else f"{node} depends on memory before or after other writes than it did"
 
 
-def _copied_by(node: fx.Node) -> list[fx.Node]:
-    """What a node copies into a tensor that is there."""
-    return [one for one in node.args[1:2] if isinstance(one, fx.Node)] if node.target is _COPY else []
+def _made_in_inputs(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """What may lie in the memory of an input that is copied into, and that input."""
+    copies = [one for one in graph.find_nodes(op="call_function", target=_COPY) if isinstance(one.args[1], fx.Node)]
+    yield from ((one.args[1], one.args[0]) for one in copies)
+    made_in = {one.args[0]: one.args[0] for one in copies}
+    for node in graph.nodes:
+        if node.target in _IN_PLACE and node.args[0] in made_in:
+            made_in[node] = made_in[node.args[0]]
+            yield node, made_in[node]
 
 
 def _all_storages(values: Iterable[Any]) -> frozenset[Storage]:
@@ -198,9 +216,9 @@ def _memory_of_outputs(graph: fx.Graph, value_of: Callable[[fx.Node], Any]) -> l
     for node in (node for node in graph.nodes if node.op in _GIVEN):
         for storage in storages(value_of(node)):
             known.setdefault(storage, f"{node.op} {node.target}")
-    for node in graph.nodes:
-        for storage in _all_storages(map(value_of, _copied_by(node))):
-            known.setdefault(storage, f"copied into {node.args[0]}")
+    for node, source in _made_in_inputs(graph):
+        for storage in storages(value_of(node)):
+            known.setdefault(storage, f"copied into {source}")
     found: list[Any] = []
     made: dict[Storage, int] = {}
     for place, leaf in enumerate(tree_leaves(graph.output_node().args)):
