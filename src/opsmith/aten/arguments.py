@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.aten.strides import extent
 from opsmith.core.op import OpSchema, TaskKind
 
 
@@ -53,8 +54,8 @@ def _ranges_meet(one: Tensor, other: Tensor) -> bool:
 def _bytes_of(tensor: Tensor) -> tuple[int, int]:
     if tensor.numel() == 0:
         return 0, 0
-    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + span * tensor.element_size()
+    size_bytes = extent(tensor.shape, tensor.stride(), 0) * tensor.element_size()
+    return tensor.data_ptr(), tensor.data_ptr() + size_bytes
 
 
 @cache

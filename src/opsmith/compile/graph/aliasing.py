@@ -71,11 +71,11 @@ class Sharing:
         self._writes: dict[Storage, list[fx.Node]] = {}
         self._given: set[Storage] = set()
         self._returned: set[Storage] = set()
-        self._copied: set[Storage] = set()
+        self._in_inputs: set[Storage] = set()
         for node in graph.nodes:
             self._add(node)
         for node, _ in _made_in_inputs(graph):
-            self._copied.update(self._of(node))
+            self._in_inputs.update(self._of(node))
 
     def _add(self, node: fx.Node) -> None:
         if node.op == "output":
@@ -126,9 +126,9 @@ class Sharing:
     def _may_join(self, node: fx.Node, mine: frozenset[Storage], theirs: frozenset[Storage]) -> bool:
         if not mine or not theirs:
             return False
-        if mine & self._returned and theirs & (self._given | self._returned | self._copied):
+        if mine & self._returned and theirs & (self._given | self._returned | self._in_inputs):
             return False
-        if mine & self._copied and theirs & self._returned:
+        if mine & self._in_inputs and theirs & self._returned:
             return False
         if any(self._writes.get(storage) for storage in mine):
             return False
@@ -141,7 +141,7 @@ class Sharing:
     def _join(self, storage: Storage, other: Storage) -> None:
         self._joined[storage] = other
         self._members[other] += self._members.pop(storage, [])
-        for marked in (self._returned, self._copied):
+        for marked in (self._returned, self._in_inputs):
             if storage in marked:
                 marked.add(other)
 
@@ -151,9 +151,9 @@ class Memory:
     """How a graph uses memory.
 
     Attributes:
-        outputs: for each leaf of the output the memory that it lies in: a placeholder or constant, also one that it is
-            copied into, with the offset there; or the first leaf with the same memory. None for what is no strided
-            tensor.
+        outputs: for each leaf of the output the memory that it lies in: a placeholder or constant, also an input that
+            it may be made in, with the offset there; or the first leaf with the same memory. None for what is no
+            strided tensor.
         reads: for each node, which versions of written memory it reads; empty where nothing is written.
         sources: for each node, the nodes that it was given; empty where nothing is written.
         views: nodes that return memory that they were given, and read none.
@@ -218,7 +218,7 @@ def _memory_of_outputs(graph: fx.Graph, value_of: Callable[[fx.Node], Any]) -> l
             known.setdefault(storage, f"{node.op} {node.target}")
     for node, source in _made_in_inputs(graph):
         for storage in storages(value_of(node)):
-            known.setdefault(storage, f"copied into {source}")
+            known.setdefault(storage, f"made in {source}")
     found: list[Any] = []
     made: dict[Storage, int] = {}
     for place, leaf in enumerate(tree_leaves(graph.output_node().args)):

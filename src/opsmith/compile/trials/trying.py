@@ -14,6 +14,7 @@ from torch._dispatch.python import no_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
+from opsmith.aten.strides import extent
 from opsmith.compile.report import add_trial
 from opsmith.compile.trials.book import Trial, TrialBook
 from opsmith.compile.trials.calls import TriedCall
@@ -89,8 +90,8 @@ def _drawn(like: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
     """Numbers between 0 and 1, in memory of the same extent: where all have one sign, errors of one sign add up."""
     if not like.numel():
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
-    storage = torch.rand(extent, dtype=like.dtype, device=like.device, generator=generator)
+    elements = extent(like.shape, like.stride(), 0)
+    storage = torch.rand(elements, dtype=like.dtype, device=like.device, generator=generator)
     return storage.as_strided(like.shape, like.stride())
 
 

@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.aten.arguments import tensors_in
+from opsmith.aten.strides import extent
 from opsmith.dispatch.plans.fp32_precision import watched_precisions
 from opsmith.dispatch.plans.plan import (
     Copy,
@@ -336,10 +337,7 @@ def _memory(tensor: Tensor) -> Memory:
 
 def _span(tensor: Tensor) -> int:
     """Bytes from the first element to the end of the last."""
-    if tensor.numel() == 0:
-        return 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
+    return extent(tensor.shape, tensor.stride(), 0) * tensor.element_size()
 
 
 def _is_scattered(tensor: Tensor) -> bool:
