@@ -196,7 +196,7 @@ def _row(
 ) -> Row | None:
     function = overload(op)
     calls = _sets(function, record, device)
-    timed = TimedCall(function, TimedInputs(record, device, calls, varied=False), device)
+    timed = TimedCall(function, TimedInputs(record, device, calls), device)
     blocks = [timed.device_block(calls, round_number=number) for number in range(BLOCKS)]
     times = [time_us for time_us, nodes in blocks if time_us is not None and nodes is not None]
     nodes = blocks[-1][1]
@@ -260,7 +260,7 @@ def _profiled_us(block: Callable[[], float | None]) -> tuple[float, float, float
 
 def _e_us(side: RefereeSide, call: bytes) -> tuple[float, float]:
     """E by this process's clock, and by the other one's own."""
-    prepared = side.ask(PrepareTiming(call, MOST_CALLS, varied=False))
+    prepared = side.ask(PrepareTiming(call, MOST_CALLS))
     trip_us = empty_trip_us(side)
     outside, inside = [], []
     for number in range(1, 2 * BLOCKS):

@@ -270,7 +270,7 @@ class Bench:
         """K of the kernel in one process alone, in microseconds a call, by block."""
         call = ControlCall(SCHEMA.name, ((elements,),), (scalar,)).serialized()
         side = BenchSide(link, call, self._slots(elements))
-        side.ask(PrepareTiming(call, calls, varied=True))
+        side.ask(PrepareTiming(call, calls))
         return [side.ask(TimeBlock(calls, "K", round=number)).own_us for number in range(PLANTED_BLOCKS)]
 
     def _slots(self, elements: int) -> int:

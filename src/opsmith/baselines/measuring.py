@@ -76,7 +76,7 @@ def _timed_call(request: BaselineRequest, device: torch.device) -> TimedCall:
     inputs = tree_map(converted, problem.inputs(derive_seed("baseline", request.task)))
     if request.baseline == CHANNELS_LAST:
         inputs = _in_channels_last(problem.model, inputs)
-    prepared = TimedInputs(record_call(request.task, inputs, {}), device, 1, varied=False)
+    prepared = TimedInputs(record_call(request.task, inputs, {}), device, 1)
     name = "eager" if request.baseline == CHANNELS_LAST else request.baseline
     function = baseline_function(name, problem.model, device)
     if isinstance(function, Preparable):

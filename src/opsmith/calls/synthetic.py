@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import torch
 
 from opsmith.aten.dtypes import torch_dtype
+from opsmith.calls.fresh_values import BANK_ELEMENTS, ValueBank, unit_of
 from opsmith.core.case import GeneratedStorage
 from opsmith.core.domains import (
     IGNORED_EVERY,
@@ -35,6 +37,7 @@ from opsmith.core.domains import (
     Targets,
     Uniform,
 )
+from opsmith.core.fresh_values import Redraw
 
 #: Elements drawn at a time. Other values would draw other numbers from the same seed.
 CHUNK_ELEMENTS = 1 << 24
@@ -50,6 +53,10 @@ COMPARED_BYTES = 256 << 20
 
 def generate(storage: GeneratedStorage, device: torch.device) -> torch.UntypedStorage:
     """Make the storage on ``device``."""
+    if storage.fresh is not None:
+        how, number, sets, key, slot = msgspec.structs.astuple(storage.fresh)
+        bank = value_bank(msgspec.structs.replace(storage, fresh=None), how, sets, number, device=device)
+        return bank.storage(key, slot)
     content = torch.UntypedStorage(storage.size_bytes, device=device)
     if storage.size_bytes:
         generator = torch.Generator(device).manual_seed(storage.seed)
@@ -57,12 +64,40 @@ def generate(storage: GeneratedStorage, device: torch.device) -> torch.UntypedSt
             _fill(content, storage, storage.domain, generator)
         else:
             _arrange(content, storage, storage.domain, generator)
-    return _rotated(content, storage.rotation) if storage.rotation else content
+    return content
 
 
-def _rotated(content: torch.UntypedStorage, size_bytes: int) -> torch.UntypedStorage:
-    flat = flat_view(content, torch.uint8)
-    return torch.cat([flat[size_bytes:], flat[:size_bytes]]).untyped_storage()
+def value_bank(
+    storage: GeneratedStorage,
+    how: Redraw,
+    sets: int,
+    number: int,
+    *,
+    device: torch.device,
+    content: torch.UntypedStorage | None = None,
+) -> ValueBank:
+    """What fresh values of a storage are made of, whose elements are drawn by themselves.
+
+    Args:
+        storage: without fresh values.
+        how: BLENDED or CHOSEN.
+        sets: how many sets of inputs there may be.
+        number: of the storage in its call.
+        device: where it is to be.
+        content: the storage itself, if it has been made.
+    """
+    dtype = torch_dtype(storage.dtype)
+    unit = unit_of(how, dtype)
+    length = storage.size_bytes // unit.itemsize
+    if storage.size_bytes < BANK_ELEMENTS * dtype.itemsize:
+        enlarged = BANK_ELEMENTS * dtype.itemsize
+        content = generate(
+            msgspec.structs.replace(storage, size_bytes=enlarged, shape=(BANK_ELEMENTS,), strides=(1,), offset=0),
+            device,
+        )
+    elif content is None:
+        content = generate(storage, device)
+    return ValueBank(flat_view(content, unit), length, how, sets, number)
 
 
 def same_content(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:

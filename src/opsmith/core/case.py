@@ -14,6 +14,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from opsmith.core.domains import Domain
+from opsmith.core.fresh_values import FreshDraw
 
 
 class CaseAddress(msgspec.Struct, frozen=True, order=True):
@@ -157,7 +158,7 @@ class GeneratedStorage(msgspec.Struct, frozen=True, tag="generated", array_like=
         domain: what its values are.
         seed: what they follow from; the same seed gives the same values in every process on the
             same device model and torch version.
-        rotation: bytes of the content that stand at the end instead of at the beginning.
+        fresh: the values of a timed call that are made of these, or None: they are these.
     """
 
     size_bytes: int
@@ -167,7 +168,7 @@ class GeneratedStorage(msgspec.Struct, frozen=True, tag="generated", array_like=
     offset: int
     domain: Domain
     seed: int
-    rotation: int = 0
+    fresh: FreshDraw | None = None
 
 
 #: A storage by its content, or by what the content follows from.

@@ -259,7 +259,7 @@ def _device_us(work: TunedWork, choice: Sequence[int]) -> float:
 
     device = torch.device("cuda")
     with _family(work).force(choice):
-        inputs = TimedInputs(work.record, device, CALLS, varied=False)
+        inputs = TimedInputs(work.record, device, CALLS)
         timed = TimedCall(kernel_function(work.entry), inputs, device)
         blocks = [timed.device_block(CALLS, round_number=number)[0] for number in range(BLOCKS)]
     measured = [one for one in blocks if one is not None]

@@ -479,7 +479,7 @@ def test_a_timed_call_puts_generated_inputs_back() -> None:
         seen.append(float(x[0]))
         return x.mul_(2)
 
-    inputs = TimedInputs(call_on("mul_.Tensor", described(Normal(), (64,))), CPU, 1, varied=False)
+    inputs = TimedInputs(call_on("mul_.Tensor", described(Normal(), (64,))), CPU, 1)
     timed = TimedCall(doubling, inputs, CPU)
     for round_number in (1, 2):
         timed.renew(round_number, 1)

@@ -14,6 +14,7 @@ import torch
 
 from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, TensorValue
+from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.evaluation.timing import blocks
 from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.cuda_graphs import (
@@ -39,7 +40,7 @@ def inputs() -> TimedInputs:
         kwargs={},
         storages=(struct.pack("20f", *range(20)),),
     )
-    return TimedInputs(record, CPU, SLOTS, varied=True)
+    return TimedInputs(record, CPU, SLOTS, variations=[Variation(Redraw.BLENDED)])
 
 
 class Recording:
@@ -205,7 +206,7 @@ def test_a_capture_that_fails_by_chance_is_tried_once_more(monkeypatch: pytest.M
 def test_a_graph_of_sets_that_were_made_anew_is_captured_again(graphs: list[StandInGraph]) -> None:
     """It would read what is no longer theirs."""
     record = inputs().record
-    timed = TimedCall(torch.neg, TimedInputs(record, CPU, 2 * MADE_AT_ONCE, varied=True), CPU)
+    timed = TimedCall(torch.neg, TimedInputs(record, CPU, 2 * MADE_AT_ONCE), CPU)
     first = timed.captured(2)
     timed.inputs.make(MADE_AT_ONCE)
     assert first is timed.captured(2)

@@ -72,7 +72,7 @@ class StandIn:
             if request.pair == 0:
                 self.groups.append([])
             self.groups[-1].append(request.call)
-            return TimingPrepared(self.slots, request.varied, 0.1, work=self.work)
+            return TimingPrepared(self.slots, request.variations, 0.1, work=self.work)
         if isinstance(request, TimeBlock):
             self.wall_us += request.calls * request.replays * self.call_us
             return BlockTimed(self.call_us, 1.0)

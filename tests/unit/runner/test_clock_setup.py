@@ -49,7 +49,7 @@ class StandInReferee:
             return ClockSetUp(CEILINGS, COSTS)
         if isinstance(request, PrepareTiming):
             self.prepared.append(request)
-            return TimingPrepared(16, request.varied, 0.1)
+            return TimingPrepared(16, request.variations, 0.1)
         if isinstance(request, TimeBlock):
             self.wall_us = 100.0 + self._own_us * request.calls * request.replays
         if isinstance(request, TimeBlock) and request.quantity == "K":

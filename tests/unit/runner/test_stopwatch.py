@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of_examples
 from hypothesis import strategies as st
 
+from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.timing import Cause, GraphCosts, Label, Timing
 from opsmith.evaluation.timing.statistics import (
     PRECISIONS,
@@ -112,7 +113,6 @@ class StandInSide:
         call_us_of: by the number of a call, where it takes another time.
         noise_of: the same of the noise.
         unmeasured: calls that wait for the device.
-        odd_round_us: that writing the values of every second round takes longer.
         queued_call_us: that a call takes longer where it is no part of a graph.
         fails_at: the call, and its captured block, that is its last one.
         cold_us: that the first call after inputs were renewed takes longer.
@@ -133,7 +133,6 @@ class StandInSide:
         self.unmeasured: set[int] = set()
         self.fails_at = (-1, 0)
         self.settling_us = 0.0
-        self.odd_round_us = 0.0
         self.cold_us = 0.0
         self._is_cold = False
         self.queued_call_us = 0.0
@@ -165,7 +164,7 @@ class StandInSide:
         self.cores_of[type(request)] = self.cores
         if isinstance(request, PrepareTiming):
             self.prepared = request
-            return TimingPrepared(min(request.slots, self._slots), request.varied, 0.1)
+            return TimingPrepared(min(request.slots, self._slots), request.variations or VARIATIONS, 0.1)
         if isinstance(request, MakeReady):
             self.ready.append(request)
             return BlockTimed(None, self._nodes if request.captured else None)
@@ -182,7 +181,6 @@ class StandInSide:
         call_us *= machine.jitter.lognormvariate(0.0, self.noise_of.get(request.pair, self.noise))
         call_us += 0.0 if request.captured and self._nodes is not None else self.queued_call_us
         machine.now_us += request.calls * request.replays * call_us
-        machine.now_us += self.odd_round_us * ((request.round or 0) % 2)
         if request.calls and self._is_cold:
             machine.now_us += self.cold_us
             self._is_cold = False
@@ -220,6 +218,10 @@ def stand_in_machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(os, "sched_setaffinity", pin_judge)
     monkeypatch.setattr(stopwatch, "quickest", machine.quickest)
     return machine
+
+
+#: How the stand-ins' inputs are made anew.
+VARIATIONS = (Variation(Redraw.BLENDED),)
 
 
 def rounds_of(requests: Sequence[msgspec.Struct], pair: int) -> list[int]:
@@ -742,15 +744,6 @@ def test_every_block_of_a_cross_check_is_on_fresh_values(machine: Machine) -> No
     assert len({*rounds} - others) == len(rounds) == 2 * stopwatch.SLOPES
 
 
-@pytest.mark.parametrize("odd_round_us", [-16_000.0, 16_000.0])
-def test_values_that_take_long_to_write_every_second_time_are_no_lie(machine: Machine, odd_round_us: float) -> None:
-    """Of a table of gigabytes, from an odd place of what they are cut from."""
-    sides = StandInSide(machine, 2.0, slots=28), StandInSide(machine, 1.0, slots=28)
-    sides[1].odd_round_us = odd_round_us
-    assert Label.FASTER is timing_of(clock_of(*sides), "K").label
-    assert replays(machine)
-
-
 @pytest.mark.parametrize("uncaptured", [0, 1])
 def test_a_side_that_cannot_be_captured_is_compared_with_launches_of_the_other(
     machine: Machine, uncaptured: int
@@ -1006,12 +999,12 @@ def test_what_is_not_timed_is_done_side_by_side(machine: Machine, quantities: st
 
 
 def test_the_candidate_prepares_what_the_reference_could(machine: Machine) -> None:
-    """As many sets of inputs, whose values vary if eager takes that; a baseline is the reference's alone."""
+    """As many sets of inputs, whose values vary as eager takes them; a baseline is the reference's alone."""
     reference, candidate = StandInSide(machine, 20.0, slots=7), StandInSide(machine, 20.0)
     run = msgspec.structs.replace(settings(), warm=True, baseline="compile")
     clock = clock_of(reference, candidate, run=run)
-    assert PrepareTiming(b"call 0", stopwatch.MOST_SLOTS, True, warm=True, baseline="compile") == reference.prepared
-    assert PrepareTiming(b"call 0", 7, True, warm=True) == candidate.prepared
+    assert PrepareTiming(b"call 0", stopwatch.MOST_SLOTS, warm=True, baseline="compile") == reference.prepared
+    assert PrepareTiming(b"call 0", 7, VARIATIONS, warm=True) == candidate.prepared
     assert 7 == clock.pairs[0].candidate_prepared.slots
 
 

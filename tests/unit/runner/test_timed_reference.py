@@ -33,5 +33,5 @@ def test_one_call_that_was_held_up_takes_no_sets_away(
     ends_s = itertools.accumulate(itertools.chain.from_iterable((1.0, us / 1e6) for us in calls_us))
     times_s = itertools.chain(ends_s, itertools.count(100.0))
     monkeypatch.setattr(timed_reference, "time", SimpleNamespace(perf_counter=lambda: next(times_s)))
-    prepared = TimedReference(PrepareTiming(ADD, MOST_SLOTS, varied=True), torch.device("cpu")).prepared
+    prepared = TimedReference(PrepareTiming(ADD, MOST_SLOTS), torch.device("cpu")).prepared
     assert slots == prepared.slots

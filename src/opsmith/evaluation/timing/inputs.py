@@ -1,42 +1,46 @@
 """The inputs of timed calls: many sets, rewritten between blocks, so that no call meets what an earlier one met.
 
-A set's values are the recorded ones, rotated within each floating-point storage by as many elements as
-belong to the set and the round. Both sides of a pair rotate alike, and the referee can make the values of
-any timed call again. What holds no floating-point number (indices, masks, sizes) stays as it is.
+The values of a set follow from the key of a round, which a process learns when it is asked to write them
+(:mod:`opsmith.calls.fresh_values`). Both sides of a pair have the same, and the referee can make those of any timed
+call again. What cannot be made anew stays as it is, and the record of the case says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any
+from contextlib import AbstractContextManager
+from functools import cache, partial
+from typing import Any, Protocol
 
 import msgspec
 import torch
 
 from opsmith.aten.arguments import tensors_in
+from opsmith.aten.dtypes import torch_dtype
 from opsmith.aten.schemas import overload
+from opsmith.calls.fresh_values import BANK_ELEMENTS, UNITS, ValueBank, unit_of
 from opsmith.calls.live import LiveCall, item_bytes, live_call, make_storages
-from opsmith.calls.synthetic import flat_view
+from opsmith.calls.synthetic import flat_view, generate, value_bank
+from opsmith.calls.transfer import storage_bytes
 from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, tensor_values
-from opsmith.core.domains import IndependentDomain
+from opsmith.core.fresh_values import FreshDraw, Redraw, Variation
+from opsmith.core.seeds import derive_seed
 
-#: Elements by which one set is rotated further than the one before: the first that leaves a rest, so that a
-#: storage has as many different sets as elements.
-STRIDES = (13, 17, 19, 23)
 #: Where a device's allocator lets every storage begin.
 ALIGNED_BYTES = 512
 #: Sets that are made before anybody asks for them.
 MADE_AT_ONCE = 8
-_FLOATING = ("f16", "bf16", "f32", "f64", "c32", "c64", "c128")
-#: By bytes: the integer that elements of a storage are copied as.
-_UNITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+#: By how much the elements of a storage are shrunk at most that all are the same number.
+MOST_SHRUNK = 1 / 8
+#: Of what makes values by ops of ATen: the context in which the process may compute for itself.
+Computing = Callable[[], AbstractContextManager[Any]]
 
 
 class TimedInputs:
-    """Up to ``count`` sets of one call's inputs, of which the first few are there at once, with the values of round 0.
+    """Up to ``count`` sets of one call's inputs, of which the first few are there at once, with the values of key 0.
 
     Attributes:
         record: the call.
@@ -46,8 +50,9 @@ class TimedInputs:
         record: the call.
         device: where it runs.
         count: how many sets there may be.
-        varied: rotate the values; False where the op refuses rotated ones.
+        variations: how each storage is made anew; without any all stay as they are.
         storages: the record's values, if they were made before; then it has no gaps, see :func:`without_gaps`.
+        computing: within it the process may call ATen for itself.
     """
 
     def __init__(
@@ -56,18 +61,19 @@ class TimedInputs:
         device: torch.device,
         count: int,
         *,
-        varied: bool,
+        variations: Sequence[Variation] = (),
         storages: Sequence[torch.UntypedStorage] | None = None,
+        computing: Computing = contextlib.nullcontext,
     ) -> None:
         if storages is None:
             record = without_gaps(record)
             storages = make_storages([record], device)[0]
         self.record = record
         self._device = device
-        self._count = count
-        steps = _element_bytes(record)
+        variations = variations or [Variation(Redraw.FIXED)] * len(storages)
         self._values = [
-            _Values(storage, step if varied else None, count) for storage, step in zip(storages, steps, strict=True)
+            _values(record, number, storage, variation, count, computing)
+            for number, (storage, variation) in enumerate(zip(storages, variations, strict=True))
         ]
         self.lives: list[LiveCall] = []
         self._columns: list[list[torch.UntypedStorage]] = []
@@ -96,7 +102,7 @@ class TimedInputs:
             live_call(self.record, [column[place] for column in self._columns], self._device) for place in range(count)
         ]
 
-    def renew(self, round_number: int, count: int) -> None:
+    def renew(self, key: int, count: int) -> None:
         """Write the values of a round into the first ``count`` sets, of which missing ones are made.
 
         An ``out=`` argument that a call has resized stays as it is: its tensor would look past a smaller storage.
@@ -104,7 +110,7 @@ class TimedInputs:
         self.make(count)
         for values, copies in zip(self._values, self._copies, strict=True):
             if values.size_bytes and count:
-                copies.write(values.start(round_number, self._count), count)
+                copies.write(key, count)
         if self._changes_shapes:
             self.lives[:count] = self._made(count)
 
@@ -113,67 +119,184 @@ class TimedInputs:
         lives = self.lives[:count]
         return tensors_in(argument for live in lives for argument in (*live.args, *live.kwargs.values()))
 
-    def before(self, slot: int, round_number: int) -> list[torch.UntypedStorage]:
+    def before(self, slot: int, key: int) -> list[torch.UntypedStorage]:
         """Fresh storages with the values that one set has in a round."""
-        return [values.storage(slot, values.start(round_number, self._count)) for values in self._values]
+        return [values.storage(slot, key) for values in self._values]
 
-    def record_of(self, slot: int, round_number: int) -> CallRecord:
+    def record_of(self, slot: int, key: int) -> CallRecord:
         """The call of one set with the values that it has in a round."""
-        storages = [
-            _rotated(storage, values.rotation(slot, values.start(round_number, self._count)))
-            for storage, values in zip(self.record.storages, self._values, strict=True)
-        ]
-        return msgspec.structs.replace(self.record, storages=tuple(storages))
+        return msgspec.structs.replace(
+            self.record, storages=tuple([values.described(slot, key) for values in self._values])
+        )
 
 
-class _Values:
-    """The values of one storage, one after another so often that every rotation of them is a slice.
+class _Values(Protocol):
+    """The values of one storage in all sets and rounds."""
 
-    Args:
-        storage: the recorded values.
-        step: bytes of the element by which they may be rotated; None if they may not.
-        count: sets of inputs that are written at a time.
+    size_bytes: int
+    device: torch.device
+    unit: torch.dtype
+
+    def write(self, rows: torch.Tensor, key: int) -> None:
+        """Write those of the first sets, a row of units each, on a device."""
+        ...
+
+    def write_each(self, targets: Sequence[torch.Tensor], key: int) -> None:
+        """The same, into flat tensors of units, which may lie on a host."""
+        ...
+
+    def storage(self, slot: int, key: int) -> torch.UntypedStorage:
+        """A fresh storage with those of one set."""
+        ...
+
+    def described(self, slot: int, key: int) -> Storage:
+        """The same for a record."""
+        ...
+
+
+def _values(
+    record: CallRecord,
+    number: int,
+    content: torch.UntypedStorage,
+    variation: Variation,
+    count: int,
+    computing: Computing,
+) -> _Values:
+    storage = record.storages[number]
+    if variation.how is Redraw.FIXED:
+        return _FixedValues(storage, content)
+    tensor = next(
+        tensor for tensor in tensor_values((*record.args, *record.kwargs.values())) if tensor.storage == number
+    )
+    if variation.how is Redraw.DRAWN:
+        return _DrawnValues(_drawn_from(storage, tensor, variation), content.device, computing)
+    return _BankedValues(storage, tensor, content, variation, count, number)
+
+
+def _drawn_from(storage: Storage, tensor: TensorValue, variation: Variation) -> GeneratedStorage:
+    if isinstance(storage, GeneratedStorage):
+        return storage
+    assert variation.domain is not None
+    return GeneratedStorage(
+        len(storage),
+        tensor.dtype,
+        tensor.shape,
+        tensor.strides,
+        tensor.offset,
+        variation.domain,
+        variation.seed,
+    )
+
+
+class _FixedValues:
+    """The recorded values, in every set."""
+
+    def __init__(self, storage: Storage, content: torch.UntypedStorage) -> None:
+        self._recorded = storage
+        self.size_bytes, self.device = content.nbytes(), content.device
+        self.unit = UNITS[_widest(self.size_bytes)]
+        self._flat = flat_view(content, self.unit)
+
+    def write(self, rows: torch.Tensor, key: int) -> None:  # noqa: ARG002 - the same in each round
+        _copying(self.device.type)(rows, self._flat.expand_as(rows))
+
+    def write_each(self, targets: Sequence[torch.Tensor], key: int) -> None:  # noqa: ARG002
+        for target in targets:
+            if self.device.type == "cpu":
+                ctypes.memmove(target.data_ptr(), self._flat.data_ptr(), self.size_bytes)
+            else:
+                _copying(self.device.type)(target, self._flat)
+
+    def storage(self, slot: int, key: int) -> torch.UntypedStorage:  # noqa: ARG002
+        return self._flat.clone().untyped_storage()
+
+    def described(self, slot: int, key: int) -> Storage:  # noqa: ARG002
+        return self._recorded
+
+
+class _DrawnValues:
+    """Values that depend on each other: drawn from their domain again, set by set."""
+
+    def __init__(self, recorded: GeneratedStorage, device: torch.device, computing: Computing) -> None:
+        self._recorded = recorded
+        self._computing = computing
+        self.size_bytes, self.device = recorded.size_bytes, device
+        self.unit = UNITS[_widest(self.size_bytes)]
+
+    def write(self, rows: torch.Tensor, key: int) -> None:
+        self.write_each(list(rows), key)
+
+    def write_each(self, targets: Sequence[torch.Tensor], key: int) -> None:
+        with self._computing():
+            for slot, target in enumerate(targets):
+                target.copy_(flat_view(self.storage(slot, key), self.unit))
+
+    def storage(self, slot: int, key: int) -> torch.UntypedStorage:
+        return generate(self.described(slot, key), self.device)
+
+    def described(self, slot: int, key: int) -> GeneratedStorage:
+        return msgspec.structs.replace(self._recorded, seed=derive_seed(self._recorded.seed, key, slot))
+
+
+class _BankedValues:
+    """Values that are drawn by themselves: blended of recorded ones, or chosen among them."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        tensor: TensorValue,
+        content: torch.UntypedStorage,
+        variation: Variation,
+        count: int,
+        number: int,
+    ) -> None:
+        self._recorded = storage
+        self._draw = partial(FreshDraw, variation.how, number, count)
+        self.size_bytes, self.device = content.nbytes(), content.device
+        if isinstance(storage, GeneratedStorage):
+            self._bank = value_bank(storage, variation.how, count, number, device=content.device, content=content)
+        elif variation.domain is not None:
+            generated = _drawn_from(storage, tensor, variation)
+            self._bank = value_bank(generated, variation.how, count, number, device=content.device)
+        else:
+            unit = unit_of(variation.how, torch_dtype(tensor.dtype))
+            values = flat_view(_enough(content, torch_dtype(tensor.dtype), variation), unit)
+            self._bank = ValueBank(values, len(storage) // unit.itemsize, variation.how, count, number)
+        self.unit = self._bank.unit
+
+    def write(self, rows: torch.Tensor, key: int) -> None:
+        self._bank.write(rows, key)
+
+    def write_each(self, targets: Sequence[torch.Tensor], key: int) -> None:
+        self._bank.write_each(targets, key)
+
+    def storage(self, slot: int, key: int) -> torch.UntypedStorage:
+        return self._bank.storage(key, slot)
+
+    def described(self, slot: int, key: int) -> Storage:
+        if isinstance(self._recorded, GeneratedStorage):
+            return msgspec.structs.replace(self._recorded, fresh=self._draw(key, slot))
+        return storage_bytes(self.storage(slot, key))
+
+
+def _enough(content: torch.UntypedStorage, dtype: torch.dtype, variation: Variation) -> torch.UntypedStorage:
+    """The recorded values, where there are enough of them; of a small storage others between them, in any order.
+
+    Numbers that are all the same are shrunk a little, each by another share.
     """
-
-    def __init__(self, storage: torch.UntypedStorage, step: int | None, count: int) -> None:
-        self.size_bytes = size = storage.nbytes()
-        self.device = storage.device
-        if step is None or size < 2 * step or size % step:
-            step = None
-        width = min(step or _widest(size), 8)
-        self.unit = _UNITS[width]
-        self._length = size // width
-        self._stride = 0 if step is None else _stride(size // step) * (step // width)
-        flat = flat_view(storage, self.unit)
-        if self._stride:
-            whole, rest = divmod(2 * self._length + self._stride * count, self._length)
-            flat = torch.cat([flat] * whole + [flat[:rest]])
-        self._flat = flat
-
-    def start(self, round_number: int, count: int) -> int:
-        """Where the first set's values start in a round, in units."""
-        if not self._stride:
-            return 0
-        return (1 + round_number * count) * self._stride % self._length
-
-    def rows(self, start: int, slot: int, count: int) -> torch.Tensor:
-        """The values of ``count`` sets from ``slot`` on, a row each."""
-        return self._flat.as_strided((count, self._length), (self._stride, 1), start + slot * self._stride)
-
-    def rotation(self, slot: int, start: int) -> int:
-        """Bytes by which the values of one set are rotated."""
-        if not self._stride:
-            return 0
-        return (start + slot * self._stride) % self._length * self._flat.element_size()
-
-    def address(self, slot: int, start: int) -> int:
-        """Where the values of one set lie."""
-        return int(self._flat.data_ptr()) + (start + slot * self._stride) * self._flat.element_size()
-
-    def storage(self, slot: int, start: int) -> torch.UntypedStorage:
-        """A fresh storage with the values of one set."""
-        first = start + slot * self._stride
-        return self._flat[first : first + self._length].clone().untyped_storage()
+    is_blended = variation.how is Redraw.BLENDED
+    elements = flat_view(content, dtype.to_real() if variation.shrunk or is_blended else dtype)
+    generator = torch.Generator().manual_seed(0)
+    if len(elements) < BANK_ELEMENTS:
+        places = torch.randint(len(elements), (2, BANK_ELEMENTS), generator=generator).to(content.device)
+        one, other = elements[places]
+        weights = torch.rand(BANK_ELEMENTS, generator=generator, dtype=torch.float64).to(content.device)
+        elements = one.lerp(other, weights.to(one.dtype)) if is_blended else one
+    if variation.shrunk:
+        shares = torch.rand(len(elements), generator=generator).to(content.device)
+        wide = elements.double() if elements.dtype == torch.float64 else elements.float()
+        elements = (wide * (1 - MOST_SHRUNK * shares)).to(elements.dtype)
+    return elements.untyped_storage()
 
 
 class _Apart:
@@ -182,7 +305,6 @@ class _Apart:
     def __init__(self, values: _Values) -> None:
         self._values = values
         self._targets: list[torch.Tensor] = []
-        self._copy = _copying(values.device.type)
 
     def make(self, count: int) -> list[torch.UntypedStorage]:
         """Storages of so many sets, instead of those that were made before."""
@@ -192,14 +314,9 @@ class _Apart:
         self._targets = [flat_view(storage, values.unit) for storage in storages]
         return storages
 
-    def write(self, start: int, count: int) -> None:
+    def write(self, key: int, count: int) -> None:
         """Write the values of the first ``count`` sets."""
-        values = self._values
-        for slot, target in enumerate(self._targets[:count]):
-            if _is_on_host(values):
-                ctypes.memmove(target.data_ptr(), values.address(slot, start), values.size_bytes)
-            else:
-                self._copy(target, values.rows(start, slot, 1)[0])
+        self._values.write_each(self._targets[:count], key)
 
 
 class _SideBySide:
@@ -211,7 +328,6 @@ class _SideBySide:
     def __init__(self, values: _Values) -> None:
         self._values = values
         self._rows = torch.empty(0)
-        self._copy = _copying(values.device.type)
 
     def make(self, count: int) -> list[torch.UntypedStorage]:
         """Storages of so many sets, instead of those that were made before."""
@@ -223,9 +339,9 @@ class _SideBySide:
         at: Callable[[int, torch.device, int], Any] = torch._C._construct_storage_from_data_pointer
         return [at(row.data_ptr(), values.device, values.size_bytes) for row in memory]
 
-    def write(self, start: int, count: int) -> None:
+    def write(self, key: int, count: int) -> None:
         """Write the values of the first ``count`` sets."""
-        self._copy(self._rows[:count], self._values.rows(start, 0, count))
+        self._values.write(self._rows[:count], key)
 
 
 @cache
@@ -258,29 +374,20 @@ def _resizable(record: CallRecord) -> set[int]:
     return {tensor.storage for tensor in tensor_values(values)}
 
 
-def _stride(elements: int) -> int:
-    """Elements between the beginnings of two sets."""
-    return next((stride for stride in STRIDES if elements % stride), STRIDES[0])
-
-
-def _rotated(storage: Storage, size_bytes: int) -> Storage:
-    if isinstance(storage, bytes):
-        return storage[size_bytes:] + storage[:size_bytes]
-    return msgspec.structs.replace(storage, rotation=size_bytes)
-
-
 def _widest(size_bytes: int) -> int:
     """Bytes of the largest unit that divides a storage."""
     return next(width for width in (8, 4, 2, 1) if size_bytes % width == 0)
 
 
 def without_gaps(record: CallRecord) -> CallRecord:
-    """The call with values between its elements, too: rotating would bring whatever lies there under them."""
-    covering: dict[int, TensorValue] = {}
+    """The call with values between its elements, too: fresh values are made of whatever lies in a storage."""
+    covering: dict[int, list[TensorValue]] = {}
     for tensor in tensor_values((*record.args, *record.kwargs.values())):
-        covering.setdefault(tensor.storage, tensor)
+        covering.setdefault(tensor.storage, []).append(tensor)
     storages = [
-        _filled(storage, covering[number]) if isinstance(storage, bytes) and number in covering else storage
+        _filled(storage, covering[number][0])
+        if isinstance(storage, bytes) and len({tensor.dtype for tensor in covering.get(number, ())}) == 1
+        else storage
         for number, storage in enumerate(record.storages)
     ]
     return msgspec.structs.replace(record, storages=tuple(storages))
@@ -291,7 +398,7 @@ def _filled(storage: bytes, tensor: TensorValue) -> bytes:
 
     size = item_bytes(tensor.dtype)
     elements = math.prod(tensor.shape)
-    if tensor.dtype not in _FLOATING or elements * size >= len(storage) or not elements or len(storage) % size:
+    if elements * size >= len(storage) or not elements or len(storage) % size:
         return storage
     content = np.frombuffer(storage, dtype=np.dtype((np.void, size))).copy()
     window = np.lib.stride_tricks.as_strided(
@@ -303,24 +410,3 @@ def _filled(storage: bytes, tensor: TensorValue) -> bytes:
     outside = np.flatnonzero(~inside)
     content[outside] = np.resize(values, len(outside))
     return content.tobytes()
-
-
-def _element_bytes(record: CallRecord) -> list[int | None]:
-    """For each storage the size of an element by which it may be rotated, or None if it may not."""
-    tensors: dict[int, list[TensorValue]] = {}
-    for tensor in tensor_values((*record.args, *record.kwargs.values())):
-        tensors.setdefault(tensor.storage, []).append(tensor)
-    return [_rotatable(storage, tensors.get(number, [])) for number, storage in enumerate(record.storages)]
-
-
-def _rotatable(storage: bytes | GeneratedStorage, tensors: Sequence[TensorValue]) -> int | None:
-    if not tensors or any(tensor.dtype not in _FLOATING for tensor in tensors):
-        return None
-    if isinstance(storage, GeneratedStorage) and not isinstance(storage.domain, IndependentDomain):
-        return None  # Its elements depend on each other: a positive definite matrix, probabilities.
-    if (
-        isinstance(storage, GeneratedStorage)
-        and math.prod(storage.shape) * item_bytes(storage.dtype) < storage.size_bytes
-    ):
-        return None  # What lies between its elements is no value.
-    return max(item_bytes(tensor.dtype) for tensor in tensors)

@@ -218,8 +218,8 @@ class PairedClock:
         references = [self._prepare_reference(number) for number in range(len(self._requests))]
         for number, (call, reference) in enumerate(zip(self._requests, references, strict=True)):
             self.asked = number
-            request = PrepareTiming(call, reference.slots, reference.varied, pair=number, warm=self.settings.warm)
-            self.pairs.append(Pair(number, reference, _prepared(self._sides[1], request)))
+            request = PrepareTiming(call, reference.slots, reference.variations, pair=number, warm=self.settings.warm)
+            self.pairs.append(Pair(number, reference, _prepared(self._sides[1], request), self._order))
 
     def _prepare_reference(self, number: int) -> TimingPrepared:
         settings = self.settings
@@ -228,7 +228,6 @@ class PairedClock:
             PrepareTiming(
                 self._requests[number],
                 MOST_SLOTS,
-                varied=True,
                 pair=number,
                 warm=settings.warm,
                 baseline=settings.baseline,
@@ -510,8 +509,7 @@ class PairedClock:
         """Microseconds a call of the candidate's graph by the wall clock: (t(1 + n) - t(1)) / n replays.
 
         Both are on fresh values: what a call in place makes of its own results, over and over, may take another time.
-        Writing them is part of both, and takes longer where they begin at an odd place of what they are cut from, as
-        those of every second round may. So the two take turns in being first.
+        Writing them is part of both. The two take turns in being first.
         """
         slopes = []
         for number in range(SLOPES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from opsmith.runner.protocol.timing_messages import TimingPrepared
 WARM_UP_CALLS = 4
 WARM_UP_SHARE = 1 / 30
 WARM_UP_SHARE_OF_SETS = 1 / 4
+#: Of a round's key, which a message carries as a number of 64 bits with a sign.
+KEY_BITS = 62
 #: Pairs of blocks that say how long blocks are.
 SIZING_PAIRS = 3
 
@@ -95,10 +98,15 @@ class Pair:
         calls: by quantity, calls of a block; without those that cannot be measured.
         problems: by quantity, why it cannot be measured.
         nodes: of a captured call, on each side.
+        round: the key of the last one.
+
+    Args:
+        keys: of the rounds, from a secret seed.
     """
 
-    def __init__(self, number: int, reference: TimingPrepared, candidate: TimingPrepared) -> None:
+    def __init__(self, number: int, reference: TimingPrepared, candidate: TimingPrepared, keys: random.Random) -> None:
         self.number = number
+        self._keys = keys
         self.reference_prepared = reference
         self.candidate_prepared = candidate
         self.calls: dict[str, int] = {}
@@ -120,11 +128,11 @@ class Pair:
         """
         return self.nodes[0] == 0 or None not in self.nodes
 
-    def new_rounds(self, count: int) -> range:
-        """Numbers of rounds of values that no call has met."""
-        first = self.round + 1
-        self.round += count
-        return range(first, first + count)
+    def new_rounds(self, count: int) -> list[int]:
+        """Keys of rounds of values that no call has met, and that follow from no earlier ones."""
+        keys = [self._keys.getrandbits(KEY_BITS) for _ in range(count)]
+        self.round = keys[-1]
+        return keys
 
 
 class PairedBlocks:
@@ -210,7 +218,7 @@ class Series:
         self._noise = noise
         self._looked_at = looked_at
         self._next_look = precision.least_pairs
-        self.rounds = range(0)
+        self.rounds: list[int] = []
         self.turn: tuple[list[Block], list[Block]] = ([], [])
         self.blocks = PairedBlocks(precision)
         self.discarded = 0

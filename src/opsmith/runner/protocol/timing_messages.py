@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from opsmith.core.fresh_values import Variation
 from opsmith.core.timing import Work
 
 #: Far longer than a timed pair pauses between two messages.
@@ -46,7 +47,7 @@ class PrepareTiming(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         call: the serialized call.
         slots: sets of inputs; the referee may allow fewer.
-        varied: rotate the values, so that each set has its own.
+        variations: of the worker, how each storage is made anew, as the referee has found; empty for the referee.
         pair: the number by which later requests name this call; 0 forgets all calls before.
         warm: as many sets as the device's cache holds, and nothing is put out of it.
         baseline: of the referee, what answers in eager's place; see :mod:`opsmith.evaluation.timing.baselines`.
@@ -54,7 +55,7 @@ class PrepareTiming(msgspec.Struct, frozen=True, tag=True):
 
     call: bytes
     slots: int
-    varied: bool
+    variations: tuple[Variation, ...] = ()
     pair: int = 0
     warm: bool = False
     baseline: str = "eager"
@@ -78,7 +79,7 @@ class Renewal(msgspec.Struct, frozen=True, array_like=True):
     """The values of a round, for the first ``sets`` sets of one call's inputs.
 
     Attributes:
-        round: which values.
+        round: the key of its values, which nobody can know before.
         sets: so many.
         pair: which call.
         warm_up: get ready for a block of E with so many calls, on the last of these sets; None for no such block.
@@ -139,14 +140,14 @@ class TimingPrepared(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         slots: sets of inputs; the worker makes as many as the referee says.
-        varied: whether the op takes varied values; the worker does as the referee says.
+        variations: how each storage is made anew; the worker does as the referee says.
         first_call_s: seconds of the first call, compiling and tuning included.
         peak_bytes: device memory of torch's that a further call took at most; None where nothing counts it.
         work: of the referee, what the call has to do; None where that is not known.
     """
 
     slots: int
-    varied: bool
+    variations: tuple[Variation, ...]
     first_call_s: float
     peak_bytes: int | None = None
     work: Work | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 
 from opsmith.calls.live import CALL_DECODER, LiveCall, live_call, make_storages
 from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, OutputTensor, storage_size
+from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.op import TaskKind
 from opsmith.core.timing import Work
 from opsmith.errors import BaselineUnavailable
@@ -25,6 +25,7 @@ from opsmith.evaluation.timing.baselines import Preparable, baseline_function
 from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.inputs import TimedInputs, without_gaps
 from opsmith.evaluation.timing.modules import timed_function
+from opsmith.evaluation.timing.variation import FIXED, MOST_DRAWN_SETS, fixed_numbers, variations
 from opsmith.runner.child.timed_blocks import ready, timed_block
 from opsmith.runner.protocol.referee_messages import Compared, CompareTimed
 from opsmith.runner.protocol.timing_messages import (
@@ -37,6 +38,7 @@ from opsmith.runner.protocol.timing_messages import (
     TimingPrepared,
 )
 from opsmith.runner.referee.candidate_outcomes import compared, result_bytes, tensor_bytes
+from opsmith.suites.valid_inputs import known_domains
 from opsmith.tasks import registry
 
 #: What no kernel undercuts: as a node of a graph, and for what it moves, bytes a microsecond.
@@ -80,18 +82,31 @@ class TimedReference:
         record = without_gaps(record)
         storages = make_storages([record], device)[0]
         slots, work = self._size_up(record, storages, request)
-        prepare = partial(self._prepare, record, storages, request, slots)
-        try:
-            varied, prepared_s = request.varied, prepare(varied=request.varied)
-        except (torch.AcceleratorError, BaselineUnavailable):
-            raise
-        except Exception:
-            if not request.varied:
-                raise
-            # It refuses rotated values; what it says of the recorded ones counts.
-            varied, prepared_s = False, prepare(varied=False)
+        found = variations(record, storages, known_domains(record))
+        if any(variation.how is Redraw.DRAWN for variation in found):
+            slots = min(slots, MOST_DRAWN_SETS)
+        self._variations, prepared_s = self._prepared(record, storages, request, slots, found)
         first_call_s = prepared_s + self.call.first_call_s
-        self.prepared = TimingPrepared(slots, varied, first_call_s, self.call.peak_bytes, work)
+        self.prepared = TimingPrepared(slots, self._variations, first_call_s, self.call.peak_bytes, work)
+
+    def _prepared(
+        self,
+        record: CallRecord,
+        storages: Sequence[torch.UntypedStorage],
+        request: PrepareTiming,
+        slots: int,
+        found: tuple[Variation, ...],
+    ) -> tuple[tuple[Variation, ...], float]:
+        """Prepare with as much made anew as the op takes: how, and the seconds of compiling the baseline."""
+        for tried in (found, fixed_numbers(found, record)):
+            try:
+                return tried, self._prepare(record, storages, request, slots, tried)
+            except (torch.AcceleratorError, BaselineUnavailable):
+                raise
+            except Exception:  # noqa: BLE001, S110 - it refuses these values; what it says of the recorded ones counts
+                pass
+        nothing = (FIXED,) * len(found)
+        return nothing, self._prepare(record, storages, request, slots, nothing)
 
     def _prepare(
         self,
@@ -99,12 +114,11 @@ class TimedReference:
         storages: Sequence[torch.UntypedStorage],
         request: PrepareTiming,
         slots: int,
-        *,
-        varied: bool,
+        found: tuple[Variation, ...],
     ) -> float:
         """Make the inputs and the call; seconds that compiling or capturing the baseline took."""
         function = baseline_function(request.baseline, self._eager, self._device)
-        inputs = TimedInputs(record, self._device, slots, varied=varied, storages=storages)
+        inputs = TimedInputs(record, self._device, slots, variations=found, storages=storages)
         start = time.perf_counter()
         if isinstance(function, Preparable):
             # A graph serves one set of inputs, compiled code serves all of them.

@@ -275,10 +275,16 @@ class Worker:
         record = CALL_DECODER.decode(request.call)
         with self._supervision.paused():
             function, record = timed_function(self._answering.timed, record, self._device)
-            inputs = TimedInputs(record, self._device, request.slots, varied=request.varied)
+            inputs = TimedInputs(
+                record,
+                self._device,
+                request.slots,
+                variations=request.variations,
+                computing=self._supervision.paused,
+            )
         with self._building():
             timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)
-        return TimingPrepared(request.slots, request.varied, timed.first_call_s, timed.peak_bytes)
+        return TimingPrepared(request.slots, request.variations, timed.first_call_s, timed.peak_bytes)
 
     def _make_ready(self, request: MakeReady) -> BlockTimed:
         timed = self._timed[request.pair]

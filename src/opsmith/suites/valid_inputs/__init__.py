@@ -8,6 +8,8 @@ gets numbers of both signs and of varying magnitude. docs/explanation/inputs.md 
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from opsmith.aten.dtypes import torch_dtype
@@ -15,6 +17,7 @@ from opsmith.aten.renames import current
 from opsmith.aten.strides import extent, overlaps
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, Value, digest
 from opsmith.core.domains import Distinct, Domain, Segments, StructuredDomain
+from opsmith.core.fresh_values import KnownDomain
 from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
 from opsmith.suites.valid_inputs.binding import ArgumentSlot, BoundCall, CannotRebuild
@@ -22,7 +25,7 @@ from opsmith.suites.valid_inputs.fitting import fits, fitted
 from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import COMMON_RULES, VALUE_RULES, default_domain
 
-__all__ = ["CannotRebuild", "domains", "traced_record"]
+__all__ = ["CannotRebuild", "domains", "known_domains", "traced_record"]
 
 #: Arguments that an op reads on the host, wherever it runs.
 HOST_ARGUMENTS = {
@@ -42,6 +45,24 @@ def domains(call: TracedCall) -> list[Domain]:
     """
     bound = BoundCall(current(call))
     return [_domain(bound, slot) for slot in bound.slots]
+
+
+def known_domains(record: CallRecord) -> dict[int, KnownDomain]:
+    """What the op says about the values of each storage of a recorded call, by the storage's number.
+
+    A storage that is no argument, or whose values have no domain of their own, is left out; all are where the call is
+    none of an overload of this torch.
+    """
+    try:
+        bound = BoundCall(TracedCall(op=record.op, args=record.args, kwargs=record.kwargs))
+    except CannotRebuild:
+        return {}
+    known: dict[int, KnownDomain] = {}
+    for slot in bound.slots:
+        with contextlib.suppress(CannotRebuild):
+            domain = _domain(bound, slot)
+            known[slot.tensor.storage] = KnownDomain(domain, derive_seed(record.op, *_stream(slot, domain)))
+    return known
 
 
 def traced_record(call: TracedCall, *, seed: int) -> CallRecord:
