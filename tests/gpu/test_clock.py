@@ -17,12 +17,14 @@ from torch._C._autograd import DeviceType
 from torch.utils.cpp_extension import CUDA_HOME, load_inline
 
 from opsmith.calls.digests import digest_memory
+from opsmith.calls.live import content_of, make_storages
 from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
-from opsmith.core.domains import Normal
+from opsmith.core.domains import Mask, Normal, Ordered
 from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.cuda_graphs import capture, give_memory_back, graph_costs
 from opsmith.evaluation.timing.inputs import TimedInputs
+from opsmith.evaluation.timing.variation import variations
 
 pytestmark = [
     pytest.mark.gpu,
@@ -59,7 +61,13 @@ def vectors(op: str, count: int, elements: int) -> CallRecord:
 
 def timed_call(function: Callable[..., Any], record: CallRecord, *, warm: bool = False) -> TimedCall:
     """A side with a few sets of inputs."""
-    return TimedCall(function, TimedInputs(record, CUDA, CALLS, varied=True), CUDA, warm=warm)
+    return TimedCall(function, fresh_inputs(record, CALLS), CUDA, warm=warm)
+
+
+def fresh_inputs(record: CallRecord, count: int) -> TimedInputs:
+    """Sets whose values are made anew as the referee would have it."""
+    found = variations(record, make_storages([record], CUDA)[0], {})
+    return TimedInputs(record, CUDA, count, variations=found)
 
 
 def kernel_us(timed: TimedCall, blocks: int = 15) -> float:
@@ -258,32 +266,50 @@ def test_a_digest_is_the_same_on_device_and_host(size: int, start: int) -> None:
 
 
 def test_a_device_holds_the_values_that_the_referee_makes_again() -> None:
-    """Bytes and generated storages alike, over rounds, with integers left as they are."""
+    """Bytes and generated storages alike, over rounds: blended, chosen, drawn and fixed ones."""
+    floats = torch.randn(60)
+    vectors_of = [("f16", 50), ("c64", 30), ("i64", 6), ("f32", 31), ("b8", 40), ("f32", 3_000_001), ("f32", 20)]
+    vectors_of.append(("i64", 1))
     record = CallRecord(
         op="relu.default",
-        args=(
-            TensorValue(0, "f16", (50,), (1,), 0, ""),
-            TensorValue(1, "c64", (30,), (1,), 0, ""),
-            TensorValue(2, "i64", (4,), (1,), 0, ""),
-            TensorValue(3, "f32", (31,), (1,), 0, ""),
+        args=tuple(
+            TensorValue(number, dtype, (elements,), (1,), 0, "")
+            for number, (dtype, elements) in enumerate(
+                [
+                    ("f16", 50),
+                    ("c64", 30),
+                    ("i64", 6),
+                    ("f32", 31),
+                    ("b8", 40),
+                    ("f32", 3_000_001),
+                    ("f32", 20),
+                    ("i64", 1),
+                ]
+            )
         ),
         kwargs={},
         storages=(
-            struct.pack("50e", *range(50)),
-            struct.pack("60f", *range(60)),
-            struct.pack("4q", *range(4)),
+            struct.pack("50e", *floats[:50].tolist()),
+            struct.pack("60f", *floats.tolist()),
+            struct.pack("6q", 3, 0, 3, 1, 0, 1),
             GeneratedStorage(124, "f32", (31,), (1,), 0, Normal(), seed=2),
+            GeneratedStorage(40, "b8", (40,), (1,), 0, Mask(0.3), seed=3),
+            GeneratedStorage(12_000_004, "f32", (3_000_001,), (1,), 0, Normal(), seed=4),
+            GeneratedStorage(80, "f32", (20,), (1,), 0, Ordered(0, 1), seed=5),
+            struct.pack("q", 3),
         ),
     )
-    inputs = TimedInputs(record, CUDA, 6, varied=True)
-    for round_number in (0, 3):
-        inputs.renew(round_number, 6)
+    inputs = fresh_inputs(record, 6)
+    seen: list[set[bytes]] = [set() for _ in record.storages]
+    for key in (0, 3, 1 << 61):
+        inputs.renew(key, 6)
         for slot, live in enumerate(inputs.lives):
-            again = inputs.record_of(slot, round_number).storages
             met = [_content(storage) for storage in live.storages]
-            assert list(again[:3]) == met[:3]
-            assert struct.pack("4q", *range(4)) == met[2]
-            assert [_content(storage) for storage in inputs.before(slot, round_number)] == met
+            assert [content_of(storage, CUDA) for storage in inputs.record_of(slot, key).storages] == met
+            assert [_content(storage) for storage in inputs.before(slot, key)] == met
+            for contents, content in zip(seen, met, strict=True):
+                contents.add(content)
+    assert [18] * 7 + [1] == [len(contents) for contents in seen]
 
 
 def _content(storage: torch.UntypedStorage) -> bytes:

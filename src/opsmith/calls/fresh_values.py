@@ -164,7 +164,7 @@ class ValueBank:
             return
         rows = torch.empty((place + 1, self.length), dtype=self.unit, device=target.device)
         self._write_group(rows, key, group)
-        _call("aten::copy_", target, rows[place], False)
+        call_kernel("aten::copy_", target, rows[place], False)
 
     def _write_group(self, target: torch.Tensor, key: int, group: int) -> None:
         """The values of the first sets of a group, whose numbers are drawn for all of them."""
@@ -179,11 +179,11 @@ class ValueBank:
             one, other = (self._flat.as_strided(shape, strides, start + offset) for start in starts)
             written = target[:, offset : offset + columns]
             if is_blended:
-                _call("aten::uniform_", drawn, 0.0, 1.0, generator=numbers)
-                _call("aten::lerp.Tensor_out", one, other, drawn[: len(target)], out=written)
+                call_kernel("aten::uniform_", drawn, 0.0, 1.0, generator=numbers)
+                call_kernel("aten::lerp.Tensor_out", one, other, drawn[: len(target)], out=written)
             else:
-                _call("aten::random_", drawn, generator=numbers)
-                _call("aten::where.self_out", drawn[: len(target)], one, other, out=written)
+                call_kernel("aten::random_", drawn, generator=numbers)
+                call_kernel("aten::where.self_out", drawn[: len(target)], one, other, out=written)
 
 
 def fetch_kernels(device_type: str) -> None:
@@ -197,7 +197,7 @@ def _kernel(name: str, device_type: str) -> Any:
     return torch.library.get_kernel(name, device_type.upper())
 
 
-def _call(name: str, *args: Any, **kwargs: Any) -> None:
-    """Call an op of ATen past the dispatcher."""
+def call_kernel(name: str, *args: Any, **kwargs: Any) -> None:
+    """Call one of these ops past the dispatcher, whatever lies in its tables."""
     target = kwargs.get("out", args[0])
     _kernel(name, target.device.type).call_boxed(torch._C._dispatch_keys(target), *args, **kwargs)

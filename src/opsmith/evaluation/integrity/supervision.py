@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves
 
+from opsmith.calls.fresh_values import fetch_kernels
 from opsmith.core.conduct import CallConduct
 from opsmith.core.op import OpSchema
 from opsmith.evaluation.integrity.curiosity import listen
@@ -61,6 +62,8 @@ def premises() -> Premises:
     namespaces_of_torch()
     for key in ("CPU", "CUDA"):
         registered_for(key)  # Before anything is poisoned.
+    if torch.backends.cuda.is_built():
+        fetch_kernels("cuda")
     trusted = CodeOf(sys.modules[name] for name in TRUSTED_MODULES if name in sys.modules)
     return Premises(Launches(), Fetches(), trusted, Snapshot.take())
 

@@ -12,7 +12,7 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ import torch
 from opsmith.aten.arguments import tensors_in
 from opsmith.aten.dtypes import torch_dtype
 from opsmith.aten.schemas import overload
-from opsmith.calls.fresh_values import BANK_ELEMENTS, UNITS, ValueBank, unit_of
+from opsmith.calls.fresh_values import BANK_ELEMENTS, UNITS, ValueBank, call_kernel, unit_of
 from opsmith.calls.live import LiveCall, item_bytes, live_call, make_storages
 from opsmith.calls.synthetic import flat_view, generate, value_bank
 from opsmith.calls.transfer import storage_bytes
@@ -198,14 +198,14 @@ class _FixedValues:
         self._flat = flat_view(content, self.unit)
 
     def write(self, rows: torch.Tensor, key: int) -> None:  # noqa: ARG002 - the same in each round
-        _copying(self.device.type)(rows, self._flat.expand_as(rows))
+        call_kernel("aten::copy_", rows, self._flat.expand_as(rows), False)
 
     def write_each(self, targets: Sequence[torch.Tensor], key: int) -> None:  # noqa: ARG002
         for target in targets:
             if self.device.type == "cpu":
                 ctypes.memmove(target.data_ptr(), self._flat.data_ptr(), self.size_bytes)
             else:
-                _copying(self.device.type)(target, self._flat)
+                call_kernel("aten::copy_", target, self._flat, False)
 
     def storage(self, slot: int, key: int) -> torch.UntypedStorage:  # noqa: ARG002
         return self._flat.clone().untyped_storage()
@@ -342,17 +342,6 @@ class _SideBySide:
     def write(self, key: int, count: int) -> None:
         """Write the values of the first ``count`` sets."""
         self._values.write(self._rows[:count], key)
-
-
-@cache
-def _copying(device_type: str) -> Callable[[torch.Tensor, torch.Tensor], None]:
-    """What copies on a device: fetched once, past whatever may be put in the dispatcher's tables later."""
-    kernel = torch.library.get_kernel("aten::copy_", device_type.upper())
-
-    def copy(target: torch.Tensor, source: torch.Tensor) -> None:
-        kernel.call_boxed(torch._C._dispatch_keys(target), target, source, False)
-
-    return copy
 
 
 def _is_on_host(values: _Values) -> bool:
