@@ -44,6 +44,18 @@ USES: dict[str, Callable[..., Any]] = {
     "the result and that of another": lambda neutral, x, y: (made := x + y, neutral(made)),
     "a copy of views of the result": lambda neutral, x, y: (old := neutral(x), x.mul_(1), torch.stack([old, old]))[2:],
     "a write of a part": lambda neutral, x, y: (neutral(x), x[1:].copy_(x[:-1].clone()), y.mul_(x))[:1],
+    "the result with a part written, and the input": lambda neutral, x, y: (
+        old := neutral(x),
+        x.add_(1),
+        old[-1:].zero_(),
+    )[0],
+    "the result with several parts written": lambda neutral, x, y: (
+        old := neutral(x),
+        x.copy_(y),
+        old[1:3].add_(1),
+        old.view(2, 3)[:, 0].mul_(2),
+    )[:1],
+    "the same of a view": lambda neutral, x, y: (old := neutral(x.view(2, 3)), x[1:].mul_(2), old[0].zero_())[0],
     "two results": lambda neutral, x, y: (neutral(x), neutral(x)),
     "the result of a result": lambda neutral, x, y: neutral(neutral(x)),
 }
@@ -138,6 +150,23 @@ def test_a_part_that_is_written_and_then_returned_is_no_input(write: Callable[[T
 
     with torch.no_grad():
         assert _run(write_and_return, torch.float32) == _run(write_and_return, torch.float32, "opsmith")
+
+
+def test_a_written_view_of_a_written_input_is_copied_before_it_is_returned() -> None:
+    """Without the view, what is returned would be made in the input's memory."""
+
+    def write_and_return(x: Tensor, y: Tensor) -> Tensor:
+        x.view(2, 3)[..., -1].mul_(2)
+        copy = x.to(torch.float32, copy=True)
+        x[0] = 1
+        return copy
+
+    reports: list[PassReport] = []
+    with torch.no_grad():
+        found = _run(write_and_return, torch.float32, in_aten(choose_passes(), reports))
+        assert _run(write_and_return, torch.float32) == found
+        assert found == _run(write_and_return, torch.float32, "opsmith")
+    assert [] == [one.undone for one in reports if one.undone]
 
 
 def test_an_output_is_not_what_is_copied_into_an_input() -> None:

@@ -74,8 +74,13 @@ class Sharing:
         self._in_inputs: set[Storage] = set()
         for node in graph.nodes:
             self._add(node)
-        for node, _ in _made_in_inputs(graph):
+        #: Inputs that are copied into, and the scatters that begin with them.
+        self._begun: set[fx.Node] = set()
+        for node, source in _made_in_inputs(graph):
             self._in_inputs.update(self._of(node))
+            self._begun.add(source)
+            if node.target in _IN_PLACE and node.args[0] in self._begun:
+                self._begun.add(node)
 
     def _add(self, node: fx.Node) -> None:
         if node.op == "output":
@@ -101,7 +106,8 @@ class Sharing:
         """Let an earlier node be used instead of ``node``, which goes, if nobody can tell the difference.
 
         Both return the same numbers. It is refused where an output would share memory that it did not share before,
-        and where a write to the source's memory comes between ``node`` and the last use of its result.
+        where a scatter would be made in an input's memory and returned, and where a write to the source's memory comes
+        between ``node`` and the last use of its result.
 
         Returns:
             Whether ``source`` is used now.
@@ -109,6 +115,12 @@ class Sharing:
         mine, theirs = self._of(node), self._of(source)
         if mine != theirs and not self._may_join(node, mine, theirs):
             return False
+        scatters = set(_scatters_from(node)) if source in self._begun and node not in self._begun else set()
+        made_there = frozenset().union(*map(self._of, scatters))
+        if made_there & self._returned:
+            return False
+        self._begun |= scatters
+        self._in_inputs |= made_there
         node.replace_all_uses_with(source)
         node.graph.erase_node(node)
         for storage in mine - theirs:
@@ -205,6 +217,14 @@ def _made_in_inputs(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node]]:
         if node.target in _IN_PLACE and node.args[0] in made_in:
             made_in[node] = made_in[node.args[0]]
             yield node, made_in[node]
+
+
+def _scatters_from(node: fx.Node) -> Iterator[fx.Node]:
+    """What begins with a node, and would be made in its memory if that were an input that is copied into."""
+    for user in node.users:
+        if user.target in _IN_PLACE and user.args[0] is node:
+            yield user
+            yield from _scatters_from(user)
 
 
 def _all_storages(values: Iterable[Any]) -> frozenset[Storage]:
