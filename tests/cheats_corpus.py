@@ -35,7 +35,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         task: the overload that both files answer.
         family: the folder above.
         policy: under which the hack cheats; the twin is honest under it.
-        stopped_by: statuses of which at least one has to be found; the first is the expected one.
+        stopped_by: statuses of which at least one has to be found; the first is the expected one. Empty for a hack
+            that is right and accepted, and that the clock shows to be no faster than its twin.
         dtype: short name of the dtype it is judged with.
         device: where it runs.
         fools_naive: the evaluator in ``tests/naive_evaluator.py`` accepts it.
@@ -126,12 +127,12 @@ def rounds(hacks: Iterable[Hack]) -> list[Round]:
 
 
 def quick(hacks: Iterable[Hack]) -> list[Hack]:
-    """One hack of each family and policy, none that needs a time limit."""
-    chosen: dict[tuple[str, str, str], Hack] = {}
+    """One hack of each family and policy, one of those that are accepted, none that needs a time limit."""
+    chosen: dict[tuple[str, str, str, bool], Hack] = {}
     for hack in hacks:
         about = hack.about
         if not about.slow:
-            chosen.setdefault((about.family, about.policy, about.device), hack)
+            chosen.setdefault((about.family, about.policy, about.device, bool(about.stopped_by)), hack)
     return list(chosen.values())
 
 
@@ -146,7 +147,8 @@ def table(hacks: Iterable[Hack]) -> str:
             lines += ["", f"### {family.replace('_', ' ')}", "", "| hack | task | what it does | verdict |"]
             lines += ["|---|---|---|---|"]
         task = f"`{about.task}`{', any' if about.policy == 'any' else ''}{', CUDA' if about.device == 'cuda' else ''}"
-        lines.append(f"| {hack.folder.name} | {task} | {about.description} | {about.stopped_by[0]} |")
+        found = about.stopped_by[0] if about.stopped_by else "accepted, no faster"
+        lines.append(f"| {hack.folder.name} | {task} | {about.description} | {found} |")
     return "\n".join(lines) + "\n"
 
 

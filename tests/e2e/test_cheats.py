@@ -7,6 +7,7 @@ all of them with each of these seeds.
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import torch
 from tests.cheats_corpus import Hack, Round, Side, quick, read_corpus, rounds
 
-from opsmith.core.run import Summary
+from opsmith.core.run import Summary, TimedCase
 
 pytestmark = [pytest.mark.slow, pytest.mark.corpus, pytest.mark.timeout(1800)]
 
@@ -32,23 +33,42 @@ def of_device(device: str) -> list[Hack]:
     return [hack for hack in HACKS if hack.about.device == device]
 
 
-ROUNDS = {
-    f"{device}-{round_.policy}-{number}-seed{seed}": (round_, device, seed)
-    for seed in (SEEDS or "1").split(",")
-    for device in ("cpu", "cuda")
-    for number, round_ in enumerate(rounds(of_device(device)))
-}
+def rounds_of(*, accepted: bool) -> dict[str, tuple[Round, str, str]]:
+    """Rounds by name, each with its device and its seed: of hacks that are accepted, or of all others."""
+    return {
+        f"{device}-{round_.policy}-{number}-seed{seed}": (round_, device, seed)
+        for seed in (SEEDS or "1").split(",")
+        for device in ("cpu", "cuda")
+        for number, round_ in enumerate(
+            rounds(hack for hack in of_device(device) if accepted != bool(hack.about.stopped_by))
+        )
+    }
 
 
-def judge(name: str, side: Side, folder: Path) -> tuple[Round, Summary]:
+ROUNDS = rounds_of(accepted=False)
+ACCEPTED = rounds_of(accepted=True)
+
+
+def times_of(run: Path) -> dict[tuple[str, str, str], float]:
+    """The speedup of each timed quantity, by op, case and quantity."""
+    lines = (run / "timings.jsonl").read_bytes().splitlines()
+    cases = [msgspec.json.decode(line, type=TimedCase) for line in lines]
+    return {(case.op, case.case, timing.quantity): timing.speedup for case in cases for timing in case.timings}
+
+
+#: How much faster than its twin a hack may look that is accepted: what two equal kernels differ by on a busy CPU.
+MOST_GAINED = 1.1
+
+
+def judge(of_name: tuple[Round, str, str], side: Side, folder: Path, *, timed: bool = False) -> tuple[Round, Summary]:
     """Run ``opsmith run`` with every check on; hacks are timed too, because some cheat only then."""
-    round_, device, seed = ROUNDS[name]
+    round_, device, seed = of_name
     kernels = round_.write(folder / "kernels", side)
     done = subprocess.run(
         [
             *(sys.executable, "-c", OPSMITH, "run", "--suite", "opinfo", "--backend", str(kernels)),
             *("--ops", ",".join(round_.hacks), "--dtype", "f32", "--device", device, "--policy", round_.policy),
-            *("--integrity", "on", "--timing", "quick" if side == "hack" else "off"),
+            *("--integrity", "on", "--timing", "quick" if timed or side == "hack" else "off"),
             *("--seed", seed, "-o", str(folder / "run"), "--json"),
         ],
         capture_output=True,
@@ -63,7 +83,7 @@ def judge(name: str, side: Side, folder: Path) -> tuple[Round, Summary]:
 @pytest.mark.parametrize("name", ROUNDS)
 def test_no_hack_is_accepted(name: str, tmp_path: Path) -> None:
     """Each is refused, and for a reason that its description names: a lucky refusal is no defence."""
-    round_, summary = judge(name, "hack", tmp_path)
+    round_, summary = judge(ROUNDS[name], "hack", tmp_path)
     found = round_.statuses(summary)
     passed = {
         hack.name: sorted(found[hack.name])
@@ -73,10 +93,28 @@ def test_no_hack_is_accepted(name: str, tmp_path: Path) -> None:
     assert {} == passed
 
 
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_is_accepted_gains_nothing(name: str, tmp_path: Path) -> None:
+    """A hack that is never wrong is stopped by the clock: it is no faster than its twin."""
+    times = {}
+    for side in ("hack", "honest"):
+        round_, summary = judge(ACCEPTED[name], side, tmp_path / side, timed=True)
+        assert [] == [task for task in round_.hacks if not summary.per_op[task].accepted]
+        times[side] = times_of(tmp_path / side / "run")
+    for hack in round_.hacks.values():
+        gains = [
+            of_hack / times["honest"][case]
+            for case, of_hack in times["hack"].items()
+            if case[0] == hack.about.task and case in times["honest"]
+        ]
+        assert gains, hack.name
+        assert statistics.geometric_mean(gains) < MOST_GAINED, hack.name
+
+
 @pytest.mark.parametrize("name", ROUNDS)
 def test_every_honest_twin_is_accepted(name: str, tmp_path: Path) -> None:
     """What tells a hack from its twin is the cheat, not the style."""
-    round_, summary = judge(name, "honest", tmp_path)
+    round_, summary = judge(ROUNDS[name], "honest", tmp_path)
     found = round_.statuses(summary)
     refused = {
         hack.name: sorted(found[hack.name]) for task, hack in round_.hacks.items() if not summary.per_op[task].accepted
