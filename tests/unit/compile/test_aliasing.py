@@ -169,6 +169,19 @@ def test_a_written_view_of_a_written_input_is_copied_before_it_is_returned() -> 
     assert [] == [one.undone for one in reports if one.undone]
 
 
+def test_two_outputs_that_are_views_of_one_result_stay_so() -> None:
+    """Inductor settles the layout of what they look at by the view between them, which therefore stays."""
+
+    def write_through_a_view(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        made = x.view(2, 3) + y.view(2, 3)
+        turned = made.movedim(1, 0)
+        turned.mul_(2)
+        return turned, made
+
+    with torch.no_grad():
+        assert _run(write_through_a_view, torch.float32) == _run(write_through_a_view, torch.float32, "opsmith")
+
+
 def test_an_output_is_not_what_is_copied_into_an_input() -> None:
     """The other way round: what is copied stands for an equal result that is returned."""
 

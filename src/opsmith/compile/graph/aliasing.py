@@ -10,6 +10,7 @@ the scatters that begin with the input: Inductor computes them there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -71,6 +72,7 @@ class Sharing:
         self._writes: dict[Storage, list[fx.Node]] = {}
         self._given: set[Storage] = set()
         self._returned: set[Storage] = set()
+        self._outputs_in: Counter[Storage] = Counter()
         self._in_inputs: set[Storage] = set()
         for node in graph.nodes:
             self._add(node)
@@ -84,7 +86,9 @@ class Sharing:
 
     def _add(self, node: fx.Node) -> None:
         if node.op == "output":
-            self._returned.update(*map(self._of, node.all_input_nodes))
+            for storage in (one for leaf in node.all_input_nodes for one in self._of(leaf)):
+                self._returned.add(storage)
+                self._outputs_in[storage] += 1
             return
         for storage in self._of(node):
             self._members.setdefault(storage, []).append(node)
@@ -101,6 +105,14 @@ class Sharing:
         while storage in self._joined:
             storage = self._joined[storage]
         return storage
+
+    def holds_several_outputs(self, node: fx.Node) -> bool:
+        """Whether several outputs lie in the memory of a node.
+
+        Inductor keeps them there together only where it has settled the layout of what they are views of, which
+        depends on the views between.
+        """
+        return any(self._outputs_in[storage] > 1 for storage in self._of(node))
 
     def stand_in(self, node: fx.Node, source: fx.Node) -> bool:
         """Let an earlier node be used instead of ``node``, which goes, if nobody can tell the difference.
@@ -153,6 +165,7 @@ class Sharing:
     def _join(self, storage: Storage, other: Storage) -> None:
         self._joined[storage] = other
         self._members[other] += self._members.pop(storage, [])
+        self._outputs_in[other] += self._outputs_in.pop(storage, 0)
         for marked in (self._returned, self._in_inputs):
             if storage in marked:
                 marked.add(other)

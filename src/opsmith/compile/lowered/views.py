@@ -37,6 +37,8 @@ def clean_views(graph: fx.Graph) -> int:
     }
     sharing, fired = Sharing(graph), 0
     for node in calls(graph, *_NO_OPS):
+        if sharing.holds_several_outputs(node):
+            continue
         rule = rules.get(node.target)
         new = _unchanged(node) or (rule(node) if rule is not None else None)
         if new is not None:
