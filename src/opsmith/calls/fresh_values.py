@@ -35,7 +35,7 @@ OTHER_OFFSET = 7
 HOST_PIECE = 1 << 16
 MOST_HOST_ROWS = 64
 #: The same on a device, where a launch costs more than many elements, and elements of one launch for a large set.
-DEVICE_GROUP = 1 << 20
+DEVICE_GROUP = 1 << 22
 MOST_DEVICE_ROWS = 1_024
 DEVICE_PIECE = 1 << 24
 #: Weights of a blend on a host: a byte each.

@@ -23,6 +23,18 @@ class Redraw(enum.StrEnum):
     FIXED = "fixed"
 
 
+class Freshness(enum.StrEnum):
+    """How much of a timed call's values no earlier call has met.
+
+    FRESH: all storages are made anew for each call. PARTLY: some are. FIXED: none is, so that each call of the case
+    meets the same values.
+    """
+
+    FRESH = "fresh"
+    PARTLY = "partly fixed"
+    FIXED = "fixed"
+
+
 class Variation(msgspec.Struct, frozen=True, array_like=True):
     """How one storage of a timed call is made anew.
 

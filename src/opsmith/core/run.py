@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from opsmith.core.environment import Environment
+from opsmith.core.fresh_values import Freshness
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import TaskKind
 from opsmith.core.timing import Clock, Timing, Undecided, Work
@@ -412,6 +413,8 @@ class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
         peak_bytes: device memory of torch's that one candidate call takes at most, results included.
         reference_peak_bytes: the same of the reference.
         device: which of the run's devices it was timed on, by its number in ``run.json``; None where the run had one.
+        values: whether its calls met values that no call had met before; None where nothing was timed, and in records
+            from before this was told.
     """
 
     op: str
@@ -428,6 +431,7 @@ class TimedCase(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int | None = None
     reference_peak_bytes: int | None = None
     device: int | None = None
+    values: Freshness | None = None
 
     def told_by(self, verdict: Verdict) -> Verdict:
         """The verdict of the case, with what the clock says."""

@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable
 
+from opsmith.core.fresh_values import Freshness
 from opsmith.core.run import RunManifest
 from opsmith.core.timing import Ceilings, Clock
 from opsmith.core.verdict import Part, Status
@@ -64,10 +65,14 @@ def clock_facts(results: Results) -> Iterable[Fact]:
     if clock is None:
         return
     yield "Timed against", BASELINES[options.baseline]
-    yield "Caches", "warm: each call finds what the last one left" if options.warm else "cold: buffers rotate"
+    yield (
+        "Caches",
+        "warm: each call finds what the last one left" if options.warm else "cold: each call has inputs of its own",
+    )
     for quantity in ("k", "e"):
         yield f"{quantity.upper()} of cases", label_counts(results.summary, quantity)
     yield "Passed, not timed", _not_timed(results)
+    yield "Values", _repeated_values(results)
     yield "Noise", ", ".join(f"{name} {100 * share:.1f} %" for name, share in clock.noise.items())
     yield "Round trip", f"{clock.trip_us:,.1f} us, taken off each block of E"
     yield "Empty graph node", None if clock.node_us is None else f"{clock.node_us:.2f} us, part of K"
@@ -88,6 +93,17 @@ def _not_timed(results: Results) -> str | None:
         for verdict in results.verdicts
     )
     return f"{count:,} cases; timings.jsonl has the reasons" if count else None
+
+
+def _repeated_values(results: Results) -> str | None:
+    """How many cases were timed on values that earlier calls had met, which a kernel might remember."""
+    known = [timed.values for timed in results.timed_cases if timed.values is not None]
+    partly, wholly = (known.count(which) for which in (Freshness.PARTLY, Freshness.FIXED))
+    if not partly and not wholly:
+        return "new in every call" if known else None
+    return (
+        f"new in every call, but for {partly:,} of {len(known):,} cases that repeat some and {wholly:,} that repeat all"
+    )
 
 
 def _ceilings(ceilings: Ceilings) -> str:

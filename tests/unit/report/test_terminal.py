@@ -14,6 +14,7 @@ from tests.report_runs import HOSTILE, clock, manifest, planned, timed_case, tim
 
 from opsmith.cli.compare import compare as compare_command
 from opsmith.cli.report import report as report_command
+from opsmith.core.fresh_values import Freshness
 from opsmith.core.run import Options, PlannedOp
 from opsmith.core.timing import Cause, Label, Undecided
 from opsmith.core.verdict import Status, Verdict
@@ -107,6 +108,27 @@ def test_suspect_timings_are_told(tmp_path: Path) -> None:
     """Faster than the device was ever measured: a reader has to know before quoting it."""
     run = results(tmp_path / "a", [planned(cases=1)], [verdict(timings=(timing(9.0, suspect=True),))])
     assert "1 timed cases beat what this device was measured to reach; verified again" in printed(run)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([Freshness.FRESH, Freshness.FRESH], "new in every call"),
+        (
+            [Freshness.FRESH, Freshness.PARTLY, Freshness.FIXED, Freshness.FIXED],
+            "new in every call, but for 1 of 4 cases that repeat some and 2 that repeat all",
+        ),
+        ([None], None),
+    ],
+)
+def test_the_page_says_which_cases_were_timed_on_values_that_repeat(
+    tmp_path: Path, values: Sequence[Freshness | None], said: str | None
+) -> None:
+    """A kernel may remember an answer there; older runs do not tell."""
+    cases = [verdict(number=number, timings=(timing(1.2),)) for number in range(len(values))]
+    timed = [timed_case(case, values=found) for case, found in zip(cases, values, strict=True)]
+    run = write_run(tmp_path / "a", [planned(cases=len(cases))], cases, manifest(clock=clock()), timed=timed)
+    assert dict(clock_facts(Results.read(run)))["Values"] == said
 
 
 def test_what_was_timed_and_is_undecided_is_told_with_its_reason(tmp_path: Path) -> None:

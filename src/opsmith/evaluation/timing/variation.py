@@ -11,7 +11,7 @@ from opsmith.calls.fresh_values import BANK_ELEMENTS
 from opsmith.calls.synthetic import flat_view
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, tensor_values
 from opsmith.core.domains import Domain, IndependentDomain, Integers, Magnitude
-from opsmith.core.fresh_values import KnownDomain, Redraw, Variation
+from opsmith.core.fresh_values import Freshness, KnownDomain, Redraw, Variation
 
 #: Sets of a call's inputs at most where something is drawn again set by set, which takes about 0.2 ms.
 MOST_DRAWN_SETS = 32
@@ -116,6 +116,14 @@ def _may_be_an_order(values: torch.Tensor) -> bool:
         return False
     steps = values.long().diff()
     return bool((steps >= 0).all()) or (len(values) >= LEAST_ORDER and len(values.unique()) == len(values))
+
+
+def freshness(found: Sequence[Variation], storages: Sequence[torch.UntypedStorage]) -> Freshness:
+    """How much of a call is made anew; a storage without elements has nothing to be made anew."""
+    fixed = [one.how is Redraw.FIXED for one, content in zip(found, storages, strict=True) if content.nbytes()]
+    if not any(fixed):
+        return Freshness.FRESH if fixed else Freshness.FIXED
+    return Freshness.FIXED if all(fixed) else Freshness.PARTLY
 
 
 def fixed_numbers(found: Sequence[Variation], record: CallRecord) -> tuple[Variation, ...]:

@@ -173,6 +173,7 @@ class CaseTimer:
                     undecided=tuple([one for one in told if isinstance(one, Undecided)]),
                     problem=next((str(problem) for problem in pair.problems.values()), None),
                     work=ours.work,
+                    values=ours.values,
                     load_s=load_s if pair.number == 0 else None,
                     first_call_s=theirs.first_call_s,
                     reference_first_call_s=ours.first_call_s,

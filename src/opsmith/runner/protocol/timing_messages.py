@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from opsmith.core.fresh_values import Variation
+from opsmith.core.fresh_values import Freshness, Variation
 from opsmith.core.timing import Work
 
 #: Far longer than a timed pair pauses between two messages.
@@ -144,6 +144,7 @@ class TimingPrepared(msgspec.Struct, frozen=True, tag=True):
         first_call_s: seconds of the first call, compiling and tuning included.
         peak_bytes: device memory of torch's that a further call took at most; None where nothing counts it.
         work: of the referee, what the call has to do; None where that is not known.
+        values: of the referee, how much of the call's values is made anew.
     """
 
     slots: int
@@ -151,6 +152,7 @@ class TimingPrepared(msgspec.Struct, frozen=True, tag=True):
     first_call_s: float
     peak_bytes: int | None = None
     work: Work | None = None
+    values: Freshness | None = None
 
 
 class BlockTimed(msgspec.Struct, frozen=True, tag=True):

@@ -25,7 +25,7 @@ from opsmith.evaluation.timing.baselines import Preparable, baseline_function
 from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.inputs import TimedInputs, without_gaps
 from opsmith.evaluation.timing.modules import timed_function
-from opsmith.evaluation.timing.variation import FIXED, MOST_DRAWN_SETS, fixed_numbers, variations
+from opsmith.evaluation.timing.variation import FIXED, MOST_DRAWN_SETS, fixed_numbers, freshness, variations
 from opsmith.runner.child.timed_blocks import ready, timed_block
 from opsmith.runner.protocol.referee_messages import Compared, CompareTimed
 from opsmith.runner.protocol.timing_messages import (
@@ -85,9 +85,10 @@ class TimedReference:
         found = variations(record, storages, known_domains(record))
         if any(variation.how is Redraw.DRAWN for variation in found):
             slots = min(slots, MOST_DRAWN_SETS)
-        self._variations, prepared_s = self._prepared(record, storages, request, slots, found)
+        found, prepared_s = self._prepared(record, storages, request, slots, found)
         first_call_s = prepared_s + self.call.first_call_s
-        self.prepared = TimingPrepared(slots, self._variations, first_call_s, self.call.peak_bytes, work)
+        values = freshness(found, storages)
+        self.prepared = TimingPrepared(slots, found, first_call_s, self.call.peak_bytes, work, values)
 
     def _prepared(
         self,
