@@ -83,6 +83,16 @@ class TimedCall:
         self._function(*live.args, **live.kwargs)
         self._synchronize()
 
+    def try_sets(self) -> None:
+        """Run the call on all sets that there are.
+
+        Raises:
+            Exception: what the call raises.
+        """
+        self._run_calls(self._function, self.inputs.lives)
+        self._results = []
+        self._synchronize()
+
     def _peak_bytes(self) -> int:
         self._call_once()  # At its second call a kernel is recorded for a launch plan, which takes memory of its own.
         before = _allocated_bytes(self._device)["current"]
