@@ -106,7 +106,7 @@ class TimedReference:
                     self.call.try_sets()  # Whole numbers may be refused in one set and not in another.
             except (torch.AcceleratorError, BaselineUnavailable):
                 raise
-            except Exception:  # noqa: BLE001 - it refuses these values; what it says of the recorded ones counts
+            except Exception:  # noqa: BLE001, S112 - what it says of the recorded values counts
                 continue
             return tried, prepared_s
         nothing = (FIXED,) * len(found)
