@@ -21,7 +21,7 @@ from opsmith.core.timing import Timing, Undecided
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput
 from opsmith.evaluation.timing.statistics import Precision, estimate, least_block_us, precisions_of, timing_of
-from opsmith.runner.clock.timed_pairs import Block, PairedBlocks, TooShort
+from opsmith.runner.clock.timed_pairs import KEY_BITS, Block, PairedBlocks, TooShort
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.gpus import first_device
 from opsmith.runner.protocol.lane import Waiting
@@ -39,6 +39,7 @@ from opsmith.whole_models.messages import (
     Opened,
     PrepareModel,
     Ready,
+    RenewInputs,
     RunBlock,
     Show,
     Shown,
@@ -208,14 +209,16 @@ class ModelJudge:
         timings: list[Timing] = []
         undecided: list[Undecided] = []
         problems: list[str] = []
-        peak_bytes = None
+        peak_bytes = values = None
         options = self._options
         quantities = "KE" if options.device.startswith("cuda") else "E"
         precisions = precisions_of(options.timing, quantities, pairs=options.timing_pairs, whole_models=True)
         try:
             with self._lock.exclusive():
-                prepared.referee.ask(MakeReady(), Ready, timeout_s=self._limits.referee_s)
-                peak_bytes = candidate.ask(MakeReady(), Ready, timeout_s=self._limits.column_s).peak_bytes
+                ready = prepared.referee.ask(MakeReady(MOST_CALLS), Ready, timeout_s=self._limits.referee_s)
+                values = ready.values
+                request = MakeReady(MOST_CALLS, ready.variations)
+                peak_bytes = candidate.ask(request, Ready, timeout_s=self._limits.column_s).peak_bytes
                 pair = _TimedPair(prepared.referee, candidate, self._order, self._limits.column_s)
                 for quantity, precision in precisions.items():
                     found = pair.time(quantity, precision, noise.get(quantity, 0.0))
@@ -234,6 +237,7 @@ class ModelJudge:
             timings=tuple(timings),
             undecided=tuple(undecided),
             problem="; ".join(problems) or None,
+            values=values,
         )
         return timed, peak_bytes
 
@@ -252,7 +256,7 @@ class _TimedPair:
     def time(self, quantity: str, precision: Precision, noise: float) -> Timing | TooShort | None:
         """Measure one quantity until its interval is narrow; None where it cannot be told from the host's time."""
         trips = [self._empty_trip_us(side) for side in self._sides] if quantity == "E" else [0.0, 0.0]
-        tried = [self._block(number, 1, quantity, trips) for number in (0, 1)]
+        tried = [self._block(number, 1, quantity, trips, self._order.getrandbits(KEY_BITS)) for number in (0, 1)]
         known = [block.call_at_most_us for block in tried if block is not None]
         if len(known) < len(tried):
             return None
@@ -288,13 +292,15 @@ class _TimedPair:
         )
 
     def _pair(self, calls: int, quantity: str, trips: Sequence[float]) -> tuple[Block, Block] | None:
-        """A block of each side, in random order."""
-        blocks = {number: self._block(number, calls, quantity, trips) for number in self._order.sample((0, 1), 2)}
+        """A block of each side, in random order, on the same values, which no call has met."""
+        key = self._order.getrandbits(KEY_BITS)
+        blocks = {number: self._block(number, calls, quantity, trips, key) for number in self._order.sample((0, 1), 2)}
         reference, candidate = blocks[0], blocks[1]
         return None if reference is None or candidate is None else (reference, candidate)
 
-    def _block(self, number: int, calls: int, quantity: str, trips: Sequence[float]) -> Block | None:
+    def _block(self, number: int, calls: int, quantity: str, trips: Sequence[float], key: int) -> Block | None:
         """How long a block takes: of E by the judge's clock, less an empty round trip; of K by the device's."""
+        self._sides[number].ask(RenewInputs(key, calls), Done, timeout_s=self._timeout_s)
         start = time.perf_counter()
         reply = self._sides[number].ask(RunBlock(calls, quantity), BlockRun, timeout_s=self._timeout_s)
         wall_us = (time.perf_counter() - start) * 1e6 - trips[number]

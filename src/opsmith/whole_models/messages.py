@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from opsmith.core.columns import Column
+from opsmith.core.fresh_values import Freshness, Variation
 from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.runner.protocol.referee_messages import DeviceOpened
 
@@ -146,13 +147,36 @@ class Shown(msgspec.Struct, frozen=True, tag="shown"):
 
 
 class MakeReady(msgspec.Struct, frozen=True, tag="make-ready"):
-    """Get ready for timed calls, under the weights of the case."""
+    """Get ready for timed calls, under the weights of the case.
+
+    Attributes:
+        sets: sets of inputs at most.
+        variations: how the inputs are made anew, as the referee has found; None for the referee.
+    """
+
+    sets: int
+    variations: tuple[Variation, ...] | None = None
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Blocks can be run; see :attr:`opsmith.core.columns.ColumnResult.peak_bytes`."""
+    """Blocks can be run.
+
+    Attributes:
+        peak_bytes: see :attr:`opsmith.core.columns.ColumnResult.peak_bytes`.
+        variations: how the inputs are made anew.
+        values: how much of them.
+    """
 
     peak_bytes: int | None
+    variations: tuple[Variation, ...]
+    values: Freshness
+
+
+class RenewInputs(msgspec.Struct, frozen=True, tag="renew"):
+    """Write the values of a round, which its key gives, into the inputs of so many calls."""
+
+    key: int
+    calls: int
 
 
 class RunBlock(msgspec.Struct, frozen=True, tag="block"):
@@ -186,5 +210,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     evidence: tuple[str, ...] = ()
 
 
-Request: TypeAlias = Open | PrepareModel | CompareAnswer | LoadColumn | Answer | Show | MakeReady | RunBlock
+Request: TypeAlias = (
+    Open | PrepareModel | CompareAnswer | LoadColumn | Answer | Show | MakeReady | RenewInputs | RunBlock
+)
 Reply: TypeAlias = Opened | ModelPrepared | Compared | Shown | Ready | BlockRun | Done | Failed

@@ -7,7 +7,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +15,10 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from opsmith import plugins
-from opsmith.calls.live import rebuild
+from opsmith.calls.live import make_storages, rebuild
 from opsmith.calls.observer import Observer
 from opsmith.calls.outcomes import HeldOutcome
-from opsmith.core.case import CallRecord, Outcome, digest
+from opsmith.core.case import CallRecord, Outcome, digest, storage_size
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.seeds import derive_seed
@@ -27,6 +26,9 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import rule_for
+from opsmith.evaluation.timing.inputs import TimedInputs, without_gaps
+from opsmith.evaluation.timing.modules import without_state
+from opsmith.evaluation.timing.variation import FIXED, freshness, variations
 from opsmith.runner.child.contexts import open_device
 from opsmith.runner.child.versions import versions
 from opsmith.suites import AsksWholeModels
@@ -50,6 +52,7 @@ from opsmith.whole_models.messages import (
     Opened,
     PrepareModel,
     Ready,
+    RenewInputs,
     Reply,
     Request,
     RunBlock,
@@ -57,6 +60,8 @@ from opsmith.whole_models.messages import (
     Shown,
 )
 
+#: Of all sets of a model's inputs together.
+MAX_INPUT_BYTES = 1 << 30
 #: Of a traceback the last lines that are kept, and of a message its length.
 _TRACEBACK_LINES, _DETAIL_CHARACTERS = 12, 400
 
@@ -91,6 +96,7 @@ class Server:
             Answer: self._answer,
             Show: self._show,
             MakeReady: self._make_ready,
+            RenewInputs: self._renew,
             RunBlock: self._run_block,
         }
         try:
@@ -169,17 +175,34 @@ class Server:
         self._outcome = None
         return Shown(digest(encoded), graphs_made() if self._compiles else None)
 
-    def _make_ready(self, _request: MakeReady) -> Ready:
-        """Let the module take the case's weights once more: float64 may have been there in between."""
+    def _make_ready(self, request: MakeReady) -> Ready:
+        """Make sets of inputs, and let the module take the case's weights once more: float64 may have been there."""
         assert self._held is not None
         call, record, device = self._held
         live = rebuild(record, device)
         with torch.no_grad():
             call.take(live.kwargs["state"])
-        batches = live.args
         del live
-        self._clock = ModelClock(partial(call.timed, batches), device)
-        return Ready(self._clock.peak_bytes())
+        record = without_gaps(without_state(record))
+        storages = make_storages([record], device)[0]
+        found = variations(record, storages, {}) if request.variations is None else request.variations
+        sets = max(1, min(request.sets, MAX_INPUT_BYTES // max(sum(map(storage_size, record.storages)), 1)))
+        inputs = TimedInputs(record, device, sets, variations=found, storages=storages)
+        if request.variations is None:
+            try:
+                call.timed(inputs.lives[-1].args)
+            except torch.AcceleratorError:
+                raise
+            except Exception:  # noqa: BLE001 - it refuses these values; what it says of the recorded ones counts
+                found = (FIXED,) * len(found)
+                inputs = TimedInputs(record, device, sets, variations=found, storages=storages)
+        self._clock = ModelClock(call.timed, inputs, device)
+        return Ready(self._clock.peak_bytes(), found, freshness(found, storages))
+
+    def _renew(self, request: RenewInputs) -> Done:
+        assert self._clock is not None
+        self._clock.renew(request.key, request.calls)
+        return Done()
 
     def _run_block(self, request: RunBlock) -> BlockRun:
         assert self._clock is not None

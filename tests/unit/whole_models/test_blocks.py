@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from opsmith.evaluation.timing.statistics import least_block_us, precisions_of
 from opsmith.runner.clock.timed_pairs import TooShort
 from opsmith.whole_models import judging
 from opsmith.whole_models.judging import MOST_CALLS, _TimedPair
-from opsmith.whole_models.messages import BlockRun, RunBlock
+from opsmith.whole_models.messages import BlockRun, Done, RenewInputs, RunBlock
 from opsmith.whole_models.processes import Process
 
 
@@ -35,9 +36,14 @@ class StandInProcess:
         self._call_us, self._first_us = call_us, first_us
         self._trip_us = trip_us
         self._trip_noise = trip_noise
+        self.renewals: list[RenewInputs] = []
 
-    def ask(self, request: RunBlock, _reply_type: Any, *, timeout_s: float) -> BlockRun:
+    def ask(self, request: RunBlock | RenewInputs, _reply_type: Any, *, timeout_s: float) -> BlockRun | Done:
         assert timeout_s > 0
+        if isinstance(request, RenewInputs):
+            self.renewals.append(request)
+            self._machine.now_us += 700.0  # Beside the clock.
+            return Done()
         call_us = self._first_us if request.calls == 1 else self._call_us
         call_us *= self._machine.jitter.lognormvariate(0.0, 0.002)
         noise = self._trip_noise * self._machine.jitter.uniform(-1, 1)
@@ -51,6 +57,11 @@ def timed(
     """Eager and a column; a call alone in its block takes another time where it is given."""
     machine = Machine()
     sides = [StandInProcess(machine, us, trip_us, trip_noise, first_us or us) for us in call_us]
+    return timed_sides(quantity, machine, sides)
+
+
+def timed_sides(quantity: str, machine: Machine, sides: Sequence[StandInProcess]) -> Timing | TooShort | None:
+    """What the judge says of two sides."""
     clock = SimpleNamespace(monotonic=lambda: machine.now_us / 1e6, perf_counter=lambda: machine.now_us / 1e6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judging, "time", clock)
@@ -99,6 +110,19 @@ def test_blocks_that_are_too_short_get_more_calls() -> None:
     assert isinstance(timing, Timing)
     assert MOST_CALLS == timing.calls_per_block
     assert timing.candidate_us == pytest.approx(5.0, rel=0.05)
+
+
+@pytest.mark.parametrize("quantity", ["K", "E"])
+def test_each_pair_of_blocks_is_on_values_that_no_call_has_met(quantity: str) -> None:
+    """Both sides get the same, as many sets as the block has calls, and nobody could know them before."""
+    machine = Machine()
+    sides = [StandInProcess(machine, 2_000.0, 60.0, 0.0, 2_000.0) for _ in range(2)]
+    timing = timed_sides(quantity, machine, sides)
+    assert isinstance(timing, Timing)
+    reference, candidate = ([renewal for renewal in side.renewals if renewal.calls > 1] for side in sides)
+    assert reference == candidate
+    assert len(reference) == len({renewal.key for renewal in reference}) == timing.blocks
+    assert {timing.calls_per_block} == {renewal.calls for renewal in reference}
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -44,6 +44,7 @@ class TimedInputs:
 
     Attributes:
         record: the call.
+        count: how many sets there may be.
         lives: the sets that there are.
 
     Args:
@@ -70,6 +71,7 @@ class TimedInputs:
             storages = make_storages([record], device)[0]
         self.record = record
         self._device = device
+        self.count = count
         variations = variations or [Variation(Redraw.FIXED)] * len(storages)
         self._values = [
             _values(record, number, storage, variation, count, computing)

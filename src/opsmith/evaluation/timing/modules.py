@@ -26,10 +26,10 @@ def timed_function(
     if "state" in record.kwargs:
         with torch.no_grad():
             function.take(rebuild(record, device).kwargs["state"])
-    return function.module, _without_state(record)
+    return function.module, without_state(record)
 
 
-def _without_state(record: CallRecord) -> CallRecord:
+def without_state(record: CallRecord) -> CallRecord:
     """The call with its positional arguments only, and no storage but theirs."""
     kept = sorted({tensor.storage for tensor in tensor_values(record.args)})
     number_of = {storage: number for number, storage in enumerate(kept)}
