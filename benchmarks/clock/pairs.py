@@ -248,9 +248,7 @@ class Bench:
             fresh.close()
         found = combined_of(runs, self._settings.precisions[quantity])
         timing, undecided = (found, None) if isinstance(found, Timing) else (None, found)
-        return Pair(
-            elements=elements, quantity=quantity, planted_percent=planted, timing=timing, undecided=undecided
-        )
+        return Pair(elements=elements, quantity=quantity, planted_percent=planted, timing=timing, undecided=undecided)
 
     def _delay(self, sides: Sides, elements: int, quantity: str) -> int:
         """The scalar that makes a call of this size so much longer as is planted."""

@@ -34,7 +34,8 @@ from opsmith.runner.clock.stopwatch import (
     Place,
     empty_trip_us,
 )
-from opsmith.runner.clock.timed_pairs import Dishonest, NotMeasured, TooShort
+from opsmith.runner.clock.timed_pairs import DISCARDED_PER_COUNTED, ONE_SIDED, Dishonest, NotMeasured, TooShort
+from opsmith.runner.clock.timed_processes import Counts
 from opsmith.runner.protocol.timing_messages import (
     BLOCK_US,
     BLOCK_US_CPU,
@@ -105,7 +106,9 @@ class StandInSide:
         noise: of its calls, as a share.
         settling_us: that it goes on for when it has answered.
         trip_noise: of a trip, up to so much of it more or less.
-        queueing_us: that each request waits for a processor.
+        queueing_us: that a block waits for a processor.
+        queued_share: of blocks, how many do.
+        helping_us: that something else computes for the process meanwhile.
         prepared: what it was asked to prepare last.
         ready: what it was asked to make ready.
         own_share: of what a call takes, what it says that it takes.
@@ -138,8 +141,10 @@ class StandInSide:
         self._is_cold = False
         self.queued_call_us = 0.0
         self.queueing_us = 0.0
+        self.queued_share = 1.0
+        self.helping_us = 0.0
         self.trip_noise = 0.0
-        self._queued_us = 0.0
+        self._queued_us = self._helped_us = 0.0
         self.wall_us = 0.0
         self.cores: set[int] = set()
         self.cores_of: dict[type, set[int]] = {}
@@ -158,10 +163,9 @@ class StandInSide:
 
     def _answer(self, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
         machine = self._machine
-        machine.now_us += self.trip_us + self.queueing_us
+        machine.now_us += self.trip_us
         if self.trip_noise:
             machine.now_us += self.trip_us * self.trip_noise * machine.jitter.uniform(-1, 1)
-        self._queued_us += self.queueing_us
         self.cores_of[type(request)] = self.cores
         if isinstance(request, PrepareTiming):
             self.prepared = request
@@ -174,6 +178,10 @@ class StandInSide:
             self._is_cold = not request.renewals[-1].warm_up
             return BlockTimed(None)
         assert isinstance(request, TimeBlock)
+        if request.calls and self.queueing_us and machine.jitter.random() < self.queued_share:
+            machine.now_us += self.queueing_us
+            self._queued_us += self.queueing_us
+            self._helped_us += self.helping_us
         if request.captured and request.calls and request.pair == self.fails_at[0]:
             self.fails_at = (request.pair, self.fails_at[1] - 1)
             if self.fails_at[1] < 0:
@@ -194,8 +202,8 @@ class StandInSide:
     def settle(self) -> float:
         return self.settling_us
 
-    def queued_us(self) -> float:
-        return self._queued_us
+    def counts(self) -> Counts:
+        return Counts(self._queued_us, 0.0, self._helped_us)
 
     def run_on(self, cores: Collection[int]) -> None:
         self.cores = {*cores}
@@ -494,13 +502,58 @@ def test_a_pool_of_threads_may_look_for_work_for_a_while(machine: Machine) -> No
     assert 1_000.0 == pytest.approx(timing_of(clock_of(*sides), "E").candidate_us, rel=0.01)
 
 
-def test_a_wait_for_a_processor_is_not_the_calls_time(machine: Machine) -> None:
-    """It is what other work on the machine costs."""
+def test_a_block_that_others_disturb_is_repeated(machine: Machine) -> None:
+    """Nothing is taken off it: its pair does not count, and the record says how many did not."""
     sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
-    sides[1].queueing_us = 4_000.0
+    for side in sides:
+        side.queueing_us, side.queued_share = 4_000.0, 0.1
     timing = timing_of(clock_of(*sides), "E")
     assert 1_000.0 == pytest.approx(timing.candidate_us, rel=0.01)
     assert Label.SAME is timing.label
+    assert timing.disturbed
+    assert 0.05 < timing.disturbed_share < 0.9
+
+
+def test_a_machine_that_never_rests_is_timed_as_it_is(machine: Machine) -> None:
+    """With all of the waiting, and no pair forever."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    for side in sides:
+        side.queueing_us = 4_000.0
+    timing = timing_of(clock_of(*sides), "E")
+    assert Label.SAME is timing.label
+    assert 1_000.0 + 4_000.0 / timing.calls_per_block == pytest.approx(timing.candidate_us, rel=0.05)
+    least, counted = QUICK_HOST.least_pairs, timing.blocks
+    assert least + DISCARDED_PER_COUNTED * (counted - 1) <= timing.disturbed + DISCARDED_PER_COUNTED
+    assert timing.disturbed <= least + DISCARDED_PER_COUNTED * counted
+
+
+def test_a_candidate_that_always_waits_is_timed_with_its_waiting(machine: Machine) -> None:
+    """Its own doing, where the reference never waits; what was discarded at first counts as well."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    sides[1].queueing_us = 4_000.0
+    timing = timing_of(clock_of(*sides), "E")
+    assert Label.SLOWER is timing.label
+    assert 0 == timing.disturbed
+    assert 1_000.0 + 4_000.0 / timing.calls_per_block == pytest.approx(timing.candidate_us, rel=0.05)
+
+
+def test_a_candidate_does_not_choose_the_blocks_that_count(machine: Machine) -> None:
+    """Slow ones that it has disturbed count with the others."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    sides[1].queueing_us, sides[1].queued_share = 4_000.0, 0.6
+    timing = timing_of(clock_of(*sides, seed=3), "E")
+    assert timing.disturbed <= ONE_SIDED
+    assert timing.candidate_us > 1_000.0 + 1_000.0 / timing.calls_per_block
+
+
+def test_a_wait_while_something_computes_for_the_process_is_its_own(machine: Machine) -> None:
+    """A thread that yields to its helper has not waited for others."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    for side in sides:  # Both, so that nothing is noticed by its being one-sided.
+        side.queueing_us = side.helping_us = 4_000.0
+    timing = timing_of(clock_of(*sides), "E")
+    assert 0 == timing.disturbed
+    assert 1_000.0 + 4_000.0 / timing.calls_per_block == pytest.approx(timing.candidate_us, rel=0.05)
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -1,8 +1,9 @@
-"""What the clock takes off a block's time: waits for a processor, and nothing that goes on beside the block."""
+"""What the clock sees of a process from outside: waits for a processor, and what computes beside the first thread."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 from opsmith.runner.clock.timed_processes import RefereeSide, WorkerSide
 from opsmith.runner.machine import cores
 from opsmith.runner.machine.cores import siblings_of
+from opsmith.runner.machine.process_times import descendants
 
 
 @pytest.fixture
@@ -51,14 +53,46 @@ def waited_beside_others() -> None:
 
 @pytest.mark.parametrize("make", [RefereeSide, lambda link: WorkerSide(link, trusted=True)])
 @pytest.mark.parametrize("awake", [True, False])
-def test_a_judge_who_waits_awake_does_not_take_its_own_waiting_off(sleeper: int, make: Any, *, awake: bool) -> None:
+def test_the_waiting_of_a_judge_who_is_awake_does_not_disturb_a_block(sleeper: int, make: Any, *, awake: bool) -> None:
     """It goes on at the same time as the block does; one who sleeps waits when the block is over."""
-    side = make(cast("Any", SimpleNamespace(pid=sleeper, waits_awake=awake)))
+    side = make(cast("Any", SimpleNamespace(pid=sleeper, waits_awake=awake, started=list)))
     time.sleep(0.2)
-    before_us = side.queued_us()
+    before = side.counts()
     waited_beside_others()
-    waited_us = side.queued_us() - before_us
+    waited_us = before.disturbed_us(side.counts())
     assert waited_us < 1e3 if awake else waited_us > 1e3
+
+
+HELPED = """
+import os, sys, threading
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.nice(19)
+def compute():
+    sum(range(10**8))
+if sys.argv[1] == "thread":
+    threading.Thread(target=compute).start()
+elif not os.fork():
+    compute()
+while True: os.sched_yield()
+"""
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_a_thread_that_waits_for_its_helper_is_not_disturbed(kind: str) -> None:
+    """What it has started computes for it, on the core that it waits for."""
+    process = subprocess.Popen([sys.executable, "-c", HELPED, kind])
+    link = SimpleNamespace(pid=process.pid, waits_awake=True, started=lambda: descendants(process.pid))
+    side = WorkerSide(cast("Any", link), trusted=False)
+    time.sleep(0.5)
+    before = side.counts()
+    time.sleep(0.5)
+    after = side.counts()
+    for pid in (*link.started(), process.pid):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+    waited_us = after.first_waited_us - before.first_waited_us
+    assert waited_us > 1e4
+    assert before.disturbed_us(after) < 0.5 * waited_us
 
 
 def test_processors_that_share_hardware_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
 """The judge's clock: paired blocks of reference and candidate, their turns in random order, one at a time.
 
 Each side prepares its own copies of the inputs; while one runs a block the other is idle. E is the
-judge's wall clock around a block, less an empty round trip to that process, so nothing that a
-candidate patches in its own process changes it. K comes from the processes' own device events; the
-judge holds it against its own clock by the difference between many replays and one.
+judge's wall clock around a block, less an empty round trip, so nothing that a candidate patches in its
+own process changes it. Nothing else is taken off: a block that other work on the machine disturbs is
+repeated. K comes from the processes' own device events; the judge holds it against its own clock by
+the difference between many replays and one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import msgspec
 
 from opsmith.core.timing import GraphCosts, Label, Timing
 from opsmith.evaluation.timing.statistics import Precision, least_block_us, timing_of
-from opsmith.runner.clock.timed_pairs import Block, Dishonest, NotMeasured, Pair, Series, TooShort
+from opsmith.runner.clock.timed_pairs import DISTURBED_SHARE, Block, Dishonest, NotMeasured, Pair, Series, TooShort
+from opsmith.runner.clock.timed_processes import Counts
 from opsmith.runner.machine.cores import quickest, siblings_of
 from opsmith.runner.protocol.timing_messages import (
     BLOCK_US,
@@ -87,8 +89,8 @@ class Side(Protocol):
         """Wait until nothing runs in the process any more; microseconds that it took."""
         ...
 
-    def queued_us(self) -> float:
-        """Microseconds that the process's first thread has waited for a processor so far."""
+    def counts(self) -> Counts:
+        """What Linux has counted of the process so far."""
         ...
 
     def run_on(self, cores: Collection[int]) -> None:
@@ -131,6 +133,19 @@ class Place(NamedTuple):
     pair: int
     slot: int
     round: int
+
+
+class Clocked(NamedTuple):
+    """A reply, its wall time, and how much of that is a wait for a processor that somebody else had."""
+
+    reply: Any
+    wall_us: float
+    disturbed_us: float
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether that is much of it."""
+        return self.disturbed_us > DISTURBED_SHARE * self.wall_us
 
 
 class PairedClock:
@@ -355,9 +370,10 @@ class PairedClock:
             if quantity == "E":
                 with _shared(going_on):  # To wait for a device takes as long as a block.
                     self._renew(number, [(one.pair, one.rounds[0], one.pair.calls["E"]) for one in going_on])
-                    _, trip_us = clocked(self._sides[number], TimeBlock(0, "E", more=True))
-                if number == 0:  # The candidate could be slow to answer on purpose.
-                    self._trips_us.append(trip_us)
+                    trip = clocked(self._sides[number], TimeBlock(0, "E", more=True))
+                # The candidate could be slow to answer on purpose.
+                if number == 0 and not trip.is_disturbed:
+                    self._trips_us.append(trip.wall_us)
             for series in going_on:
                 self._run_blocks(number, series, quantity, is_last=series is running[-1])
             places = [
@@ -427,6 +443,8 @@ class PairedClock:
             quantity=quantity,
             discarded=series.discarded,
             too_short=len(series.blocks.too_short),
+            disturbed=len(series.blocks.disturbed),
+            disturbed_share=series.blocks.disturbed_share,
         )
         if quantity != "K":
             return timing
@@ -481,12 +499,12 @@ class PairedClock:
             graphs = self.settings.graphs
             graph_us = 0.0 if graphs is None or reply.nodes is None else graphs.graph_us  # It is no kernel's time.
             return Block(calls, reply.own_us * calls - graph_us, least_block_us("K", graph_us))
-        _, wall_us = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
+        _, wall_us, disturbed_us = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
         settling_us = side.settle()
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
         trip_us = statistics.median(self._trips_us)
-        return Block(calls, wall_us - trip_us, least_block_us("E", trip_us))
+        return Block(calls, wall_us - trip_us, least_block_us("E", trip_us), disturbed_us)
 
     def _cross_check(self, pair: Pair, calls: int, own_us: float) -> None:
         """Hold the candidate's device time against the wall clock, and again if it is found to be far below.
@@ -523,7 +541,7 @@ class PairedClock:
     def _replayed_us(self, pair: Pair, calls: int, replays: int) -> float:
         [round_number] = pair.new_rounds(1)
         request = TimeBlock(calls, "K", pair=pair.number, round=round_number, replays=replays, steady=True)
-        return clocked(self._sides[1], request)[1]
+        return clocked(self._sides[1], request).wall_us
 
 
 @contextlib.contextmanager
@@ -556,23 +574,21 @@ def _prepared(side: Side, request: PrepareTiming) -> TimingPrepared:
     return reply
 
 
-def clocked(side: Side, request: TimeBlock) -> tuple[Any, float]:
-    """A reply and its wall time in microseconds.
-
-    Waiting for a processor is left out: it is what other work on the machine costs, not the call.
-    """
-    queued_us = side.queued_us()
+def clocked(side: Side, request: TimeBlock) -> Clocked:
+    """Send a request and wait for its reply, by the judge's clock."""
+    before = side.counts()
     reply = side.ask(request)
-    return reply, side.wall_us - (side.queued_us() - queued_us)
+    return Clocked(reply, side.wall_us, before.disturbed_us(side.counts()))
 
 
 def empty_trip_us(side: Side) -> float:
     """An empty round trip to a process that has prepared a call, in microseconds: the median of several.
 
-    As before a block, it has renewed its inputs and is awake.
+    As before a block, it has renewed its inputs and is awake. Trips that others disturb count only if all are.
     """
     trips = []
     for _ in range(EMPTY_TRIPS):
         side.ask(RenewInputs((Renewal(0, 0),)))
-        trips.append(clocked(side, TimeBlock(0, "E"))[1])
-    return statistics.median(trips)
+        trips.append(clocked(side, TimeBlock(0, "E")))
+    undisturbed = [trip.wall_us for trip in trips if not trip.is_disturbed]
+    return statistics.median(undisturbed or [trip.wall_us for trip in trips])

@@ -21,6 +21,16 @@ WARM_UP_SHARE_OF_SETS = 1 / 4
 SIZING_PAIRS = 3
 
 
+#: A block is disturbed if waits for a processor that somebody else had are more than this share of it.
+DISTURBED_SHARE = 0.05
+#: Disturbed pairs that are discarded for each one that counts, besides those that there have to be at least. On two
+#: cores with three other programs a quarter of all pairs are disturbed.
+DISCARDED_PER_COUNTED = 3
+#: If pairs in which the candidate's block alone is disturbed are more than so many, and so many times as many as those
+#: in which the reference's alone is, all pairs count.
+ONE_SIDED, ONE_SIDED_RATIO = 5, 3
+
+
 class NotMeasured(Exception):
     """A quantity cannot be measured of this call."""
 
@@ -36,11 +46,18 @@ class Block(NamedTuple):
         calls: that it has.
         net_us: of all of them, without what is taken off a block; may be less than nothing.
         least_us: from which on it is a measurement.
+        disturbed_us: that the process and the judge waited for processors that others had.
     """
 
     calls: int
     net_us: float
     least_us: float
+    disturbed_us: float = 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether that is much of it."""
+        return self.disturbed_us > DISTURBED_SHARE * max(self.net_us, self.least_us)
 
     @property
     def call_us(self) -> float:
@@ -133,6 +150,7 @@ class PairedBlocks:
     Attributes:
         measured: microseconds a call, of all blocks that count, on each side.
         too_short: pairs of blocks of which one is too short to be a measurement.
+        disturbed: pairs that do not count, because others had the processor for a part of one of their blocks.
 
     Args:
         precision: how long a pair is timed.
@@ -143,9 +161,42 @@ class PairedBlocks:
         self._first: list[tuple[Block, Block]] = []
         self.measured: tuple[list[float], list[float]] = ([], [])
         self.too_short: list[tuple[Block, Block]] = []
+        self.disturbed: list[tuple[Block, Block]] = []
+        self._counted_us = 0.0
+        self._all_count = False
 
     def add(self, reference: Block, candidate: Block) -> None:
-        """Take a pair in."""
+        """Take a pair in, or discard it if it was disturbed.
+
+        There is an end to that, so a machine that never rests is timed as it is. A candidate cannot choose the blocks
+        that count by having its slow ones disturbed: if its own are disturbed far more often than the reference's, all
+        of them count, those that were discarded before included.
+        """
+        if self._all_count or not (reference.is_disturbed or candidate.is_disturbed):
+            self._count(reference, candidate)
+            return
+        if len(self.disturbed) < self._precision.least_pairs + DISCARDED_PER_COUNTED * len(self.measured[0]):
+            self.disturbed.append((reference, candidate))
+        else:
+            self._count(reference, candidate)
+        theirs, ours = (
+            sum(pair[side].is_disturbed and not pair[1 - side].is_disturbed for pair in self.disturbed)
+            for side in (1, 0)
+        )
+        if theirs > ONE_SIDED + ONE_SIDED_RATIO * ours:
+            self._all_count = True
+            discarded, self.disturbed = self.disturbed, []
+            for pair in discarded:
+                self._count(*pair)
+
+    @property
+    def disturbed_share(self) -> float:
+        """The share of the time of all blocks that was discarded with them."""
+        discarded_us = sum(max(block.net_us, 0.0) for pair in self.disturbed for block in pair)
+        return discarded_us / (discarded_us + self._counted_us) if discarded_us else 0.0
+
+    def _count(self, reference: Block, candidate: Block) -> None:
+        self._counted_us += max(reference.net_us, 0.0) + max(candidate.net_us, 0.0)
         if len(self._first) < SIZING_PAIRS:
             self._first.append((reference, candidate))
         if reference.is_measurement and candidate.is_measurement:

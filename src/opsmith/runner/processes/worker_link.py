@@ -207,6 +207,11 @@ class WorkerLink:
         assert self._child is not None
         return self._child.pid
 
+    def started(self) -> list[int]:
+        """The processes that it has started and that live."""
+        assert self._child is not None
+        return self._processes.started_by(self._child)
+
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None = None) -> Raised | None:
         """Make sure that ``kernel`` is loaded; what it raised if it does not load.
 
