@@ -188,6 +188,28 @@ def _check(function: str, *args: Any) -> None:
         raise RuntimeError(f"{function} failed with error {error}")
 
 
+class _PointerAttributes(ctypes.Structure):
+    """``cudaPointerAttributes``."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("device_pointer", ctypes.c_void_p),
+        ("host_pointer", ctypes.c_void_p),
+    )
+
+
+#: ``cudaMemoryType``, but for the device's.
+_FOREIGN_KINDS = {0: "memory that CUDA does not know", 1: "memory of the host", 3: "managed memory"}
+
+
+def memory_kind(address: int) -> str | None:
+    """What memory a result on a device lies in; None where it is the device's own."""
+    attributes = _PointerAttributes()
+    _check("cudaPointerGetAttributes", ctypes.byref(attributes), ctypes.c_void_p(address))
+    return _FOREIGN_KINDS.get(attributes.type)
+
+
 class Gate:
     """Times what is queued behind a kernel that waits until all of it is there.
 
