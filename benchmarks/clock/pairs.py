@@ -304,7 +304,7 @@ class Bench:
         with self._lock.exclusive():
             clock = PairedClock(
                 BenchSide(sides.one, one, slots),
-                BenchSide(sides.other, other, slots),
+                BenchSide(sides.other, other, slots, trusted=False),  # As a kernel's: stopped while the other one runs.
                 [one],
                 settings=settings,
                 seed=derive_seed(self._options.seed, "pair", number, quantity),
@@ -321,8 +321,8 @@ class Bench:
 class BenchSide(WorkerSide):
     """A side that is given its own call, and as many sets of its input as there is room for."""
 
-    def __init__(self, link: WorkerLink, own_call: bytes, slots: int) -> None:
-        super().__init__(link, trusted=True)
+    def __init__(self, link: WorkerLink, own_call: bytes, slots: int, *, trusted: bool = True) -> None:
+        super().__init__(link, trusted=trusted)
         self._own_call = own_call
         self._slots = slots
 

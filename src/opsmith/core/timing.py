@@ -68,6 +68,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         too_short: further pairs that do not count, because one of their blocks was too short to be a measurement.
         disturbed: further pairs that do not count, because others had the processor for a part of one of their blocks.
         disturbed_share: the share of the time of all blocks that was discarded with them.
+        outside_us: of E on a CPU, what the candidate computed outside of its blocks, more than the reference did;
+            microseconds a call, and part of ``candidate_us``.
         node_us: of K from a CUDA graph, what an empty node of it costs; None where no graph was captured.
         reference_nodes: nodes of the graph that one reference call takes; None without a graph.
         candidate_nodes: the same of the candidate.
@@ -93,6 +95,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     too_short: int = 0
     disturbed: int = 0
     disturbed_share: float = 0.0
+    outside_us: float = 0.0
     node_us: float | None = None
     reference_nodes: float | None = None
     candidate_nodes: float | None = None

@@ -23,6 +23,7 @@ def untouched(pages: int = PAGES) -> torch.Tensor:
 
 
 def pages_read(read: Callable[[], None]) -> int:
+    """Pages that were not there before."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     read()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before

@@ -139,8 +139,13 @@ class StandInWorker(StandIn):
     def load(self, *_: Any) -> None:
         self.notices = ()
 
+    ran_stopped_us = 0.0
+
     def started(self) -> list[int]:
         return []
+
+    def stop(self) -> None:
+        """It does nothing unasked."""
 
     def take_load_s(self) -> float:
         return 1.5

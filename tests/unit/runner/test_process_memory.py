@@ -16,10 +16,12 @@ SIZE = 4 * mmap.PAGESIZE
 
 
 def address_of(memory: mmap.mmap | ctypes.Array[ctypes.c_char]) -> int:
+    """Of the first byte."""
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 def span(memory: mmap.mmap) -> tuple[int, int]:
+    """Of all of it."""
     return address_of(memory), address_of(memory) + SIZE
 
 

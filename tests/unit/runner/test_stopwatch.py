@@ -61,6 +61,7 @@ class Machine:
         placed: the cores that the side and the judge could run on, each time.
         pinned: the judge's own cores.
         tried: of which the quickest was to be found, time after time.
+        stopped: each side that was stopped, and after how many requests.
     """
 
     def __init__(self) -> None:
@@ -69,6 +70,7 @@ class Machine:
         self.placed: list[tuple[set[int], set[int]]] = []
         self.pinned: set[int] = set()
         self.tried: list[tuple[int, ...]] = []
+        self.stopped: list[tuple[StandInSide, int]] = []
         self.jitter = random.Random(11)
 
     def now_s(self) -> float:
@@ -109,6 +111,7 @@ class StandInSide:
         queueing_us: that a block waits for a processor.
         queued_share: of blocks, how many do.
         helping_us: that something else computes for the process meanwhile.
+        outside_us: processor time that it uses for each renewal of its inputs.
         prepared: what it was asked to prepare last.
         ready: what it was asked to make ready.
         own_share: of what a call takes, what it says that it takes.
@@ -143,6 +146,8 @@ class StandInSide:
         self.queueing_us = 0.0
         self.queued_share = 1.0
         self.helping_us = 0.0
+        self.outside_us = 0.0
+        self._used_us = 0.0
         self.trip_noise = 0.0
         self._queued_us = self._helped_us = 0.0
         self.wall_us = 0.0
@@ -174,6 +179,7 @@ class StandInSide:
             self.ready.append(request)
             return BlockTimed(None, self._nodes if request.captured else None)
         if isinstance(request, RenewInputs):
+            self._used_us += self.outside_us
             machine.now_us += 1e4 if request.renewals[-1].sets else 0.0
             self._is_cold = not request.renewals[-1].warm_up
             return BlockTimed(None)
@@ -190,6 +196,7 @@ class StandInSide:
         call_us *= machine.jitter.lognormvariate(0.0, self.noise_of.get(request.pair, self.noise))
         call_us += 0.0 if request.captured and self._nodes is not None else self.queued_call_us
         machine.now_us += request.calls * request.replays * call_us
+        self._used_us += request.calls * request.replays * call_us
         machine.now_us += self.odd_round_us * ((request.round or 0) % 2)
         if request.calls and self._is_cold:
             machine.now_us += self.cold_us
@@ -201,6 +208,12 @@ class StandInSide:
 
     def settle(self) -> float:
         return self.settling_us
+
+    def used_us(self) -> float:
+        return self._used_us
+
+    def stop(self) -> None:
+        self._machine.stopped.append((self, len(self._machine.asked)))
 
     def counts(self) -> Counts:
         return Counts(self._queued_us, 0.0, self._helped_us)
@@ -486,17 +499,49 @@ def test_a_side_that_answers_empty_blocks_late_does_not_get_faster(machine: Mach
     assert Label.SLOWER is timing.label
 
 
+@pytest.mark.parametrize(("outside_us", "charged_us"), [(900.0, 800.0), (150.0, 0.0), (-500.0, 0.0)])
+def test_what_a_candidate_computes_outside_of_its_blocks_is_charged(
+    machine: Machine, outside_us: float, charged_us: float
+) -> None:
+    """Where both sides only write their inputs; what equal sides differ by, and less than the reference, is nothing.
+
+    A call of 100 us, by which the ones that warm up may be longer, is not charged.
+    """
+    sides = StandInSide(machine, 100.0), StandInSide(machine, 100.0)
+    for side in sides:
+        side.outside_us = 3_000.0
+    sides[1].outside_us += outside_us
+    timing = timing_of(clock_of(*sides, run=settings(quantities="E")), "E")
+    charged_us /= timing.calls_per_block
+    assert 100.0 + charged_us == pytest.approx(timing.candidate_us, rel=0.02)
+    assert charged_us == pytest.approx(timing.outside_us, rel=0.05)
+    assert (Label.SLOWER if charged_us else Label.SAME) is timing.label
+
+
+def test_the_candidate_is_stopped_while_the_reference_runs(machine: Machine) -> None:
+    """Before anything of the reference's turn; asking it lets it go on."""
+    sides = StandInSide(machine, 100.0), StandInSide(machine, 100.0)
+    clock = clock_of(*sides, run=settings(quantities="E"))
+    first = len(machine.asked)
+    clock.time("E")
+    turns = [side for side, request in machine.asked[first:] if isinstance(request, RenewInputs)]
+    assert [sides[1]] * turns.count(sides[0]) == [side for side, _ in machine.stopped]
+    for _, asked in machine.stopped:
+        assert sides[0] is machine.asked[asked][0]
+        assert isinstance(machine.asked[asked][1], RenewInputs)
+
+
 def test_what_goes_on_after_a_reply_is_added(machine: Machine) -> None:
     """A side that answers first and computes later has gained nothing."""
     sides = StandInSide(machine, 2_000.0), StandInSide(machine, 1_000.0)
-    sides[1].settling_us = 3 * SETTLING_US
+    sides[1].settling_us = 100 * SETTLING_US
     timing = timing_of(clock_of(*sides), "E")
-    assert 1_000.0 + 3 * SETTLING_US == pytest.approx(timing.candidate_us, rel=0.01)
+    assert 1_000.0 + 100 * SETTLING_US == pytest.approx(timing.candidate_us, rel=0.01)
     assert Label.SLOWER is timing.label
 
 
-def test_a_pool_of_threads_may_look_for_work_for_a_while(machine: Machine) -> None:
-    """Torch's own does, and computes nothing meanwhile."""
+def test_a_thread_may_take_a_while_to_fall_asleep(machine: Machine) -> None:
+    """It has done its work, and the judge looks at once."""
     sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
     sides[1].settling_us = SETTLING_US
     assert 1_000.0 == pytest.approx(timing_of(clock_of(*sides), "E").candidate_us, rel=0.01)

@@ -272,6 +272,7 @@ def timing_of(
     too_short: int = 0,
     disturbed: int = 0,
     disturbed_share: float = 0.0,
+    outside_us: float = 0.0,
 ) -> Timing:
     """The record of one timed quantity."""
     import numpy as np
@@ -292,6 +293,7 @@ def timing_of(
         too_short=too_short,
         disturbed=disturbed,
         disturbed_share=disturbed_share,
+        outside_us=outside_us,
     )
 
 
@@ -361,6 +363,7 @@ def combined(runs: Sequence[Timing], precision: Precision) -> Timing:
         too_short=sum(run.too_short for run in runs),
         disturbed=sum(run.disturbed for run in runs),
         disturbed_share=statistics.fmean([run.disturbed_share for run in runs]),
+        outside_us=median([run.outside_us for run in runs]),
         label=label,
         processes=len(runs),
         percent_of_floor=median(percents) if percents else None,

@@ -67,8 +67,8 @@ CROSS_CHECKS = 3
 #: A worker's own clock may lie this much below the judge's; it is read beside other work.
 CLOCK_SLACK = 0.85
 CLOCK_SLACK_US = 10.0
-#: A pool of threads may look for work for so long before it sleeps, microseconds.
-SETTLING_US = 5_000.0
+#: A thread that has done its work may take so long to fall asleep, microseconds.
+SETTLING_US = 100.0
 #: What is found of a pair.
 Found = Timing | TooShort | NotMeasured | Dishonest
 
@@ -95,6 +95,14 @@ class Side(Protocol):
 
     def run_on(self, cores: Collection[int]) -> None:
         """Let all threads of the process run on these cores only."""
+        ...
+
+    def used_us(self) -> float:
+        """Processor time, in microseconds, that the process and all that it has started have had so far."""
+        ...
+
+    def stop(self) -> None:
+        """Keep all of them from running until the process is asked again."""
         ...
 
 
@@ -136,11 +144,19 @@ class Place(NamedTuple):
 
 
 class Clocked(NamedTuple):
-    """A reply, its wall time, and how much of that is a wait for a processor that somebody else had."""
+    """A reply and its time, in microseconds.
+
+    Attributes:
+        reply: of the process.
+        wall_us: from the request to the reply.
+        disturbed_us: how much of that is a wait for a processor that somebody else had.
+        before_us: that the judge took before it sent the request, for which a process may have waited awake.
+    """
 
     reply: Any
     wall_us: float
     disturbed_us: float
+    before_us: float
 
     @property
     def is_disturbed(self) -> bool:
@@ -335,6 +351,8 @@ class PairedClock:
             for pair in self.pairs
             if quantity in pair.calls
         ]
+        if quantity == self.settings.quantities == "E" and len(everything) == 1:
+            everything[0].watch_outside()
         running = everything
         changes_cores = quantity == "E" and self._may_change_cores
         of_this_core = itertools.cycle(range(PAIRS_A_CORE))
@@ -367,10 +385,18 @@ class PairedClock:
             series.begin_turn(BLOCKS_A_TURN[quantity])
         for number in next(self._turns):
             going_on = [series for series in running if series.problem is None]
+            if number == 0:
+                self._sides[1].stop()  # Nothing that it has left running disturbs the reference.
+            for series in going_on:
+                if series.outside is not None:
+                    series.outside.begin_turn(number, self._sides[number].used_us())
             if quantity == "E":
                 with _shared(going_on):  # To wait for a device takes as long as a block.
                     self._renew(number, [(one.pair, one.rounds[0], one.pair.calls["E"]) for one in going_on])
                     trip = clocked(self._sides[number], TimeBlock(0, "E", more=True))
+                for series in going_on:
+                    if series.outside is not None:
+                        series.outside.idle(number, trip.before_us)
                 # The candidate could be slow to answer on purpose.
                 if number == 0 and not trip.is_disturbed:
                     self._trips_us.append(trip.wall_us)
@@ -401,7 +427,10 @@ class PairedClock:
             try:
                 for round_number in series.rounds:
                     more = not (is_last and round_number == series.rounds[-1])
-                    series.turn[number].append(self._block(number, pair, calls, quantity, round_number, more=more))
+                    block = self._block(number, pair, calls, quantity, round_number, more=more)
+                    series.turn[number].append(block)
+                    if series.outside is not None:
+                        series.outside.end_block(number, block)
             except NotMeasured as problem:
                 series.problem = pair.problems[quantity] = problem
 
@@ -445,6 +474,7 @@ class PairedClock:
             too_short=len(series.blocks.too_short),
             disturbed=len(series.blocks.disturbed),
             disturbed_share=series.blocks.disturbed_share,
+            outside_us=series.charged_us,
         )
         if quantity != "K":
             return timing
@@ -499,12 +529,13 @@ class PairedClock:
             graphs = self.settings.graphs
             graph_us = 0.0 if graphs is None or reply.nodes is None else graphs.graph_us  # It is no kernel's time.
             return Block(calls, reply.own_us * calls - graph_us, least_block_us("K", graph_us))
-        _, wall_us, disturbed_us = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
+        timed = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
+        wall_us = timed.wall_us
         settling_us = side.settle()
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
         trip_us = statistics.median(self._trips_us)
-        return Block(calls, wall_us - trip_us, least_block_us("E", trip_us), disturbed_us)
+        return Block(calls, wall_us - trip_us, least_block_us("E", trip_us), timed.disturbed_us, timed.before_us)
 
     def _cross_check(self, pair: Pair, calls: int, own_us: float) -> None:
         """Hold the candidate's device time against the wall clock, and again if it is found to be far below.
@@ -576,9 +607,11 @@ def _prepared(side: Side, request: PrepareTiming) -> TimingPrepared:
 
 def clocked(side: Side, request: TimeBlock) -> Clocked:
     """Send a request and wait for its reply, by the judge's clock."""
+    start = time.monotonic()
     before = side.counts()
+    before_us = (time.monotonic() - start) * 1e6
     reply = side.ask(request)
-    return Clocked(reply, side.wall_us, before.disturbed_us(side.counts()))
+    return Clocked(reply, side.wall_us, before.disturbed_us(side.counts()), before_us)
 
 
 def empty_trip_us(side: Side) -> float:

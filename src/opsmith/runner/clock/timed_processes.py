@@ -22,6 +22,10 @@ from opsmith.runner.protocol.worker_messages import Raised
 
 #: A process that goes on for so long after a block is not waited for.
 MAX_SETTLING_S = 5.0
+#: A process that is stopped gets no processor time, but for what the kernel may count late. One that got more so often
+#: has let itself go on.
+MOST_STOPPED_US = 200.0
+STAYED_AWAKE = 3
 
 
 class Counts(NamedTuple):
@@ -67,12 +71,20 @@ class RefereeSide:
         return 0.0
 
     def counts(self) -> Counts:
-        """What Linux counts of it; it has nothing that computes beside its first thread."""
-        return _counts(self._link, 0.0)
+        """What Linux counts of it."""
+        return _counts(self._link, ())
+
+    def used_us(self) -> float:
+        """Processor time that it has had so far; exact while it sleeps."""
+        return process_us(self._link.pid)
+
+    def stop(self) -> None:
+        """It does nothing unasked."""
 
     def run_on(self, cores: Collection[int]) -> None:
         """Let all threads of the process run on these cores only; one that is to be started may use all."""
-        _run_on(self._link, cores)
+        if self._link.is_running:
+            _run_on(self._link.pid, cores)
 
 
 class WorkerSide:
@@ -86,6 +98,8 @@ class WorkerSide:
     def __init__(self, link: WorkerLink, *, trusted: bool) -> None:
         self._link = link
         self._trusted = trusted
+        self._stayed_awake = 0
+        self._started: list[int] = []
 
     def ask(self, request: msgspec.Struct) -> Any:
         """Send a request and wait for its reply.
@@ -100,6 +114,9 @@ class WorkerSide:
             if failure.notices:
                 raise Dishonest(f"while it was timed: {failure.notices[0]}") from failure
             raise
+        self._stayed_awake += self._link.ran_stopped_us > MOST_STOPPED_US
+        if self._stayed_awake >= STAYED_AWAKE:
+            raise Dishonest(f"it ran {self._link.ran_stopped_us:,.0f} us while it was stopped for the reference's turn")
         if self._link.notices:
             raise Dishonest(f"while it was timed: {self._link.notices[0].line}")
         if isinstance(reply, Raised):
@@ -112,13 +129,27 @@ class WorkerSide:
         return self._link.wall_us
 
     def counts(self) -> Counts:
-        """What Linux counts of it."""
-        pid = self._link.pid
-        return _counts(self._link, other_threads_us(pid) + sum(map(process_us, self._link.started())))
+        """What Linux counts of it, and of what it had started by the last block."""
+        return _counts(self._link, self._started)
 
     def run_on(self, cores: Collection[int]) -> None:
-        """Let all threads of the process run on these cores only; one that is to be started may use all."""
-        _run_on(self._link, cores)
+        """Let all threads of the process, and what it has started, run on these cores only.
+
+        What is started later begins where the thread runs that starts it, and the sandbox lets no process choose its
+        cores.
+        """
+        if self._link.is_running:
+            for pid in (self._link.pid, *self._link.started()):
+                _run_on(pid, cores)
+
+    def used_us(self) -> float:
+        """Processor time that it and what it has started have had so far; exact while they are stopped."""
+        return process_us(self._link.pid) + sum(map(process_us, self._link.started()))
+
+    def stop(self) -> None:
+        """Keep it and all that it has started from running until it is asked again."""
+        if not self._trusted:
+            self._link.stop()
 
     def settle(self) -> float:
         """Wait until nothing runs but the first thread, which answers requests; microseconds that it took.
@@ -127,23 +158,25 @@ class WorkerSide:
         pretended.
         """
         start = time.perf_counter()
-        if self._trusted or not runs_beside(self._link.pid, self._link.started()):
+        if self._trusted:
+            return 0.0
+        self._started = self._link.started()
+        if not runs_beside(self._link.pid, self._started):
             return 0.0
         while time.perf_counter() - start < MAX_SETTLING_S and runs_beside(self._link.pid, self._link.started()):
             time.sleep(0)
         return (time.perf_counter() - start) * 1e6
 
 
-def _counts(link: RefereeLink | WorkerLink, others_us: float) -> Counts:
+def _counts(link: RefereeLink | WorkerLink, started: Collection[int]) -> Counts:
     """A judge who is awake waits at the same time as the block goes on, which makes it no longer."""
     judge_us = 0.0 if link.waits_awake else first_thread_us("thread-self")[1]
+    others_us = other_threads_us(link.pid) + sum(map(process_us, started))
     return Counts(first_thread_us(link.pid)[1], judge_us, others_us)
 
 
-def _run_on(link: RefereeLink | WorkerLink, cores: Collection[int]) -> None:
-    if not link.is_running:
-        return
+def _run_on(pid: int, cores: Collection[int]) -> None:
     with contextlib.suppress(FileNotFoundError):  # The process has ended, as a thread may have.
-        for thread in Path(f"/proc/{link.pid}/task").iterdir():
+        for thread in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(int(thread.name), cores)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 _CLOCK_BITS, _CLOCK_KIND = 3, 2
 #: Two counts that belong together are read again if the first has changed meanwhile, which it does at a tick.
 _TRIES = 3
+_STOPPED = frozenset((b"T", b"t", b"Z", b"X"))
 _RUNNING = frozenset((b"R", b"D"))
 
 
@@ -79,6 +80,16 @@ def states_of(pid: int) -> dict[int, bytes]:
                 # The name of a thread, in parentheses, may hold anything.
                 states[int(thread)] = file.read().rpartition(b")")[2].split()[0]
     return states
+
+
+def runs(pid: int) -> bool:
+    """Whether a thread of a process is on a processor, or waits for one or for a disk."""
+    return not _RUNNING.isdisjoint(states_of(pid).values())
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped, or at their end."""
+    return _STOPPED.issuperset(states_of(pid).values())
 
 
 def runs_beside(pid: int, started: Iterable[int] = ()) -> bool:

@@ -405,6 +405,9 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         # in every process.
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
+        # A kernel's threads share a core while it is timed: one that looks for work there keeps the others from theirs.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "KMP_BLOCKTIME": "0",
         "PYTHONWARNINGS": "ignore",
     }
     if device.partition(":")[0] == "cpu":
