@@ -164,6 +164,7 @@ def worker(request: pytest.FixtureRequest) -> Iterator[ForkedWorker]:
 def test_nothing_of_a_stopped_worker_runs(worker: ForkedWorker) -> None:
     """Neither its threads nor what it has started, in another session, without a parent; then all go on."""
     worker.link.stop()
+    time.sleep(0.05)  # What sleeps needs a processor for a moment to notice.
     found = [worker.process.pid, *worker.started_by(None)]
     used_us = {pid: process_us(pid) for pid in found}
     time.sleep(0.2)
