@@ -193,6 +193,7 @@ def _free_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: None)
     monkeypatch.setattr("opsmith.runner.clock.timed_processes.first_thread_us", lambda pid: (0.0, 0.0))
     monkeypatch.setattr("opsmith.runner.clock.timed_processes.runs_beside", lambda pid, started: False)
+    monkeypatch.setattr("opsmith.runner.clock.timed_processes.process_us", lambda pid: 0.0)
 
 
 def case(number: int, size_bytes: int = 4) -> CaseRef:
