@@ -42,6 +42,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         naive: what happens there instead, where it is not fooled.
         naive_order: which side that evaluator runs first; harnesses do it either way.
         slow: its verdict needs a time limit or much memory: left out of the quick run.
+        timed_in_full: it steals time alone and its results are right, so it may be accepted, but no faster than its
+            twin.
     """
 
     description: str
@@ -55,6 +57,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     naive: str = ""
     naive_order: Literal["reference", "candidate"] = "reference"
     slow: bool = False
+    timed_in_full: bool = False
 
 
 class Hack(NamedTuple):
@@ -146,7 +149,8 @@ def table(hacks: Iterable[Hack]) -> str:
             lines += ["", f"### {family.replace('_', ' ')}", "", "| hack | task | what it does | verdict |"]
             lines += ["|---|---|---|---|"]
         task = f"`{about.task}`{', any' if about.policy == 'any' else ''}{', CUDA' if about.device == 'cuda' else ''}"
-        lines.append(f"| {hack.folder.name} | {task} | {about.description} | {about.stopped_by[0]} |")
+        verdict = "timed in full" if about.timed_in_full else about.stopped_by[0]
+        lines.append(f"| {hack.folder.name} | {task} | {about.description} | {verdict} |")
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,8 @@ import pytest
 import torch
 from tests.cheats_corpus import Hack, Round, Side, quick, read_corpus, rounds
 
-from opsmith.core.run import Summary
+from opsmith.core.run import Summary, TimedCase
+from opsmith.core.timing import Timing
 
 pytestmark = [pytest.mark.slow, pytest.mark.corpus, pytest.mark.timeout(1800)]
 
@@ -32,6 +33,11 @@ def of_device(device: str) -> list[Hack]:
     return [hack for hack in HACKS if hack.about.device == device]
 
 
+def timed_in_full(name: str) -> list[bool]:
+    """Of each hack of a round, whether it steals time alone."""
+    return [hack.about.timed_in_full for hack in ROUNDS[name][0].hacks.values()]
+
+
 ROUNDS = {
     f"{device}-{round_.policy}-{number}-seed{seed}": (round_, device, seed)
     for seed in (SEEDS or "1").split(",")
@@ -40,7 +46,11 @@ ROUNDS = {
 }
 
 
-def judge(name: str, side: Side, folder: Path) -> tuple[Round, Summary]:
+#: A hack that steals time alone may be so many times as fast as its twin.
+MOST_GAIN = 1.1
+
+
+def judge(name: str, side: Side, folder: Path, *, is_timed: bool = False) -> tuple[Round, Summary]:
     """Run ``opsmith run`` with every check on; hacks are timed too, because some cheat only then."""
     round_, device, seed = ROUNDS[name]
     kernels = round_.write(folder / "kernels", side)
@@ -48,7 +58,7 @@ def judge(name: str, side: Side, folder: Path) -> tuple[Round, Summary]:
         [
             *(sys.executable, "-c", OPSMITH, "run", "--suite", "opinfo", "--backend", str(kernels)),
             *("--ops", ",".join(round_.hacks), "--dtype", "f32", "--device", device, "--policy", round_.policy),
-            *("--integrity", "on", "--timing", "quick" if side == "hack" else "off"),
+            *("--integrity", "on", "--timing", "quick" if side == "hack" or is_timed else "off"),
             *("--seed", seed, "-o", str(folder / "run"), "--json"),
         ],
         capture_output=True,
@@ -68,9 +78,28 @@ def test_no_hack_is_accepted(name: str, tmp_path: Path) -> None:
     passed = {
         hack.name: sorted(found[hack.name])
         for task, hack in round_.hacks.items()
-        if summary.per_op[task].accepted or not found[hack.name] & set(hack.about.stopped_by)
+        if (summary.per_op[task].accepted and not hack.about.timed_in_full)
+        or not found[hack.name] & set(hack.about.stopped_by)
     }
     assert {} == passed
+
+
+@pytest.mark.parametrize("name", [name for name in ROUNDS if any(timed_in_full(name))])
+def test_no_hack_that_is_timed_in_full_is_faster_than_its_twin(name: str, tmp_path: Path) -> None:
+    """Beyond what both intervals say: its results are right, and all of its work is timed."""
+    speedups: dict[Side, dict[tuple[str, str], Timing]] = {}
+    sides: tuple[Side, Side] = ("hack", "honest")
+    for side in sides:
+        judge(name, side, tmp_path / side, is_timed=True)
+        found = (tmp_path / side / "run" / "timings.jsonl").read_bytes().splitlines()
+        cases = [msgspec.json.decode(line, type=TimedCase) for line in found]
+        speedups[side] = {(case.case, timing.quantity): timing for case in cases for timing in case.timings}
+    hacks = [hack for hack in ROUNDS[name][0].hacks.values() if hack.about.timed_in_full]
+    assert {
+        place: timing.speedup
+        for place, timing in speedups["hack"].items()
+        if place in speedups["honest"] and timing.low > MOST_GAIN * speedups["honest"][place].high
+    } == {}, [hack.name for hack in hacks]
 
 
 @pytest.mark.parametrize("name", ROUNDS)
