@@ -206,8 +206,8 @@ class StandInSide:
         own_us = None if self.own_share is None or request.pair in self.unmeasured else call_us * self.own_share
         return BlockTimed(own_us, self._nodes if request.captured else None)
 
-    def settle(self) -> float:
-        return self.settling_us
+    def settle(self, most_s: float) -> float:
+        return min(self.settling_us, most_s * 1e6)
 
     def used_us(self) -> float:
         return self._used_us
@@ -538,6 +538,15 @@ def test_what_goes_on_after_a_reply_is_added(machine: Machine) -> None:
     timing = timing_of(clock_of(*sides), "E")
     assert 1_000.0 + 100 * SETTLING_US == pytest.approx(timing.candidate_us, rel=0.01)
     assert Label.SLOWER is timing.label
+
+
+def test_what_never_ends_after_a_reply_is_not_waited_for_long(machine: Machine) -> None:
+    """By far longer than the reference's blocks, which is enough to be slower."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    sides[1].settling_us = 1e9
+    timing = timing_of(clock_of(*sides), "E")
+    assert Label.SLOWER is timing.label
+    assert timing.candidate_us < 1e5
 
 
 def test_a_thread_may_take_a_while_to_fall_asleep(machine: Machine) -> None:

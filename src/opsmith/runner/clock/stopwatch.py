@@ -69,6 +69,9 @@ CLOCK_SLACK = 0.85
 CLOCK_SLACK_US = 10.0
 #: A thread that has done its work may take so long to fall asleep, microseconds.
 SETTLING_US = 100.0
+#: What goes on after a block is waited for, and added to it: for so many times as long as the longest block of the
+#: reference took, and for so long at least and at most. Then it is stopped for the reference's turn.
+MOST_SETTLING, LEAST_SETTLING_S, MAX_SETTLING_S = 20, 0.1, 5.0
 #: What is found of a pair.
 Found = Timing | TooShort | NotMeasured | Dishonest
 
@@ -85,8 +88,8 @@ class Side(Protocol):
         """Microseconds of the judge's clock from the last request to its reply."""
         ...
 
-    def settle(self) -> float:
-        """Wait until nothing runs in the process any more; microseconds that it took."""
+    def settle(self, most_s: float) -> float:
+        """Wait until nothing runs in the process any more, for so long at most; microseconds that it took."""
         ...
 
     def counts(self) -> Counts:
@@ -203,6 +206,7 @@ class PairedClock:
         self._is_throttled = False
         self._turns = _turns(self._order)
         self._trips_us: deque[float] = deque(maxlen=EMPTY_TRIPS)
+        self._longest_us = 0.0
         self.pairs: list[Pair] = []
         self.asked = 0
 
@@ -531,7 +535,9 @@ class PairedClock:
             return Block(calls, reply.own_us * calls - graph_us, least_block_us("K", graph_us))
         timed = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
         wall_us = timed.wall_us
-        settling_us = side.settle()
+        if number == 0:
+            self._longest_us = max(self._longest_us, wall_us)
+        settling_us = side.settle(min(max(LEAST_SETTLING_S, MOST_SETTLING * self._longest_us / 1e6), MAX_SETTLING_S))
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
         trip_us = statistics.median(self._trips_us)

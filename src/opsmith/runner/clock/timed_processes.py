@@ -20,8 +20,6 @@ from opsmith.runner.processes.worker_link import WorkerLink
 from opsmith.runner.protocol.timing_messages import BlockTimed, TimingPrepared
 from opsmith.runner.protocol.worker_messages import Raised
 
-#: A process that goes on for so long after a block is not waited for.
-MAX_SETTLING_S = 5.0
 #: A process that is stopped gets no processor time, but for what the kernel may count late. One that got more so often
 #: has let itself go on.
 MOST_STOPPED_US = 200.0
@@ -66,7 +64,7 @@ class RefereeSide:
         """Microseconds from the last request to its reply."""
         return self._link.wall_us
 
-    def settle(self) -> float:
+    def settle(self, _most_s: float) -> float:
         """Trusted: what it has answered is finished."""
         return 0.0
 
@@ -151,7 +149,7 @@ class WorkerSide:
         if not self._trusted:
             self._link.stop()
 
-    def settle(self) -> float:
+    def settle(self, most_s: float) -> float:
         """Wait until nothing runs but the first thread, which answers requests; microseconds that it took.
 
         Neither another thread nor a process that it has started. It is read from outside, where nothing can be
@@ -163,7 +161,7 @@ class WorkerSide:
         self._started = self._link.started()
         if not runs_beside(self._link.pid, self._started):
             return 0.0
-        while time.perf_counter() - start < MAX_SETTLING_S and runs_beside(self._link.pid, self._link.started()):
+        while time.perf_counter() - start < most_s and runs_beside(self._link.pid, self._link.started()):
             time.sleep(0)
         return (time.perf_counter() - start) * 1e6
 
