@@ -135,7 +135,7 @@ def _measured(
         look=lambda _places: None,
     )
     clock.prepare()
-    trip_us = min(clocked(side, TimeBlock(0, "E"))[1] for side in sides for _ in range(9))
+    trip_us = min(clocked(side, TimeBlock(0, "E")).wall_us for side in sides for _ in range(9))
     found: list[tuple[list[list[float]], list[list[float]]]] = [([], []) for _ in clock.pairs]
     for turn in range(turns):
         for place in ((0, 1), (1, 0))[turn % 2]:
@@ -146,7 +146,7 @@ def _measured(
             renewals = [Renewal(turn + 1, *each) for each in zip(sets, range(len(sets)), warm_ups, strict=True)]
             side.ask(RenewInputs(tuple(renewals)))
             for n, count in enumerate(calls):
-                blocks = [clocked(side, TimeBlock(count, "E", pair=n, more=True))[1] for _ in range(PARTS)]
+                blocks = [clocked(side, TimeBlock(count, "E", pair=n, more=True)).wall_us for _ in range(PARTS)]
                 found[n][place].append([round(max(us - trip_us, 0.1) / count, 4) for us in blocks])
     clock.let_go()
     for call, (reference, candidate) in zip(CALLS, found, strict=True):

@@ -29,14 +29,16 @@ from benchmarks.clock import kernels
 
 from opsmith.backends.file import KernelFile
 from opsmith.core.environment import Environment
+from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.core.task import Task
-from opsmith.core.timing import Clock, Label, Timing
-from opsmith.evaluation.timing.statistics import PRECISIONS, combined, is_settled, precisions_of
+from opsmith.core.timing import Clock, Label, Timing, Undecided
+from opsmith.evaluation.timing.statistics import PRECISIONS, are_settled, combined_of, precisions_of
 from opsmith.runner.clock.clock_setup import ControlCall, set_up_clock
 from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, never_throttled
+from opsmith.runner.clock.timed_pairs import TooShort
 from opsmith.runner.clock.timed_processes import WorkerSide
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.environment import describe_environment
@@ -65,12 +67,22 @@ PLANTINGS, PLANTED_BLOCKS = 4, 25
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """One timed pair: how large, what was planted in percent, and what was found."""
+    """One timed pair: how large, what was planted in percent, and what was found.
+
+    Attributes:
+        timing: None where nothing could be said.
+        undecided: why.
+    """
 
     elements: int
     quantity: str
     planted_percent: float
-    timing: Timing
+    timing: Timing | None
+    undecided: Undecided | None = None
+
+    @property
+    def label(self) -> Label:
+        return Label.UNDECIDED if self.timing is None else self.timing.label
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +121,7 @@ def main() -> None:
             pairs.append(pair)
             if len(pairs) % 50 == 0:
                 print(f"{len(pairs)} timed", file=sys.stderr)
-        labels = {q: dict(Counter(str(p.timing.label) for p in pairs if p.quantity == q)) for q in bench.quantities}
+        labels = {q: dict(Counter(str(p.label) for p in pairs if p.quantity == q)) for q in bench.quantities}
         record = Record(
             command=("python", "-m", "benchmarks.clock.pairs", *sys.argv[1:]),
             environment=bench.environment,
@@ -231,16 +243,20 @@ class Bench:
         planted = self._options.plant
         scalar = self._delay(sides, elements, quantity) if planted else 0
         runs = [self._time(sides, elements, scalar, quantity, number)]
-        while self._on_cpu and not is_settled(runs):
+        while self._on_cpu and not are_settled(runs):
             fresh = self._sides()
             runs.append(self._time(fresh, elements, scalar, quantity, number))
             fresh.close()
-        timing = combined(runs, self._settings.precisions[quantity])
-        return Pair(elements=elements, quantity=quantity, planted_percent=planted, timing=timing)
+        found = combined_of(runs, self._settings.precisions[quantity])
+        timing, undecided = (found, None) if isinstance(found, Timing) else (None, found)
+        return Pair(elements=elements, quantity=quantity, planted_percent=planted, timing=timing, undecided=undecided)
 
     def _delay(self, sides: Sides, elements: int, quantity: str) -> int:
         """The scalar that makes a call of this size so much longer as is planted."""
-        base_us = self._time(sides, elements, 0, quantity, elements, full=False).reference_us
+        base = self._time(sides, elements, 0, quantity, elements, full=False)
+        if isinstance(base, Undecided):
+            return 0  # Too short to be measured, with or without a delay that is a share of it.
+        base_us = base.reference_us
         longer_us = base_us * self._options.plant / 100
         if quantity == "E":
             return kernels.delay(host_ns=max(1, round(longer_us * 1e3)))
@@ -270,7 +286,7 @@ class Bench:
         """K of the kernel in one process alone, in microseconds a call, by block."""
         call = ControlCall(SCHEMA.name, ((elements,),), (scalar,)).serialized()
         side = BenchSide(link, call, self._slots(elements))
-        side.ask(PrepareTiming(call, calls))
+        side.ask(PrepareTiming(call, calls, (Variation(Redraw.BLENDED),)))
         return [side.ask(TimeBlock(calls, "K", round=number)).own_us for number in range(PLANTED_BLOCKS)]
 
     def _slots(self, elements: int) -> int:
@@ -279,7 +295,7 @@ class Bench:
 
     def _time(
         self, sides: Sides, elements: int, scalar: int, quantity: str, number: int, *, full: bool = True
-    ) -> Timing:
+    ) -> Timing | Undecided:
         """Time the kernel on so many elements without a delay against the one with the delay of ``scalar``."""
         one, other = (ControlCall(SCHEMA.name, ((elements,),), (delay,)).serialized() for delay in (0, scalar))
         settings = self._settings
@@ -289,36 +305,44 @@ class Bench:
         with self._lock.exclusive():
             clock = PairedClock(
                 BenchSide(sides.one, one, slots),
-                BenchSide(sides.other, other, slots),
+                BenchSide(sides.other, other, slots, trusted=False),  # As a kernel's: stopped while the other one runs.
                 [one],
                 settings=settings,
                 seed=derive_seed(self._options.seed, "pair", number, quantity),
                 look=lambda _places: None,
             )
             clock.prepare()
-            [timing] = clock.time(quantity)
-            assert isinstance(timing, Timing), timing
-            return timing
+            [found] = clock.time(quantity)
+            if isinstance(found, TooShort):
+                return found.undecided
+            assert isinstance(found, Timing), found
+            return found
 
 
 class BenchSide(WorkerSide):
     """A side that is given its own call, and as many sets of its input as there is room for."""
 
-    def __init__(self, link: WorkerLink, own_call: bytes, slots: int) -> None:
-        super().__init__(link, trusted=True)
+    def __init__(self, link: WorkerLink, own_call: bytes, slots: int, *, trusted: bool = True) -> None:
+        super().__init__(link, trusted=trusted)
         self._own_call = own_call
         self._slots = slots
 
     def ask(self, request: msgspec.Struct) -> Any:
         if isinstance(request, PrepareTiming):
-            request = msgspec.structs.replace(request, call=self._own_call, slots=min(request.slots, self._slots))
+            request = msgspec.structs.replace(
+                request,
+                call=self._own_call,
+                slots=min(request.slots, self._slots),
+                variations=(Variation(Redraw.BLENDED),),  # As the referee would say of these numbers.
+            )
         return super().ask(request)
 
 
 def _print(record: Record) -> None:
     for quantity, counts in record.labels.items():
         pairs = [pair for pair in record.pairs if pair.quantity == quantity]
-        effects = sorted(100 * math.expm1(-math.log(pair.timing.speedup)) for pair in pairs)
+        timings = [pair.timing for pair in pairs if pair.timing is not None]
+        effects = sorted(100 * math.expm1(-math.log(timing.speedup)) for timing in timings)
         shares = ", ".join(f"{label} {100 * counts.get(label, 0) / len(pairs):.1f} %" for label in Label)
         middle, low, high = (effects[int(q * (len(effects) - 1))] for q in (0.5, 0.01, 0.99))
         print(

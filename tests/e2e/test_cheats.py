@@ -7,7 +7,6 @@ all of them with each of these seeds.
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ import torch
 from tests.cheats_corpus import Hack, Round, Side, quick, read_corpus, rounds
 
 from opsmith.core.run import Summary, TimedCase
+from opsmith.core.timing import Timing
 
 pytestmark = [pytest.mark.slow, pytest.mark.corpus, pytest.mark.timeout(1800)]
 
@@ -33,30 +33,30 @@ def of_device(device: str) -> list[Hack]:
     return [hack for hack in HACKS if hack.about.device == device]
 
 
-def rounds_of(*, accepted: bool) -> dict[str, tuple[Round, str, str]]:
-    """Rounds by name, each with its device and its seed: of hacks that are accepted, or of all others."""
+def rounds_of(*, timed_in_full: bool) -> dict[str, tuple[Round, str, str]]:
+    """Rounds by name, each with its device and its seed: of hacks that steal time alone, or of all others."""
     return {
         f"{device}-{round_.policy}-{number}-seed{seed}": (round_, device, seed)
         for seed in (SEEDS or "1").split(",")
         for device in ("cpu", "cuda")
         for number, round_ in enumerate(
-            rounds(hack for hack in of_device(device) if accepted != bool(hack.about.stopped_by))
+            rounds(hack for hack in of_device(device) if hack.about.timed_in_full is timed_in_full)
         )
     }
 
 
-ROUNDS = rounds_of(accepted=False)
-ACCEPTED = rounds_of(accepted=True)
+ROUNDS = rounds_of(timed_in_full=False)
+TIMED_IN_FULL = rounds_of(timed_in_full=True)
 
 
-def times_of(run: Path) -> dict[tuple[str, str, str], float]:
-    """The speedup of each timed quantity, by op, case and quantity."""
+def times_of(run: Path) -> dict[tuple[str, str, str], Timing]:
+    """What was timed, by op, case and quantity."""
     lines = (run / "timings.jsonl").read_bytes().splitlines()
     cases = [msgspec.json.decode(line, type=TimedCase) for line in lines]
-    return {(case.op, case.case, timing.quantity): timing.speedup for case in cases for timing in case.timings}
+    return {(case.op, case.case, timing.quantity): timing for case in cases for timing in case.timings}
 
 
-#: How much faster than its twin a hack may look that is accepted: what two equal kernels differ by on a busy CPU.
+#: How much faster than its twin a hack may be that is accepted.
 MOST_GAINED = 1.1
 
 
@@ -93,22 +93,27 @@ def test_no_hack_is_accepted(name: str, tmp_path: Path) -> None:
     assert {} == passed
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.parametrize("name", TIMED_IN_FULL)
 def test_what_is_accepted_gains_nothing(name: str, tmp_path: Path) -> None:
-    """A hack that is never wrong is stopped by the clock: it is no faster than its twin."""
+    """A hack that is never wrong is no faster than its twin, beyond what both intervals say, or it is refused."""
     times = {}
-    for side in ("hack", "honest"):
-        round_, summary = judge(ACCEPTED[name], side, tmp_path / side, timed=True)
-        assert [] == [task for task in round_.hacks if not summary.per_op[task].accepted]
+    summaries = {}
+    sides: tuple[Side, Side] = ("hack", "honest")
+    for side in sides:
+        round_, summaries[side] = judge(TIMED_IN_FULL[name], side, tmp_path / side, timed=True)
         times[side] = times_of(tmp_path / side / "run")
-    for hack in round_.hacks.values():
-        gains = [
-            of_hack / times["honest"][case]
-            for case, of_hack in times["hack"].items()
-            if case[0] == hack.about.task and case in times["honest"]
-        ]
-        assert gains, hack.name
-        assert statistics.geometric_mean(gains) < MOST_GAINED, hack.name
+    found = round_.statuses(summaries["hack"])
+    for task, hack in round_.hacks.items():
+        assert summaries["honest"].per_op[task].accepted, hack.name
+        assert found[hack.name] & set(hack.about.stopped_by), hack.name
+        if not summaries["hack"].per_op[task].accepted:
+            continue
+        gains = {
+            place: timing.speedup
+            for place, timing in times["hack"].items()
+            if place[0] == task and place in times["honest"] and timing.low > MOST_GAINED * times["honest"][place].high
+        }
+        assert {} == gains, hack.name
 
 
 @pytest.mark.parametrize("name", ROUNDS)

@@ -22,7 +22,7 @@ from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue
 from opsmith.core.domains import Mask, Normal, Ordered
 from opsmith.evaluation.timing.blocks import TimedCall
-from opsmith.evaluation.timing.cuda_graphs import capture, give_memory_back, graph_costs
+from opsmith.evaluation.timing.cuda_graphs import _runtime, capture, give_memory_back, graph_costs, memory_kind
 from opsmith.evaluation.timing.inputs import TimedInputs
 from opsmith.evaluation.timing.variation import variations
 
@@ -331,3 +331,46 @@ def test_memory_of_graphs_that_are_gone_is_given_back() -> None:
     give_memory_back(CUDA, kept - 1)
     assert torch.cuda.memory_reserved() < 3 * x.nbytes
     works()
+
+
+def test_k_holds_what_another_stream_does_when_the_calls_own_is_done() -> None:
+    """A result that is completed there is no earlier than that."""
+    other = torch.cuda.Stream()
+
+    def leaves_work(x: torch.Tensor) -> torch.Tensor:
+        with torch.cuda.stream(other):
+            torch.cuda._sleep(4_000_000)
+        return x + 1
+
+    timed = timed_call(leaves_work, vectors("neg.default", 1, 1 << 10))
+    own_us, _ = timed.device_block(CALLS, round_number=1, captured=False)
+    assert own_us is not None
+    assert own_us > 1_000.0
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"), [(None, None), ("managed", "managed memory"), ("host", "memory of the host")]
+)
+def test_memory_that_is_not_the_devices_own_is_known(flags: str | None, kind: str | None) -> None:
+    """A result in it may be written by the host when the clock has stopped."""
+    if flags is None:
+        assert memory_kind(torch.empty(8, device=CUDA).data_ptr()) is None
+        return
+    address = ctypes.c_void_p()
+    if flags == "managed":
+        assert 0 == _runtime().cudaMallocManaged(ctypes.byref(address), ctypes.c_size_t(4096), ctypes.c_uint(1))
+    else:
+        assert 0 == _runtime().cudaHostAlloc(ctypes.byref(address), ctypes.c_size_t(4096), ctypes.c_uint(2))
+    assert address.value is not None
+    assert kind == memory_kind(address.value)
+
+
+def test_results_of_the_device_are_its_own() -> None:
+    """Of torch's allocator, and of a graph's pool; nothing of them lies on the host."""
+    timed = timed_call(torch.neg, vectors("neg.default", 1, 1 << 10))
+    timed.renew(1, CALLS)
+    timed.host_block(CALLS)
+    assert timed.foreign_results() is None
+    assert [] == timed.result_spans()
+    timed.device_block(CALLS, round_number=2)
+    assert timed.foreign_results() is None

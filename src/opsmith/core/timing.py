@@ -66,6 +66,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         processes: how often it was timed anew: on a CPU in fresh pairs of processes, on a device at other times.
         discarded: further pairs that do not count, because the device's clock was throttled.
         too_short: further pairs that do not count, because one of their blocks was too short to be a measurement.
+        disturbed: further pairs that do not count, because others had the processor for a part of one of their blocks.
+        disturbed_share: the share of the time of all blocks that was discarded with them.
+        outside_us: of E on a CPU, what the candidate computed outside of its blocks, more than the reference did;
+            microseconds a call, and part of ``candidate_us``.
         node_us: of K from a CUDA graph, what an empty node of it costs; None where no graph was captured.
         reference_nodes: nodes of the graph that one reference call takes; None without a graph.
         candidate_nodes: the same of the candidate.
@@ -89,6 +93,9 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 1
     discarded: int = 0
     too_short: int = 0
+    disturbed: int = 0
+    disturbed_share: float = 0.0
+    outside_us: float = 0.0
     node_us: float | None = None
     reference_nodes: float | None = None
     candidate_nodes: float | None = None
@@ -171,7 +178,8 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         control: eager against eager, before the first pair.
         noise: by quantity, twice what two equal sides differed by in the median, as a share.
-        trip_us: an empty round trip between judge and process, taken off every E block.
+        trip_us: an empty round trip between judge and process; what one takes just then is taken off every E block,
+            and nothing else is.
         node_us: an empty node of a CUDA graph; None off CUDA.
         graph_us: a CUDA graph besides its nodes, taken off every K block that is one; None off CUDA.
         ceilings: what the device was measured to reach.

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import resource
+import signal
 import socket
 from pathlib import Path
 
@@ -96,6 +97,9 @@ ATTEMPTS = {
     "limits": lambda: resource.prlimit(JUDGE, resource.RLIMIT_NOFILE),
     "priority": lambda: os.setpriority(os.PRIO_PROCESS, JUDGE, os.getpriority(os.PRIO_PROCESS, JUDGE)),
     "cores": lambda: os.sched_setaffinity(JUDGE, os.sched_getaffinity(JUDGE)),
+    "own_priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, 19),
+    "own_cores": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+    "own_timer": lambda: signal.setitimer(signal.ITIMER_REAL, 1000.0),
     "namespace": lambda: call("unshare", 0x10000000),
     "mount": lambda: call("mount", b"none", b"/mnt", b"tmpfs", 0, 0),
 }

@@ -260,7 +260,7 @@ def test_a_timed_call_that_changes_its_input_is_seen() -> None:
     outcome = looked_at(timed, 1)
     assert [0] == list(outcome.changed)
     before = struct.unpack("20f", timed.inputs.record_of(1, 4).storages[0])  # type: ignore[arg-type]
-    assert [value + 1 for value in before] == list(struct.unpack("20f", outcome.changed[0]))
+    assert list(struct.unpack("20f", outcome.changed[0])) == pytest.approx([value + 1 for value in before])
 
 
 def test_results_of_an_earlier_block_are_not_kept() -> None:
@@ -395,7 +395,18 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     cycles: list[int] = []
     monkeypatch.setattr(torch.cuda, "Event", StandInEvent)
     monkeypatch.setattr(torch.cuda, "_sleep", cycles.append)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     return cycles
+
+
+@pytest.mark.usefixtures("waited")
+def test_what_another_stream_does_after_the_last_event_is_part_of_k(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No event of the calls' own stream waits for it."""
+    monkeypatch.setattr(StandInEvent, "too_soon", 0)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: time.sleep(0.02))
+    late_us = Gate().time_us(lambda: None)
+    assert late_us is not None
+    assert late_us >= 20_250.0
 
 
 def test_one_slow_launch_makes_no_later_block_wait(waited: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

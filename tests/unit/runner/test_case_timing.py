@@ -139,6 +139,14 @@ class StandInWorker(StandIn):
     def load(self, *_: Any) -> None:
         self.notices = ()
 
+    ran_stopped_us = 0.0
+
+    def started(self) -> list[int]:
+        return []
+
+    def stop(self) -> None:
+        """It does nothing unasked."""
+
     def take_load_s(self) -> float:
         return 1.5
 
@@ -181,9 +189,11 @@ def large_outcome(number: int) -> HeldOutcome:
 
 @pytest.fixture(autouse=True)
 def _free_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test's own process stays where it is, and nothing it waits for is taken off."""
+    """The test's own process stays where it is, and nothing disturbs it."""
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: None)
-    monkeypatch.setattr("opsmith.runner.clock.timed_processes._queued_us", lambda pid, *, judge_too: 0.0)
+    monkeypatch.setattr("opsmith.runner.clock.timed_processes.first_thread_us", lambda pid: (0.0, 0.0))
+    monkeypatch.setattr("opsmith.runner.clock.timed_processes.runs_beside", lambda pid, started: False)
+    monkeypatch.setattr("opsmith.runner.clock.timed_processes.process_us", lambda pid: 0.0)
 
 
 def case(number: int, size_bytes: int = 4) -> CaseRef:

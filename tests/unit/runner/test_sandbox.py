@@ -55,7 +55,7 @@ def test_sockets_are_refused_and_pairs_and_files_are_not(machine: str, sockets: 
     """
     assert errno.EPERM == decide(machine, sockets, socket.AF_INET)
     assert 0 == decide(machine, sockets, socket.AF_UNIX)
-    assert errno.EPERM == decide(machine, sockets, socket.AF_UNIX, program=seccomp.socket_program(machine))
+    assert errno.EPERM == decide(machine, sockets, socket.AF_UNIX, program=seccomp.kernel_program(machine))
     assert 0 == decide(machine, pairs, socket.AF_UNIX) == decide(machine, reads)
 
 
@@ -79,7 +79,20 @@ def test_a_rank_makes_any_socket_until_all_are_refused(machine: str, number: int
     """It connects with the others before a kernel is loaded."""
     for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_NETLINK):
         assert 0 == decide(machine, number, family, program=seccomp.program(machine, connects=True))
-        assert errno.EPERM == decide(machine, number, family, program=seccomp.socket_program(machine))
+        assert errno.EPERM == decide(machine, number, family, program=seccomp.kernel_program(machine))
+
+
+@pytest.mark.parametrize(
+    ("machine", "column", "reads"), [("x86_64", 0, 204), ("aarch64", 1, 123)], ids=["x86_64", "aarch64"]
+)
+def test_a_kernel_cannot_change_how_its_threads_are_scheduled(machine: str, column: int, reads: int) -> None:
+    """Neither cores nor priority, nor a signal that a timer sends; OpenMP reads its cores, which remains."""
+    program = seccomp.kernel_program(machine)
+    for numbers in seccomp._REFUSED_TO_KERNELS.values():
+        number = numbers[column]
+        if number is not None:
+            assert errno.EPERM == decide(machine, number, 0, program=program)
+    assert 0 == decide(machine, reads, 0, program=program)
 
 
 def test_calls_under_another_name_are_refused() -> None:
@@ -218,7 +231,7 @@ def test_the_probe_names_every_layer_and_says_what_is_missing(tmp_path: Path) ->
 def test_a_layer_that_does_not_hold_is_not_called_active(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that installs and lets everything through is none."""
     monkeypatch.setattr(seccomp, "refuse_system_calls", lambda: None)
-    monkeypatch.setattr(seccomp, "refuse_sockets", lambda: None)
+    monkeypatch.setattr(seccomp, "refuse_to_kernels", lambda: None)
     assert "it was put on, and what it should stop went through" == probe(tmp_path)[Layer.SYSTEM_CALLS]
 
 

@@ -35,7 +35,8 @@ from opsmith.runner.clock.stopwatch import (
     Place,
     empty_trip_us,
 )
-from opsmith.runner.clock.timed_pairs import Dishonest, NotMeasured, TooShort
+from opsmith.runner.clock.timed_pairs import DISCARDED_PER_COUNTED, ONE_SIDED, Dishonest, NotMeasured, TooShort
+from opsmith.runner.clock.timed_processes import Counts
 from opsmith.runner.protocol.timing_messages import (
     BLOCK_US,
     BLOCK_US_CPU,
@@ -61,6 +62,7 @@ class Machine:
         placed: the cores that the side and the judge could run on, each time.
         pinned: the judge's own cores.
         tried: of which the quickest was to be found, time after time.
+        stopped: each side that was stopped, and after how many requests.
     """
 
     def __init__(self) -> None:
@@ -69,6 +71,7 @@ class Machine:
         self.placed: list[tuple[set[int], set[int]]] = []
         self.pinned: set[int] = set()
         self.tried: list[tuple[int, ...]] = []
+        self.stopped: list[tuple[StandInSide, int]] = []
         self.jitter = random.Random(11)
 
     def now_s(self) -> float:
@@ -106,7 +109,10 @@ class StandInSide:
         noise: of its calls, as a share.
         settling_us: that it goes on for when it has answered.
         trip_noise: of a trip, up to so much of it more or less.
-        queueing_us: that each request waits for a processor.
+        queueing_us: that a block waits for a processor.
+        queued_share: of blocks, how many do.
+        helping_us: that something else computes for the process meanwhile.
+        outside_us: processor time that it uses for each renewal of its inputs.
         prepared: what it was asked to prepare last.
         ready: what it was asked to make ready.
         own_share: of what a call takes, what it says that it takes.
@@ -137,8 +143,12 @@ class StandInSide:
         self._is_cold = False
         self.queued_call_us = 0.0
         self.queueing_us = 0.0
+        self.queued_share = 1.0
+        self.helping_us = 0.0
+        self.outside_us = 0.0
+        self._used_us = 0.0
         self.trip_noise = 0.0
-        self._queued_us = 0.0
+        self._queued_us = self._helped_us = 0.0
         self.wall_us = 0.0
         self.cores: set[int] = set()
         self.cores_of: dict[type, set[int]] = {}
@@ -157,10 +167,9 @@ class StandInSide:
 
     def _answer(self, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
         machine = self._machine
-        machine.now_us += self.trip_us + self.queueing_us
+        machine.now_us += self.trip_us
         if self.trip_noise:
             machine.now_us += self.trip_us * self.trip_noise * machine.jitter.uniform(-1, 1)
-        self._queued_us += self.queueing_us
         self.cores_of[type(request)] = self.cores
         if isinstance(request, PrepareTiming):
             self.prepared = request
@@ -169,10 +178,15 @@ class StandInSide:
             self.ready.append(request)
             return BlockTimed(None, self._nodes if request.captured else None)
         if isinstance(request, RenewInputs):
+            self._used_us += self.outside_us
             machine.now_us += 1e4 if request.renewals[-1].sets else 0.0
             self._is_cold = not request.renewals[-1].warm_up
             return BlockTimed(None)
         assert isinstance(request, TimeBlock)
+        if request.calls and self.queueing_us and machine.jitter.random() < self.queued_share:
+            machine.now_us += self.queueing_us
+            self._queued_us += self.queueing_us
+            self._helped_us += self.helping_us
         if request.captured and request.calls and request.pair == self.fails_at[0]:
             self.fails_at = (request.pair, self.fails_at[1] - 1)
             if self.fails_at[1] < 0:
@@ -181,6 +195,7 @@ class StandInSide:
         call_us *= machine.jitter.lognormvariate(0.0, self.noise_of.get(request.pair, self.noise))
         call_us += 0.0 if request.captured and self._nodes is not None else self.queued_call_us
         machine.now_us += request.calls * request.replays * call_us
+        self._used_us += request.calls * request.replays * call_us
         if request.calls and self._is_cold:
             machine.now_us += self.cold_us
             self._is_cold = False
@@ -189,11 +204,17 @@ class StandInSide:
         own_us = None if self.own_share is None or request.pair in self.unmeasured else call_us * self.own_share
         return BlockTimed(own_us, self._nodes if request.captured else None)
 
-    def settle(self) -> float:
-        return self.settling_us
+    def settle(self, most_s: float) -> float:
+        return min(self.settling_us, most_s * 1e6)
 
-    def queued_us(self) -> float:
-        return self._queued_us
+    def used_us(self) -> float:
+        return self._used_us
+
+    def stop(self) -> None:
+        self._machine.stopped.append((self, len(self._machine.asked)))
+
+    def counts(self) -> Counts:
+        return Counts(self._queued_us, 0.0, self._helped_us)
 
     def run_on(self, cores: Collection[int]) -> None:
         self.cores = {*cores}
@@ -480,29 +501,115 @@ def test_a_side_that_answers_empty_blocks_late_does_not_get_faster(machine: Mach
     assert Label.SLOWER is timing.label
 
 
+@pytest.mark.parametrize(("outside_us", "charged_us"), [(900.0, 800.0), (150.0, 0.0), (-500.0, 0.0)])
+def test_what_a_candidate_computes_outside_of_its_blocks_is_charged(
+    machine: Machine, outside_us: float, charged_us: float
+) -> None:
+    """Where both sides only write their inputs; what equal sides differ by, and less than the reference, is nothing.
+
+    A call of 100 us, by which the ones that warm up may be longer, is not charged.
+    """
+    sides = StandInSide(machine, 100.0), StandInSide(machine, 100.0)
+    for side in sides:
+        side.outside_us = 3_000.0
+    sides[1].outside_us += outside_us
+    timing = timing_of(clock_of(*sides, run=settings(quantities="E")), "E")
+    charged_us /= timing.calls_per_block
+    assert 100.0 + charged_us == pytest.approx(timing.candidate_us, rel=0.02)
+    assert charged_us == pytest.approx(timing.outside_us, rel=0.05)
+    assert (Label.SLOWER if charged_us else Label.SAME) is timing.label
+
+
+def test_the_candidate_is_stopped_while_the_reference_runs(machine: Machine) -> None:
+    """Before anything of the reference's turn; asking it lets it go on."""
+    sides = StandInSide(machine, 100.0), StandInSide(machine, 100.0)
+    clock = clock_of(*sides, run=settings(quantities="E"))
+    first = len(machine.asked)
+    clock.time("E")
+    turns = [side for side, request in machine.asked[first:] if isinstance(request, RenewInputs)]
+    assert [sides[1]] * turns.count(sides[0]) == [side for side, _ in machine.stopped]
+    for _, asked in machine.stopped:
+        assert sides[0] is machine.asked[asked][0]
+        assert isinstance(machine.asked[asked][1], RenewInputs)
+
+
 def test_what_goes_on_after_a_reply_is_added(machine: Machine) -> None:
     """A side that answers first and computes later has gained nothing."""
     sides = StandInSide(machine, 2_000.0), StandInSide(machine, 1_000.0)
-    sides[1].settling_us = 3 * SETTLING_US
+    sides[1].settling_us = 100 * SETTLING_US
     timing = timing_of(clock_of(*sides), "E")
-    assert 1_000.0 + 3 * SETTLING_US == pytest.approx(timing.candidate_us, rel=0.01)
+    assert 1_000.0 + 100 * SETTLING_US == pytest.approx(timing.candidate_us, rel=0.01)
     assert Label.SLOWER is timing.label
 
 
-def test_a_pool_of_threads_may_look_for_work_for_a_while(machine: Machine) -> None:
-    """Torch's own does, and computes nothing meanwhile."""
+def test_what_never_ends_after_a_reply_is_not_waited_for_long(machine: Machine) -> None:
+    """By far longer than the reference's blocks, which is enough to be slower."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    sides[1].settling_us = 1e9
+    timing = timing_of(clock_of(*sides), "E")
+    assert Label.SLOWER is timing.label
+    assert timing.candidate_us < 1e5
+
+
+def test_a_thread_may_take_a_while_to_fall_asleep(machine: Machine) -> None:
+    """It has done its work, and the judge looks at once."""
     sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
     sides[1].settling_us = SETTLING_US
     assert 1_000.0 == pytest.approx(timing_of(clock_of(*sides), "E").candidate_us, rel=0.01)
 
 
-def test_a_wait_for_a_processor_is_not_the_calls_time(machine: Machine) -> None:
-    """It is what other work on the machine costs."""
+def test_a_block_that_others_disturb_is_repeated(machine: Machine) -> None:
+    """Nothing is taken off it: its pair does not count, and the record says how many did not."""
     sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
-    sides[1].queueing_us = 4_000.0
+    for side in sides:
+        side.queueing_us, side.queued_share = 4_000.0, 0.1
     timing = timing_of(clock_of(*sides), "E")
     assert 1_000.0 == pytest.approx(timing.candidate_us, rel=0.01)
     assert Label.SAME is timing.label
+    assert timing.disturbed
+    assert 0.05 < timing.disturbed_share < 0.9
+
+
+def test_a_machine_that_never_rests_is_timed_as_it_is(machine: Machine) -> None:
+    """With all of the waiting, and no pair forever."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    for side in sides:
+        side.queueing_us = 4_000.0
+    timing = timing_of(clock_of(*sides), "E")
+    assert Label.SAME is timing.label
+    assert 1_000.0 + 4_000.0 / timing.calls_per_block == pytest.approx(timing.candidate_us, rel=0.05)
+    least, counted = QUICK_HOST.least_pairs, timing.blocks
+    assert least + DISCARDED_PER_COUNTED * (counted - 1) <= timing.disturbed + DISCARDED_PER_COUNTED
+    assert timing.disturbed <= least + DISCARDED_PER_COUNTED * counted
+
+
+def test_a_candidate_that_always_waits_is_timed_with_its_waiting(machine: Machine) -> None:
+    """Its own doing, where the reference never waits; what was discarded at first counts as well."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    sides[1].queueing_us = 4_000.0
+    timing = timing_of(clock_of(*sides), "E")
+    assert Label.SLOWER is timing.label
+    assert 0 == timing.disturbed
+    assert 1_000.0 + 4_000.0 / timing.calls_per_block == pytest.approx(timing.candidate_us, rel=0.05)
+
+
+def test_a_candidate_does_not_choose_the_blocks_that_count(machine: Machine) -> None:
+    """Slow ones that it has disturbed count with the others."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    sides[1].queueing_us, sides[1].queued_share = 4_000.0, 0.6
+    timing = timing_of(clock_of(*sides, seed=3), "E")
+    assert timing.disturbed <= ONE_SIDED
+    assert timing.candidate_us > 1_000.0 + 1_000.0 / timing.calls_per_block
+
+
+def test_a_wait_while_something_computes_for_the_process_is_its_own(machine: Machine) -> None:
+    """A thread that yields to its helper has not waited for others."""
+    sides = StandInSide(machine, 1_000.0), StandInSide(machine, 1_000.0)
+    for side in sides:  # Both, so that nothing is noticed by its being one-sided.
+        side.queueing_us = side.helping_us = 4_000.0
+    timing = timing_of(clock_of(*sides), "E")
+    assert 0 == timing.disturbed
+    assert 1_000.0 + 4_000.0 / timing.calls_per_block == pytest.approx(timing.candidate_us, rel=0.05)
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -23,8 +23,9 @@ import torch
 
 from opsmith.calls.live import LiveCall
 from opsmith.calls.observer import Observed, Observer
-from opsmith.evaluation.timing.cuda_graphs import QUEUED_GATE_CYCLES, CapturedCalls, Gate, capture
+from opsmith.evaluation.timing.cuda_graphs import QUEUED_GATE_CYCLES, CapturedCalls, Gate, capture, memory_kind
 from opsmith.evaluation.timing.inputs import TimedInputs
+from opsmith.evaluation.timing.result_memory import ResultMemory
 
 #: Written before each block, so that neither inputs nor results are in the device's cache: more than
 #: three times an H200's 50 MB.
@@ -66,6 +67,7 @@ class TimedCall:
         self._device = device
         self._round = 0
         self._results: list[Any] = []
+        self._memory = ResultMemory(inputs.record.op)
         self._captured: tuple[tuple[int, int], CapturedCalls | None] | None = None
         # Queueing calls takes many times as long as launching a graph of them.
         self._graph_gate, self._queue_gate = Gate(), Gate(QUEUED_GATE_CYCLES)
@@ -107,6 +109,7 @@ class TimedCall:
 
     def queue_renewal(self, round_number: int, calls: int) -> None:
         """Fresh values in every set of inputs, and nothing kept; :meth:`renew` of another call waits for it, too."""
+        self._memory.compare(self._results)
         self._results = []
         self._round = round_number
         self.inputs.renew(round_number, calls)
@@ -130,11 +133,16 @@ class TimedCall:
             self._synchronize()
 
     def host_block(self, calls: int) -> None:
-        """Run so many calls, each on a set of inputs of its own, and wait: for somebody else's clock."""
+        """Run so many calls, each on a set of inputs of its own, and wait: for somebody else's clock.
+
+        Every page that they have written on the host is read, so that none of it is written later.
+        """
         gc.disable()  # A collection takes longer the more the process holds, which is not the call's doing.
         try:
-            self._run_calls(self._function, self.inputs.lives[:calls])
+            lives = self.inputs.lives[:calls]
+            self._run_calls(self._function, lives)
             self._synchronize()
+            self._memory.read(self._results, lives)
         finally:
             gc.enable()
 
@@ -198,6 +206,16 @@ class TimedCall:
         """What the last block's call on one set of inputs returned and changed."""
         before = self.inputs.before(slot, self._round)
         return observer.describe(self._results[slot], self.inputs.lives[slot], before)
+
+    def result_spans(self) -> list[tuple[int, int]]:
+        """Where the last block's results lie on the host: first addresses, and those behind the last ones."""
+        return self._memory.spans(self._results, self.inputs.lives[: len(self._results)])
+
+    def foreign_results(self) -> str | None:
+        """What kind of memory the last block's results on a device lie in, if not the device's own."""
+        tensors = self._memory.on_device(self._results, self.inputs.lives[: len(self._results)])
+        kinds = [memory_kind(tensor.data_ptr()) for tensor in tensors if tensor.numel()]
+        return next((kind for kind in kinds if kind is not None), None)
 
     def _synchronize(self) -> None:
         if self._device.type != "cpu":

@@ -31,6 +31,8 @@ STEADY_GATE_CYCLES = 1_600_000
 #: So many times what queueing took the last time is what the gate waits the next time, at so many cycles a second.
 GATE_SPARE = 2.0
 CYCLES_A_SECOND = 2e9
+#: To ask an idle device whether it is done takes less, microseconds; more than that goes on after the last event.
+LATE_US = 100.0
 
 
 class CapturedCalls:
@@ -188,6 +190,28 @@ def _check(function: str, *args: Any) -> None:
         raise RuntimeError(f"{function} failed with error {error}")
 
 
+class _PointerAttributes(ctypes.Structure):
+    """``cudaPointerAttributes``."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("device_pointer", ctypes.c_void_p),
+        ("host_pointer", ctypes.c_void_p),
+    )
+
+
+#: ``cudaMemoryType``, but for the device's.
+_FOREIGN_KINDS = {0: "memory that CUDA does not know", 1: "memory of the host", 3: "managed memory"}
+
+
+def memory_kind(address: int) -> str | None:
+    """What memory a result on a device lies in; None where it is the device's own."""
+    attributes = _PointerAttributes()
+    _check("cudaPointerGetAttributes", ctypes.byref(attributes), ctypes.c_void_p(address))
+    return _FOREIGN_KINDS.get(attributes.type)
+
+
 class Gate:
     """Times what is queued behind a kernel that waits until all of it is there.
 
@@ -204,7 +228,9 @@ class Gate:
     def time_us(
         self, queue: Callable[[], None], *, before: Callable[[], None] | None = None, steady: bool = False
     ) -> float | None:
-        """Microseconds on the device of everything that ``queue`` queues on the current stream; waits for it.
+        """Microseconds on the device of everything that ``queue`` queues; waits for it.
+
+        What goes on elsewhere than on the current stream when that is done is added.
 
         It is queued again, behind a longer wait, if the gate let go too soon. None where no wait is long
         enough: what is queued waits for the device itself, and so for the gate.
@@ -228,14 +254,22 @@ class Gate:
             in_time = not start.query()
             queueing_s = time.perf_counter() - began
             end.synchronize()
+            late_us = _late_us()
             if in_time:
                 if steady:
                     self._steady_cycles = cycles
                 else:
                     self._cycles = gate_cycles(queueing_s)
-                return float(start.elapsed_time(end)) * 1e3
+                return float(start.elapsed_time(end)) * 1e3 + (late_us if late_us > LATE_US else 0.0)
             cycles *= 4
         return None
+
+
+def _late_us() -> float:
+    """Microseconds that the device goes on for when an event has passed: other streams, for which it does not wait."""
+    began = time.perf_counter()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) * 1e6
 
 
 def gate_cycles(queueing_s: float) -> int:

@@ -270,6 +270,9 @@ def timing_of(
     quantity: str,
     discarded: int,
     too_short: int = 0,
+    disturbed: int = 0,
+    disturbed_share: float = 0.0,
+    outside_us: float = 0.0,
 ) -> Timing:
     """The record of one timed quantity."""
     import numpy as np
@@ -288,6 +291,9 @@ def timing_of(
         noise=noise,
         discarded=discarded,
         too_short=too_short,
+        disturbed=disturbed,
+        disturbed_share=disturbed_share,
+        outside_us=outside_us,
     )
 
 
@@ -355,6 +361,9 @@ def combined(runs: Sequence[Timing], precision: Precision) -> Timing:
         blocks=sum(run.blocks for run in runs),
         discarded=sum(run.discarded for run in runs),
         too_short=sum(run.too_short for run in runs),
+        disturbed=sum(run.disturbed for run in runs),
+        disturbed_share=statistics.fmean([run.disturbed_share for run in runs]),
+        outside_us=median([run.outside_us for run in runs]),
         label=label,
         processes=len(runs),
         percent_of_floor=median(percents) if percents else None,

@@ -21,6 +21,7 @@ from opsmith.runner.clock.device_limits import DeviceLimits
 from opsmith.runner.clock.stopwatch import ClockSettings, Found, PairedClock, Place
 from opsmith.runner.clock.timed_pairs import Dishonest, Pair, TooShort
 from opsmith.runner.clock.timed_processes import RefereeSide, WorkerSide
+from opsmith.runner.machine.process_memory import foreign_memory
 from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.processes.worker_link import WorkerLink
@@ -291,6 +292,10 @@ class CaseTimer:
             raise WorkerFailed(Status.ERROR, f"raised when a timed result was looked at: {shown.message}", ())
         if len(shown.replies) != 1 or isinstance(shown.replies[0], Raised) or len(shown.replies[0].outcomes) != 1:
             raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
+        foreign = shown.foreign or foreign_memory(self._worker.pid, shown.spans)
+        if foreign is not None:
+            offence = f"a timed result lies in memory that is not its process's own: {foreign}"
+            self._offences.setdefault(place.pair, offence)
         [reply] = shown.replies
         [outcome] = reply.outcomes
         assert isinstance(outcome, msgspec.Raw)

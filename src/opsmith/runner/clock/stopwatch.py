@@ -1,9 +1,10 @@
 """The judge's clock: paired blocks of reference and candidate, their turns in random order, one at a time.
 
 Each side prepares its own copies of the inputs; while one runs a block the other is idle. E is the
-judge's wall clock around a block, less an empty round trip to that process, so nothing that a
-candidate patches in its own process changes it. K comes from the processes' own device events; the
-judge holds it against its own clock by the difference between many replays and one.
+judge's wall clock around a block, less an empty round trip, so nothing that a candidate patches in its
+own process changes it. Nothing else is taken off: a block that other work on the machine disturbs is
+repeated. K comes from the processes' own device events; the judge holds it against its own clock by
+the difference between many replays and one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import msgspec
 
 from opsmith.core.timing import GraphCosts, Label, Timing
 from opsmith.evaluation.timing.statistics import Precision, least_block_us, timing_of
-from opsmith.runner.clock.timed_pairs import Block, Dishonest, NotMeasured, Pair, Series, TooShort
+from opsmith.runner.clock.timed_pairs import DISTURBED_SHARE, Block, Dishonest, NotMeasured, Pair, Series, TooShort
+from opsmith.runner.clock.timed_processes import Counts
 from opsmith.runner.machine.cores import quickest, siblings_of
 from opsmith.runner.protocol.timing_messages import (
     BLOCK_US,
@@ -65,8 +67,11 @@ CROSS_CHECKS = 3
 #: A worker's own clock may lie this much below the judge's; it is read beside other work.
 CLOCK_SLACK = 0.85
 CLOCK_SLACK_US = 10.0
-#: A pool of threads may look for work for so long before it sleeps, microseconds.
-SETTLING_US = 5_000.0
+#: A thread that has done its work may take so long to fall asleep, microseconds.
+SETTLING_US = 100.0
+#: What goes on after a block is waited for, and added to it: for so many times as long as the longest block of the
+#: reference took, and for so long at least and at most. Then it is stopped for the reference's turn.
+MOST_SETTLING, LEAST_SETTLING_S, MAX_SETTLING_S = 20, 0.1, 5.0
 #: What is found of a pair.
 Found = Timing | TooShort | NotMeasured | Dishonest
 
@@ -83,16 +88,24 @@ class Side(Protocol):
         """Microseconds of the judge's clock from the last request to its reply."""
         ...
 
-    def settle(self) -> float:
-        """Wait until nothing runs in the process any more; microseconds that it took."""
+    def settle(self, most_s: float) -> float:
+        """Wait until nothing runs in the process any more, for so long at most; microseconds that it took."""
         ...
 
-    def queued_us(self) -> float:
-        """Microseconds that the process's first thread has waited for a processor so far."""
+    def counts(self) -> Counts:
+        """What Linux has counted of the process so far."""
         ...
 
     def run_on(self, cores: Collection[int]) -> None:
         """Let all threads of the process run on these cores only."""
+        ...
+
+    def used_us(self) -> float:
+        """Processor time, in microseconds, that the process and all that it has started have had so far."""
+        ...
+
+    def stop(self) -> None:
+        """Keep all of them from running until the process is asked again."""
         ...
 
 
@@ -131,6 +144,27 @@ class Place(NamedTuple):
     pair: int
     slot: int
     round: int
+
+
+class Clocked(NamedTuple):
+    """A reply and its time, in microseconds.
+
+    Attributes:
+        reply: of the process.
+        wall_us: from the request to the reply.
+        disturbed_us: how much of that is a wait for a processor that somebody else had.
+        before_us: that the judge took before it sent the request, for which a process may have waited awake.
+    """
+
+    reply: Any
+    wall_us: float
+    disturbed_us: float
+    before_us: float
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether that is much of it."""
+        return self.disturbed_us > DISTURBED_SHARE * self.wall_us
 
 
 class PairedClock:
@@ -172,6 +206,7 @@ class PairedClock:
         self._is_throttled = False
         self._turns = _turns(self._order)
         self._trips_us: deque[float] = deque(maxlen=EMPTY_TRIPS)
+        self._longest_us = 0.0
         self.pairs: list[Pair] = []
         self.asked = 0
 
@@ -319,6 +354,8 @@ class PairedClock:
             for pair in self.pairs
             if quantity in pair.calls
         ]
+        if quantity == self.settings.quantities == "E" and len(everything) == 1:
+            everything[0].watch_outside()
         running = everything
         changes_cores = quantity == "E" and self._may_change_cores
         of_this_core = itertools.cycle(range(PAIRS_A_CORE))
@@ -351,12 +388,21 @@ class PairedClock:
             series.begin_turn(BLOCKS_A_TURN[quantity])
         for number in next(self._turns):
             going_on = [series for series in running if series.problem is None]
+            if number == 0:
+                self._sides[1].stop()  # Nothing that it has left running disturbs the reference.
+            for series in going_on:
+                if series.outside is not None:
+                    series.outside.begin_turn(number, self._sides[number].used_us())
             if quantity == "E":
                 with _shared(going_on):  # To wait for a device takes as long as a block.
                     self._renew(number, [(one.pair, one.rounds[0], one.pair.calls["E"]) for one in going_on])
-                    _, trip_us = clocked(self._sides[number], TimeBlock(0, "E", more=True))
-                if number == 0:  # The candidate could be slow to answer on purpose.
-                    self._trips_us.append(trip_us)
+                    trip = clocked(self._sides[number], TimeBlock(0, "E", more=True))
+                for series in going_on:
+                    if series.outside is not None:
+                        series.outside.idle(number, trip.before_us)
+                # The candidate could be slow to answer on purpose.
+                if number == 0 and not trip.is_disturbed:
+                    self._trips_us.append(trip.wall_us)
             for series in going_on:
                 self._run_blocks(number, series, quantity, is_last=series is running[-1])
             places = [
@@ -384,7 +430,10 @@ class PairedClock:
             try:
                 for round_number in series.rounds:
                     more = not (is_last and round_number == series.rounds[-1])
-                    series.turn[number].append(self._block(number, pair, calls, quantity, round_number, more=more))
+                    block = self._block(number, pair, calls, quantity, round_number, more=more)
+                    series.turn[number].append(block)
+                    if series.outside is not None:
+                        series.outside.end_block(number, block)
             except NotMeasured as problem:
                 series.problem = pair.problems[quantity] = problem
 
@@ -426,6 +475,9 @@ class PairedClock:
             quantity=quantity,
             discarded=series.discarded,
             too_short=len(series.blocks.too_short),
+            disturbed=len(series.blocks.disturbed),
+            disturbed_share=series.blocks.disturbed_share,
+            outside_us=series.charged_us,
         )
         if quantity != "K":
             return timing
@@ -480,12 +532,15 @@ class PairedClock:
             graphs = self.settings.graphs
             graph_us = 0.0 if graphs is None or reply.nodes is None else graphs.graph_us  # It is no kernel's time.
             return Block(calls, reply.own_us * calls - graph_us, least_block_us("K", graph_us))
-        _, wall_us = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
-        settling_us = side.settle()
+        timed = clocked(side, TimeBlock(calls, "E", pair=pair.number, more=more))
+        wall_us = timed.wall_us
+        if number == 0:
+            self._longest_us = max(self._longest_us, wall_us)
+        settling_us = side.settle(min(max(LEAST_SETTLING_S, MOST_SETTLING * self._longest_us / 1e6), MAX_SETTLING_S))
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
         trip_us = statistics.median(self._trips_us)
-        return Block(calls, wall_us - trip_us, least_block_us("E", trip_us))
+        return Block(calls, wall_us - trip_us, least_block_us("E", trip_us), timed.disturbed_us, timed.before_us)
 
     def _cross_check(self, pair: Pair, calls: int, own_us: float) -> None:
         """Hold the candidate's device time against the wall clock, and again if it is found to be far below.
@@ -521,7 +576,7 @@ class PairedClock:
     def _replayed_us(self, pair: Pair, calls: int, replays: int) -> float:
         [round_number] = pair.new_rounds(1)
         request = TimeBlock(calls, "K", pair=pair.number, round=round_number, replays=replays, steady=True)
-        return clocked(self._sides[1], request)[1]
+        return clocked(self._sides[1], request).wall_us
 
 
 @contextlib.contextmanager
@@ -554,23 +609,23 @@ def _prepared(side: Side, request: PrepareTiming) -> TimingPrepared:
     return reply
 
 
-def clocked(side: Side, request: TimeBlock) -> tuple[Any, float]:
-    """A reply and its wall time in microseconds.
-
-    Waiting for a processor is left out: it is what other work on the machine costs, not the call.
-    """
-    queued_us = side.queued_us()
+def clocked(side: Side, request: TimeBlock) -> Clocked:
+    """Send a request and wait for its reply, by the judge's clock."""
+    start = time.monotonic()
+    before = side.counts()
+    before_us = (time.monotonic() - start) * 1e6
     reply = side.ask(request)
-    return reply, side.wall_us - (side.queued_us() - queued_us)
+    return Clocked(reply, side.wall_us, before.disturbed_us(side.counts()), before_us)
 
 
 def empty_trip_us(side: Side) -> float:
     """An empty round trip to a process that has prepared a call, in microseconds: the median of several.
 
-    As before a block, it has renewed its inputs and is awake.
+    As before a block, it has renewed its inputs and is awake. Trips that others disturb count only if all are.
     """
     trips = []
     for _ in range(EMPTY_TRIPS):
         side.ask(RenewInputs((Renewal(0, 0),)))
-        trips.append(clocked(side, TimeBlock(0, "E"))[1])
-    return statistics.median(trips)
+        trips.append(clocked(side, TimeBlock(0, "E")))
+    undisturbed = [trip.wall_us for trip in trips if not trip.is_disturbed]
+    return statistics.median(undisturbed or [trip.wall_us for trip in trips])

@@ -24,6 +24,26 @@ KEY_BITS = 62
 SIZING_PAIRS = 3
 
 
+#: A block is disturbed if waits for a processor that somebody else had are more than this share of it.
+DISTURBED_SHARE = 0.05
+#: Disturbed pairs that are discarded for each one that counts, besides those that there have to be at least. On two
+#: cores with three other programs a quarter of all pairs are disturbed.
+DISCARDED_PER_COUNTED = 3
+#: If pairs in which the candidate's block alone is disturbed are more than so many, and so many times as many as those
+#: in which the reference's alone is, all pairs count.
+ONE_SIDED, ONE_SIDED_RATIO = 5, 3
+
+
+#: What a candidate may use of a processor outside of its blocks, more than the reference: this share of a block, and so
+#: many microseconds. Of 54 series of equal sides on two busy cores all but one stayed below.
+OUTSIDE_SHARE = 0.1
+OUTSIDE_US = 100.0
+#: Turns that have to be known before anything is charged.
+LEAST_TURNS = 5
+#: A call that warms up takes so many times as long as one of a block.
+WARM_UP_LONGER = 2.0
+
+
 class NotMeasured(Exception):
     """A quantity cannot be measured of this call."""
 
@@ -39,11 +59,20 @@ class Block(NamedTuple):
         calls: that it has.
         net_us: of all of them, without what is taken off a block; may be less than nothing.
         least_us: from which on it is a measurement.
+        disturbed_us: that the process and the judge waited for processors that others had.
+        idle_us: that the process waited awake for the request.
     """
 
     calls: int
     net_us: float
     least_us: float
+    disturbed_us: float = 0.0
+    idle_us: float = 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether that is much of it."""
+        return self.disturbed_us > DISTURBED_SHARE * max(self.net_us, self.least_us)
 
     @property
     def call_us(self) -> float:
@@ -141,6 +170,7 @@ class PairedBlocks:
     Attributes:
         measured: microseconds a call, of all blocks that count, on each side.
         too_short: pairs of blocks of which one is too short to be a measurement.
+        disturbed: pairs that do not count, because others had the processor for a part of one of their blocks.
 
     Args:
         precision: how long a pair is timed.
@@ -151,9 +181,44 @@ class PairedBlocks:
         self._first: list[tuple[Block, Block]] = []
         self.measured: tuple[list[float], list[float]] = ([], [])
         self.too_short: list[tuple[Block, Block]] = []
+        self.disturbed: list[tuple[Block, Block]] = []
+        self._counted_us = 0.0
+        self._all_count = False
 
-    def add(self, reference: Block, candidate: Block) -> None:
-        """Take a pair in."""
+    def add(self, reference: Block, candidate: Block) -> bool:
+        """Take a pair in, or discard it if it was disturbed; whether it counts.
+
+        There is an end to that, so a machine that never rests is timed as it is. A candidate cannot choose the blocks
+        that count by having its slow ones disturbed: if its own are disturbed far more often than the reference's, all
+        of them count, those that were discarded before included.
+        """
+        if self._all_count or not (reference.is_disturbed or candidate.is_disturbed):
+            self._count(reference, candidate)
+            return True
+        counts = len(self.disturbed) >= self._precision.least_pairs + DISCARDED_PER_COUNTED * len(self.measured[0])
+        if counts:
+            self._count(reference, candidate)
+        else:
+            self.disturbed.append((reference, candidate))
+        theirs, ours = (
+            sum(pair[side].is_disturbed and not pair[1 - side].is_disturbed for pair in self.disturbed)
+            for side in (1, 0)
+        )
+        if theirs > ONE_SIDED + ONE_SIDED_RATIO * ours:
+            self._all_count = True
+            discarded, self.disturbed = self.disturbed, []
+            for pair in discarded:
+                self._count(*pair)
+        return counts
+
+    @property
+    def disturbed_share(self) -> float:
+        """The share of the time of all blocks that was discarded with them."""
+        discarded_us = sum(max(block.net_us, 0.0) for pair in self.disturbed for block in pair)
+        return discarded_us / (discarded_us + self._counted_us) if discarded_us else 0.0
+
+    def _count(self, reference: Block, candidate: Block) -> None:
+        self._counted_us += max(reference.net_us, 0.0) + max(candidate.net_us, 0.0)
         if len(self._first) < SIZING_PAIRS:
             self._first.append((reference, candidate))
         if reference.is_measurement and candidate.is_measurement:
@@ -191,6 +256,64 @@ class PairedBlocks:
         )
 
 
+class WorkOutside:
+    """Processor time that both sides use for a turn besides its block: writing inputs, warming up, waiting awake.
+
+    A candidate may compute there what belongs into its blocks: a thread that sees the inputs while they are written, a
+    process that goes on when the calls have returned, a signal's handler. Both sides do the same there otherwise, so
+    what the candidate uses more than the reference, in the median of all turns, is charged to its blocks.
+
+    Args:
+        warm_up_calls: that come before a block.
+        calls: of a block.
+    """
+
+    def __init__(self, warm_up_calls: int, calls: int) -> None:
+        self._warm_up_calls, self._calls = warm_up_calls, calls
+        self._begun: list[tuple[float, Block | None] | None] = [None, None]
+        self._outside: tuple[list[float | None], list[float | None]] = ([], [])
+        self._blocks: tuple[list[float], list[float]] = ([], [])
+
+    def begin_turn(self, side: int, used_us: float) -> None:
+        """A side's turn begins, and its last one is over, when it has used so much processor time altogether."""
+        before = self._begun[side]
+        if before is not None and before[1] is not None:
+            block = before[1]
+            outside_us = used_us - before[0] - block.net_us - block.idle_us
+            # Of a disturbed block nobody knows how much of it was computing.
+            self._outside[side].append(None if block.is_disturbed else outside_us)
+            self._blocks[side].append(block.net_us)
+        self._begun[side] = (used_us, None)
+
+    def idle(self, side: int, idle_us: float) -> None:
+        """The process waited awake for a request, which is nobody's work."""
+        before = self._begun[side]
+        assert before is not None
+        self._begun[side] = (before[0] + idle_us, None)
+
+    def end_block(self, side: int, block: Block) -> None:
+        """How long the turn's block took."""
+        before = self._begun[side]
+        assert before is not None
+        self._begun[side] = (before[0], block)
+
+    @property
+    def charged_us(self) -> float:
+        """Microseconds a block of the candidate's; 0 while it is no more than what equal sides differ by."""
+        excess = [
+            theirs - ours
+            for ours, theirs in zip(*self._outside, strict=False)
+            if ours is not None and theirs is not None
+        ]
+        if len(excess) < LEAST_TURNS:
+            return 0.0
+        reference_us, candidate_us = (statistics.median(blocks) for blocks in self._blocks)
+        # Calls that warm up are the first ones, which take longer.
+        warm_up_us = self._warm_up_calls / self._calls * (WARM_UP_LONGER * candidate_us - reference_us)
+        charged_us = statistics.median(excess) - max(warm_up_us, 0.0)
+        return charged_us if charged_us > OUTSIDE_SHARE * candidate_us + OUTSIDE_US else 0.0
+
+
 class Series:
     """The blocks of one pair, turn by turn, until they say enough.
 
@@ -199,8 +322,9 @@ class Series:
         rounds: of the blocks of this turn.
         turn: the blocks of this turn, on each side.
         blocks: all that were made before, without those that are discarded.
+        outside: what else both sides compute; None where turns are shared with other pairs, or calls run on a device.
         discarded: blocks that do not count, because the device's clock was throttled.
-        spent_s: that all blocks and what belongs to them took so far.
+        spent_s: that all blocks that count and what belongs to them took so far.
         problem: why there is no time.
         found: the estimate, at the end.
         is_sized: whether the number of calls of a block is final.
@@ -221,8 +345,9 @@ class Series:
         self.rounds: list[int] = []
         self.turn: tuple[list[Block], list[Block]] = ([], [])
         self.blocks = PairedBlocks(precision)
+        self.outside: WorkOutside | None = None
         self.discarded = 0
-        self.spent_s = 0.0
+        self.spent_s = self._spent_before_s = 0.0
         self.problem: NotMeasured | None = None
         self.found: Estimate | None = None
         self.is_sized = False
@@ -230,6 +355,7 @@ class Series:
     def begin_turn(self, blocks: int) -> None:
         """Of so many blocks at most."""
         self.turn = ([], [])
+        self._spent_before_s = self.spent_s
         measured, precision = len(self.measured[0]), self._precision
         ends = (self._looked_at + 1, precision.least_pairs, precision.most_pairs)
         self.rounds = self.pair.new_rounds(min(blocks, *(end - measured for end in ends if end > measured)))
@@ -241,12 +367,26 @@ class Series:
 
     @property
     def measured(self) -> tuple[list[float], list[float]]:
-        """Microseconds a call, of all blocks that count, on each side."""
-        return self.blocks.measured
+        """Microseconds a call, of all blocks that count, on each side, with what is charged to the candidate."""
+        reference_us, candidate_us = self.blocks.measured
+        charged_us = self.charged_us
+        return reference_us, [us + charged_us for us in candidate_us] if charged_us else candidate_us
+
+    @property
+    def charged_us(self) -> float:
+        """Microseconds a call that the candidate has computed outside of its blocks."""
+        return 0.0 if self.outside is None else self.outside.charged_us / self.pair.calls["E"]
+
+    def watch_outside(self) -> None:
+        """Charge the candidate of E on a CPU, whose turns are its own, with what it computes outside of its blocks."""
+        calls = self.pair.calls["E"]
+        self.outside = WorkOutside(self.pair.warm_up_calls(calls), calls)
 
     def begin_again(self) -> None:
         """With more calls a block: what was measured with fewer does not count."""
         self.blocks, self.found = PairedBlocks(self._precision), None
+        if self.outside is not None:
+            self.watch_outside()
         self._next_look = self._precision.least_pairs
 
     def goes_on(self, *, is_throttled: bool) -> bool:
@@ -256,8 +396,9 @@ class Series:
         if is_throttled and self.discarded < self._precision.least_pairs:
             self.discarded += len(self.rounds)  # A device that never runs freely is timed as it is.
             return True
-        for reference, candidate in zip(*self.turn, strict=True):
-            self.blocks.add(reference, candidate)
+        counted = [self.blocks.add(reference, candidate) for reference, candidate in zip(*self.turn, strict=True)]
+        if not any(counted):
+            self.spent_s = self._spent_before_s  # A disturbed turn takes nothing from those that count.
         if self.blocks.are_too_short:
             return False
         pairs, precision = len(self.measured[0]), self._precision

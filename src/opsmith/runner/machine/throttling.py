@@ -2,7 +2,7 @@
 
 A block that ran while the clock was throttled took longer than its work needs, so its pair does not
 count. Where the device is the CPU nothing watches: what a block loses there is mostly a wait for a
-processor, and the judge's clock takes that off itself, by the kernel's own count (``schedstat``).
+processor, which the judge's clock sees by the kernel's own count (``schedstat``), and repeats the block.
 
 NVML comes with the driver and is called without a package between. Names and numbers are those of its
 header, ``nvml.h``.

@@ -25,6 +25,7 @@ from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.core.verdict import Status
 from opsmith.errors import RefereeFailed
 from opsmith.runner.machine.gpus import VISIBLE
+from opsmith.runner.machine.process_times import children_of, descendants
 from opsmith.runner.processes.zygote_link import ZygoteLink
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
@@ -342,6 +343,11 @@ class Processes:
         starting = sum(not worker.is_at_work and not worker.has_spoken() for worker in self._workers)
         return len(self._workers) < self.worker_limit and starting < MAX_STARTING_WORKERS
 
+    def started_by(self, child: Child) -> list[int]:
+        """The processes that a worker has started and that live, those included whose parents have ended."""
+        orphans = [pid for pid in children_of(child.zygote.pid) if pid not in self._children]
+        return [*orphans, *(pid for parent in (child.pid, *orphans) for pid in descendants(parent))]
+
     def discard(self, child: Child) -> None:
         """Kill a child, if it still lives, and remove what it leaves."""
         child.kill()
@@ -376,9 +382,7 @@ class Processes:
     def _check_memory(self, child: Child) -> None:
         if child.limit_bytes is None or child.killed_for is not None or not child.is_at_work:
             return
-        orphans = [pid for pid in _children_of(child.zygote.pid) if pid not in self._children]
-        started = [*orphans, *(pid for parent in (child.pid, *orphans) for pid in _descendants(parent))]
-        used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
+        used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, self.started_by(child)))
         if used - child.start_bytes > child.limit_bytes:
             child.killed_for = Status.OUT_OF_MEMORY
             child.kill()
@@ -401,6 +405,9 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         # in every process.
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
+        # A kernel's threads share a core while it is timed: one that looks for work there keeps the others from theirs.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "KMP_BLOCKTIME": "0",
         "PYTHONWARNINGS": "ignore",
     }
     if device.partition(":")[0] == "cpu":
@@ -423,18 +430,3 @@ def _proportional_bytes(pid: int) -> int:
     except OSError:
         return 0  # It has ended.
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-
-
-def _children_of(pid: int) -> list[int]:
-    """Children of all threads of a process."""
-    children: list[int] = []
-    with contextlib.suppress(OSError):  # The process has ended.
-        for listed in list(Path(f"/proc/{pid}/task").glob("*/children")):
-            with contextlib.suppress(OSError):  # The thread has ended.
-                children += map(int, listed.read_text().split())
-    return children
-
-
-def _descendants(pid: int) -> list[int]:
-    children = _children_of(pid)
-    return children + [grandchild for child in children for grandchild in _descendants(child)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -18,6 +20,7 @@ from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, ProtocolError
+from opsmith.runner.machine.process_times import is_stopped, process_us, runs
 from opsmith.runner.processes.children import Child, Processes
 from opsmith.runner.processes.failures import LIMIT_DETAILS, REAP_TIMEOUT_S, WorkerFailed, describe_end
 from opsmith.runner.processes.nursery import Nursery
@@ -38,6 +41,8 @@ START_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 INTERPRETED_CALL = 3
 #: What a worker gets to give memory back, which takes a driver milliseconds.
 GIVE_BACK_TIMEOUT_S = 5.0
+#: How long is waited until processes that were told to stop have stopped.
+STOPPING_S = 0.05
 #: Workers of a slot that wait while its kernels are judged; those that were made before that are used up.
 MAX_WAITING_WORKERS = 2
 MAX_EVIDENCE_LINES = 12
@@ -78,6 +83,7 @@ class WorkerLink:
         nursery: what its workers are forked from; ended where one of them may have harmed it.
         waits_awake: whether the judge does, for the reply to a block.
         wall_us: microseconds from the last request to its reply.
+        ran_stopped_us: processor time that something of it got while it was stopped before the last request.
     """
 
     def __init__(
@@ -123,6 +129,8 @@ class WorkerLink:
         self._load_s: float | None = None
         self.notices: tuple[Noticed, ...] = ()
         self._lent: list[Path] = []
+        self._stopped: dict[int, float] = {}
+        self.ran_stopped_us = 0.0
 
     def prepare(self) -> None:
         """Fork workers that are kept ready, as many as there is room for now; end those that are too many."""
@@ -207,6 +215,43 @@ class WorkerLink:
         assert self._child is not None
         return self._child.pid
 
+    def started(self) -> list[int]:
+        """The processes that it has started and that live."""
+        assert self._child is not None
+        return self._processes.started_by(self._child)
+
+    def stop(self) -> None:
+        """Stop the worker and all that it has started; its next request lets it go on.
+
+        No process can refuse to be stopped (``SIGSTOP``), and none is left so: killing ends one that is stopped, and
+        its parent kills it if the judge is gone.
+        """
+        if self._child is None or self._stopped:
+            return
+        found, is_awake = [self._child.pid], False
+        while found:  # Until no process is found that the others have started before they were stopped.
+            for pid in found:
+                is_awake = is_awake or runs(pid)
+                self._stopped[pid] = 0.0
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            found = [pid for pid in self.started() if pid not in self._stopped]
+        # Of threads that sleep the time is known, and to wait until all have noticed would take them a processor each.
+        deadline = time.monotonic() + STOPPING_S
+        while is_awake and time.monotonic() < deadline:
+            is_awake = not all(map(is_stopped, self._stopped))
+            time.sleep(0)
+        self._stopped = {pid: process_us(pid) for pid in self._stopped}
+
+    def _go_on(self) -> float:
+        """Let it go on; microseconds of processor time that something of it got meanwhile."""
+        stopped, self._stopped = self._stopped, {}
+        ran_us = sum(max(process_us(pid) - before_us, 0.0) for pid, before_us in stopped.items())
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return ran_us
+
     def load(self, kernel: Kernel, root: Path | None, schema: OpSchema, policy: str | None = None) -> Raised | None:
         """Make sure that ``kernel`` is loaded; what it raised if it does not load.
 
@@ -241,6 +286,7 @@ class WorkerLink:
             WorkerFailed: the process died, hung, broke a limit or spoke out of protocol.
         """
         child = self._started()
+        self.ran_stopped_us = self._go_on() if self._stopped else 0.0
         child.output_bytes = 0
         child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         limit_s = timeout_s or self._call_limit_s
@@ -332,6 +378,7 @@ class WorkerLink:
     def retire(self) -> None:
         """End the current worker; the next request goes to a fresh one, which this one cannot harm."""
         child, self._child = self._child, None
+        self._stopped = {}
         trusted = self._loaded is not None and self._loaded.loader is Loader.ATEN
         self._loaded = None
         if child is None:

@@ -151,11 +151,15 @@ class Raised(msgspec.Struct, frozen=True, tag=True):
 class Answered(msgspec.Struct, frozen=True, tag=True):
     """What became of each call of a :class:`RunCalls`, in order.
 
-    ``changes`` says what of Python, torch or opsmith the kernel has replaced by now.
+    ``changes`` says what of Python, torch or opsmith the kernel has replaced by now. Of a timed block, ``spans`` says
+    where its results lie on the host (first addresses, and those behind the last ones), and ``foreign`` what other
+    memory than the device's those on a device lie in.
     """
 
     replies: tuple[Returned | Raised, ...]
     changes: tuple[str, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+    foreign: str | None = None
 
 
 def answers_all(request: RunCalls, answer: Answered) -> bool:

@@ -105,7 +105,7 @@ class Sandbox:
             kept = builds if self._reach.one_kernel else Path(self._reach.builds)
             self._restrict("" if kept is None else str(kept))
         if Layer.SYSTEM_CALLS in self._active:
-            seccomp.refuse_sockets()
+            seccomp.refuse_to_kernels()
         # From here on the judge has to see how much memory is used by what a kernel starts.
         set_readable(readable=True)
 
@@ -184,7 +184,7 @@ def _steps(inside: Path, outside: Path) -> list[_Step]:
 
     def filter_calls() -> None:
         seccomp.refuse_system_calls()
-        seccomp.refuse_sockets()
+        seccomp.refuse_to_kernels()
 
     def nothing() -> None: ...
 

@@ -112,6 +112,20 @@ _OWN_PROCESS_ONLY = {
     "migrate_pages": (256, 238, 0),
     "move_pages": (279, 239, 0),
 }
+#: What a kernel could change of how it is timed: name -> number on x86-64, on aarch64. A thread on another core works
+#: beside the clock, one of low priority leaves its work to others, and a signal that a timer sends lets a stopped
+#: process go on.
+_REFUSED_TO_KERNELS: dict[str, tuple[int | None, int | None]] = {
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "alarm": (37, None),
+    "setitimer": (38, 103),
+    "timer_create": (222, 107),
+}
 #: socketpair is another call, and remains: both of its ends are here.
 _SOCKET = (41, 198)
 _UNIX = 1
@@ -141,13 +155,13 @@ def refuse_system_calls(*, connects: bool = False) -> None:
     filter_system_calls(_NUMBERS[_machine()], compiled().connecting if connects else compiled().alone)
 
 
-def refuse_sockets() -> None:
-    """Refuse the sockets that remained, to all threads of this process.
+def refuse_to_kernels() -> None:
+    """Refuse the sockets that remained, and what changes how threads are scheduled, to all threads of this process.
 
     Raises:
         OSError: as :func:`refuse_system_calls`.
     """
-    filter_system_calls(_NUMBERS[_machine()], compiled().without_sockets)
+    filter_system_calls(_NUMBERS[_machine()], compiled().for_kernels)
 
 
 class Filters(NamedTuple):
@@ -155,7 +169,7 @@ class Filters(NamedTuple):
 
     alone: ctypes.Structure
     connecting: ctypes.Structure
-    without_sockets: ctypes.Structure
+    for_kernels: ctypes.Structure
 
 
 @cache
@@ -169,7 +183,7 @@ def compiled() -> Filters:
     return Filters(
         *(
             _compiled(listing)
-            for listing in (program(machine), program(machine, connects=True), socket_program(machine))
+            for listing in (program(machine), program(machine, connects=True), kernel_program(machine))
         )
     )
 
@@ -213,10 +227,12 @@ def program(machine: str, *, connects: bool = False) -> list[_Instruction]:
     return [*listing, (_RETURN, 0, 0, _ALLOW)]
 
 
-def socket_program(machine: str) -> list[_Instruction]:
-    """The filter against all sockets; what other filters refuse remains refused."""
-    number = _SOCKET[list(ARCHITECTURES).index(machine)]
-    return [(_LOAD, 0, 0, _NUMBER), (_IF_EQUAL, 0, 1, number), _refuse(errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
+def kernel_program(machine: str) -> list[_Instruction]:
+    """The filter of a process that runs kernels; what other filters refuse remains refused."""
+    column = list(ARCHITECTURES).index(machine)
+    numbers = [_SOCKET[column], *(numbers[column] for numbers in _REFUSED_TO_KERNELS.values())]
+    refused = [part for number in numbers if number for part in ((_IF_EQUAL, 0, 1, number), _refuse(errno.EPERM))]
+    return [(_LOAD, 0, 0, _NUMBER), *refused, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _unless(offset: int, test: int, value: int, error: int) -> list[_Instruction]:

@@ -311,7 +311,8 @@ class Worker:
             observer.keep([timed.observe(request.slot, observer)])
             [summary] = [None] if request.in_full else observer.summaries()
             outcome = self._outcomes.encode(observer.held(0)) if summary is None else summarised(summary)
-        return Answered((Returned((outcome,)),))
+            spans, foreign = timed.result_spans(), timed.foreign_results()
+        return Answered((Returned((outcome,)),), spans=tuple(spans), foreign=foreign)
 
     def _inspect(self, _request: Inspect) -> Inspected:
         return Inspected(self._supervision.changes())
