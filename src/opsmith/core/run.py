@@ -195,13 +195,14 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One op in ``summary.json``.
 
     Attributes:
-        accepted: a kernel was found, every planned case PASSED and nothing was DISHONEST.
+        accepted: a kernel was found, every planned case PASSED and nothing was POLICY or DISHONEST.
         answered: a kernel was found, even one that fails to load.
         cases: planned cases; bad calls are not among them.
         passed: how many of them PASSED; a case without a verdict did not.
         statuses: status -> number of cases, in the order of the enum.
         error_cases: ``asked`` bad calls and those that ``raised``.
         dishonest: DISHONEST verdicts, those of bad calls, of variants and of the kernel as a whole included.
+        policy: the same of POLICY verdicts.
         derived: answered by the functional kernel plus a copy.
         layout_differs: cases whose output is a dense permutation of eager's layout.
         speedup_k: geometric mean over the timed cases of K, kernel time on the device; None: not timed.
@@ -224,6 +225,7 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     statuses: dict[str, int]
     error_cases: dict[str, int]
     dishonest: int
+    policy: int = 0
     derived: bool
     layout_differs: int
     speedup_k: float | None
@@ -296,6 +298,7 @@ class LevelScores(msgspec.Struct, frozen=True, kw_only=True):
         samples: solutions judged.
         correct: solutions that are accepted.
         solved: problems with such a solution.
+        policy: solutions that are not accepted because of POLICY.
         pass_at: k as text -> mean over the problems of the chance that one of k samples is accepted, for those k that
             every answered problem has samples for.
         speeds: in each quantity that was timed.
@@ -307,6 +310,7 @@ class LevelScores(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     correct: int
     solved: int
+    policy: int = 0
     pass_at: dict[str, float]
     speeds: tuple[SpeedScores, ...] = ()
 
@@ -346,11 +350,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         ops: ``asked``, ``answered`` and ``correct`` ops.
         cases: ``asked`` and ``passed`` cases; bad-call cases are not among them.
         error_cases: ``asked`` bad calls and those that ``raised``.
-        accepted: at least one op answered, every answered op passes all its cases, none dishonest.
+        accepted: at least one op answered, every answered op passes all its cases, none POLICY or DISHONEST.
         scores: by name; a score that cannot be computed from this run is not among them.
         statuses: how many cases got each status; bad-call cases are not among them.
         levels: of module problems, level by level, then ``all``; empty for a run of ops.
         columns: of whole models, way by way; empty for a run of ops.
+        policy: ops that are not correct because of POLICY: their kernels compose, in the open, what the run's policy
+            does not allow.
     """
 
     suite: str
@@ -367,6 +373,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     levels: tuple[LevelScores, ...] = ()
     columns: dict[str, ColumnSummary] = {}
+    policy: int = 0
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -30,10 +30,15 @@ class Status(enum.StrEnum):
     CRASHED = "CRASHED"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
+    POLICY = "POLICY"
     DISHONEST = "DISHONEST"
     UNSUPPORTED = "UNSUPPORTED"
     REFERENCE_FAILED = "REFERENCE_FAILED"
     NOT_RUN = "NOT_RUN"
+
+
+#: A right answer does not help: how the kernel came to it is held against it.
+HELD_AGAINST = frozenset({Status.POLICY, Status.DISHONEST})
 
 
 class Part(enum.StrEnum):
@@ -121,8 +126,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         A kernel may decline a variant, and where eager itself fails on one nothing is known of the kernel.
         """
-        if self.status in (Status.PASSED, Status.DISHONEST):
-            return self.status is Status.DISHONEST
+        if self.status is Status.PASSED or self.status in HELD_AGAINST:
+            return self.status is not Status.PASSED
         if self.part is Part.VARIANT:
             return self.status not in (Status.UNSUPPORTED, Status.REFERENCE_FAILED)
         return not self.expects_error

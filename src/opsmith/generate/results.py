@@ -12,6 +12,7 @@ from opsmith.backends.manifest import FORMAT, KernelEntry, Manifest
 from opsmith.core.kernel import Provenance
 from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Summary, write_atomically
+from opsmith.core.verdict import Status
 from opsmith.generate.attempt import Attempt, Outcome, best, unjudged
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
 from opsmith.generate.curves import AuthorFigures, SpendPoint, author_figures, spending
@@ -193,6 +194,8 @@ def attempt_kind(attempt: Attempt) -> str:
     if summary.accepted:
         return "accepted"
     if summary.dishonest:
-        return "DISHONEST"
+        return Status.DISHONEST
     wrong = {status: number for status, number in summary.statuses.items() if status != "PASSED"}
-    return max(wrong, key=lambda status: wrong[status]) if wrong else "wrong on variants"
+    if wrong:
+        return max(wrong, key=lambda status: wrong[status])
+    return Status.POLICY if summary.policy else "wrong on variants"

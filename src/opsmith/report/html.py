@@ -32,7 +32,7 @@ from opsmith.report.page_parts import packed, packed_plotly, templates
 from opsmith.report.points import POINTS, points, speedup_logs
 from opsmith.report.results import Results
 from opsmith.report.strangers import one_line
-from opsmith.report.tables import share, speedup
+from opsmith.report.tables import refused_by_policy, share, speedup
 
 #: Failing cases that the page holds in full. Each op's first comes before any op's second.
 FAILING_CASES = 2_000
@@ -41,6 +41,7 @@ _LEGEND = {
     Group.RIGHT: "correct",
     Group.WRONG: "wrong",
     Group.DIED: "failed to run",
+    Group.POLICY: "not allowed by the policy",
     Group.DISHONEST: "dishonest",
     Group.OPEN: "no answer",
 }
@@ -72,6 +73,7 @@ def render(results: Results) -> str:
             manifest=results.manifest,
             tiles=list(_tiles(results)),
             bar=list(_bar(results)),
+            policy_remark=refused_by_policy(results),
             level_tables=level_tables(results.summary.levels),
             column_tables=[*column_tables(results.summary.columns, results.columns), case_table(results.columns)]
             if results.columns

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping
 from opsmith.core.op import TaskKind
 from opsmith.core.problems import counting_order, level_of, split_sample
 from opsmith.core.run import LevelScores, OpSummary, SpeedScores
+from opsmith.core.verdict import Status
 from opsmith.report.conventions import THRESHOLDS, floored_at_one, geometric_mean, is_faster
+from opsmith.report.outcome import outcome
 
 #: k of pass@k, as far as there are so many samples.
 KS = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -75,6 +77,7 @@ def _of_level(level: str, problems: Problems, baseline: str) -> LevelScores:
         samples=sum(map(len, answered)),
         correct=sum(map(correct_of, answered)),
         solved=sum(correct_of(samples) > 0 for samples in answered),
+        policy=sum(outcome(sample) == Status.POLICY for samples in answered for sample in samples.values()),
         pass_at={
             str(k): math.fsum(pass_at_k(len(samples), correct_of(samples), k) for samples in answered) / len(problems)
             for k in KS

@@ -20,6 +20,7 @@ class Group(enum.StrEnum):
     RIGHT = "right"
     WRONG = "wrong"
     DIED = "died"
+    POLICY = "policy"
     DISHONEST = "dishonest"
     OPEN = "open"
 
@@ -52,6 +53,7 @@ _OPEN = (Status.UNSUPPORTED, Status.REFERENCE_FAILED, Status.NOT_RUN)
 
 _GROUPS: dict[str, Group] = {
     Status.PASSED: Group.RIGHT,
+    Status.POLICY: Group.POLICY,
     Status.DISHONEST: Group.DISHONEST,
     **dict.fromkeys(_WRONG, Group.WRONG),
     **dict.fromkeys(_DIED, Group.DIED),
@@ -75,7 +77,8 @@ def outcome(summary: OpSummary) -> str:
 
     In this order: ``NO_KERNEL``; ``DISHONEST`` if a single verdict is (a bad call's included);
     the most frequent status that is not PASSED, where NOT_RUN, which follows from others, counts
-    last; the same of the variants; ``INCOMPLETE``; ``PASSED``.
+    last; ``POLICY`` if a bad call's or the kernel's conduct is; the most frequent status of the variants;
+    ``INCOMPLETE``; ``PASSED``.
     """
     if not summary.answered:
         return NO_KERNEL
@@ -83,9 +86,13 @@ def outcome(summary: OpSummary) -> str:
         return Status.PASSED
     if summary.dishonest:
         return Status.DISHONEST
-    failing = failing_statuses(summary.statuses) or failing_statuses(summary.variants)
+    failing = failing_statuses(summary.statuses) or _of_conduct(summary) or failing_statuses(summary.variants)
     # `statuses` is in the order of the enum, and max keeps the first of equals: no tie is left to chance.
     return max(failing, key=lambda s: (s != Status.NOT_RUN, failing[s])) if failing else INCOMPLETE
+
+
+def _of_conduct(summary: OpSummary) -> dict[str, int]:
+    return {Status.POLICY: summary.policy} if summary.policy else {}
 
 
 def failing_statuses(statuses: Mapping[str, int]) -> dict[str, int]:

@@ -19,11 +19,12 @@ import msgspec
 
 from opsmith.core.run import ColumnResult, OpSummary, PlannedOp, RunManifest, RunPlan, Score, Summary, TimedCase
 from opsmith.core.timing import Timing
-from opsmith.core.verdict import Part, Status, Verdict
+from opsmith.core.verdict import HELD_AGAINST, Part, Status, Verdict
 from opsmith.errors import DamagedRun
 from opsmith.report.column_scores import column_scores
 from opsmith.report.conventions import TimedOp, count_labels, geometric_mean, speed_scores
 from opsmith.report.levels import level_scores
+from opsmith.report.outcome import outcome
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Tally:
         statuses: verdicts by status, bad calls left out.
         bad_calls: the same for bad calls.
         variants: the same for variants of the suite's cases, which are counted apart.
-        misconduct: the kernel's conduct as a whole is held against it.
+        conduct: verdicts on the kernel as a whole, by status.
         fails: a verdict of any kind alone keeps the op from being accepted.
         timings: quantity (``K`` or ``E``) -> (timing, occurrences) of each timed case.
         undecided: quantity -> cases that were timed and of which nothing can be said.
@@ -46,7 +47,7 @@ class Tally:
     statuses: Counter[Status] = field(default_factory=Counter)
     bad_calls: Counter[Status] = field(default_factory=Counter)
     variants: Counter[Status] = field(default_factory=Counter)
-    misconduct: bool = False
+    conduct: Counter[Status] = field(default_factory=Counter)
     fails: bool = False
     timings: defaultdict[str, list[tuple[Timing, int]]] = field(default_factory=lambda: defaultdict(list))
     undecided: Counter[str] = field(default_factory=Counter)
@@ -57,7 +58,7 @@ class Tally:
     def add(self, verdict: Verdict) -> None:
         self.fails |= verdict.counts_against
         if verdict.part is Part.CONDUCT:
-            self.misconduct |= verdict.status is Status.DISHONEST
+            self.conduct[verdict.status] += 1
             return
         if verdict.part is Part.VARIANT:
             self.variants[verdict.status] += 1
@@ -119,7 +120,7 @@ def summarise(
     per_op = {planned.op: _summarise_op(planned, tallies[planned.op]) for planned in asked}
     answered = [op for op in per_op.values() if op.answered]
     correct = sum(op.accepted for op in per_op.values())
-    honest = not any(_dishonest(tally) for tally in tallies.values())
+    clean = not any(_count(tally, status) for tally in tallies.values() for status in HELD_AGAINST)
     statuses: Counter[Status] = sum((tallies[planned.op].statuses for planned in asked), Counter())
     return Summary(
         suite=manifest.options.suite,
@@ -129,13 +130,14 @@ def summarise(
         ops={"asked": len(asked), "answered": len(answered), "correct": correct},
         cases={"asked": sum(op.cases for op in per_op.values()), "passed": statuses[Status.PASSED]},
         error_cases=_add_bad_calls(plan, tallies),
-        accepted=bool(answered) and correct == len(answered) and honest,
+        accepted=bool(answered) and correct == len(answered) and clean,
         per_op=per_op,
         scores=_scores(per_op, tallies, manifest.options.baseline),
         statuses=_ordered(statuses),
         notes=(*manifest.notes, *_notes(manifest, plan)),
         levels=level_scores(per_op, manifest.options.baseline),
         columns=column_scores(plan, columns),
+        policy=sum(outcome(op) == Status.POLICY for op in per_op.values()),
     )
 
 
@@ -185,7 +187,8 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
         passed=passed,
         statuses=_ordered(tally.statuses),
         error_cases={"asked": planned.error_cases, "raised": tally.bad_calls[Status.PASSED]},
-        dishonest=_dishonest(tally),
+        dishonest=_count(tally, Status.DISHONEST),
+        policy=_count(tally, Status.POLICY),
         variants=_ordered(tally.variants),
         derived=tally.derived or (planned.kernel is not None and planned.kernel.derived_from is not None),
         layout_differs=tally.layout_differs,
@@ -200,9 +203,9 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
     )
 
 
-def _dishonest(tally: Tally) -> int:
-    counted = (tally.statuses, tally.bad_calls, tally.variants)
-    return sum(statuses[Status.DISHONEST] for statuses in counted) + tally.misconduct
+def _count(tally: Tally, status: Status) -> int:
+    """Verdicts of a status, wherever they were found."""
+    return sum(counted[status] for counted in (tally.statuses, tally.bad_calls, tally.variants, tally.conduct))
 
 
 def _ordered(statuses: Mapping[Status, int]) -> dict[str, int]:

@@ -32,6 +32,7 @@ _STYLES = {
     Group.RIGHT: "green",
     Group.WRONG: "red",
     Group.DIED: "dark_orange",
+    Group.POLICY: "blue",
     Group.DISHONEST: "bold magenta",
     Group.OPEN: "bright_black",
 }
@@ -87,6 +88,8 @@ def _headline_rows(results: Results) -> Iterable[tuple[str, Text]]:
         yield "bad calls", Text(f"{bad_calls['raised']:,} raised of {bad_calls['asked']:,}; not among the cases")
     if summary.statuses:
         yield "statuses", _statuses(summary.statuses)
+    if (remark := refused_by_policy(results)) is not None:
+        yield "policy", Text(remark)
     yield from _timing_rows(results)
     device = f"{summary.device} ({one_line(environment.device_name)})"
     yield "device", Text(f"{device}, {', '.join(summary.dtypes)}, torch {environment.torch}")
@@ -111,6 +114,16 @@ def _timing_rows(results: Results) -> Iterable[tuple[str, Text]]:
     if (remark := undecided(results)) is not None:
         yield "undecided", Text(remark)
     yield from ((name, Text(sentence)) for name, sentence in costs(results.timed_cases))
+
+
+def refused_by_policy(results: Results) -> str | None:
+    """How many ops compose what the run's policy does not allow, in words; None: not one."""
+    count, policy = results.summary.policy, results.manifest.options.policy
+    if not count:
+        return None
+    ops = "1 op has a kernel that does" if count == 1 else f"{count:,} ops have kernels that do"
+    said = f"{ops} in the open what policy {policy} does not allow, not correct"
+    return f"{said}; --policy any lets a kernel compose other ops" if policy == "native" else said
 
 
 def label_counts(summary: Summary, quantity: str) -> str:

@@ -75,7 +75,7 @@ class WorkerSide:
             reply = self._link.ask(request, (TimingPrepared, BlockTimed, Raised))
         except WorkerFailed as failure:
             if failure.notices:
-                raise Dishonest(f"while it was timed: {failure.notices[0]}") from failure
+                raise Dishonest(f"while it was timed: {failure.notices[0].line}") from failure
             raise
         if self._link.notices:
             raise Dishonest(f"while it was timed: {self._link.notices[0].line}")
