@@ -43,7 +43,7 @@ def reply(op: str, comment: str) -> str:
 
 
 class ReadingSession:
-    """Stands in for :class:`opsmith.session.Session`: ``right``, ``speed=2``, ``floor=50``, ``compose``, ``cheat`` are verdicts.
+    """Stands in for :class:`opsmith.session.Session`: ``right``, ``speed=2``, ``compose``, ``cheat`` are verdicts.
 
     Attributes:
         judged: sources, in the order in which they were judged.

@@ -166,7 +166,12 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
-    """One op (or module) of the plan: what is asked and who answers."""
+    """One op (or module) of the plan: what is asked and who answers.
+
+    Attributes:
+        void: of a module problem why it asks nothing, as an audit says it: it is not judged and in no denominator.
+        not_asked: of one that cannot be asked, why; it has no cases and counts as not correct.
+    """
 
     op: str
     schema: str
@@ -175,6 +180,13 @@ class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
     kernel: Kernel | None
     kernel_hash: str | None
     kind: TaskKind = TaskKind.OP
+    void: str | None = None
+    not_asked: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is in the denominators."""
+        return self.void is None and (self.cases > 0 or self.not_asked is not None)
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +228,8 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
         task_kind: ``op``, ``module`` or ``model``.
         variants: status -> number of variants of the cases, which are not among ``cases``; a kernel may
             decline one.
+        void: why the problem asks nothing; such a one is in a ``summary.json`` by name alone.
+        not_asked: why the problem could not be asked.
     """
 
     accepted: bool
@@ -237,6 +251,8 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     labels_k: dict[str, int] = {}
     labels_e: dict[str, int] = {}
     first_call_s: float | None = None
+    void: str | None = None
+    not_asked: str | None = None
 
     def speedup(self, quantity: str) -> float | None:
         """Of ``K`` or ``E``."""
@@ -299,6 +315,7 @@ class LevelScores(msgspec.Struct, frozen=True, kw_only=True):
         correct: solutions that are accepted.
         solved: problems with such a solution.
         policy: solutions that are not accepted because of POLICY.
+        void: further problems, which ask nothing and are in no other figure.
         pass_at: k as text -> mean over the problems of the chance that one of k samples is accepted, for those k that
             every answered problem has samples for.
         speeds: in each quantity that was timed.
@@ -311,6 +328,7 @@ class LevelScores(msgspec.Struct, frozen=True, kw_only=True):
     correct: int
     solved: int
     policy: int = 0
+    void: int = 0
     pass_at: dict[str, float]
     speeds: tuple[SpeedScores, ...] = ()
 
@@ -357,6 +375,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         columns: of whole models, way by way; empty for a run of ops.
         policy: ops that are not correct because of POLICY: their kernels compose, in the open, what the run's policy
             does not allow.
+        void: module problem -> why it asks nothing. Such a problem is neither in ``per_op`` nor in any count or score.
     """
 
     suite: str
@@ -374,6 +393,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     levels: tuple[LevelScores, ...] = ()
     columns: dict[str, ColumnSummary] = {}
     policy: int = 0
+    void: dict[str, str] = {}
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -68,6 +68,8 @@ def _is_priced(summary: CampaignSummary) -> bool:
 
 def _facts(summary: CampaignSummary) -> Iterator[tuple[str, str]]:
     options = summary.options
+    for task, reason in summary.void.items():
+        yield "Void, not asked", one_line(f"{task}: {reason}")
     yield "Policy", options.judging.policy
     yield "Timing", options.judging.timing
     yield "Baseline", options.judging.baseline

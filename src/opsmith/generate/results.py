@@ -59,6 +59,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
         by_model: model -> its figures; ``all`` for all together.
         spent: money, tokens, seconds.
         spending: after each exchange, in the order in which they were asked.
+        void: task -> why it asks nothing; no model is asked for it, and it is in no figure.
         replayed: of a replay how many kernels were ``judged`` again, and how many of them ``differ`` in a status.
     """
 
@@ -70,6 +71,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent
     spending: tuple[SpendPoint, ...]
     replayed: dict[str, int] | None = None
+    void: dict[str, str] = {}
 
 
 def write_kernels(
@@ -139,6 +141,7 @@ def summarise_campaign(
     *,
     spent: Spent,
     exchanges: Iterable[Exchange],
+    void: Mapping[str, str] | None = None,
 ) -> CampaignSummary:
     """The figures of a campaign.
 
@@ -148,6 +151,7 @@ def summarise_campaign(
         held_out: the run of the chosen kernels on values that chose none of them; None where there was no kernel.
         spent: by the campaign.
         exchanges: of its journal.
+        void: tasks that ask nothing, with the reason.
     """
     tasks = {history.task: _result(history, held_out) for history in histories}
     attempts = [attempt for history in histories for attempt in history.attempts]
@@ -163,6 +167,7 @@ def summarise_campaign(
         | {model: author_figures(histories, model) for model in options.models},
         spent=spent,
         spending=spending(histories, exchanges),
+        void=dict(void or {}),
     )
 
 

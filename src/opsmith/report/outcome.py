@@ -27,6 +27,8 @@ class Group(enum.StrEnum):
 
 #: An op without a kernel.
 NO_KERNEL = "NO_KERNEL"
+#: A problem that could not be asked, with a solution of which nothing is known.
+NOT_ASKED = "NOT_ASKED"
 #: An op with cases that have no verdict yet, and no failure among those that have one.
 INCOMPLETE = "INCOMPLETE"
 
@@ -55,6 +57,8 @@ _GROUPS: dict[str, Group] = {
     Status.PASSED: Group.RIGHT,
     Status.POLICY: Group.POLICY,
     Status.DISHONEST: Group.DISHONEST,
+    Status.VOID: Group.OPEN,
+    NOT_ASKED: Group.OPEN,
     **dict.fromkeys(_WRONG, Group.WRONG),
     **dict.fromkeys(_DIED, Group.DIED),
     **dict.fromkeys(_OPEN, Group.OPEN),
@@ -75,13 +79,17 @@ def group(outcome: str) -> Group:
 def outcome(summary: OpSummary) -> str:
     """The one word for an op.
 
-    In this order: ``NO_KERNEL``; ``DISHONEST`` if a single verdict is (a bad call's included);
+    In this order: ``VOID``; ``NO_KERNEL``; ``NOT_ASKED``; ``DISHONEST`` if a single verdict is (a bad call's included);
     the most frequent status that is not PASSED, where NOT_RUN, which follows from others, counts
     last; ``POLICY`` if a bad call's or the kernel's conduct is; the most frequent status of the variants;
     ``INCOMPLETE``; ``PASSED``.
     """
+    if summary.void is not None:
+        return Status.VOID
     if not summary.answered:
         return NO_KERNEL
+    if summary.not_asked is not None:
+        return NOT_ASKED
     if summary.accepted:
         return Status.PASSED
     if summary.dishonest:

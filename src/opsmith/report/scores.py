@@ -3,6 +3,8 @@
 The denominators come from the plan, never from the verdicts, so that a missing, crashed or
 unsupported op counts as not correct.
 
+A module problem that is void is in none of them. One that could not be asked stays in them.
+
 An op that has bad calls only is not among the ops asked: with no result to compare, a kernel that
 raises on everything would be correct. Its bad calls count in ``error_cases`` all the same.
 """
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from opsmith.core.problems import counting_order, split_sample
 from opsmith.core.run import ColumnResult, OpSummary, PlannedOp, RunManifest, RunPlan, Score, Summary, TimedCase
 from opsmith.core.timing import Timing
 from opsmith.core.verdict import HELD_AGAINST, Part, Status, Verdict
@@ -116,7 +119,8 @@ def summarise(
     for timed in timed_cases:
         if timed.first_call_s is not None:
             tallies[timed.op].first_calls_s.append(timed.first_call_s)
-    asked = [planned for planned in plan.ops if planned.cases]
+    asked = [planned for planned in plan.ops if planned.counts]
+    void = {split_sample(planned.op)[0]: planned.void for planned in plan.ops if planned.void is not None}
     per_op = {planned.op: _summarise_op(planned, tallies[planned.op]) for planned in asked}
     answered = [op for op in per_op.values() if op.answered]
     correct = sum(op.accepted for op in per_op.values())
@@ -135,9 +139,10 @@ def summarise(
         scores=_scores(per_op, tallies, manifest.options.baseline),
         statuses=_ordered(statuses),
         notes=(*manifest.notes, *_notes(manifest, plan)),
-        levels=level_scores(per_op, manifest.options.baseline),
+        levels=level_scores(per_op, manifest.options.baseline, void),
         columns=column_scores(plan, columns),
         policy=sum(outcome(op) == Status.POLICY for op in per_op.values()),
+        void=dict(sorted(void.items(), key=lambda entry: counting_order(entry[0]))),
     )
 
 
@@ -181,7 +186,7 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
     passed = tally.statuses[Status.PASSED]
     answered = planned.kernel is not None
     return OpSummary(
-        accepted=answered and passed == planned.cases == tally.statuses.total() and not tally.fails,
+        accepted=answered and 0 < passed == planned.cases == tally.statuses.total() and not tally.fails,
         answered=answered,
         cases=planned.cases,
         passed=passed,
@@ -200,6 +205,8 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
         percent_of_floor=tally.percent_of_floor,
         dsl=planned.kernel.dsl if planned.kernel else None,
         task_kind=planned.kind,
+        void=planned.void,
+        not_asked=planned.not_asked,
     )
 
 
@@ -247,7 +254,9 @@ def _scores(per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally], basel
 def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
     if manifest.finished_utc is None:
         yield "the run is not finished: cases without a verdict count as not passed"
-    if bad_calls_only := sum(not planned.cases for planned in plan.ops):
+    if bad_calls_only := sum(not planned.cases and planned.not_asked is None for planned in plan.ops):
         yield f"{bad_calls_only} further ops have bad calls only and are not among the ops asked"
+    if not_asked := {split_sample(planned.op)[0] for planned in plan.ops if planned.not_asked is not None}:
+        yield f"{len(not_asked)} problems could not be asked and count as not correct: {', '.join(sorted(not_asked))}"
     if plan.skipped:
         yield f"{len(plan.skipped)} entries of the suite could not be turned into cases; plan.json has the reasons"

@@ -18,7 +18,17 @@ from opsmith.report.column_tables import column_tables
 from opsmith.report.conventions import BASELINES
 from opsmith.report.costs import costs
 from opsmith.report.level_tables import LevelTable, level_tables, speed_tables
-from opsmith.report.outcome import NO_KERNEL, Direction, Group, direction, failing_statuses, group, outcome, urgency
+from opsmith.report.outcome import (
+    NO_KERNEL,
+    NOT_ASKED,
+    Direction,
+    Group,
+    direction,
+    failing_statuses,
+    group,
+    outcome,
+    urgency,
+)
 from opsmith.report.results import FailingCase, Results
 from opsmith.report.strangers import one_line
 
@@ -90,6 +100,8 @@ def _headline_rows(results: Results) -> Iterable[tuple[str, Text]]:
         yield "statuses", _statuses(summary.statuses)
     if (remark := refused_by_policy(results)) is not None:
         yield "policy", Text(remark)
+    for number, line in enumerate(void_problems(summary)):
+        yield "" if number else "void", Text(line)
     yield from _timing_rows(results)
     device = f"{summary.device} ({one_line(environment.device_name)})"
     yield "device", Text(f"{device}, {', '.join(summary.dtypes)}, torch {environment.torch}")
@@ -124,6 +136,15 @@ def refused_by_policy(results: Results) -> str | None:
     ops = "1 op has a kernel that does" if count == 1 else f"{count:,} ops have kernels that do"
     said = f"{ops} in the open what policy {policy} does not allow, not correct"
     return f"{said}; --policy any lets a kernel compose other ops" if policy == "native" else said
+
+
+def void_problems(summary: Summary) -> Iterable[str]:
+    """A line with how many problems are void, then one for each with the reason; none without any."""
+    if summary.void:
+        count = len(summary.void)
+        problems = "1 further problem asks" if count == 1 else f"{count:,} further problems ask"
+        yield f"{problems} nothing that a kernel could be judged by; in no count and no score"
+    yield from (f"{one_line(name)}: {one_line(reason)}" for name, reason in summary.void.items())
 
 
 def label_counts(summary: Summary, quantity: str) -> str:
@@ -293,5 +314,5 @@ def _failures(op: OpSummary) -> Text:
 
 
 def _coloured(word: str) -> Text:
-    shown = "no kernel" if word == NO_KERNEL else word
+    shown = {NO_KERNEL: "no kernel", NOT_ASKED: "not asked"}.get(word, word)
     return Text(str(shown), style=_STYLES[group(word)])

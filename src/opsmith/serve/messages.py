@@ -148,6 +148,7 @@ class SuiteOut(Message):
     device: str
     timing: str
     tasks: list[TaskOut]
+    void: dict[str, str] = Field(description="Problem -> why it asks nothing; no kernel is taken for it.")
 
 
 class RunOut(Message):

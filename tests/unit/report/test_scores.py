@@ -112,7 +112,7 @@ def test_dishonest_bad_call_spoils_the_op() -> None:
 
 
 def test_what_breaks_the_policy_is_counted_by_itself() -> None:
-    """In every denominator, not correct, and no fraud; found in a bad call or of the kernel as a whole, it counts too."""
+    """In every denominator, not correct, no fraud; found in a bad call or of the kernel as a whole, it counts too."""
     conduct = verdict(number=9, status=Status.POLICY, part=Part.CONDUCT)
     composes = [verdict("exp.default", number, Status.POLICY) for number in range(2)]
     bad = verdict("tril.default", 9, Status.POLICY, expects_error=True)

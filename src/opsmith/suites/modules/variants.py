@@ -61,6 +61,17 @@ def _constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return rows.view(tensor.shape)
 
 
+def _times(factor: float) -> Change:
+    return lambda tensor, _: tensor * factor
+
+
+def _moved(distances: float) -> Change:
+    return lambda tensor, _: tensor + distances * tensor.double().square().mean().sqrt().item()
+
+
+#: Where what is right about a problem's own draws may be wrong: far away, close to zero, on both sides of it.
+MAGNITUDES: tuple[Change, ...] = (_times(16.0), _times(-1.0), _moved(4.0), _moved(-4.0), _times(2.0**-6))
+
 VARIANTS: dict[str, Change] = {"scaled": _scaled, "shifted": _shifted, "signed": _signed, "constant": _constant}
 
 
