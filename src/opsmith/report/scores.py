@@ -257,6 +257,6 @@ def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
     if bad_calls_only := sum(not planned.cases and planned.not_asked is None for planned in plan.ops):
         yield f"{bad_calls_only} further ops have bad calls only and are not among the ops asked"
     if not_asked := {split_sample(planned.op)[0] for planned in plan.ops if planned.not_asked is not None}:
-        yield f"{len(not_asked)} problems could not be asked and count as not correct: {', '.join(sorted(not_asked))}"
+        yield f"could not be asked, and counted as not correct: {', '.join(sorted(not_asked, key=counting_order))}"
     if plan.skipped:
         yield f"{len(plan.skipped)} entries of the suite could not be turned into cases; plan.json has the reasons"

@@ -133,8 +133,8 @@ def refused_by_policy(results: Results) -> str | None:
     count, policy = results.summary.policy, results.manifest.options.policy
     if not count:
         return None
-    ops = "1 op has a kernel that does" if count == 1 else f"{count:,} ops have kernels that do"
-    said = f"{ops} in the open what policy {policy} does not allow, not correct"
+    ops = "1 op is not correct: its kernel does" if count == 1 else f"{count:,} ops are not correct: their kernels do"
+    said = f"{ops} in the open what policy {policy} does not allow"
     return f"{said}; --policy any lets a kernel compose other ops" if policy == "native" else said
 
 

@@ -161,20 +161,22 @@ class _Cases:
         for number in range(start, start + max(DRAWS_OF_THE_SUSPECT - suspicion.draws, 1)):
             if self._still(suspicion, self._inputs(number)) is None:
                 return
-        sound = 0
+        answer = partial(self._call, self._state("inputs", 0))
+        confirmed, refuted = 0, False
         for number, change in enumerate(variants.MAGNITUDES if varied else ()):
             generator = self._generator("magnitude", number)
             inputs = variants.varied(first, change, generator)
-            if inputs is None or not variants.is_sound(
-                partial(self._call, self._state("inputs", 0)), inputs, plain, generator
-            ):
+            if inputs is None or not variants.is_finite(answer, inputs, plain):
                 continue
-            sound += 1
-            if not suspicion.is_confirmed_by(inputs):
-                if not self._seeded:
-                    yield "magnitude", number, self._record(inputs, self._state("magnitude", number))
+            if suspicion.is_confirmed_by(inputs):
+                confirmed += 1
+                continue
+            refuted = True
+            if not self._seeded and variants.is_sound(answer, inputs, plain, generator):
+                yield "magnitude", number, self._record(inputs, self._state("magnitude", number))
                 return
-        self.void = suspicion.finding(f" and at {sound} other magnitudes" if sound else "")
+        if not refuted:
+            self.void = suspicion.finding(f" and at {confirmed} other magnitudes" if confirmed else "")
 
     def _run(self, inputs: Sequence[Any], state: State | None) -> tuple[Any, State]:
         """The answer, and the state after it, always with the same random numbers."""

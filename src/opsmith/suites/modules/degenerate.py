@@ -89,7 +89,7 @@ class Suspicion:
         remaining = []
         for expected, effect, left in zip(self._first, effects, self._left, strict=True):
             same = {_SAME} if _SAME in left and self._alike(effect, expected) else set()
-            small = left & {_NOISE} if _is_small(effect) else set()
+            small = left & {_NOISE} if self._first_is_noise is not None or _is_small(effect) else set()
             remaining.append(same | (left & self._equal_inputs(effect, tensors)) | small)
         if not all(remaining) or {_NOISE} not in remaining:
             return remaining
