@@ -11,7 +11,7 @@ from typing import NamedTuple
 from opsmith.core.case import CaseAddress
 from opsmith.core.problems import counting_order
 from opsmith.core.run import write_atomically
-from opsmith.core.verdict import Status
+from opsmith.core.verdict import Part, Status
 from opsmith.errors import BadInput
 from opsmith.report.compare import Comparison, outcomes
 from opsmith.report.outcome import Direction
@@ -107,7 +107,7 @@ def _reasons(run: Results) -> dict[str, str]:
     found: dict[str, str] = {}
     for verdict in run.verdicts:
         if verdict.status != Status.PASSED and verdict.status == _outcome(run, verdict.op):
-            source = CaseAddress.parse(verdict.case).source
+            source = "conduct" if verdict.part is Part.CONDUCT else CaseAddress.parse(verdict.case).source
             found.setdefault(verdict.op, f"{source}: {one_line(verdict.detail)}")
     return found
 

@@ -108,8 +108,8 @@ class Selective(Protocol):
 class FindsVoid(Protocol):
     """A suite of tasks that may ask nothing."""
 
-    def compare_by(self, alike: Callable[[torch.Tensor, torch.Tensor], bool]) -> None:
-        """Find that out by what passes for an answer: (expected, other); called before entries are enumerated."""
+    def compare_by(self, alike: Callable[[torch.Tensor, torch.Tensor], bool] | None) -> None:
+        """Find that out from now on, by what passes for an answer: (expected, other); or, with None, do not."""
         ...
 
 

@@ -309,6 +309,8 @@ class Referee:
         sizes = {str(case.address): (case.signature, case.size_bytes) for case in cases}
         again: dict[str, tuple[int, int]] = {}
         seed = derive_seed(request.seed, "again")
+        if isinstance(suite, FindsVoid):
+            suite.compare_by(None)
         with_bytes = suite.calls(
             request.entry, request.dtype, request.device, seed, lambda _, signature: signature in wanted
         )

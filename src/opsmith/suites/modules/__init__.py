@@ -56,7 +56,7 @@ class Modules:
         self._selection = Selection()
         self._alike: Alike | None = None
 
-    def compare_by(self, alike: Alike) -> None:
+    def compare_by(self, alike: Alike | None) -> None:
         """See :class:`opsmith.suites.FindsVoid`."""
         self._alike = alike
 
@@ -128,10 +128,10 @@ class _Cases:
             inputs = self._inputs(number)
             state = self._state("inputs", number)
             record = self._record(inputs, state)
-            plain = self._answer(inputs, state)
+            plain, after = self._answer(inputs, state)
             yield "inputs", number, record
             if number == 0 and self._alike is not None:
-                suspicion, first = Suspicion(self._run, self._alike, inputs, state), inputs
+                suspicion, first = Suspicion(self._called, self._alike, inputs, state, (plain, after)), inputs
             elif suspicion is not None:
                 suspicion = self._still(suspicion, inputs)
             if number and self._taken_bytes > MOST_PROBLEM_BYTES:
@@ -172,16 +172,14 @@ class _Cases:
                 confirmed += 1
                 continue
             refuted = True
-            if not self._seeded and variants.is_sound(answer, inputs, plain, generator):
+            if self._seeded:
+                break  # It is asked nothing but its own draws.
+            if variants.is_sound(answer, inputs, plain, generator):
                 yield "magnitude", number, self._record(inputs, self._state("magnitude", number))
                 return
-        if not refuted:
+        # What shows only where eager is not sure of itself no kernel can be asked.
+        if not (refuted and self._seeded):
             self.void = suspicion.finding(f" and at {confirmed} other magnitudes" if confirmed else "")
-
-    def _run(self, inputs: Sequence[Any], state: State | None) -> tuple[Any, State]:
-        """The answer, and the state after it, always with the same random numbers."""
-        torch.manual_seed(derive_seed(self._seed, "forward"))
-        return self._called(state, inputs)
 
     def _variants(self, plain: Any) -> Iterator[tuple[str, int, CallRecord]]:
         for number, (source, change) in enumerate(variants.VARIANTS.items()):
@@ -229,9 +227,9 @@ class _Cases:
         self._taken_bytes += size_bytes
         return record
 
-    def _answer(self, inputs: list[Any], state: State | None) -> Any:
+    def _answer(self, inputs: list[Any], state: State | None) -> tuple[Any, State]:
         try:
-            return self._call(state, inputs)
+            return self._called(inputs, state)
         except torch.AcceleratorError:
             raise  # The device context is lost.
         except Exception as exc:
@@ -241,10 +239,15 @@ class _Cases:
             ) from exc
 
     def _call(self, state: State | None, inputs: Sequence[Any]) -> Any:
-        return self._called(state, inputs)[0]
+        return self._on_copies(inputs, state)[0]
+
+    def _called(self, inputs: Sequence[Any], state: State | None) -> tuple[Any, State]:
+        """The answer, and the state after it, always with the same random numbers."""
+        torch.manual_seed(derive_seed(self._seed, "forward"))
+        return self._on_copies(inputs, state)
 
     @torch.no_grad()
-    def _called(self, state: State | None, inputs: Sequence[Any]) -> tuple[Any, State]:
+    def _on_copies(self, inputs: Sequence[Any], state: State | None) -> tuple[Any, State]:
         """Run the Model on copies, since it may change what it is given: its result, and the state after it."""
         copied = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, list(inputs))
         own = None if state is None else {name: tensor.clone() for name, tensor in state.items()}

@@ -39,15 +39,18 @@ class Suspicion:
         alike: decides what is right.
         inputs: of the first draw.
         state: what it runs under.
+        first: what it answered, and the state after it.
 
     Attributes:
         draws: so many were seen.
     """
 
-    def __init__(self, run: Run, alike: Alike, inputs: Sequence[Any], state: State | None) -> None:
+    def __init__(
+        self, run: Run, alike: Alike, inputs: Sequence[Any], state: State | None, first: tuple[Any, State]
+    ) -> None:
         self._run, self._alike, self._state = run, alike, state
         self._inputs = inputs
-        self._results, self._first = self._effects(inputs, state)
+        self._results, self._first = _effects(*first, state)
         self.draws = 1
         #: What is left for each effect: inputs by number, and the two others.
         self._left = [
@@ -82,7 +85,7 @@ class Suspicion:
         return all(self._remaining(inputs, self._state))
 
     def _remaining(self, inputs: Sequence[Any], state: State | None) -> list[set[int]]:
-        results, effects = self._effects(inputs, state)
+        results, effects = _effects(*self._run(inputs, state), state)
         if (results, len(effects)) != (self._results, len(self._first)):
             return [set()]
         tensors = _tensors(inputs)
@@ -107,7 +110,7 @@ class Suspicion:
         wide = tree_map(_widened, list(inputs))
         wide_state = None if state is None else {name: _widened(tensor) for name, tensor in state.items()}
         try:
-            _, exact = self._effects(wide, wide_state)
+            _, exact = _effects(*self._run(wide, wide_state), wide_state)
         except torch.AcceleratorError:
             raise  # The device context is lost.
         except Exception:  # noqa: BLE001 - a Model may insist on its dtype in any way it likes
@@ -116,19 +119,6 @@ class Suspicion:
             effect.shape == truth.shape and bool((truth.abs() <= (effect.to(truth.dtype) - truth).abs()).all())
             for effect, truth in zip(effects, exact, strict=False)
         ] + [False] * (len(effects) - len(exact))
-
-    def _effects(self, inputs: Sequence[Any], state: State | None) -> tuple[int, Effects]:
-        result, after = self._run(inputs, state)
-        results = [
-            leaf.detach() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
-            for leaf in tree_leaves(result)
-            if isinstance(leaf, (torch.Tensor, bool, int, float))
-        ]
-        before = {} if state is None else state
-        changed = [
-            tensor for name, tensor in sorted(after.items()) if name in before and not torch.equal(tensor, before[name])
-        ]
-        return len(results), [*results, *changed]
 
     def finding(self, beside: str) -> AuditFinding:
         """What makes the problem degenerate.
@@ -155,6 +145,18 @@ class Suspicion:
             value = values.pop()
             return "zero everywhere" if value == 0 else f"{value:.6g} everywhere"
         return "the same whatever the inputs are" if self._vary else "the same whatever the state is"
+
+
+def _effects(result: Any, after: State, before: State | None) -> tuple[int, Effects]:
+    """The results of a call, how many they are, and behind them what it changed in the state."""
+    results = [
+        leaf.detach() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
+        for leaf in tree_leaves(result)
+        if isinstance(leaf, (torch.Tensor, bool, int, float))
+    ]
+    known = before or {}
+    changed = [tensor for name, tensor in sorted(after.items()) if not torch.equal(tensor, known[name])]
+    return len(results), [*results, *changed]
 
 
 def _values(result: torch.Tensor) -> Iterator[float]:

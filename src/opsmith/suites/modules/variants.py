@@ -70,7 +70,10 @@ def _moved(distances: float) -> Change:
 
 
 #: Where what is right about a problem's own draws may be wrong: far away, close to zero, on both sides of it.
-MAGNITUDES: tuple[Change, ...] = (_times(16.0), _times(-1.0), _moved(4.0), _moved(-4.0), _times(2.0**-6))
+MAGNITUDES: tuple[Change, ...] = (
+    *(_times(16.0), _times(-1.0), _moved(4.0), _moved(-4.0), _times(2.0**-6)),
+    *(_times(256.0), _times(-64.0)),
+)
 
 VARIANTS: dict[str, Change] = {"scaled": _scaled, "shifted": _shifted, "signed": _signed, "constant": _constant}
 
