@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from opsmith.core.op import TaskKind
 from opsmith.core.problems import counting_order, split_sample
 from opsmith.core.run import ColumnResult, OpSummary, PlannedOp, RunManifest, RunPlan, Score, Summary, TimedCase
 from opsmith.core.timing import Timing
@@ -43,6 +44,7 @@ class Tally:
         timings: quantity (``K`` or ``E``) -> (timing, occurrences) of each timed case.
         undecided: quantity -> cases that were timed and of which nothing can be said.
         first_calls_s: seconds of the first call of each timed case, where they are known.
+        void: why a model asks nothing, which eager's first call shows.
         derived: a verdict says that the functional kernel answered.
         layout_differs: verdicts that note a dense permutation of eager's layout.
     """
@@ -55,6 +57,7 @@ class Tally:
     timings: defaultdict[str, list[tuple[Timing, int]]] = field(default_factory=lambda: defaultdict(list))
     undecided: Counter[str] = field(default_factory=Counter)
     first_calls_s: list[float] = field(default_factory=list)
+    void: str | None = None
     derived: bool = False
     layout_differs: int = 0
 
@@ -70,6 +73,8 @@ class Tally:
             self.bad_calls[verdict.status] += 1
             return
         self.statuses[verdict.status] += 1
+        if verdict.status is Status.VOID:
+            self.void = verdict.detail
         self.derived |= verdict.derived
         self.layout_differs += verdict.layout_differs
         for timing in verdict.timings:
@@ -119,8 +124,9 @@ def summarise(
     for timed in timed_cases:
         if timed.first_call_s is not None:
             tallies[timed.op].first_calls_s.append(timed.first_call_s)
-    asked = [planned for planned in plan.ops if planned.counts]
-    void = {split_sample(planned.op)[0]: planned.void for planned in plan.ops if planned.void is not None}
+    settled = [_settled(planned, tallies[planned.op]) for planned in plan.ops]
+    asked = [planned for planned in settled if planned.counts]
+    void = {split_sample(planned.op)[0]: planned.void for planned in settled if planned.void is not None}
     per_op = {planned.op: _summarise_op(planned, tallies[planned.op]) for planned in asked}
     answered = [op for op in per_op.values() if op.answered]
     correct = sum(op.accepted for op in per_op.values())
@@ -144,6 +150,14 @@ def summarise(
         policy=sum(outcome(op) == Status.POLICY for op in per_op.values()),
         void=dict(sorted(void.items(), key=lambda entry: counting_order(entry[0]))),
     )
+
+
+def _settled(planned: PlannedOp, tally: Tally) -> PlannedOp:
+    """The plan of a task without those of its cases that turned out to ask nothing."""
+    if planned.kind is not TaskKind.MODEL or tally.void is None:
+        return planned
+    cases = planned.cases - tally.statuses.pop(Status.VOID)
+    return msgspec.structs.replace(planned, cases=cases, void=None if cases else tally.void)
 
 
 def _tally(plan: RunPlan, verdicts: Iterable[Verdict]) -> dict[str, Tally]:
