@@ -168,7 +168,7 @@ def test_a_void_model_is_in_no_denominator() -> None:
         ([(torch.zeros(2), torch.ones(3)), (torch.zeros(2), torch.ones(3))], "the same to 2 different batches"),
         (
             [torch.full((2,), torch.nan), torch.full((2,), torch.inf)],
-            "not one element of the answer is finite",
+            "not one element of the answer",
         ),
         ([torch.zeros(2), torch.tensor([0.0, 1e-7])], None),
         ([torch.zeros(2), torch.zeros(3)], None),
