@@ -176,7 +176,9 @@ class JobConduct:
         if job.policy is None:
             return None
         proofs = self._proofs()
-        held = [*(self._as_held(finding) for finding in proofs), *self._decoy(), *self._ways_out()][:MAX_EVIDENCE_LINES]
+        composes = self._composes or any(finding.kind in _OPEN for finding in proofs)
+        held = [*(self._as_held(finding) for finding in proofs), *self._decoy(composes=composes)]
+        held = [*held, *(self._disguises() if composes else ())][:MAX_EVIDENCE_LINES]
         remarks = [_line(finding) for finding in self._findings if finding not in proofs]
         return conduct_verdict(job, held, list(dict.fromkeys(remarks))[: MAX_EVIDENCE_LINES - len(held)])
 
@@ -209,25 +211,28 @@ class JobConduct:
         decisive = [finding for finding in self._findings if finding.decisive]
         return list(dict.fromkeys([*decisive, *breaking]))
 
-    def _ways_out(self) -> list[Held]:
-        """Of a kernel that was seen to compose: what its source has to do it out of sight elsewhere."""
-        if not self._composes:
-            return []
-        return [
-            Held(f"{_line(finding)}: a way to compose out of sight", Offence.CONCEALMENT)
+    def _disguises(self) -> list[Held]:
+        """Of a kernel that composes: what its source has to do it out of sight elsewhere, and kernels for show."""
+        ways_out = (
+            finding
             for finding in self._findings
             if finding.kind in _WAYS_OUT
             and not finding.text.startswith(_EVERYDAY)
             and (finding.kind is not Kind.FOREIGN_LIBRARY or "torch" in finding.text)
+        )
+        idle = (finding for finding in self._findings if finding.kind is Kind.IDLE_KERNEL)
+        return [
+            *(Held(f"{_line(finding)}: a way to compose out of sight", Offence.CONCEALMENT) for finding in ways_out),
+            *(Held(_line(finding), Offence.CONCEALMENT) for finding in idle),
         ]
 
-    def _decoy(self) -> list[Held]:
+    def _decoy(self, *, composes: bool) -> list[Held]:
         """Whether it declares Triton kernels and something else did all the work, of the cases in which there is any.
 
         In the others eager, too, returns an argument as it is: ``conj_physical_`` of real numbers. On a CPU a file that
         asks for the device may keep its kernels for GPUs.
         """
-        if self._job.kernel.dsl != "triton" or not self._answered or self._launches:
+        if not (self._job.kernel.dsl == "triton" or composes) or not self._answered or self._launches:
             return []
         triton = self._examined.result().triton
         if not triton.declared or (triton.by_device and self._device.startswith("cpu")):
