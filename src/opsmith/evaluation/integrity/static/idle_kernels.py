@@ -123,15 +123,15 @@ def _is_unread(source: Source, argument: ast.expr, call: ast.Call, function: Fun
 
 
 def _is_made_in(function: Function, name: str) -> bool:
-    """Whether a name, and nothing else, is assigned new memory: ``a = torch.empty(1)``, ``a, b = torch.empty(1), ...``."""
+    """Whether a name, and nothing else, is assigned new memory, by itself or as one of several in a tuple."""
     for node in ast.walk(function):
         match node:
             case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
                 return _makes_memory(value)
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
-                for target, value in zip(names, values, strict=True):
-                    if isinstance(target, ast.Name) and target.id == name:
-                        return _makes_memory(value)
+                for one, made in zip(names, values, strict=True):
+                    if isinstance(one, ast.Name) and one.id == name:
+                        return _makes_memory(made)
     return False
 
 
