@@ -304,3 +304,21 @@ def test_files_are_read_beside_the_judging(monkeypatch: pytest.MonkeyPatch) -> N
             thread.join(10)
     assert [SHORT_TURN_S] * 2 == pytest.approx(turns)
     assert usual_s == pytest.approx(sys.getswitchinterval())
+
+
+@pytest.mark.parametrize(("launches", "status"), [(0, Status.DISHONEST), (1, Status.POLICY)])
+def test_the_kernels_that_a_module_declares_are_looked_for(launches: int, status: Status, tmp_path: Path) -> None:
+    """The entry of its kernel is a class, and what is called is the class's forward."""
+    source = DECLARED + "import torch\nclass ModelNew:\n    def forward(self, x):\n        return torch.add(relu, x)\n"
+    (tmp_path / "conj.py").write_text(source)
+    kernel = msgspec.structs.replace(
+        JOB.kernel, files={"conj.py": ""}, loader=Loader.MODULE, entry="conj.py:ModelNew", task="L1/1_X"
+    )
+    schema = msgspec.structs.replace(JOB.schema, name="L1/1_X", kind=TaskKind.MODULE)
+    job = msgspec.structs.replace(JOB, kernel=kernel, schema=schema, root=tmp_path, policy="native")
+    conduct = JobConduct(job, "cpu")
+    seen = CallConduct(forbidden=(ADD,), calls=(ADD,), launches=launches)
+    conduct.held_against(PREPARED, _returned(seen), (), replayed=False, passed=True)
+    verdict = conduct.verdict()
+    assert verdict is not None
+    assert status is verdict.status

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
 from opsmith.core.conduct import AtenCall, CallConduct, Held, Offence
+from opsmith.core.kernel import Loader
 from opsmith.core.op import TaskKind
 from opsmith.core.verdict import Verdict
 from opsmith.evaluation.integrity.static import Kind, StaticFinding, TritonUse, examine, triton_use
@@ -280,7 +281,8 @@ def _examine(job: Job) -> _Examined:
     if job.policy is None or job.root is None:
         return _Examined()
     files = {path: (job.root / path).read_bytes() for path in job.kernel.files}
-    entry = job.kernel.entry.rpartition(":")[2] or None
+    # The entry of a module is a class, of which the examination knows the function that is called.
+    entry = None if job.kernel.loader is Loader.MODULE else job.kernel.entry.rpartition(":")[2] or None
     found = examine(files, policy=job.policy, task=job.schema.name, dsl=job.kernel.dsl, entry=entry)
     return _Examined(found, triton_use(files, task=job.schema.name, entry=entry))
 
