@@ -163,6 +163,13 @@ def test_few_trials_are_enough_to_find_out(enumerate_: Enumerate, trials: int) -
     assert None is enumerate_("self.linear(x)", trials=trials)[0]
 
 
+def test_a_model_that_refuses_a_further_draw_is_no_error(enumerate_: Enumerate) -> None:
+    """What it answers its own trials with is asked; nothing is known beyond."""
+    count = "self.calls = getattr(self, 'calls', 0) + 1; assert self.calls <= 9, 'no more'"
+    finding, sources = enumerate_("x * 0", before=count, trials=5)
+    assert (None, ["inputs"] * 5) == (finding, sources[:5])
+
+
 def test_nobody_finds_out_where_nobody_says_what_passes(tmp_path: Path) -> None:
     """The suite itself has no tolerance."""
     (tmp_path / "problem.py").write_text(

@@ -131,14 +131,14 @@ class _Cases:
             plain, after = self._answer(inputs, state)
             yield "inputs", number, record
             if number == 0 and self._alike is not None:
-                suspicion, first = Suspicion(self._called, self._alike, inputs, state, (plain, after)), inputs
+                suspicion = Suspicion(self._called, self._alike, inputs, state, (plain, after))
             elif suspicion is not None:
                 suspicion = self._still(suspicion, inputs)
             if number and self._taken_bytes > MOST_PROBLEM_BYTES:
                 break
         varied = variants.BOUNDED.isdisjoint(self._problem.call.calls)
         if suspicion is not None:
-            yield from self._confirmed(suspicion, first, plain, varied=varied)
+            yield from self._confirmed(suspicion, plain, varied=varied)
         if varied and not self._seeded and self._taken_bytes <= MOST_PROBLEM_BYTES:
             yield from self._variants(plain)
 
@@ -147,13 +147,10 @@ class _Cases:
         suspicion.see(inputs, lambda: self._state("void", suspicion.draws))
         return suspicion if suspicion.holds else None
 
-    def _confirmed(
-        self, suspicion: Suspicion, first: list[Any], plain: Any, *, varied: bool
-    ) -> Iterator[tuple[str, int, CallRecord]]:
+    def _confirmed(self, suspicion: Suspicion, plain: Any, *, varied: bool) -> Iterator[tuple[str, int, CallRecord]]:
         """Find out whether a suspicious problem is void; where another magnitude shows that it is not, ask that.
 
         Args:
-            first: its inputs as they were drawn first.
             plain: an answer to inputs of its own.
             varied: whether it takes other values than it draws.
         """
@@ -165,7 +162,7 @@ class _Cases:
         confirmed, refuted = 0, False
         for number, change in enumerate(variants.MAGNITUDES if varied else ()):
             generator = self._generator("magnitude", number)
-            inputs = variants.varied(first, change, generator)
+            inputs = variants.varied(suspicion.inputs, change, generator)
             if inputs is None or not variants.is_finite(answer, inputs, plain):
                 continue
             if suspicion.is_confirmed_by(inputs):

@@ -42,6 +42,7 @@ class Suspicion:
         first: what it answered, and the state after it.
 
     Attributes:
+        inputs: as above.
         draws: so many were seen.
     """
 
@@ -49,7 +50,7 @@ class Suspicion:
         self, run: Run, alike: Alike, inputs: Sequence[Any], state: State | None, first: tuple[Any, State]
     ) -> None:
         self._run, self._alike, self._state = run, alike, state
-        self._inputs = inputs
+        self.inputs = inputs
         self._results, self._first = _effects(*first, state)
         self.draws = 1
         #: What is left for each effect: inputs by number, and the two others.
@@ -75,7 +76,7 @@ class Suspicion:
             other_state: gives another state, for a problem whose inputs are the same in every draw: what it answers
                 follows from its state alone.
         """
-        self._vary |= not _equal(self._inputs, inputs)
+        self._vary |= not _equal(self.inputs, inputs)
         state = self._state if self._vary else other_state()
         self._left = self._remaining(inputs, state)
         self.draws += 1
@@ -85,7 +86,12 @@ class Suspicion:
         return all(self._remaining(inputs, self._state))
 
     def _remaining(self, inputs: Sequence[Any], state: State | None) -> list[set[int]]:
-        results, effects = _effects(*self._run(inputs, state), state)
+        try:
+            results, effects = _effects(*self._run(inputs, state), state)
+        except torch.AcceleratorError:
+            raise  # The device context is lost.
+        except Exception:  # noqa: BLE001 - a Model refuses in any way it likes, and then nothing is known
+            return [set()]
         if (results, len(effects)) != (self._results, len(self._first)):
             return [set()]
         tensors = _tensors(inputs)
@@ -98,7 +104,7 @@ class Suspicion:
             return remaining
         # Float64 takes its time: it is asked only where nothing else is left.
         if self._first_is_noise is None:
-            self._first_is_noise = self._noise(self._inputs, self._state, self._first)
+            self._first_is_noise = self._noise(self.inputs, self._state, self._first)
         noise = [a and b for a, b in zip(self._first_is_noise, self._noise(inputs, state, effects), strict=True)]
         return [left if ok else left - {_NOISE} for left, ok in zip(remaining, noise, strict=True)]
 
