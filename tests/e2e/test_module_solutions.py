@@ -26,7 +26,7 @@ VARIED = {
     "level_1_problem_13_sample_1_kernel.py": ("WRONG_VALUE", "PASSED"),
     "level_1_problem_15_sample_2_kernel.py": ("PASSED", "WRONG_VALUE"),
     "level_1_problem_25_sample_1_kernel.py": ("PASSED", "WRONG_VALUE"),
-    "level_1_problem_33_sample_1_kernel.py": ("PASSED", "POLICY"),
+    "level_1_problem_33_sample_1_kernel.py": ("PASSED", "DISHONEST"),
     "level_1_problem_39_sample_1_kernel.py": ("WRONG_SHAPE", "WRONG_SHAPE"),
     "level_2_problem_1_sample_0_kernel.py": ("PASSED", "PASSED"),
     "level_2_problem_30_sample_0_kernel.py": ("PASSED", "WRONG_VALUE"),
