@@ -43,7 +43,7 @@ def reply(op: str, comment: str) -> str:
 
 
 class ReadingSession:
-    """Stands in for :class:`opsmith.session.Session`: ``right``, ``speed=2``, ``floor=50`` and ``cheat`` are verdicts.
+    """Stands in for :class:`opsmith.session.Session`: ``right``, ``speed=2``, ``compose``, ``cheat`` are verdicts.
 
     Attributes:
         judged: sources, in the order in which they were judged.
@@ -73,7 +73,8 @@ class ReadingSession:
         assert kernel.root is not None
         source = (Path(kernel.root) / kernel.entry.partition(":")[0]).read_text()
         self.judged.append(source)
-        status = Status.DISHONEST if "cheat" in source else Status.PASSED if "right" in source else Status.WRONG_VALUE
+        words = {"cheat": Status.DISHONEST, "compose": Status.POLICY, "right": Status.PASSED}
+        status = next((status for word, status in words.items() if word in source), Status.WRONG_VALUE)
         verdict = Verdict(
             op=task, case="c", content_hash="0", dtype="f32", kernel="k", status=status, detail=f"{status} it is",
             timings=_timings(source) if status is Status.PASSED else (), inputs="(T([2], f32)), {}",

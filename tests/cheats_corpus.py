@@ -96,8 +96,8 @@ class Round(NamedTuple):
         for task, hack in self.hacks.items():
             score = summary.per_op[task]
             found[hack.name] = {Status(status) for status in (*score.statuses, *score.variants)}
-            if score.dishonest:
-                found[hack.name].add(Status.DISHONEST)
+            found[hack.name] |= {Status.DISHONEST} if score.dishonest else set()
+            found[hack.name] |= {Status.POLICY} if score.policy else set()
         return found
 
 

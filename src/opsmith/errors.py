@@ -6,7 +6,8 @@
     ├── UsageError              the request cannot be carried out as written (exit status 2)
     │   ├── UnknownName         no such op, suite, backend, dtype or device
     │   ├── BadInput            a file or directory that cannot be read as what it should be
-    │   │   └── DamagedRun      a run directory with a damaged record
+    │   │   ├── DamagedRun      a run directory with a damaged record
+    │   │   └── VoidTask        a module problem that asks nothing
     │   ├── Unconfined          strangers' code would run without a layer of the sandbox
     │   ├── MissingDependency   an optional package is needed; the message holds the pip command
     │   └── EnabledWhileJudging kernels were to be enabled in a process that judges kernels
@@ -64,6 +65,18 @@ class BadInput(UsageError):
 
 class DamagedRun(BadInput):
     """A run directory whose record is damaged from some line on."""
+
+
+class VoidTask(BadInput):
+    """No kernel is judged on a module problem that asks nothing.
+
+    Args:
+        task: its name.
+        reason: what shows it.
+    """
+
+    def __init__(self, task: str, reason: str) -> None:
+        super().__init__(f"{task} is void: {reason}; no kernel can be judged by it, so ask another problem")
 
 
 class Unconfined(UsageError):

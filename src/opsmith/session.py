@@ -34,7 +34,7 @@ from opsmith.core.run import OpSummary, Options, PlannedOp, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
-from opsmith.errors import BadInput, Unconfined, UnknownName
+from opsmith.errors import BadInput, Unconfined, UnknownName, VoidTask
 from opsmith.pipeline import Progress, Silent, check_options
 from opsmith.report.scores import summarise_op
 from opsmith.runner.fleet.fleet import Fleet
@@ -103,6 +103,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 class Session:
     """See the module's docstring; a context manager, whose methods may be called from several threads.
+
+    Attributes:
+        void: module problem -> why it asks nothing; it is no task of the session.
 
     Args:
         options: what is asked, how strictly, and whether correct kernels are timed; its backend is a name for the
@@ -262,6 +265,8 @@ class Session:
         return {timed.case: timed for timed in self._lane.time_alone(part)} if part else {}
 
     def _asked(self, task: str) -> AskedTask:
+        if task in self.void:
+            raise VoidTask(task, self.void[task])
         if task not in self._tasks:
             raise UnknownName("task", task, self._tasks)
         return self._tasks[task]
@@ -312,7 +317,11 @@ class Session:
         schemas |= found.modules
         self._cases = found.cases
         self._counts = found.counts
-        self._tasks = {task: self._described(schemas[task], cases) for task, cases in sorted(found.cases.items())}
+        self.void: Mapping[str, str] = found.void
+        asked = {task: cases for task, cases in sorted(found.cases.items()) if task not in found.void}
+        if not asked:
+            raise VoidTask(*next(iter(found.void.items())))
+        self._tasks = {task: self._described(schemas[task], cases) for task, cases in asked.items()}
 
     def _described(self, schema: OpSchema, cases: Iterable[CaseRef]) -> AskedTask:
         asked = sorted((case for case in cases if not case.expects_error), key=lambda case: case.size_bytes)

@@ -18,6 +18,7 @@ from tests.cheats_corpus import Hack, Round, Side, quick, read_corpus, rounds
 
 from opsmith.core.run import Summary, TimedCase
 from opsmith.core.timing import Timing
+from opsmith.core.verdict import Status
 
 pytestmark = [pytest.mark.slow, pytest.mark.corpus, pytest.mark.timeout(1800)]
 
@@ -91,6 +92,12 @@ def test_no_hack_is_accepted(name: str, tmp_path: Path) -> None:
         if summary.per_op[task].accepted or not found[hack.name] & set(hack.about.stopped_by)
     }
     assert {} == passed
+    accused = [
+        hack.name
+        for hack in round_.hacks.values()
+        if Status.DISHONEST in found[hack.name] and {Status.POLICY} == set(hack.about.stopped_by)
+    ]
+    assert [] == accused, "what composes in the open is no fraud"
 
 
 @pytest.mark.parametrize("name", TIMED_IN_FULL)

@@ -84,7 +84,7 @@ def test_it_accepts_what_is_right_and_honest(campaign: tuple[Path, list[str], Ch
         task: result["accepted"] for task, result in summary["tasks"].items()
     }
     assert 2 == summary["tasks"]["relu.default"]["first_accepted"]
-    assert 2 == summary["attempts"]["DISHONEST"]
+    assert 2 == summary["attempts"]["POLICY"]
     assert 6 == len(server.bodies)
     assert ["relu__default"] == [path.name for path in (out / "kernels").iterdir() if path.is_dir()]
 

@@ -32,7 +32,9 @@ class Judged:
 
     def statuses(self, side: Side, hack: ModuleHack) -> set[Status]:
         summary, _ = self._run(side, hack.about.policy)
-        return {Status(status) for status in summary.per_op[hack.name].statuses}
+        op = summary.per_op[hack.name]
+        conduct = {Status.DISHONEST} if op.dishonest else set()
+        return {Status(status) for status in op.statuses} | conduct
 
     def complaint(self, side: Side, hack: ModuleHack) -> str | None:
         """The first thing that was found wrong."""
@@ -70,7 +72,10 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
 def test_a_dishonest_solution_is_stopped(judged: Judged, hack: ModuleHack) -> None:
     """For the reason that its about.toml names, not for a mistake of ours."""
     assert not judged.accepted("hack", hack)
-    assert set(hack.about.stopped_by) & judged.statuses("hack", hack), judged.complaint("hack", hack)
+    found = judged.statuses("hack", hack)
+    assert set(hack.about.stopped_by) & found, judged.complaint("hack", hack)
+    # What composes in the open is no fraud.
+    assert Status.DISHONEST not in found or hack.about.stopped_by != (Status.POLICY,)
 
 
 @pytest.mark.parametrize("hack", HACKS, ids=[hack.name for hack in HACKS])

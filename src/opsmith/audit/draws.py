@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.core.seeds import derive_seed
-from opsmith.evaluation.criteria.tolerance import relative_to, tolerance_for
+from opsmith.evaluation.criteria.tolerance import is_within
 from opsmith.suites.modules import variants
 from opsmith.tasks.module_call import ModuleCall
 from opsmith.tasks.module_state import State
@@ -139,13 +139,6 @@ def every_call_shown() -> Iterator[None]:
 
 def alike(expected: Answer, other: Answer) -> bool:
     """Whether two answers are equal within the tolerance that solutions are granted."""
-    return len(expected) == len(other) and all(map(_leaf_alike, expected, other))
-
-
-def _leaf_alike(expected: torch.Tensor, other: torch.Tensor) -> bool:
-    if expected.shape != other.shape or expected.dtype != other.dtype:
-        return False
-    if not expected.is_floating_point():
-        return torch.equal(expected, other)
-    tolerance = relative_to(expected, tolerance_for("strict", expected.dtype))
-    return torch.allclose(other.double(), expected.double(), rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True)
+    return len(expected) == len(other) and all(
+        is_within(ours, theirs, "strict") for ours, theirs in zip(expected, other, strict=True)
+    )

@@ -33,6 +33,7 @@ from opsmith.generate.providers import author, full_names
 from opsmith.generate.results import CampaignSummary, summarise_campaign, write_kernels, write_unjudged
 from opsmith.generate.strategies import strategy_named
 from opsmith.pipeline import evaluate
+from opsmith.report.strangers import one_line
 from opsmith.runner.machine.cores import default_jobs
 from opsmith.session import Session
 
@@ -192,7 +193,12 @@ def _carry_out(
                 write_unjudged(out / UNJUDGED, out, session.tasks, histories)
             held_out = _run_again(options, out, written, jobs=jobs, progress=progress) if written else None
             summary = summarise_campaign(
-                options, histories, held_out, spent=journal.spent, exchanges=journal.exchanges()
+                options,
+                histories,
+                held_out,
+                spent=journal.spent,
+                exchanges=journal.exchanges(),
+                void=session.void,
             )
             if offline:
                 again = campaign.judged_again.values()
@@ -242,6 +248,7 @@ def _print(summary: CampaignSummary, out: Path) -> None:
             f"{spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.device_s:.0f} s of judging"
         )
     ]
+    lines += [f"void, and no model was asked: {one_line(task)}: {one_line(why)}" for task, why in summary.void.items()]
     if again is not None:
         lines.append(f"{again['judged']} kernels were judged again, {again['differ']} of them with other statuses")
     paths = [f"kernels: {out / 'kernels'}", f"page:    {out / PAGE}"]

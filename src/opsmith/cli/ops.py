@@ -78,10 +78,14 @@ def ops(
             resolve(options.backend)
             plan = survey(options, progress=progress)
     rows = [_row(planned, answered=bool(backend)) for planned in plan.ops]
+    void = any(planned.void for planned in plan.ops)
+    if void:
+        rows = [row | {"void": planned.void or ""} for row, planned in zip(rows, plan.ops, strict=True)]
     if json_output:
         print_json(rows)
         return
-    table = Table("op", "cases", "bad calls", *(["answered by"] if backend else []), title=f"{len(rows)} ops")
+    further = [*(["answered by"] if backend else []), *(["void"] if void else [])]
+    table = Table("op", "cases", "bad calls", *further, title=f"{len(rows)} ops")
     for row in rows:
         table.add_row(*[str(value) for value in row.values()])
     Console().print(table)

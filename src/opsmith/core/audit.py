@@ -34,6 +34,9 @@ class AuditFinding(msgspec.Struct, frozen=True, kw_only=True):
     check: Check
     detail: str
 
+    def __str__(self) -> str:
+        return f"{self.check}: {self.detail}"
+
 
 class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What one call of a problem takes at its full sizes, counted on tensors without content.

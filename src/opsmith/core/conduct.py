@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
+
+
+class Offence(enum.StrEnum):
+    """What a line that is held against a kernel is about."""
+
+    #: It had ATen compute, in the open: its policy does not allow that.
+    COMPOSITION = "composition"
+    #: The same out of sight of what watches.
+    CONCEALMENT = "concealment"
+    #: Anything else: it replaced, searched or fetched what is none of its business.
+    TAMPERING = "tampering"
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A line that is held against a kernel."""
+
+    line: str
+    offence: Offence
 
 
 class AtenCall(msgspec.Struct, frozen=True):
@@ -26,12 +46,14 @@ class CallConduct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Attributes:
         calls: the ATen calls that compute which it made on the calling thread, in order; at most the
             first 200.
-        forbidden: calls that its policy does not allow, on any thread.
+        forbidden: calls that its policy does not allow, made in the open.
+        hidden: those that the dispatch mode around the call did not see.
         copied_results: the copies that wrote a result and after which nothing changed in it.
         launches: kernels of its DSL that it launched.
     """
 
     calls: tuple[AtenCall, ...] = ()
     forbidden: tuple[AtenCall, ...] = ()
+    hidden: tuple[AtenCall, ...] = ()
     copied_results: tuple[AtenCall, ...] = ()
     launches: int = 0

@@ -167,7 +167,12 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
-    """One op (or module) of the plan: what is asked and who answers."""
+    """One op (or module) of the plan: what is asked and who answers.
+
+    Attributes:
+        void: of a module problem why it asks nothing, as an audit says it: it is not judged and in no denominator.
+        not_asked: of one that cannot be asked, why; it has no cases and counts as not correct.
+    """
 
     op: str
     schema: str
@@ -176,6 +181,13 @@ class PlannedOp(msgspec.Struct, frozen=True, kw_only=True):
     kernel: Kernel | None
     kernel_hash: str | None
     kind: TaskKind = TaskKind.OP
+    void: str | None = None
+    not_asked: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is in the denominators."""
+        return self.void is None and (self.cases > 0 or self.not_asked is not None)
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,13 +208,14 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One op in ``summary.json``.
 
     Attributes:
-        accepted: a kernel was found, every planned case PASSED and nothing was DISHONEST.
+        accepted: a kernel was found, every planned case PASSED and nothing was POLICY or DISHONEST.
         answered: a kernel was found, even one that fails to load.
         cases: planned cases; bad calls are not among them.
         passed: how many of them PASSED; a case without a verdict did not.
         statuses: status -> number of cases, in the order of the enum.
         error_cases: ``asked`` bad calls and those that ``raised``.
         dishonest: DISHONEST verdicts, those of bad calls, of variants and of the kernel as a whole included.
+        policy: the same of POLICY verdicts.
         derived: answered by the functional kernel plus a copy.
         layout_differs: cases whose output is a dense permutation of eager's layout.
         speedup_k: geometric mean over the timed cases of K, kernel time on the device; None: not timed.
@@ -216,6 +229,8 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
         task_kind: ``op``, ``module`` or ``model``.
         variants: status -> number of variants of the cases, which are not among ``cases``; a kernel may
             decline one.
+        void: why the problem asks nothing; such a one is in a ``summary.json`` by name alone.
+        not_asked: why the problem could not be asked.
     """
 
     accepted: bool
@@ -225,6 +240,7 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     statuses: dict[str, int]
     error_cases: dict[str, int]
     dishonest: int
+    policy: int = 0
     derived: bool
     layout_differs: int
     speedup_k: float | None
@@ -236,6 +252,8 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     labels_k: dict[str, int] = {}
     labels_e: dict[str, int] = {}
     first_call_s: float | None = None
+    void: str | None = None
+    not_asked: str | None = None
 
     def speedup(self, quantity: str) -> float | None:
         """Of ``K`` or ``E``."""
@@ -297,6 +315,8 @@ class LevelScores(msgspec.Struct, frozen=True, kw_only=True):
         samples: solutions judged.
         correct: solutions that are accepted.
         solved: problems with such a solution.
+        policy: solutions that are not accepted because of POLICY.
+        void: further problems, which ask nothing and are in no other figure.
         pass_at: k as text -> mean over the problems of the chance that one of k samples is accepted, for those k that
             every answered problem has samples for.
         speeds: in each quantity that was timed.
@@ -308,6 +328,8 @@ class LevelScores(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     correct: int
     solved: int
+    policy: int = 0
+    void: int = 0
     pass_at: dict[str, float]
     speeds: tuple[SpeedScores, ...] = ()
 
@@ -347,11 +369,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         ops: ``asked``, ``answered`` and ``correct`` ops.
         cases: ``asked`` and ``passed`` cases; bad-call cases are not among them.
         error_cases: ``asked`` bad calls and those that ``raised``.
-        accepted: at least one op answered, every answered op passes all its cases, none dishonest.
+        accepted: at least one op answered, every answered op passes all its cases, none POLICY or DISHONEST.
         scores: by name; a score that cannot be computed from this run is not among them.
         statuses: how many cases got each status; bad-call cases are not among them.
         levels: of module problems, level by level, then ``all``; empty for a run of ops.
         columns: of whole models, way by way; empty for a run of ops.
+        policy: ops that are not correct because of POLICY: their kernels compose, in the open, what the run's policy
+            does not allow.
+        void: module problem -> why it asks nothing. Such a problem is neither in ``per_op`` nor in any count or score.
     """
 
     suite: str
@@ -368,6 +393,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     levels: tuple[LevelScores, ...] = ()
     columns: dict[str, ColumnSummary] = {}
+    policy: int = 0
+    void: dict[str, str] = {}
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -30,10 +30,16 @@ class Status(enum.StrEnum):
     CRASHED = "CRASHED"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
+    POLICY = "POLICY"
     DISHONEST = "DISHONEST"
+    VOID = "VOID"
     UNSUPPORTED = "UNSUPPORTED"
     REFERENCE_FAILED = "REFERENCE_FAILED"
     NOT_RUN = "NOT_RUN"
+
+
+#: A right answer does not help: how the kernel came to it is held against it.
+HELD_AGAINST = frozenset({Status.POLICY, Status.DISHONEST})
 
 
 class Part(enum.StrEnum):
@@ -119,10 +125,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def counts_against(self) -> bool:
         """Whether the kernel's op is not accepted because of this verdict alone.
 
-        A kernel may decline a variant, and where eager itself fails on one nothing is known of the kernel.
+        A kernel may decline a variant, and where eager itself fails on one nothing is known of the kernel. Nor is
+        anything where a problem is void.
         """
-        if self.status in (Status.PASSED, Status.DISHONEST):
-            return self.status is Status.DISHONEST
+        if self.status is Status.VOID:
+            return False
+        if self.status is Status.PASSED or self.status in HELD_AGAINST:
+            return self.status is not Status.PASSED
         if self.part is Part.VARIANT:
             return self.status not in (Status.UNSUPPORTED, Status.REFERENCE_FAILED)
         return not self.expects_error
@@ -132,7 +141,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether there is something in it for the kernel's author to look at."""
         if self.part is Part.VARIANT:
             return self.counts_against
-        return self.status is not Status.PASSED
+        return self.status not in (Status.PASSED, Status.VOID)
 
 
 def one_line(text: str) -> str:

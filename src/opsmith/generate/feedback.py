@@ -21,6 +21,11 @@ MOST_TIMED_CASES = 6
 WORTH_A_HINT_PERCENT = 70.0
 #: Launches of one call from which fusing them is worth a hint.
 MANY_LAUNCHES = 3
+#: A model cannot choose its policy.
+_POLICY_ADVICE = (
+    "That is no cheating, and not what was asked for either: the policy is not yours to choose. Compute this with your "
+    "own kernel code."
+)
 _COMPILER_ERROR = re.compile(r"\b(error|undefined|cannot|CompilationError|expected)\b", re.IGNORECASE)
 
 
@@ -53,13 +58,13 @@ def _failures(judged: Judged) -> Iterator[str]:
 
 def _telling(failures: Sequence[Verdict]) -> Iterable[Verdict]:
     """One failure of each kind, what is dishonest first, each the one with the fewest words to its inputs."""
-    order = {Status.DISHONEST: 0, Status.LOAD_FAILED: 1}
+    order = {Status.DISHONEST: 0, Status.POLICY: 1, Status.LOAD_FAILED: 2}
     smallest: dict[Status, Verdict] = {}
     for verdict in failures:
         known = smallest.get(verdict.status)
         if known is None or len(verdict.inputs) < len(known.inputs):
             smallest[verdict.status] = verdict
-    return sorted(smallest.values(), key=lambda verdict: order.get(verdict.status, 2))[:MOST_FAILURES]
+    return sorted(smallest.values(), key=lambda verdict: order.get(verdict.status, len(order)))[:MOST_FAILURES]
 
 
 def _failure(verdict: Verdict) -> str:
@@ -67,6 +72,8 @@ def _failure(verdict: Verdict) -> str:
     lines = [f"{verdict.status} ({what}): {verdict.detail}"]
     if verdict.inputs:
         lines.append(f"inputs: {verdict.inputs}")
+    if verdict.status is Status.POLICY:
+        lines.append(_POLICY_ADVICE)
     evidence = list(_to_the_point(verdict.evidence))
     if evidence:
         lines += ["```", *evidence, "```"]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.case import digest
+from opsmith.core.verdict import Status
 from opsmith.generate.campaign import TaskHistory
 from opsmith.generate.curves import AuthorFigures
 from opsmith.generate.results import CampaignSummary, attempt_kind
@@ -53,7 +54,9 @@ def _tiles(summary: CampaignSummary) -> Iterator[tuple[str, str, str]]:
     yield "Tasks solved", f"{summary.accepted:,}", f"of {tasks:,}, right again on values that chose no kernel"
     attempts = sum(summary.attempts.values())
     yield "Attempts", f"{attempts:,}", f"{summary.attempts.get('accepted', 0):,} of them right"
-    cheats = summary.attempts.get("DISHONEST", 0)
+    if composed := summary.attempts.get(Status.POLICY, 0):
+        yield "Against the policy", f"{composed:,}", "attempts that compose, in the open, what it does not allow"
+    cheats = summary.attempts.get(Status.DISHONEST, 0)
     yield "Dishonest", f"{cheats:,}", "attempts that were caught"
     yield "Tokens", f"{spent.tokens:,}", f"${spent.usd:,.2f}" if _is_priced(summary) else "no price is known"
     yield "Judging", f"{spent.device_s:,.0f} s", "of the device"
@@ -65,6 +68,8 @@ def _is_priced(summary: CampaignSummary) -> bool:
 
 def _facts(summary: CampaignSummary) -> Iterator[tuple[str, str]]:
     options = summary.options
+    for task, reason in summary.void.items():
+        yield "Void, not asked", one_line(f"{task}: {reason}")
     yield "Policy", options.judging.policy
     yield "Timing", options.judging.timing
     yield "Baseline", options.judging.baseline

@@ -12,6 +12,7 @@ from opsmith.backends.manifest import FORMAT, KernelEntry, Manifest
 from opsmith.core.kernel import Provenance
 from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Summary, write_atomically
+from opsmith.core.verdict import Status
 from opsmith.generate.attempt import Attempt, Outcome, best, unjudged
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
 from opsmith.generate.curves import AuthorFigures, SpendPoint, author_figures, spending
@@ -58,6 +59,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
         by_model: model -> its figures; ``all`` for all together.
         spent: money, tokens, seconds.
         spending: after each exchange, in the order in which they were asked.
+        void: task -> why it asks nothing; no model is asked for it, and it is in no figure.
         replayed: of a replay how many kernels were ``judged`` again, and how many of them ``differ`` in a status.
     """
 
@@ -69,6 +71,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent
     spending: tuple[SpendPoint, ...]
     replayed: dict[str, int] | None = None
+    void: dict[str, str] = {}
 
 
 def write_kernels(
@@ -138,6 +141,7 @@ def summarise_campaign(
     *,
     spent: Spent,
     exchanges: Iterable[Exchange],
+    void: Mapping[str, str] | None = None,
 ) -> CampaignSummary:
     """The figures of a campaign.
 
@@ -147,6 +151,7 @@ def summarise_campaign(
         held_out: the run of the chosen kernels on values that chose none of them; None where there was no kernel.
         spent: by the campaign.
         exchanges: of its journal.
+        void: tasks that ask nothing, with the reason.
     """
     tasks = {history.task: _result(history, held_out) for history in histories}
     attempts = [attempt for history in histories for attempt in history.attempts]
@@ -162,6 +167,7 @@ def summarise_campaign(
         | {model: author_figures(histories, model) for model in options.models},
         spent=spent,
         spending=spending(histories, exchanges),
+        void=dict(void or {}),
     )
 
 
@@ -193,6 +199,8 @@ def attempt_kind(attempt: Attempt) -> str:
     if summary.accepted:
         return "accepted"
     if summary.dishonest:
-        return "DISHONEST"
+        return Status.DISHONEST
     wrong = {status: number for status, number in summary.statuses.items() if status != "PASSED"}
-    return max(wrong, key=lambda status: wrong[status]) if wrong else "wrong on variants"
+    if wrong:
+        return max(wrong, key=lambda status: wrong[status])
+    return Status.POLICY if summary.policy else "wrong on variants"

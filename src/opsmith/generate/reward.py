@@ -32,8 +32,9 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         value: 0 unless the kernel is accepted; then its speed-up, at most :data:`MOST_SPEEDUP`, or 1 where nothing was
             timed. There is nothing for passing some of the cases, which is what constants are good at.
-        accepted: right on all cases and honest.
-        dishonest: something is held against it.
+        accepted: right on all cases, by what the policy allows and honestly.
+        policy: it composes, in the open, what the session's policy does not allow.
+        dishonest: it hid what it does, or tampered with the judge.
         passed: share of the cases that passed, for shaping rewards of one's own.
         speedup: over the session's baseline; None where nothing was timed.
         percent_of_floor: of what the device can do; None where that is not known.
@@ -42,6 +43,7 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True):
 
     value: float
     accepted: bool
+    policy: bool
     dishonest: bool
     passed: float
     speedup: float | None
@@ -106,6 +108,7 @@ def reward_of(summary: OpSummary, detail: str) -> Reward:
     return Reward(
         value=earned if summary.accepted else 0.0,
         accepted=summary.accepted,
+        policy=bool(summary.policy),
         dishonest=bool(summary.dishonest),
         passed=summary.passed / summary.cases if summary.cases else 0.0,
         speedup=speedup,
@@ -116,5 +119,12 @@ def reward_of(summary: OpSummary, detail: str) -> Reward:
 
 def _nothing(detail: str) -> Reward:
     return Reward(
-        value=0.0, accepted=False, dishonest=False, passed=0.0, speedup=None, percent_of_floor=None, detail=detail
+        value=0.0,
+        accepted=False,
+        policy=False,
+        dishonest=False,
+        passed=0.0,
+        speedup=None,
+        percent_of_floor=None,
+        detail=detail,
     )

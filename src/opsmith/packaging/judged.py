@@ -61,7 +61,8 @@ class JudgedRun:
         summary = self._summaries[kernel.task]
         if summary.accepted:
             return None
-        return f"not accepted: {summary.passed} of {summary.cases} cases passed, {summary.dishonest} were dishonest"
+        counted = f"{summary.passed} of {summary.cases} cases passed, {summary.dishonest} were dishonest"
+        return f"not accepted: {counted}" + (f", {summary.policy} broke the policy" if summary.policy else "")
 
     def record(self, ops: Iterable[str]) -> Judged:
         """What goes into a package that serves these ops."""

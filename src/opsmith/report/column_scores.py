@@ -16,16 +16,22 @@ from opsmith.report.conventions import count_labels, geometric_mean
 def column_scores(plan: RunPlan, results: Iterable[ColumnResult]) -> dict[str, ColumnSummary]:
     """Column -> its scores, in the order in which columns were judged; none for a run of ops.
 
-    The denominator of every column is what the plan asks: a case that a column has no result of did not pass.
+    The denominator of every column is what the plan asks: a case that a column has no result of did not pass. A void
+    case is in none.
 
     Args:
         plan: ``plan.json``.
         results: ``columns.jsonl``.
     """
     by_column: dict[str, list[ColumnResult]] = {}
+    void: set[str] = set()
     for result in results:
-        by_column.setdefault(result.column, []).append(result)
-    asked = sum(planned.cases for planned in plan.ops)
+        of_column = by_column.setdefault(result.column, [])
+        if result.verdict.status is Status.VOID:
+            void.add(result.verdict.case)
+        else:
+            of_column.append(result)
+    asked = sum(planned.cases for planned in plan.ops) - len(void)
     eager_bytes = {one.verdict.case: one.peak_bytes for one in by_column.get(EAGER, ()) if one.peak_bytes}
     return {column: _summary(asked, found, eager_bytes) for column, found in by_column.items()}
 

@@ -52,6 +52,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         changed_cases: every case whose status changed.
         speeds: every op of which both runs timed a case, by quantity, slowest change first.
         levels: of module problems, the scores of each level as [before, after]; None where a run does not ask it.
+        void: the module problems that ask nothing, by name with the reason, as [before, after]; in no other figure.
     """
 
     before: str
@@ -65,6 +66,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     changed_cases: tuple[ChangedCase, ...]
     speeds: tuple[ChangedSpeed, ...]
     levels: dict[str, tuple[LevelScores | None, LevelScores | None]] = {}
+    void: tuple[dict[str, str], dict[str, str]] = ({}, {})
 
 
 def compare(before: Results, after: Results) -> Comparison:
@@ -82,6 +84,7 @@ def compare(before: Results, after: Results) -> Comparison:
         changed_cases=_changed_cases(before, after),
         speeds=tuple(sorted(changed_speeds(before, after), key=lambda speed: (speed.quantity, speed.ratio, speed.op))),
         levels={level: (old, new) for level, (old, new) in scores_by_level([before, after]).items()},
+        void=(before.summary.void, after.summary.void),
     )
 
 
@@ -115,12 +118,18 @@ def _method(options: Options) -> str:
 
 
 def _changed_ops(before: Results, after: Results) -> list[ChangedOp]:
-    old, new = ({name: outcome(op) for name, op in run.summary.per_op.items()} for run in (before, after))
+    old, new = (outcomes(run) for run in (before, after))
     return [
         ChangedOp(op=name, before=old.get(name), after=new.get(name))
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     ]
+
+
+def outcomes(run: Results) -> dict[str, str]:
+    """Task -> its word, void problems among them."""
+    found = {name: outcome(op) for name, op in run.summary.per_op.items()}
+    return found | dict.fromkeys(run.summary.void, Status.VOID)
 
 
 def _changed_cases(before: Results, after: Results) -> tuple[ChangedCase, ...]:

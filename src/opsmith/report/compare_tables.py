@@ -33,6 +33,7 @@ def print_runs(runs: Sequence[Results], comparisons: Sequence[Comparison], conso
         console.print(Text(f"run {name}", style="bright_black"), soft_wrap=True)
     if levels := scores_by_level(runs):
         console.print(_level_table(levels, len(runs)))
+    _print_void(console, {f"run {number}": run.summary.void for number, run in enumerate(runs)})
     changed = {task: cells for task, cells in run_table(runs, comparisons).items() if has_changed(cells)}
     console.print(_task_table(changed, len(runs)))
     if len(changed) > ROWS:
@@ -92,6 +93,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for difference in comparison.differences:
         console.print(Text(f"! {one_line(difference)}", style="yellow"), soft_wrap=True)
     console.print(_totals(comparison))
+    _print_void(console, {"before": comparison.void[0], "after": comparison.void[1]})
     _print_ops(console, "lost", comparison.lost, "red")
     _print_ops(console, "gained", comparison.gained, "green")
     _print_ops(console, "failing otherwise", comparison.changed, "yellow")
@@ -106,6 +108,18 @@ def _totals(comparison: Comparison) -> Table:
     for label, (before, after) in figures.items():
         table.add_row(label, f"{before:,}", f"{after:,}", f"{after - before:+,}" if after != before else "=")
     return table
+
+
+def _print_void(console: Console, of_runs: Mapping[str, Mapping[str, str]]) -> None:
+    """Name the void problems, and in which of the runs they are."""
+    reasons = {name: reason for void in of_runs.values() for name, reason in void.items()}
+    if not reasons:
+        return
+    console.print(Text(f"\nvoid, in no count and no score ({len(reasons):,})", style="bold"))
+    for name, reason in reasons.items():
+        runs = [run for run, void in of_runs.items() if name in void]
+        where = "" if len(runs) == len(of_runs) else f" (only {', '.join(runs)})"
+        console.print(Text(f"  {one_line(name)}{where}  {one_line(reason)}"), soft_wrap=True)
 
 
 def _print_ops(console: Console, title: str, ops: Sequence[ChangedOp], style: str) -> None:

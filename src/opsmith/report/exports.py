@@ -14,7 +14,8 @@ one row an op. Names and files are the public ones; these meanings differ, on pu
 - ``error_type`` is the status, for example ``WRONG_SHAPE``.
 - Times are of one quantity throughout: K (kernel time on the device) where the run has any, else
   E (one call as a caller pays for it).
-- Bad calls, which must raise, are not among the tests.
+- Bad calls, which must raise, are not among the tests, nor are void problems. A problem that could not be asked has no
+  tests and no rate.
 """
 
 from __future__ import annotations
@@ -52,7 +53,11 @@ COLUMNS = (
 
 def write_exports(results: Results) -> None:
     """Write the three public files into the run directory."""
-    tests = [verdict for verdict in results.verdicts if verdict.part is Part.CASE and not verdict.expects_error]
+    tests = [
+        verdict
+        for verdict in results.verdicts
+        if verdict.part is Part.CASE and not verdict.expects_error and verdict.status is not Status.VOID
+    ]
     quantity = quantity_of(tests)
     correctness = [_correctness_test(test) for test in tests]
     performance = [
@@ -123,7 +128,7 @@ def _csv(results: Results, correctness: Sequence[dict[str, Any]], performance: S
                 "passed_performance_tests": len(timed),
                 "failed_correctness_tests": op.cases - op.passed,
                 "failed_performance_tests": 0,
-                "correctness_rate": op.passed / op.cases,
+                "correctness_rate": op.passed / op.cases if op.cases else None,
                 "avg_speedup": statistics.fmean(timed) if timed else None,
                 "geomean_speedup": geometric_mean(timed) if timed else None,
                 "max_absolute_error": _largest(errors[name], "max_abs_error"),

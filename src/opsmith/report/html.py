@@ -27,12 +27,12 @@ from opsmith.report.column_tables import case_table, column_tables
 from opsmith.report.conventions import BASELINES
 from opsmith.report.facts import Fact, clock_facts, environment_facts
 from opsmith.report.level_tables import level_tables
-from opsmith.report.outcome import INCOMPLETE, NO_KERNEL, Group, group, outcome, urgency
+from opsmith.report.outcome import INCOMPLETE, NO_KERNEL, NOT_ASKED, Group, group, outcome, urgency
 from opsmith.report.page_parts import packed, packed_plotly, templates
 from opsmith.report.points import POINTS, points, speedup_logs
 from opsmith.report.results import Results
 from opsmith.report.strangers import one_line
-from opsmith.report.tables import share, speedup
+from opsmith.report.tables import refused_by_policy, share, speedup
 
 #: Failing cases that the page holds in full. Each op's first comes before any op's second.
 FAILING_CASES = 2_000
@@ -41,6 +41,7 @@ _LEGEND = {
     Group.RIGHT: "correct",
     Group.WRONG: "wrong",
     Group.DIED: "failed to run",
+    Group.POLICY: "not allowed by the policy",
     Group.DISHONEST: "dishonest",
     Group.OPEN: "no answer",
 }
@@ -72,6 +73,8 @@ def render(results: Results) -> str:
             manifest=results.manifest,
             tiles=list(_tiles(results)),
             bar=list(_bar(results)),
+            policy_remark=refused_by_policy(results),
+            void=[(one_line(name), one_line(reason)) for name, reason in results.summary.void.items()],
             level_tables=level_tables(results.summary.levels),
             column_tables=[*column_tables(results.summary.columns, results.columns), case_table(results.columns)]
             if results.columns
@@ -141,7 +144,7 @@ def _payload(results: Results) -> dict[str, Any]:
     names = sorted(summary.per_op, key=lambda name: (urgency(summary.per_op[name]), name))
     planned = {op.op: op for op in results.plan.ops}
     return {
-        "groups": {word: group(word) for word in (*Status, NO_KERNEL, INCOMPLETE)},
+        "groups": {word: group(word) for word in (*Status, NO_KERNEL, NOT_ASKED, INCOMPLETE)},
         "legend": _LEGEND,
         "statuses": summary.statuses,
         "rtols": sorted({figures.rtol for figures in worst.values()}),

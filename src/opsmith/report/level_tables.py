@@ -30,7 +30,7 @@ def speed_tables(levels: Sequence[LevelScores]) -> list[LevelTable]:
 
 def _solved(levels: Sequence[LevelScores]) -> LevelTable:
     ks = list(dict.fromkeys(k for scores in levels for k in scores.pass_at))
-    counts = ("problems", "answered", "solved", "samples", "correct")
+    counts = ("problems", "answered", "solved", "samples", "correct", "policy", "void")
     rows = [
         (
             _name(scores.level),

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from opsmith.core.op import TaskKind
 from opsmith.core.problems import counting_order, level_of, split_sample
 from opsmith.core.run import LevelScores, OpSummary, SpeedScores
+from opsmith.core.verdict import Status
 from opsmith.report.conventions import THRESHOLDS, floored_at_one, geometric_mean, is_faster
+from opsmith.report.outcome import outcome
 
 #: k of pass@k, as far as there are so many samples.
 KS = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -50,22 +52,26 @@ def correct_of(samples: Mapping[int, OpSummary]) -> int:
     return sum(sample.accepted for sample in samples.values())
 
 
-def level_scores(per_op: Mapping[str, OpSummary], baseline: str) -> tuple[LevelScores, ...]:
+def level_scores(per_op: Mapping[str, OpSummary], baseline: str, void: Collection[str] = ()) -> tuple[LevelScores, ...]:
     """Scores of every level in counting order, then of all; none for a run of ops.
 
     Args:
         per_op: what became of each task.
         baseline: of the run.
+        void: problems that ask nothing; they are counted, and a level that has no others has no scores.
     """
     problems = samples_by_problem(per_op)
     levels: dict[str, Problems] = {}
     for level in dict.fromkeys(level_of(task) for task in problems):
         levels[level] = {task: samples for task, samples in problems.items() if level_of(task) == level}
-    scores = [_of_level(level, of_level, baseline) for level, of_level in levels.items()]
-    return (*scores, _of_level(ALL, problems, baseline)) if scores else ()
+    scores = [
+        _of_level(level, of_level, baseline, sum(level_of(task) == level for task in void))
+        for level, of_level in levels.items()
+    ]
+    return (*scores, _of_level(ALL, problems, baseline, len(void))) if scores else ()
 
 
-def _of_level(level: str, problems: Problems, baseline: str) -> LevelScores:
+def _of_level(level: str, problems: Problems, baseline: str, void: int) -> LevelScores:
     answered = [samples for samples in problems.values() if samples]
     fewest = min(map(len, answered), default=0)
     return LevelScores(
@@ -75,6 +81,8 @@ def _of_level(level: str, problems: Problems, baseline: str) -> LevelScores:
         samples=sum(map(len, answered)),
         correct=sum(map(correct_of, answered)),
         solved=sum(correct_of(samples) > 0 for samples in answered),
+        void=void,
+        policy=sum(outcome(sample) == Status.POLICY for samples in answered for sample in samples.values()),
         pass_at={
             str(k): math.fsum(pass_at_k(len(samples), correct_of(samples), k) for samples in answered) / len(problems)
             for k in KS

@@ -5,6 +5,7 @@ is called by its number, as the public files have one level each; where a run as
 number, all of them are called by their whole name, ``L1/23_Softmax``. These meanings differ, on purpose:
 
 - A problem that nobody answers is there, without a sample, so that it stays in every denominator.
+- A problem that is void is in neither, but for ``void_problems`` in the metadata of pass@k: name -> reason.
 - A time that does not exist is null, not -1. ``runtime`` is milliseconds of K where the run has it, else of E: the
   geometric mean over the timed cases of the median of each. ``min`` and ``max`` are the medians of two cases.
 - pass@k stands there for those k that every answered problem has samples for, and no k is lowered to what is there.
@@ -62,6 +63,7 @@ def pass_at_k_results(results: Results) -> dict[str, Any]:
             "problems_with_samples": of_all.answered,
             "total_evaluated_samples": of_all.samples,
             "total_correct_samples": of_all.correct,
+            "void_problems": results.summary.void,
             **{f"pass@{k}_count": of_all.answered for k in ks},
         },
         "problems": {key: _passes(problems[task], ks) for task, key in public_names(problems).items()},

@@ -20,12 +20,15 @@ class Group(enum.StrEnum):
     RIGHT = "right"
     WRONG = "wrong"
     DIED = "died"
+    POLICY = "policy"
     DISHONEST = "dishonest"
     OPEN = "open"
 
 
 #: An op without a kernel.
 NO_KERNEL = "NO_KERNEL"
+#: A problem that could not be asked, with a solution of which nothing is known.
+NOT_ASKED = "NOT_ASKED"
 #: An op with cases that have no verdict yet, and no failure among those that have one.
 INCOMPLETE = "INCOMPLETE"
 
@@ -52,7 +55,10 @@ _OPEN = (Status.UNSUPPORTED, Status.REFERENCE_FAILED, Status.NOT_RUN)
 
 _GROUPS: dict[str, Group] = {
     Status.PASSED: Group.RIGHT,
+    Status.POLICY: Group.POLICY,
     Status.DISHONEST: Group.DISHONEST,
+    Status.VOID: Group.OPEN,
+    NOT_ASKED: Group.OPEN,
     **dict.fromkeys(_WRONG, Group.WRONG),
     **dict.fromkeys(_DIED, Group.DIED),
     **dict.fromkeys(_OPEN, Group.OPEN),
@@ -73,19 +79,28 @@ def group(outcome: str) -> Group:
 def outcome(summary: OpSummary) -> str:
     """The one word for an op.
 
-    In this order: ``NO_KERNEL``; ``DISHONEST`` if a single verdict is (a bad call's included);
+    In this order: ``VOID``; ``NO_KERNEL``; ``NOT_ASKED``; ``DISHONEST`` if a single verdict is (a bad call's included);
     the most frequent status that is not PASSED, where NOT_RUN, which follows from others, counts
-    last; the same of the variants; ``INCOMPLETE``; ``PASSED``.
+    last; ``POLICY`` if a bad call's or the kernel's conduct is; the most frequent status of the variants;
+    ``INCOMPLETE``; ``PASSED``.
     """
+    if summary.void is not None:
+        return Status.VOID
     if not summary.answered:
         return NO_KERNEL
+    if summary.not_asked is not None:
+        return NOT_ASKED
     if summary.accepted:
         return Status.PASSED
     if summary.dishonest:
         return Status.DISHONEST
-    failing = failing_statuses(summary.statuses) or failing_statuses(summary.variants)
+    failing = failing_statuses(summary.statuses) or _of_conduct(summary) or failing_statuses(summary.variants)
     # `statuses` is in the order of the enum, and max keeps the first of equals: no tie is left to chance.
     return max(failing, key=lambda s: (s != Status.NOT_RUN, failing[s])) if failing else INCOMPLETE
+
+
+def _of_conduct(summary: OpSummary) -> dict[str, int]:
+    return {Status.POLICY: summary.policy} if summary.policy else {}
 
 
 def failing_statuses(statuses: Mapping[str, int]) -> dict[str, int]:

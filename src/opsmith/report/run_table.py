@@ -11,10 +11,10 @@ from typing import NamedTuple
 from opsmith.core.case import CaseAddress
 from opsmith.core.problems import counting_order
 from opsmith.core.run import write_atomically
-from opsmith.core.verdict import Status
+from opsmith.core.verdict import Part, Status
 from opsmith.errors import BadInput
-from opsmith.report.compare import Comparison
-from opsmith.report.outcome import Direction, outcome
+from opsmith.report.compare import Comparison, outcomes
+from opsmith.report.outcome import Direction
 from opsmith.report.results import Results
 from opsmith.report.speed_changes import ChangedSpeed
 from opsmith.report.strangers import one_line
@@ -48,7 +48,7 @@ def run_table(runs: Sequence[Results], comparisons: Sequence[Comparison]) -> dic
         runs: the first one is what the others are compared with.
         comparisons: of each further run.
     """
-    tasks = sorted({task for run in runs for task in run.summary.per_op}, key=counting_order)
+    tasks = sorted({task for run in runs for task in outcomes(run)}, key=counting_order)
     changes = [{}, *({(speed.op, speed.quantity): speed for speed in each.speeds} for each in comparisons)]
     return {
         task: [
@@ -99,8 +99,7 @@ def _rows(task: str, run: str, cell: RunCell) -> Iterable[Sequence[object]]:
 
 
 def _outcome(run: Results, task: str) -> str | None:
-    op = run.summary.per_op.get(task)
-    return None if op is None else outcome(op)
+    return outcomes(run).get(task)
 
 
 def _reasons(run: Results) -> dict[str, str]:
@@ -108,7 +107,7 @@ def _reasons(run: Results) -> dict[str, str]:
     found: dict[str, str] = {}
     for verdict in run.verdicts:
         if verdict.status != Status.PASSED and verdict.status == _outcome(run, verdict.op):
-            source = CaseAddress.parse(verdict.case).source
+            source = "conduct" if verdict.part is Part.CONDUCT else CaseAddress.parse(verdict.case).source
             found.setdefault(verdict.op, f"{source}: {one_line(verdict.detail)}")
     return found
 

@@ -3,6 +3,8 @@
 The denominators come from the plan, never from the verdicts, so that a missing, crashed or
 unsupported op counts as not correct.
 
+A module problem that is void is in none of them. One that could not be asked stays in them.
+
 An op that has bad calls only is not among the ops asked: with no result to compare, a kernel that
 raises on everything would be correct. Its bad calls count in ``error_cases`` all the same.
 """
@@ -17,13 +19,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from opsmith.core.op import TaskKind
+from opsmith.core.problems import counting_order, split_sample
 from opsmith.core.run import ColumnResult, OpSummary, PlannedOp, RunManifest, RunPlan, Score, Summary, TimedCase
 from opsmith.core.timing import Timing
-from opsmith.core.verdict import Part, Status, Verdict
+from opsmith.core.verdict import HELD_AGAINST, Part, Status, Verdict
 from opsmith.errors import DamagedRun
 from opsmith.report.column_scores import column_scores
 from opsmith.report.conventions import TimedOp, count_labels, geometric_mean, speed_scores
 from opsmith.report.levels import level_scores
+from opsmith.report.outcome import outcome
 
 
 @dataclass
@@ -34,11 +39,12 @@ class Tally:
         statuses: verdicts by status, bad calls left out.
         bad_calls: the same for bad calls.
         variants: the same for variants of the suite's cases, which are counted apart.
-        misconduct: the kernel's conduct as a whole is held against it.
+        conduct: verdicts on the kernel as a whole, by status.
         fails: a verdict of any kind alone keeps the op from being accepted.
         timings: quantity (``K`` or ``E``) -> (timing, occurrences) of each timed case.
         undecided: quantity -> cases that were timed and of which nothing can be said.
         first_calls_s: seconds of the first call of each timed case, where they are known.
+        void: why a model asks nothing, which eager's first call shows.
         derived: a verdict says that the functional kernel answered.
         layout_differs: verdicts that note a dense permutation of eager's layout.
     """
@@ -46,18 +52,19 @@ class Tally:
     statuses: Counter[Status] = field(default_factory=Counter)
     bad_calls: Counter[Status] = field(default_factory=Counter)
     variants: Counter[Status] = field(default_factory=Counter)
-    misconduct: bool = False
+    conduct: Counter[Status] = field(default_factory=Counter)
     fails: bool = False
     timings: defaultdict[str, list[tuple[Timing, int]]] = field(default_factory=lambda: defaultdict(list))
     undecided: Counter[str] = field(default_factory=Counter)
     first_calls_s: list[float] = field(default_factory=list)
+    void: str | None = None
     derived: bool = False
     layout_differs: int = 0
 
     def add(self, verdict: Verdict) -> None:
         self.fails |= verdict.counts_against
         if verdict.part is Part.CONDUCT:
-            self.misconduct |= verdict.status is Status.DISHONEST
+            self.conduct[verdict.status] += 1
             return
         if verdict.part is Part.VARIANT:
             self.variants[verdict.status] += 1
@@ -66,6 +73,8 @@ class Tally:
             self.bad_calls[verdict.status] += 1
             return
         self.statuses[verdict.status] += 1
+        if verdict.status is Status.VOID:
+            self.void = verdict.detail
         self.derived |= verdict.derived
         self.layout_differs += verdict.layout_differs
         for timing in verdict.timings:
@@ -115,11 +124,13 @@ def summarise(
     for timed in timed_cases:
         if timed.first_call_s is not None:
             tallies[timed.op].first_calls_s.append(timed.first_call_s)
-    asked = [planned for planned in plan.ops if planned.cases]
+    settled = [_settled(planned, tallies[planned.op]) for planned in plan.ops]
+    asked = [planned for planned in settled if planned.counts]
+    void = {split_sample(planned.op)[0]: planned.void for planned in settled if planned.void is not None}
     per_op = {planned.op: _summarise_op(planned, tallies[planned.op]) for planned in asked}
     answered = [op for op in per_op.values() if op.answered]
     correct = sum(op.accepted for op in per_op.values())
-    honest = not any(_dishonest(tally) for tally in tallies.values())
+    clean = not any(_count(tally, status) for tally in tallies.values() for status in HELD_AGAINST)
     statuses: Counter[Status] = sum((tallies[planned.op].statuses for planned in asked), Counter())
     return Summary(
         suite=manifest.options.suite,
@@ -129,14 +140,24 @@ def summarise(
         ops={"asked": len(asked), "answered": len(answered), "correct": correct},
         cases={"asked": sum(op.cases for op in per_op.values()), "passed": statuses[Status.PASSED]},
         error_cases=_add_bad_calls(plan, tallies),
-        accepted=bool(answered) and correct == len(answered) and honest,
+        accepted=bool(answered) and correct == len(answered) and clean,
         per_op=per_op,
         scores=_scores(per_op, tallies, manifest.options.baseline),
         statuses=_ordered(statuses),
         notes=(*manifest.notes, *_notes(manifest, plan)),
-        levels=level_scores(per_op, manifest.options.baseline),
+        levels=level_scores(per_op, manifest.options.baseline, void),
         columns=column_scores(plan, columns),
+        policy=sum(outcome(op) == Status.POLICY for op in per_op.values()),
+        void=dict(sorted(void.items(), key=lambda entry: counting_order(entry[0]))),
     )
+
+
+def _settled(planned: PlannedOp, tally: Tally) -> PlannedOp:
+    """The plan of a task without those of its cases that turned out to ask nothing."""
+    if planned.kind is not TaskKind.MODEL or tally.void is None:
+        return planned
+    cases = planned.cases - tally.statuses.pop(Status.VOID)
+    return msgspec.structs.replace(planned, cases=cases, void=None if cases else tally.void)
 
 
 def _tally(plan: RunPlan, verdicts: Iterable[Verdict]) -> dict[str, Tally]:
@@ -179,13 +200,14 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
     passed = tally.statuses[Status.PASSED]
     answered = planned.kernel is not None
     return OpSummary(
-        accepted=answered and passed == planned.cases == tally.statuses.total() and not tally.fails,
+        accepted=answered and 0 < passed == planned.cases == tally.statuses.total() and not tally.fails,
         answered=answered,
         cases=planned.cases,
         passed=passed,
         statuses=_ordered(tally.statuses),
         error_cases={"asked": planned.error_cases, "raised": tally.bad_calls[Status.PASSED]},
-        dishonest=_dishonest(tally),
+        dishonest=_count(tally, Status.DISHONEST),
+        policy=_count(tally, Status.POLICY),
         variants=_ordered(tally.variants),
         derived=tally.derived or (planned.kernel is not None and planned.kernel.derived_from is not None),
         layout_differs=tally.layout_differs,
@@ -197,12 +219,14 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
         percent_of_floor=tally.percent_of_floor,
         dsl=planned.kernel.dsl if planned.kernel else None,
         task_kind=planned.kind,
+        void=planned.void,
+        not_asked=planned.not_asked,
     )
 
 
-def _dishonest(tally: Tally) -> int:
-    counted = (tally.statuses, tally.bad_calls, tally.variants)
-    return sum(statuses[Status.DISHONEST] for statuses in counted) + tally.misconduct
+def _count(tally: Tally, status: Status) -> int:
+    """Verdicts of a status, wherever they were found."""
+    return sum(counted[status] for counted in (tally.statuses, tally.bad_calls, tally.variants, tally.conduct))
 
 
 def _ordered(statuses: Mapping[Status, int]) -> dict[str, int]:
@@ -244,7 +268,9 @@ def _scores(per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally], basel
 def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
     if manifest.finished_utc is None:
         yield "the run is not finished: cases without a verdict count as not passed"
-    if bad_calls_only := sum(not planned.cases for planned in plan.ops):
+    if bad_calls_only := sum(not planned.cases and planned.not_asked is None for planned in plan.ops):
         yield f"{bad_calls_only} further ops have bad calls only and are not among the ops asked"
+    if not_asked := {split_sample(planned.op)[0] for planned in plan.ops if planned.not_asked is not None}:
+        yield f"could not be asked, and counted as not correct: {', '.join(sorted(not_asked, key=counting_order))}"
     if plan.skipped:
         yield f"{len(plan.skipped)} entries of the suite could not be turned into cases; plan.json has the reasons"

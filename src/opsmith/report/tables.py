@@ -18,7 +18,17 @@ from opsmith.report.column_tables import column_tables
 from opsmith.report.conventions import BASELINES
 from opsmith.report.costs import costs
 from opsmith.report.level_tables import LevelTable, level_tables, speed_tables
-from opsmith.report.outcome import NO_KERNEL, Direction, Group, direction, failing_statuses, group, outcome, urgency
+from opsmith.report.outcome import (
+    NO_KERNEL,
+    NOT_ASKED,
+    Direction,
+    Group,
+    direction,
+    failing_statuses,
+    group,
+    outcome,
+    urgency,
+)
 from opsmith.report.results import FailingCase, Results
 from opsmith.report.strangers import one_line
 
@@ -32,6 +42,7 @@ _STYLES = {
     Group.RIGHT: "green",
     Group.WRONG: "red",
     Group.DIED: "dark_orange",
+    Group.POLICY: "blue",
     Group.DISHONEST: "bold magenta",
     Group.OPEN: "bright_black",
 }
@@ -87,6 +98,10 @@ def _headline_rows(results: Results) -> Iterable[tuple[str, Text]]:
         yield "bad calls", Text(f"{bad_calls['raised']:,} raised of {bad_calls['asked']:,}; not among the cases")
     if summary.statuses:
         yield "statuses", _statuses(summary.statuses)
+    if (remark := refused_by_policy(results)) is not None:
+        yield "policy", Text(remark)
+    for number, line in enumerate(void_problems(summary)):
+        yield "" if number else "void", Text(line)
     yield from _timing_rows(results)
     device = f"{summary.device} ({one_line(environment.device_name)})"
     yield "device", Text(f"{device}, {', '.join(summary.dtypes)}, torch {environment.torch}")
@@ -111,6 +126,25 @@ def _timing_rows(results: Results) -> Iterable[tuple[str, Text]]:
     if (remark := undecided(results)) is not None:
         yield "undecided", Text(remark)
     yield from ((name, Text(sentence)) for name, sentence in costs(results.timed_cases))
+
+
+def refused_by_policy(results: Results) -> str | None:
+    """How many ops compose what the run's policy does not allow, in words; None: not one."""
+    count, policy = results.summary.policy, results.manifest.options.policy
+    if not count:
+        return None
+    ops = "1 op is not correct: its kernel does" if count == 1 else f"{count:,} ops are not correct: their kernels do"
+    said = f"{ops} in the open what policy {policy} does not allow"
+    return f"{said}; --policy any lets a kernel compose other ops" if policy == "native" else said
+
+
+def void_problems(summary: Summary) -> Iterable[str]:
+    """A line with how many problems are void, then one for each with the reason; none without any."""
+    if summary.void:
+        count = len(summary.void)
+        problems = "1 further problem asks" if count == 1 else f"{count:,} further problems ask"
+        yield f"{problems} nothing that a kernel could be judged by; in no count and no score"
+    yield from (f"{one_line(name)}: {one_line(reason)}" for name, reason in summary.void.items())
 
 
 def label_counts(summary: Summary, quantity: str) -> str:
@@ -280,5 +314,5 @@ def _failures(op: OpSummary) -> Text:
 
 
 def _coloured(word: str) -> Text:
-    shown = "no kernel" if word == NO_KERNEL else word
+    shown = {NO_KERNEL: "no kernel", NOT_ASKED: "not asked"}.get(word, word)
     return Text(str(shown), style=_STYLES[group(word)])

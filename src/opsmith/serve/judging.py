@@ -48,6 +48,7 @@ class Judge(Protocol):
 
     options: Options
     environment: Environment
+    void: Mapping[str, str]
 
     @property
     def tasks(self) -> Mapping[str, AskedTask]:
@@ -273,5 +274,6 @@ def facts_of(judge: Judge, sandbox: tuple[str, ...], missing: Mapping[str, str])
         "environment": judge.environment,
         "sandbox": sandbox,
         "sandbox_missing": missing,
+        "void": judge.void,
     }
     return msgspec.json.encode(facts).decode()

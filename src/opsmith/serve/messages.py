@@ -115,7 +115,8 @@ class RewardOut(Message):
 
     value: float
     accepted: bool
-    dishonest: bool
+    policy: bool = Field(description="It composes, in the open, what the server's policy does not allow.")
+    dishonest: bool = Field(description="It hid what it does, or tampered with the judge.")
     passed: float
     speedup: float | None
     percent_of_floor: float | None
@@ -147,6 +148,7 @@ class SuiteOut(Message):
     device: str
     timing: str
     tasks: list[TaskOut]
+    void: dict[str, str] = Field(description="Problem -> why it asks nothing; no kernel is taken for it.")
 
 
 class RunOut(Message):

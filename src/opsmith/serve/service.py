@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from opsmith.errors import UnknownName
+from opsmith.errors import UnknownName, VoidTask
 from opsmith.serve.judging import Judge, Judging
 from opsmith.serve.live import Live
 from opsmith.serve.metrics import Metrics
@@ -64,13 +64,17 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             UnknownName: there is no such suite or task here.
+            VoidTask: a task is void.
             KeyUsed: the key named another request.
             QuotaExceeded: the token's limit is reached.
             OtherRules: the run is judged under other options than this server's.
         """
         suite = suite or self.suites[0]
-        tasks = self.judge(suite).tasks
+        judge = self.judge(suite)
+        tasks = judge.tasks
         for candidate in candidates:
+            if candidate.task in judge.void:
+                raise VoidTask(candidate.task, judge.void[candidate.task])
             if candidate.task not in tasks:
                 raise UnknownName("task", candidate.task, tasks)
         origin = candidates[0].provenance

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
+from opsmith.core.audit import AuditFinding
 from opsmith.core.case import CallRecord, CaseAddress
 from opsmith.core.op import OpSchema
 
 if TYPE_CHECKING:
+    import torch
+
     # The records of runs are no part of what `import torch` waits for where a kernel package is installed.
     from opsmith.core.run import Selection
     from opsmith.suites.models.workload import Workload
@@ -54,6 +57,18 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Void(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry whose task asks nothing: a kernel has the answer without computing it.
+
+    Attributes:
+        finding: what shows it.
+    """
+
+    address: CaseAddress
+    op: str
+    finding: AuditFinding
+
+
 @runtime_checkable
 class Suite(Protocol):
     """What a referee asks of a suite; what the judge asks is in :class:`~opsmith.suites.traits.SuiteTraits`."""
@@ -66,7 +81,7 @@ class Suite(Protocol):
 
     def calls(
         self, entry: str, dtype: str, device: str, seed: int, wanted: Callable[[str, str], bool]
-    ) -> Iterator[SuiteCall | Skipped]:
+    ) -> Iterator[SuiteCall | Skipped | Void]:
         """Run one entry under ``seed`` and yield its ATen calls.
 
         Args:
@@ -86,6 +101,15 @@ class Selective(Protocol):
             ops: patterns (see :func:`~opsmith.core.op.matches`) of the ops that a sample is drawn from, or none for
                 all. Calls of others are not asked.
         """
+        ...
+
+
+@runtime_checkable
+class FindsVoid(Protocol):
+    """A suite of tasks that may ask nothing."""
+
+    def compare_by(self, alike: Callable[[torch.Tensor, torch.Tensor], bool] | None) -> None:
+        """Find that out from now on, by what passes for an answer: (expected, other); or, with None, do not."""
         ...
 
 

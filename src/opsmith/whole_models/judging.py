@@ -130,6 +130,9 @@ class ModelJudge:
                     yield _without_reference(case, column, problem)
                 return
             prepared = _Prepared(case, referee, record, said)
+            if said.void is not None:
+                yield from (_void(prepared, column, said.void) for column in columns)
+                return
             for column in columns:
                 found = self._column(prepared, column, scratch, caches, _noise(eager))
                 eager = found if column.name == EAGER else eager
@@ -345,6 +348,12 @@ def _verdict(prepared: _Prepared, column: Column) -> Verdict:
         inputs=prepared.said.inputs,
         comparison="value",
     )
+
+
+def _void(prepared: _Prepared, column: Column, reason: str) -> ColumnResult:
+    """What is found of every column where a model asks nothing; none is run."""
+    verdict = msgspec.structs.replace(_verdict(prepared, column), status=Status.VOID, detail=reason)
+    return ColumnResult(column=column.name, verdict=verdict)
 
 
 def _without_reference(case: ModelCase, column: Column, problem: Unanswered) -> ColumnResult:

@@ -85,11 +85,13 @@ class ModelPrepared(msgspec.Struct, frozen=True, tag="prepared"):
         content_hash: of weights and inputs.
         inputs: the first batch, in one line.
         first_call_s: seconds of eager's first call.
+        void: why the model asks nothing, or None.
     """
 
     content_hash: str
     inputs: str
     first_call_s: float
+    void: str | None = None
 
 
 class CompareAnswer(msgspec.Struct, frozen=True, tag="compare"):

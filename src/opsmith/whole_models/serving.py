@@ -129,9 +129,11 @@ class Server:
         registry.use_model(case.task, call)
         schema = OpSchema(name=case.task, schema=case.model, variant=Variant.FUNCTIONAL, kind=TaskKind.MODULE)
         self._held = _Held(call, record, device)
+        call.examined = True
         start = time.perf_counter()
         outcome = _outcome_of(self._held)
         first_call_s = time.perf_counter() - start
+        call.examined = False
         live = rebuild(record, device)
         self._reference = CaseUnderJudgement(
             record,
@@ -142,7 +144,8 @@ class Server:
             tolerance=None,
             run_again=lambda: (HeldOutcome.of(_outcome_of(_Held(call, record, device))) for _ in itertools.count()),
         )
-        return ModelPrepared(digest(encoded), _in_one_line(live.args[0]), first_call_s)
+        void = None if call.void is None else str(call.void)
+        return ModelPrepared(digest(encoded), _in_one_line(live.args[0]), first_call_s, void)
 
     def _compare(self, request: CompareAnswer) -> Compared:
         assert self._reference is not None

@@ -11,17 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from torch.utils._python_dispatch import _pop_mode, _push_mode
 
 from opsmith.aten.schemas import aten_schemas
 from opsmith.calls.digests import digest_memory
 from opsmith.calls.synthetic import generate, same_content
 from opsmith.core.case import GeneratedStorage
-from opsmith.core.conduct import CallConduct
+from opsmith.core.conduct import CallConduct, Offence
 from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, Uniform
 from opsmith.core.op import OpSchema, TaskKind
 from opsmith.evaluation.integrity.poison import Poison
 from opsmith.evaluation.integrity.policy import forbidden_by_native
 from opsmith.evaluation.integrity.supervision import Supervision
+from opsmith.evaluation.integrity.watch import NO_PYTHON, DispatchWatch
 
 CPU = torch.device("cpu")
 
@@ -29,7 +31,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def supervision() -> Iterator[Supervision]:
     """Supervises this process, and lets go of it."""
-    supervision = Supervision(CPU, lambda _line, _breach: None)
+    supervision = Supervision(CPU, lambda _line, _offence: None)
     yield supervision
     supervision.end()
 
@@ -48,8 +50,8 @@ def watched(
 
 
 def forbidden_ops(conduct: CallConduct) -> set[str]:
-    """The overloads whose call broke the policy."""
-    return {call.op for call in conduct.forbidden}
+    """The overloads whose call broke the policy, in the open or not."""
+    return {call.op for call in (*conduct.forbidden, *conduct.hidden)}
 
 
 def _clamp(x: torch.Tensor) -> torch.Tensor:
@@ -99,7 +101,65 @@ def test_native_sees_every_way_into_aten(supervision: Supervision, kernel: Calla
     """Swallowed, with dispatch modes off, on another thread: the dispatcher itself refuses."""
     conduct = watched(supervision, kernel, torch.randn(8))
     assert op in forbidden_ops(conduct)
-    assert all("test_watch.py:" in call.place for call in conduct.forbidden)
+    assert all("test_watch.py:" in call.place for call in (*conduct.forbidden, *conduct.hidden))
+
+
+def _through_the_gradient(x: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad(torch.nn.functional.softplus(leaf).sum(), leaf)[0]
+
+
+def _in_a_python_op(x: torch.Tensor) -> torch.Tensor:
+    with torch.library._scoped_library("opsmith_test_watch", "FRAGMENT") as library:
+        library.define("own(Tensor x) -> Tensor")
+        library.impl("own", lambda y: y.clamp_min(0), "CPU")
+        return torch.ops.opsmith_test_watch.own(x)  # type: ignore[no-any-return]
+
+
+def _past_the_mode(x: torch.Tensor) -> torch.Tensor:
+    mode = _pop_mode()
+    try:
+        return torch.relu(x)
+    finally:
+        _push_mode(mode)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hidden"),
+    [
+        (_clamp, False),
+        (_swallow, False),
+        (_scripted, False),
+        (torch.func.vmap(torch.sin), False),
+        (_through_the_gradient, False),
+        (_in_a_python_op, False),
+        (_undispatched, True),
+        (_past_the_mode, True),
+        (_in_a_thread, True),
+    ],
+)
+def test_what_the_mode_around_the_call_does_not_see_is_hidden(
+    supervision: Supervision, kernel: Callable[..., Any], *, hidden: bool
+) -> None:
+    """Composing in the open is a policy that was not met; going past what watches is no accident."""
+    told: list[Offence] = []
+    supervision._tell = lambda _line, offence: told.append(offence)
+    conduct = watched(supervision, kernel, torch.randn(8, 3))
+    assert (hidden, not hidden) == (bool(conduct.hidden), bool(conduct.forbidden))
+    assert [Offence.CONCEALMENT if hidden else Offence.COMPOSITION] == told
+
+
+def test_threads_of_atens_own_work_for_the_call_that_is_seen(supervision: Supervision) -> None:
+    """A forbidden kernel on a thread without Python code is hidden only while the mode is asked about nothing."""
+    watch = DispatchWatch(frozenset({"relu.default"}), supervision._trusted)
+    watch.place = lambda _frame: NO_PYTHON  # type: ignore[method-assign]
+    alone = watch.forbidden_call("relu.default")
+    watch._dispatching.append(0)
+    beside = watch.forbidden_call("relu.default")
+    assert alone is not None
+    assert beside is not None
+    assert (Offence.CONCEALMENT, Offence.COMPOSITION) == (alone[1], beside[1])
 
 
 def test_any_allows_other_ops(supervision: Supervision) -> None:

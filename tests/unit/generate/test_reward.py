@@ -33,6 +33,7 @@ def rewards(tmp_path: Path) -> Rewards:
         ("right", 1.0),
         ("wrong speed=9", 0.0),
         ("cheat right speed=9", 0.0),
+        ("compose right speed=9", 0.0),
     ],
 )
 def test_only_right_and_honest_kernels_earn(rewards: Rewards, comment: str, value: float) -> None:
@@ -42,9 +43,10 @@ def test_only_right_and_honest_kernels_earn(rewards: Rewards, comment: str, valu
 
 def test_what_earns_nothing_says_why(rewards: Rewards) -> None:
     """For whoever debugs a training run."""
-    wrong, cheat = (rewards.of("relu.default", kernel(word)) for word in ("wrong", "cheat"))
+    wrong, cheat, open_ = (rewards.of("relu.default", kernel(word)) for word in ("wrong", "cheat", "compose"))
     assert ("WRONG_VALUE: WRONG_VALUE it is", False) == (wrong.detail, wrong.dishonest)
-    assert cheat.dishonest
+    assert [(True, False), (False, True)] == [(each.dishonest, each.policy) for each in (cheat, open_)]
+    assert "POLICY: POLICY it is" == open_.detail
     assert "defines no kernel" in rewards.of("relu.default", "def other(): pass\n").detail
 
 

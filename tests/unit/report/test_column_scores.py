@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
+import torch
 from rich.console import Console
 from tests.report_runs import HOSTILE, manifest, planned, timed_case, timing, verdict
 
@@ -17,7 +20,9 @@ from opsmith.report.column_scores import column_scores
 from opsmith.report.column_tables import case_table, column_tables
 from opsmith.report.publish import publish
 from opsmith.report.results import Results
+from opsmith.report.scores import summarise
 from opsmith.report.tables import print_results
+from opsmith.suites.models.workload import void_finding
 
 MIB = 1 << 20
 TASKS = ("gpt/infer", "gpt/train")
@@ -138,3 +143,41 @@ def test_a_failing_model_is_shown_with_the_command_that_judges_it_alone(tmp_path
     text = console.export_text()
     assert "--models gpt --mode infer --sizes small --timing off --autocast" in text
     assert "Columns against eager" in text
+
+
+def test_a_void_model_is_in_no_denominator() -> None:
+    """What eager's first call shows is no column's doing; a task of several dtypes loses the void ones alone."""
+    found = [result("fast", TASKS[0], 2.0), *(result("fast", TASKS[1], status=Status.VOID, detail="constant: same"),)]
+    assert (1, 1, {"PASSED": 1}) == (
+        (scores := column_scores(PLAN, found)["fast"]).cases,
+        scores.passed,
+        scores.statuses,
+    )
+    summary = summarise(manifest(), PLAN, [each.verdict for each in found], columns=found)
+    assert ({TASKS[1]: "constant: same"}, [TASKS[0]]) == (summary.void, list(summary.per_op))
+    assert {"asked": 1, "answered": 1, "correct": 1} == summary.ops
+    two = RunPlan(ops=(msgspec.structs.replace(model(TASKS[0]), cases=2),))
+    half = [verdict(TASKS[0]), verdict(TASKS[0], 1, Status.VOID, detail="constant: same")]
+    summary = summarise(manifest(), two, half)
+    assert ({}, True, {"asked": 1, "passed": 1}) == (summary.void, summary.accepted, summary.cases)
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([(torch.zeros(2), torch.ones(3)), (torch.zeros(2), torch.ones(3))], "the same to 2 different batches"),
+        (
+            [torch.full((2,), torch.nan), torch.full((2,), torch.inf)],
+            "not one element of the answer",
+        ),
+        ([torch.zeros(2), torch.tensor([0.0, 1e-7])], None),
+        ([torch.zeros(2), torch.zeros(3)], None),
+        ([torch.tensor([torch.nan, 1.0]), torch.tensor([torch.nan, 2.0])], None),
+        ([torch.zeros(2)], None),
+        ([torch.arange(3), torch.arange(3)], "the same to 2 different batches"),
+    ],
+)
+def test_a_model_that_answers_every_batch_alike_asks_nothing(answers: list[Any], expected: str | None) -> None:
+    """To the bit: nothing less says so in a low precision."""
+    finding = void_finding(answers)
+    assert expected is None if finding is None else expected in finding.detail

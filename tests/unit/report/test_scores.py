@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from tests.report_runs import manifest, planned, timed_case, timing, verdict
 
 from opsmith.core.run import Options, RunPlan, Summary
 from opsmith.core.timing import Label
-from opsmith.core.verdict import Status, Verdict
+from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import DamagedRun
 from opsmith.report.conventions import BASELINES
 from opsmith.report.outcome import INCOMPLETE, NO_KERNEL, Direction, direction, group, outcome
@@ -108,6 +109,44 @@ def test_dishonest_bad_call_spoils_the_op() -> None:
     assert not summary.accepted
     assert 0 == summary.ops["correct"]
     assert Status.DISHONEST == outcome(summary.per_op["relu.default"])
+
+
+def test_what_breaks_the_policy_is_counted_by_itself() -> None:
+    """In every denominator, not correct, no fraud; found in a bad call or of the kernel as a whole, it counts too."""
+    conduct = verdict(number=9, status=Status.POLICY, part=Part.CONDUCT)
+    composes = [verdict("exp.default", number, Status.POLICY) for number in range(2)]
+    bad = verdict("tril.default", 9, Status.POLICY, expects_error=True)
+    right = [verdict(op, number) for op in ("relu.default", "tril.default") for number in range(2)]
+    ops = [planned(), planned("exp.default"), planned("tril.default", error_cases=1)]
+    summary = score([*right, conduct, *composes, bad], *ops)
+    assert {"asked": 3, "answered": 3, "correct": 0} == summary.ops
+    assert (3, False) == (summary.policy, summary.accepted)
+    counts = {"relu.default": 1, "exp.default": 2, "tril.default": 1}
+    assert counts == {name: op.policy for name, op in summary.per_op.items()}
+    assert not any(op.dishonest for op in summary.per_op.values())
+    assert {"POLICY"} == {outcome(op) for op in summary.per_op.values()}
+
+
+def test_fraud_and_wrong_answers_outweigh_a_policy() -> None:
+    """One word for an op: what is graver, then what most of its cases are."""
+    policy, wrong = verdict(number=0, status=Status.POLICY), verdict(number=1, status=Status.WRONG_VALUE)
+    hidden = verdict(number=2, status=Status.DISHONEST)
+    conduct = verdict(number=9, status=Status.POLICY, part=Part.CONDUCT)
+    found = {
+        Status.DISHONEST: score([policy, wrong, hidden], planned(cases=3)),
+        Status.WRONG_VALUE: score([verdict(number=0), wrong, conduct]),
+    }
+    for expected, summary in found.items():
+        assert expected == outcome(summary.per_op["relu.default"])
+        assert 0 == summary.policy
+
+
+def test_a_summary_of_before_there_was_a_policy_status_is_read() -> None:
+    """Run directories are kept for years."""
+    written = msgspec.to_builtins(score(PASSES))
+    for record in (written, *written["per_op"].values()):
+        del record["policy"]
+    assert score(PASSES) == msgspec.convert(written, Summary)
 
 
 def test_op_with_bad_calls_only_is_not_asked() -> None:

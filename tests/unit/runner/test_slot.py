@@ -223,6 +223,14 @@ def statuses(verdicts: list[Verdict]) -> list[Status]:
     return [verdict.status for verdict in verdicts]
 
 
+def test_no_kernel_runs_for_a_void_problem() -> None:
+    """Its cases have their verdict, the plan's reason in it, and the worker has loaded nothing."""
+    worker = StandInWorker(lambda number: None)
+    verdicts = list(slot(worker).judge(msgspec.structs.replace(job(3), void="constant: zero", integrity=True)))
+    assert [(S.VOID, "constant: zero")] * 3 == [(verdict.status, verdict.detail) for verdict in verdicts]
+    assert ([], 0) == (worker.ran, worker.loads)
+
+
 def test_every_case_gets_one_verdict_in_order() -> None:
     """Judged in chunks or alone."""
     worker = StandInWorker(lambda number: None)

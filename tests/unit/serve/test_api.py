@@ -226,3 +226,27 @@ def test_metrics_count_requests_judgements_and_the_queue(running: Running) -> No
     with running.service.database.writing() as connection:
         connection.exec_driver_sql("UPDATE judgements SET state = 'judging'")
     assert 'opsmith_queue{state="judging",suite="opinfo"} 1.0' in client.get("/metrics").text
+
+
+def test_a_void_problem_is_named_and_takes_no_kernel(running: Running) -> None:
+    """Nobody submits for it by accident, and who does is told what shows it."""
+    running.judge.void = {"L1/1_Nothing": "constant: the answer is zero everywhere"}  # type: ignore[misc]
+    client = running.client()
+    [suite] = client.get("/api/suites").json()
+    assert running.judge.void == suite["void"]
+    assert "L1/1_Nothing" not in {task["name"] for task in suite["tasks"]}
+    refused = client.post("/api/submissions", json=submission("L1/1_Nothing"))
+    assert 409 == refused.status_code
+    assert "L1/1_Nothing is void: constant: the answer is zero everywhere" in refused.json()["detail"]
+
+
+def test_composing_against_the_policy_is_no_fraud(running: Running) -> None:
+    """The outcome is a status of its own, and a reward says which of the two it is."""
+    client = running.client()
+    batch = {"kernels": [{"task": "relu.default", "source": kernel(word)} for word in ("compose", "cheat")]}
+    rewards = client.post("/api/rewards", json=batch | {"wait_s": 60}).json()
+    assert [(True, False), (False, True)] == [(each["policy"], each["dishonest"]) for each in rewards["rewards"]]
+    assert [0.0, 0.0] == [each["value"] for each in rewards["rewards"]]
+    standings = client.get(f"/api/submissions/{rewards['submission']}").json()["tasks"]
+    assert ["POLICY", "DISHONEST"] == [each["outcome"] for each in standings]
+    assert "policy" in client.get("/openapi.json").json()["components"]["schemas"]["RewardOut"]["properties"]

@@ -16,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from opsmith.calls.fresh_values import fetch_kernels
-from opsmith.core.conduct import CallConduct
+from opsmith.core.conduct import CallConduct, Offence
 from opsmith.core.op import OpSchema
 from opsmith.evaluation.integrity.curiosity import listen
 from opsmith.evaluation.integrity.fetches import Fetches
@@ -73,11 +73,11 @@ class Supervision:
 
     Args:
         device: where the kernels run.
-        tell: takes a line that is held against the kernel, and whether it breaks the policy, to where no
-            kernel can take it back.
+        tell: takes a line that is held against the kernel, and what it is about, to where no kernel can take it
+            back.
     """
 
-    def __init__(self, device: torch.device, tell: Callable[[str, bool], None]) -> None:
+    def __init__(self, device: torch.device, tell: Callable[[str, Offence], None]) -> None:
         self._tell = tell
         self._told: set[str] = set()
         self._keys = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
@@ -153,11 +153,11 @@ class Supervision:
         self._task = None
         self._poison.remove()
 
-    def note(self, line: str, *, breach: bool = False) -> None:
+    def note(self, line: str, offence: Offence = Offence.TAMPERING) -> None:
         """Tell something that is held against the kernel, once."""
         if line not in self._told:
             self._told.add(line)
-            self._tell(line, breach)
+            self._tell(line, offence)
 
     def changes(self, *, seed: int | None = None) -> tuple[str, ...]:
         """What of Python's, torch's and opsmith's own was replaced since this object was made.
@@ -172,7 +172,8 @@ class Supervision:
         listen(root, self.note)
 
     def _is_trusted(self, op: str) -> bool:
-        call = self._watch.forbidden_call(op)
-        if call is not None:
-            self.note(f"called {call}", breach=True)
-        return call is None
+        found = self._watch.forbidden_call(op)
+        if found is not None:
+            call, offence = found
+            self.note(f"called {call}", offence)
+        return found is None

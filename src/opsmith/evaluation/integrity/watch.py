@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import types
 import zlib
 from collections.abc import Iterable
@@ -17,13 +18,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opsmith.core.conduct import AtenCall, CallConduct
+from opsmith.core.conduct import AtenCall, CallConduct, Offence
 from opsmith.evaluation.integrity.policy import COPIES, computes, stem
 
 #: Calls that are reported of one execution; a loop in Python may make millions.
 MAX_CALLS = 200
 #: Of each end of a storage, to see whether it changed.
 CHECKED_BYTES = 2 << 20
+#: The place of a call on a thread that no Python code of a kernel's runs on.
+NO_PYTHON = "a thread without Python code"
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
 
@@ -89,6 +92,9 @@ class DispatchWatch(TorchDispatchMode):
         self._delivers = delivers
         self._calls: list[AtenCall] = []
         self._breaches: list[AtenCall] = []
+        self._hidden: list[AtenCall] = []
+        #: Threads in a call that this mode was asked about, once for each.
+        self._dispatching: list[int] = []
         #: Start of a storage -> the copy that wrote it and a checksum of what it held then.
         self._copied: dict[int, tuple[AtenCall, int]] = {}
 
@@ -96,7 +102,12 @@ class DispatchWatch(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         del types
-        result = func(*args, **(kwargs or {}))
+        thread = threading.get_ident()
+        self._dispatching.append(thread)
+        try:
+            result = func(*args, **(kwargs or {}))
+        finally:
+            self._dispatching.remove(thread)
         place = self.place(sys._getframe(1))
         if place is None:
             return result
@@ -117,14 +128,25 @@ class DispatchWatch(TorchDispatchMode):
                 self._copied[storage.data_ptr()] = call, _checksum(storage)
         return result
 
-    def forbidden_call(self, op: str) -> AtenCall | None:
-        """Note the forbidden call that the poisoned dispatcher got; None if trusted code made it."""
+    def forbidden_call(self, op: str) -> tuple[AtenCall, Offence] | None:
+        """Note the forbidden call that the poisoned dispatcher got, and whether it was hidden.
+
+        Returns:
+            the call and what it is; None if trusted code made it.
+        """
         place = self.place(sys._getframe(1))
         if place is None:
             return None
         call = AtenCall(op, place)
-        self._breaches.append(call)
-        return call
+        hidden = not self._is_dispatching(place)
+        (self._hidden if hidden else self._breaches).append(call)
+        return call, Offence.CONCEALMENT if hidden else Offence.COMPOSITION
+
+    def _is_dispatching(self, place: str) -> bool:
+        """Whether this mode has been asked about what a thread calls now; ATen's own threads work for one that has."""
+        if place == NO_PYTHON:
+            return bool(self._dispatching)
+        return threading.get_ident() in self._dispatching
 
     def place(self, frame: types.FrameType | None) -> str | None:
         """``file:line`` of the kernel's own code that made a call; None if trusted code made it."""
@@ -135,7 +157,7 @@ class DispatchWatch(TorchDispatchMode):
             if not path.startswith((_TORCH, _OWN, "<")):
                 return f"{Path(path).name}:{frame.f_lineno}"
             frame = frame.f_back
-        return "a thread without Python code"
+        return NO_PYTHON
 
     def conduct(self, result: Any, *, launches: int) -> CallConduct:
         """What is known of the execution now that it returned ``result``.
@@ -151,6 +173,7 @@ class DispatchWatch(TorchDispatchMode):
         return CallConduct(
             calls=tuple(self._calls),
             forbidden=tuple(dict.fromkeys(self._breaches)),
+            hidden=tuple(dict.fromkeys(self._hidden)),
             copied_results=tuple(copied),
             launches=launches,
         )

@@ -25,7 +25,7 @@ from opsmith.errors import UsageError
 from opsmith.generate.inductor import Compiler, Language, NothingWritten, write_kernel
 from opsmith.runner.plan.planning import select_ops
 from opsmith.runner.plan.suite_index import SuiteIndex
-from opsmith.suites import Skipped
+from opsmith.suites import SuiteCall
 from opsmith.suites.opinfo import OpInfoSuite
 
 
@@ -76,7 +76,7 @@ def _record(suite: OpInfoSuite, entry: str, dtype: str, found: dict[str, dict[st
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Of eager, about samples that are meant to be odd.
         for call in suite.calls(entry, dtype, "cpu", 0, lambda op, key: op in found and key not in found[op]):
-            if not isinstance(call, Skipped) and call.record is not None and not call.expects_error:
+            if isinstance(call, SuiteCall) and call.record is not None and not call.expects_error:
                 found[call.op].setdefault(call.signature, call.record)
 
 

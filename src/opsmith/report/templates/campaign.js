@@ -38,7 +38,7 @@
     draw("plot-fast", "fast_p by threshold and model", lines("fast"), {xaxis: axis("p"), yaxis: axis("share of tasks", percent)});
     draw("plot-outcomes", "Attempts by outcome", [{
       type: "bar", orientation: "h", y: data.outcomes.map(([name]) => escaped(name)), x: data.outcomes.map(([, count]) => count),
-      marker: {color: data.outcomes.map(([name]) => color(name === "accepted" ? "right" : name === "DISHONEST" ? "dishonest" : "wrong"))},
+      marker: {color: data.outcomes.map(([name]) => color(name === "accepted" ? "right" : ({DISHONEST: "dishonest", POLICY: "policy"})[name] ?? "wrong"))},
     }], {xaxis: axis("attempts"), yaxis: axis("", {autorange: "reversed"})});
     const wins = data.models.filter((model) => model.name !== "all");
     draw("plot-wins", "Tasks whose best kernel is each model's", [{

@@ -110,7 +110,7 @@ class WorkerSide:
             reply = self._link.ask(request, (TimingPrepared, BlockTimed, Raised))
         except WorkerFailed as failure:
             if failure.notices:
-                raise Dishonest(f"while it was timed: {failure.notices[0]}") from failure
+                raise Dishonest(f"while it was timed: {failure.notices[0].line}") from failure
             raise
         self._stayed_awake += self._link.ran_stopped_us > MOST_STOPPED_US
         if self._stayed_awake >= STAYED_AWAKE:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from opsmith.core.case import CaseRef
+from opsmith.core.conduct import Offence
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
@@ -155,16 +156,16 @@ class ChunkJudge:
             if isinstance(reply, Returned) and not chunk[number].expects_error
         }
         compared = self._compare_fully(prepared, replies, returned)
-        noticed = (notice.line for notice in self._candidate.notices if not notice.breach)
+        noticed = (n.line for n in self._candidate.notices if n.offence is Offence.TAMPERING)
         changes = tuple(dict.fromkeys((*self._candidate.load_changes, *noticed, *answer.changes)))
         for number, reply in replies.items():
             case, known = chunk[number], prepared[number]
             found = self._found(case, known, reply, compared.cases.get(number), compared.again.get(number))
             passed = found.status is Status.PASSED
             replayed = number in compared.replayed
-            offence = self._conduct.offence(known, reply, changes, replayed=replayed, passed=passed)
+            held = self._conduct.held_against(known, reply, changes, replayed=replayed, passed=passed)
             # The first answer was right, and the second one is the first: that is no mistake.
-            verdicts[number] = with_offence(found, offence, self._job.policy, though_wrong=replayed)
+            verdicts[number] = with_offence(found, held, self._job.policy, though_wrong=replayed)
         return Judged([verdicts[number] for number in range(len(chunk))])
 
     def _prepare_request(self, chunk: Sequence[CaseRef]) -> Prepare:

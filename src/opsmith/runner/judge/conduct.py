@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
-from opsmith.core.conduct import AtenCall, CallConduct
+from opsmith.core.conduct import AtenCall, CallConduct, Held, Offence
+from opsmith.core.kernel import Loader
 from opsmith.core.op import TaskKind
-from opsmith.core.verdict import Part, Status, Verdict
+from opsmith.core.verdict import Verdict
 from opsmith.evaluation.integrity.static import Kind, StaticFinding, TritonUse, examine, triton_use
+from opsmith.evaluation.integrity.static.aten_names import task_op
+from opsmith.runner.judge.verdicts import conduct_verdict
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.referee_messages import PreparedCase
 from opsmith.runner.protocol.worker_messages import Raised, Returned
@@ -29,6 +32,20 @@ MAX_DECOYS = 3
 TRACED_CALLS = 2
 #: What breaks ``native`` if the line runs, though the dispatcher never hears of it.
 _BREAKS_NATIVE = frozenset({Kind.NUMPY_COMPUTE, Kind.CPP_STATIC_KERNEL})
+#: What of a source is composition in the open: nobody who reads it or watches it run can miss it.
+_OPEN = frozenset({Kind.TORCH_COMPUTE, Kind.DELEGATION, Kind.CPP_COMPUTE, Kind.NUMPY_COMPUTE})
+#: What a composition has no use for but to hide, where its source names it, whether that runs before the judge or not:
+#: all objects of the process, the stack of dispatch modes and the tables below it, opsmith, torch's own libraries.
+_WAYS_OUT = frozenset({Kind.OBJECT_SEARCH, Kind.DISPATCHER, Kind.OPSMITH_IMPORT, Kind.FOREIGN_LIBRARY})
+#: Of these kinds, and with everyday uses.
+_EVERYDAY = ("sys.modules", "torch._ops.", "torch._C._jit_")
+#: Follows a call of the op that the kernel is to implement.
+_OWN = "the op itself, which no policy allows"
+#: Follows what ``native`` refuses and ``any`` allows.
+_HINT = "pass --policy any to allow it"
+_COMPOSES = f"composes ATen ops; {_HINT}"
+_COMMUNICATES = f"has torch's collectives communicate; {_HINT}"
+_USES_NUMPY = f"computes with numpy; {_HINT}"
 #: One examination at a time: they would only take each other's turns.
 _EXAMINING = threading.Lock()
 
@@ -57,6 +74,7 @@ class JobConduct:
         self._traced = 0
         self._launches = 0
         self._answered = 0
+        self._composes = self._asks_aten = False
 
     @property
     def _findings(self) -> tuple[StaticFinding, ...]:
@@ -67,7 +85,7 @@ class JobConduct:
         self._traced += 1
         return self._job.policy is not None and self._traced <= TRACED_CALLS
 
-    def offence(
+    def held_against(
         self,
         prepared: PreparedCase,
         reply: Returned | Raised,
@@ -75,8 +93,8 @@ class JobConduct:
         *,
         replayed: bool,
         passed: bool,
-    ) -> list[str]:
-        """What is held against the kernel for one case, a line each; empty for an honest answer.
+    ) -> list[Held]:
+        """What is held against the kernel for one case; empty for an honest answer.
 
         Args:
             prepared: what is known of the case.
@@ -88,11 +106,16 @@ class JobConduct:
         if self._job.policy is None:
             return []
         self._note(prepared, reply)
+        tampering = [f"tampered with its process: {change}" for change in changes[:MAX_EVIDENCE_LINES]]
+        if replayed:
+            tampering.append("answered other values at the same addresses with the result of the call before")
+        copied = self._replayed_calls(prepared, reply.conduct) if passed else []
+        composed = self._composed(reply.conduct, hinted=not copied)
+        self._composes |= bool(copied or composed)
         return [
-            *(f"tampered with its process: {change}" for change in changes[:MAX_EVIDENCE_LINES]),
-            *(["answered other values at the same addresses with the result of the call before"] if replayed else []),
-            *self._breaches(reply.conduct),
-            *(self._replayed_calls(prepared, reply.conduct) if passed else []),
+            *(Held(line, Offence.TAMPERING) for line in tampering),
+            *self._hidden(reply.conduct),
+            *(Held(line, Offence.COMPOSITION) for line in (*copied, *composed)),
         ]
 
     def _note(self, prepared: PreparedCase, reply: Returned | Raised) -> None:
@@ -102,9 +125,16 @@ class JobConduct:
             self._executed.setdefault(path, set()).update(lines)
         if prepared.writes:
             self._answered += 1
+            self._asks_aten |= any(seen.calls for seen in reply.conduct)
             self._launches += sum(seen.launches for seen in reply.conduct)
 
-    def _breaches(self, conduct: Iterable[CallConduct]) -> list[str]:
+    def _hidden(self, conduct: Iterable[CallConduct]) -> list[Held]:
+        calls = dict.fromkeys(call for seen in conduct for call in seen.hidden)
+        lines = [f"called {call}, out of sight of the dispatch mode around the call" for call in calls]
+        return [Held(line, Offence.CONCEALMENT) for line in lines[:MAX_EVIDENCE_LINES]]
+
+    def _composed(self, conduct: Iterable[CallConduct], *, hinted: bool) -> list[str]:
+        """What its policy forbids and it did in the open; of what another policy allows the first line says which."""
         forbidden: dict[AtenCall, None] = {}
         copied: dict[AtenCall, None] = {}
         for seen in conduct:
@@ -113,7 +143,20 @@ class JobConduct:
                 copied |= dict.fromkeys(seen.copied_results)
         lines = [f"called {call}" for call in forbidden]
         lines += [f"{call} wrote the result, and nothing after it" for call in copied if call not in forbidden]
+        if lines and hinted and self._job.policy == "native":
+            own = next((f"called {call}" for call in forbidden if self._is_own(call)), None)
+            rest = [line for line in lines if line != own]
+            lines = [f"{own}: {_OWN}", *rest] if own else [f"{lines[0]}: {self._allowed}", *lines[1:]]
         return lines[:MAX_EVIDENCE_LINES]
+
+    def _is_own(self, call: AtenCall) -> bool:
+        """Whether a call is the op that the kernel is to implement, which ``any`` forbids too."""
+        schema = self._job.schema
+        return schema.kind is TaskKind.OP and task_op(call.op) == task_op(schema.name)
+
+    @property
+    def _allowed(self) -> str:
+        return _COMMUNICATES if self._job.schema.kind is TaskKind.COLLECTIVE else _COMPOSES
 
     def _replayed_calls(self, prepared: PreparedCase, conduct: Sequence[CallConduct]) -> list[str]:
         """Whether the candidate made the reference's own calls, all of them and no others that compute."""
@@ -133,22 +176,23 @@ class JobConduct:
         job = self._job
         if job.policy is None:
             return None
-        offences = [*self._proofs(), *self._decoy()]
-        evidence = [*offences, *(_line(finding) for finding in self._findings if _line(finding) not in offences)]
-        return Verdict(
-            op=job.schema.name,
-            case=conduct_address(job),
-            content_hash=job.kernel.content_hash,
-            dtype="",
-            kernel=job.kernel.content_hash,
-            status=Status.DISHONEST if offences else Status.PASSED,
-            detail=offences[0] if offences else "",
-            derived=job.kernel.derived_from is not None,
-            evidence=tuple(evidence[:MAX_EVIDENCE_LINES]),
-            part=Part.CONDUCT,
-        )
+        proofs = self._proofs()
+        composes = self._composes or any(finding.kind in _OPEN for finding in proofs)
+        held = [*(self._as_held(finding) for finding in proofs), *self._decoy(composes=composes)]
+        held = [*held, *(self._disguises() if composes else ())][:MAX_EVIDENCE_LINES]
+        remarks = [_line(finding) for finding in self._findings if finding not in proofs]
+        return conduct_verdict(job, held, list(dict.fromkeys(remarks))[: MAX_EVIDENCE_LINES - len(held)])
 
-    def _proofs(self) -> list[str]:
+    def _as_held(self, finding: StaticFinding) -> Held:
+        if finding.kind not in _OPEN:
+            return Held(_line(finding), Offence.CONCEALMENT)
+        if finding.kind is not Kind.NUMPY_COMPUTE and self._answered and not (self._composes or self._asks_aten):
+            return Held(f"{_line(finding)}, and no call of ATen's that computes was seen", Offence.CONCEALMENT)
+        allowed = {Kind.NUMPY_COMPUTE: _USES_NUMPY}.get(finding.kind, _COMPOSES)
+        hinted = self._job.policy == "native" and finding.kind is not Kind.DELEGATION
+        return Held(f"{_line(finding)}: {allowed}" if hinted else _line(finding), Offence.COMPOSITION)
+
+    def _proofs(self) -> list[StaticFinding]:
         """Findings in the source that break the policy whatever runs, or whose lines were seen to run.
 
         They are about computing, which is free in a collective.
@@ -166,32 +210,42 @@ class JobConduct:
             and (converted or finding.kind is not Kind.NUMPY_COMPUTE)
         ]
         decisive = [finding for finding in self._findings if finding.decisive]
-        return list(dict.fromkeys(map(_line, [*decisive, *breaking])))
+        return list(dict.fromkeys([*decisive, *breaking]))
 
-    def _decoy(self) -> list[str]:
+    def _disguises(self) -> list[Held]:
+        """Of a kernel that composes: what its source has to do it out of sight elsewhere, and kernels for show."""
+        ways_out = (
+            finding
+            for finding in self._findings
+            if finding.kind in _WAYS_OUT
+            and not finding.text.startswith(_EVERYDAY)
+            and (finding.kind is not Kind.FOREIGN_LIBRARY or "torch" in finding.text)
+        )
+        idle = (finding for finding in self._findings if finding.kind is Kind.IDLE_KERNEL)
+        return [
+            *(Held(f"{_line(finding)}: a way to compose out of sight", Offence.CONCEALMENT) for finding in ways_out),
+            *(Held(_line(finding), Offence.CONCEALMENT) for finding in idle),
+        ]
+
+    def _decoy(self, *, composes: bool) -> list[Held]:
         """Whether it declares Triton kernels and something else did all the work, of the cases in which there is any.
 
         In the others eager, too, returns an argument as it is: ``conj_physical_`` of real numbers. On a CPU a file that
         asks for the device may keep its kernels for GPUs.
         """
-        if self._job.kernel.dsl != "triton" or not self._answered or self._launches:
+        if not (self._job.kernel.dsl == "triton" or composes) or not self._answered or self._launches:
             return []
         triton = self._examined.result().triton
         if not triton.declared or (triton.by_device and self._device.startswith("cpu")):
             return []
         said = f"no Triton kernel of its files was launched in any of the {self._answered} cases that it answered"
-        return [f"{said}: {', '.join(triton.declared[:MAX_DECOYS])}"]
+        return [Held(f"{said}: {', '.join(triton.declared[:MAX_DECOYS])}", Offence.CONCEALMENT)]
 
 
 def _contains(own: Sequence[str], calls: Sequence[str]) -> bool:
     """Whether all of ``own`` are among ``calls`` in this order, whatever stands between them."""
     remaining = iter(calls)
     return all(op in remaining for op in own)
-
-
-def conduct_address(job: Job) -> str:
-    """What stands for a case's address in a verdict about a kernel's conduct."""
-    return f"conduct:{job.schema.name}"
 
 
 def _in_background(work: Callable[[], Result]) -> Future[Result]:
@@ -227,7 +281,8 @@ def _examine(job: Job) -> _Examined:
     if job.policy is None or job.root is None:
         return _Examined()
     files = {path: (job.root / path).read_bytes() for path in job.kernel.files}
-    entry = job.kernel.entry.rpartition(":")[2] or None
+    # The entry of a module is a class, of which the examination knows the function that is called.
+    entry = None if job.kernel.loader is Loader.MODULE else job.kernel.entry.rpartition(":")[2] or None
     found = examine(files, policy=job.policy, task=job.schema.name, dsl=job.kernel.dsl, entry=entry)
     return _Examined(found, triton_use(files, task=job.schema.name, entry=entry))
 

@@ -202,6 +202,7 @@ class DeviceLane:
             options.case,
             again=self._work.again,
             afresh=asked.afresh,
+            tolerance=options.tolerance,
         )
         enumerated, device_failed = self._enumerated(chosen, request)
         if device_failed:  # Perhaps not by the entry's doing: a case that is left out here is missing in the run.

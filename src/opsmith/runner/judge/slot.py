@@ -17,7 +17,7 @@ from opsmith.runner.judge.admission import Admission
 from opsmith.runner.judge.chunk import LOADING, ChunkJudge, Judged, Retry
 from opsmith.runner.judge.conduct import JobConduct
 from opsmith.runner.judge.shrinking import Shrinking
-from opsmith.runner.judge.verdicts import identity, not_run, was_oom
+from opsmith.runner.judge.verdicts import identity, make_verdict, not_run, was_oom
 from opsmith.runner.processes.candidate import Candidate
 from opsmith.runner.processes.failures import RefereeDied
 from opsmith.runner.processes.referee_link import RefereeLink
@@ -105,7 +105,13 @@ class Slot:
         self._failed = False
 
     def judge(self, job: Job) -> Iterator[Verdict]:
-        """Judge every case of a job, then variants of them, then how the kernel came to its answers."""
+        """Judge every case of a job, then variants of them, then how the kernel came to its answers.
+
+        Of a void problem every case has that verdict, and no kernel is run.
+        """
+        if job.void is not None:
+            yield from (make_verdict(job, case, Status.VOID, job.void) for case in job.cases)
+            return
         for verdict in self._judge(job):
             self._failed = self._failed or verdict.is_failure
             yield verdict

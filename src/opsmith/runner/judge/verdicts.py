@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from opsmith.core.case import CaseRef
+from opsmith.core.conduct import Held, Offence
 from opsmith.core.verdict import Part, Status, Verdict, one_line
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.protocol.job import Job
@@ -46,11 +47,14 @@ def make_verdict(job: Job, case: CaseRef, status: Status, detail: str = "", **fi
 
 
 def failed(job: Job, case: CaseRef, failure: WorkerFailed, while_doing: str = "") -> Verdict:
-    """The worker died, hung or broke a limit; what it was seen to do before that counts more."""
-    if failure.notices:
-        evidence = (*failure.notices, f"policy: {job.policy}", f"then: {failure.status}, {failure.detail}")
-        return make_verdict(job, case, Status.DISHONEST, failure.notices[0], evidence=evidence)
-    return make_verdict(job, case, failure.status, while_doing + failure.detail, evidence=failure.evidence)
+    """The worker died, hung or broke a limit; what it was seen to hide or to tamper with before that counts more."""
+    seen = _gravest_first(failure.notices)
+    evidence = (*(held.line for held in seen), f"policy: {job.policy}") if seen else ()
+    if seen and _status_of(seen) is Status.DISHONEST:
+        evidence += (f"then: {failure.status}, {failure.detail}",)
+        return make_verdict(job, case, Status.DISHONEST, seen[0].line, evidence=evidence)
+    evidence += failure.evidence
+    return make_verdict(job, case, failure.status, while_doing + failure.detail, evidence=evidence)
 
 
 def bad_call_verdict(job: Job, case: CaseRef, prepared: PreparedCase, reply: Returned | Raised) -> Verdict:
@@ -105,20 +109,56 @@ def end_of(text: str, lines: int = 8) -> tuple[str, ...]:
     return tuple(text.strip().splitlines()[-lines:])
 
 
-def with_offence(found: Verdict, offence: Sequence[str], policy: str | None, *, though_wrong: bool = False) -> Verdict:
+def with_offence(found: Verdict, held: Sequence[Held], policy: str | None, *, though_wrong: bool = False) -> Verdict:
     """A verdict with what is held against how the kernel came to its answer.
 
-    A right answer becomes DISHONEST; a wrong one stays what it is, which is worse.
+    A right answer becomes POLICY where all of it was done in the open, else DISHONEST; a wrong one stays what it is,
+    which is worse.
 
     Args:
         found: what the answer itself is worth.
-        offence: what was observed, a line each.
+        held: what was observed.
         policy: the kernel's.
         though_wrong: the offence explains the wrong answer.
     """
-    if not offence:
+    if not held:
         return found
-    evidence = (*offence, f"policy: {policy}", *found.evidence)
+    seen = _gravest_first(held)
+    evidence = (*(each.line for each in seen), f"policy: {policy}", *found.evidence)
     if found.status is not Status.PASSED and not though_wrong:
         return msgspec.structs.replace(found, evidence=evidence)
-    return msgspec.structs.replace(found, status=Status.DISHONEST, detail=one_line(offence[0]), evidence=evidence)
+    return msgspec.structs.replace(found, status=_status_of(seen), detail=one_line(seen[0].line), evidence=evidence)
+
+
+def conduct_verdict(job: Job, held: Sequence[Held], remarks: Sequence[str]) -> Verdict:
+    """About how a kernel comes to its answers, as a whole.
+
+    Args:
+        job: of the kernel.
+        held: what is held against it.
+        remarks: further lines for the reader.
+    """
+    seen = _gravest_first(held)
+    lines = [each.line for each in seen]
+    return Verdict(
+        op=job.schema.name,
+        case=f"conduct:{job.schema.name}",
+        content_hash=job.kernel.content_hash,
+        dtype="",
+        kernel=job.kernel.content_hash,
+        status=_status_of(seen) if seen else Status.PASSED,
+        detail=lines[0] if lines else "",
+        derived=job.kernel.derived_from is not None,
+        evidence=(*lines, *remarks),
+        part=Part.CONDUCT,
+    )
+
+
+def _gravest_first(held: Iterable[Held]) -> list[Held]:
+    return sorted(held, key=lambda each: each.offence is Offence.COMPOSITION)
+
+
+def _status_of(held: Iterable[Held]) -> Status:
+    """POLICY for what was done in the open; one thing that was not makes it DISHONEST."""
+    composed = all(each.offence is Offence.COMPOSITION for each in held)
+    return Status.POLICY if composed else Status.DISHONEST

@@ -44,7 +44,7 @@ def jobs_to_judge(
         of_op.setdefault(verdict.op, []).append(verdict)
     jobs = []
     for planned in plan.ops:
-        if planned.kernel is None:
+        if planned.kernel is None or planned.not_asked is not None:
             continue
         take_snapshot(planned.kernel, run.kernels_path)
         verdicts = of_op.get(planned.op, [])
@@ -54,6 +54,7 @@ def jobs_to_judge(
         cases = tuple(case for case in all_cases if str(case.address) not in judged)
         # What is known of its conduct is said last: without that, an op is not finished.
         watched = integrity and not trusted and planned.kernel.loader is not Loader.INDUCTOR
+        watched = watched and planned.void is None
         if cases or (watched and not any(verdict.part is Part.CONDUCT for verdict in verdicts)):
             jobs.append(
                 Job(
@@ -66,6 +67,7 @@ def jobs_to_judge(
                     all_cases=all_cases,
                     policy=options.policy if watched else None,
                     integrity=integrity,
+                    void=planned.void,
                 )
             )
     return jobs
@@ -104,7 +106,8 @@ def timed_part(job: Job, options: Options, *, interpreted: bool, already: Contai
 
     Nothing of what ranks do together: this clock has one device.
     """
-    if (interpreted and job.kernel.dsl == "triton") or job.schema.kind is TaskKind.COLLECTIVE:
+    triton_is_interpreted = interpreted and job.kernel.dsl == "triton"
+    if triton_is_interpreted or job.schema.kind is TaskKind.COLLECTIVE or job.void is not None:
         return None
     asked = job.cases if traits_of(options.suite).reads is Reads.DATASET else _largest_of_each_dtype(job.cases)
     cases = tuple(case for case in asked if not case.expects_error and str(case.address) not in already)

@@ -9,6 +9,7 @@ import msgspec
 from opsmith.backends import Backend, Sampler
 from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.directory import KernelDirectory
+from opsmith.core.audit import AuditFinding
 from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, TaskKind, matches
@@ -32,6 +33,8 @@ class Enumeration(msgspec.Struct, frozen=True, kw_only=True):
         ops: every overload that the enumerated entries call.
         skipped: what could not be recorded, with the reason.
         modules: module task -> its record, complete now that its file was loaded.
+        void: module task -> why it asks nothing, in any dtype.
+        not_asked: module task without a case -> why there is none.
     """
 
     cases: dict[str, tuple[CaseRef, ...]]
@@ -39,6 +42,8 @@ class Enumeration(msgspec.Struct, frozen=True, kw_only=True):
     ops: frozenset[str]
     skipped: dict[str, str]
     modules: dict[str, OpSchema] = {}
+    void: dict[str, str] = {}
+    not_asked: dict[str, str] = {}
 
 
 def select_ops(patterns: Sequence[str], known: Iterable[str]) -> tuple[str, ...] | None:
@@ -82,11 +87,18 @@ def enumerate_cases(
     skipped: dict[str, str] = {}
     modules: dict[str, OpSchema] = {}
     ops_of_entry: dict[tuple[str, str], list[str]] = {}
+    void: dict[str, list[AuditFinding | None]] = {}
+    not_asked: dict[str, str] = {}
+    asks_modules = traits_of(fleet.options.suite).tasks is TaskKind.MODULE
     for done, (index, reply) in enumerate(fleet.enumerate(entries, ops), start=1):
         found[index] = list(reply.cases)
         skipped.update(reply.skipped)
         modules.update({schema.name: schema for schema in reply.modules})
         ops_of_entry[entries[index]] = list(reply.ops)
+        for schema in reply.modules:
+            void.setdefault(schema.name, []).append(reply.void.get(schema.name))
+        if asks_modules and reply.skipped:
+            not_asked.setdefault(entries[index][0], next(iter(reply.skipped.values())))
         for signature, count in reply.counts.items():
             counts[signature] = counts.get(signature, 0) + count
         advance(done)
@@ -103,6 +115,9 @@ def enumerate_cases(
         ops=frozenset(op for names in ops_of_entry.values() for op in names),
         skipped=skipped,
         modules=modules,
+        # In one dtype a tolerance may be wide enough for what another one finds out.
+        void={task: str(found[0]) for task, found in void.items() if all(found)},
+        not_asked={task: reason for task, reason in not_asked.items() if task not in cases},
     )
 
 
@@ -174,7 +189,8 @@ def discover_backend(fleet: Fleet, asked: Backend | NeedsDiscovery, tasks: Seque
 def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: Backend, options: Options) -> RunPlan:
     """Ask the backend for a kernel for every op that has cases; each sample of a module is planned on its own."""
     planned = []
-    for op, cases in sorted(enumeration.cases.items()):
+    unasked: dict[str, tuple[CaseRef, ...]] = dict.fromkeys(enumeration.not_asked, ())
+    for op, cases in sorted((enumeration.cases | unasked).items()):
         for name, kernel in _answers(backend, Task(name=op, op=schemas[op], suite=options.suite)):
             planned.append(
                 PlannedOp(
@@ -185,6 +201,8 @@ def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: B
                     error_cases=sum(case.expects_error for case in cases),
                     kernel=kernel,
                     kernel_hash=kernel.content_hash if kernel else None,
+                    void=enumeration.void.get(op),
+                    not_asked=enumeration.not_asked.get(op),
                 )
             )
     asks_ops = options.selection.problems is None

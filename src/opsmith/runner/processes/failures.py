@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 
+from opsmith.core.conduct import Held
 from opsmith.core.verdict import Status
 from opsmith.errors import InternalError
 from opsmith.runner.processes.children import Child
@@ -39,7 +40,7 @@ class WorkerFailed(Exception):
         notices: what is held against the kernel, told before that.
     """
 
-    def __init__(self, status: Status, detail: str, evidence: tuple[str, ...], notices: tuple[str, ...] = ()) -> None:
+    def __init__(self, status: Status, detail: str, evidence: tuple[str, ...], notices: tuple[Held, ...] = ()) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail

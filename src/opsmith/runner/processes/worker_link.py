@@ -16,6 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from opsmith.core.case import CaseRef
+from opsmith.core.conduct import Held
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
@@ -366,7 +367,8 @@ class WorkerLink:
             detail = LIMIT_DETAILS[status]
         evidence = tuple(child.last_output().strip().splitlines()[-MAX_EVIDENCE_LINES:])
         self.retire()
-        return WorkerFailed(status, detail, evidence, tuple([notice.line for notice in self.notices]))
+        told = tuple([Held(notice.line, notice.offence) for notice in self.notices])
+        return WorkerFailed(status, detail, evidence, told)
 
     def give_memory_back(self) -> None:
         """Give the device what is kept for the next call, and end the workers that wait."""

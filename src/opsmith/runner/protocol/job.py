@@ -26,6 +26,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         all_cases: what the op is asked in all, whether judged before or not; variants follow from it.
         policy: what the kernel may do, or None for a kernel that is trusted.
         integrity: ask more than the suite does: again at the same addresses, and varied.
+        void: why the problem asks nothing: no kernel is run for it.
         measurement: how often its cases were timed before; each time in another order, and other results are looked at.
     """
 
@@ -38,6 +39,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     all_cases: tuple[CaseRef, ...] = ()
     policy: str | None = None
     integrity: bool = False
+    void: str | None = None
     measurement: int = 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from opsmith.core.audit import AuditFinding
 from opsmith.core.case import CaseRef
 from opsmith.core.op import OpSchema
 from opsmith.core.timing import Ceilings, GraphCosts
@@ -39,7 +40,8 @@ class Enumerate(msgspec.Struct, frozen=True, tag=True):
 
     ``ops`` limits what is spooled; None takes every op that the entry calls. ``only`` limits it to
     the case of that address. With ``again`` the entry is run under another seed as well, for the
-    other values of each case. With ``afresh`` what was recorded before is recorded once more.
+    other values of each case. With ``afresh`` what was recorded before is recorded once more. By ``tolerance`` it is
+    found out whether a problem asks anything.
     """
 
     suite: str
@@ -51,6 +53,7 @@ class Enumerate(msgspec.Struct, frozen=True, tag=True):
     only: str | None
     again: bool = False
     afresh: bool = False
+    tolerance: str = "strict"
 
 
 class CaseToPrepare(msgspec.Struct, frozen=True):
@@ -193,7 +196,7 @@ class Enumerated(msgspec.Struct, frozen=True, tag=True):
 
     ``counts`` says how often each signature was met, ``ops`` which overloads the entry calls at
     all, ``skipped`` what could not be recorded and why, ``modules`` what a module task is
-    constructed with.
+    constructed with, ``void`` which task asks nothing, and what shows it.
     """
 
     cases: tuple[CaseRef, ...]
@@ -201,6 +204,7 @@ class Enumerated(msgspec.Struct, frozen=True, tag=True):
     ops: tuple[str, ...]
     skipped: dict[str, str]
     modules: tuple[OpSchema, ...] = ()
+    void: dict[str, AuditFinding] = {}
 
 
 class PreparedCase(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from opsmith.core.conduct import CallConduct
+from opsmith.core.conduct import CallConduct, Offence
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.runner.protocol.timing_messages import (
@@ -94,11 +94,11 @@ class Started(msgspec.Struct, frozen=True, tag=True):
 class Noticed(msgspec.Struct, frozen=True, tag=True):
     """Something that is held against the kernel, told at once: what comes later may be beyond telling.
 
-    ``breach`` says that it broke its policy, which a reply says as well, call by call.
+    What is no tampering a reply says as well, call by call.
     """
 
     line: str
-    breach: bool
+    offence: Offence
 
 
 WorkerRequest = (

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from opsmith.calls.outcomes import HeldOutcome
 from opsmith.calls.seeding import seed_generators
 from opsmith.calls.text import describe_with_values
 from opsmith.calls.transfer import size_of
+from opsmith.core.audit import AuditFinding
 from opsmith.core.call_text import describe
 from opsmith.core.case import (
     CallRecord,
@@ -46,6 +47,7 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import ComparisonRule, rule_for
+from opsmith.evaluation.criteria.tolerance import is_within
 from opsmith.evaluation.eager.answers import Answer, answers_of
 from opsmith.evaluation.eager.reference import observe_eager, reference_calls, repetitions, run_eager
 from opsmith.evaluation.integrity.policy import computes
@@ -98,7 +100,7 @@ from opsmith.runner.protocol.timing_messages import (
 )
 from opsmith.runner.referee.candidate_outcomes import UNREADABLE, compared, read_told, result_bytes
 from opsmith.runner.referee.timed_reference import TimedReference
-from opsmith.suites import AsksOwnTasks, Search, Selective, Shrinkable, Skipped, Suite, SuiteCall
+from opsmith.suites import AsksOwnTasks, FindsVoid, Search, Selective, Shrinkable, Skipped, Suite, SuiteCall, Void
 from opsmith.suites.traced_size import argument_bytes
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import probes
@@ -249,8 +251,14 @@ class Referee:
         counts: dict[str, int] = {}
         skipped: dict[str, str] = {}
         ops: set[str] = set()
+        void: dict[str, AuditFinding] = {}
         suite = self.load_suite(request.suite)
+        if isinstance(suite, FindsVoid):
+            suite.compare_by(partial(is_within, mode=request.tolerance))
         for call in suite.calls(request.entry, request.dtype, request.device, request.seed, wanted):
+            if isinstance(call, Void):
+                void[call.op] = call.finding
+                continue
             if isinstance(call, Skipped):
                 skipped.setdefault(call.reason, str(call.address))
                 continue
@@ -272,6 +280,7 @@ class Referee:
             tuple(sorted(ops)),
             {where: why for why, where in skipped.items()},
             registry.loaded_schemas(sorted(ops)),
+            void,
         )
 
     def _spooled_case(
@@ -300,11 +309,13 @@ class Referee:
         sizes = {str(case.address): (case.signature, case.size_bytes) for case in cases}
         again: dict[str, tuple[int, int]] = {}
         seed = derive_seed(request.seed, "again")
+        if isinstance(suite, FindsVoid):
+            suite.compare_by(None)
         with_bytes = suite.calls(
             request.entry, request.dtype, request.device, seed, lambda _, signature: signature in wanted
         )
         for call in with_bytes if wanted else ():
-            if isinstance(call, Skipped) or call.record is None or call.expects_error:
+            if not isinstance(call, SuiteCall) or call.record is None or call.expects_error:
                 continue
             size = sum(map(storage_size, call.record.storages))
             if sizes.get(str(call.address)) == (call.signature, size):

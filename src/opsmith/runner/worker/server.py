@@ -23,6 +23,7 @@ import torch
 from opsmith.calls.live import CALL_DECODER, rebuild_all
 from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord
+from opsmith.core.conduct import Offence
 from opsmith.core.kernel import Loader
 from opsmith.evaluation.integrity.garbage import garbage_from_malloc
 from opsmith.evaluation.integrity.supervision import Supervision
@@ -104,9 +105,9 @@ def serve(
         meet(own, torch.device(device))
     telling = threading.Lock()
 
-    def tell(line: str, breach: bool) -> None:  # noqa: FBT001 - one of two, in order
+    def tell(line: str, offence: Offence) -> None:
         with telling:  # Any thread of the kernel's may be the one.
-            channel.send(Noticed(line, breach))
+            channel.send(Noticed(line, offence))
 
     outcomes = OutcomeWriter(Path(scratch), summarises=own is None)
     worker = Worker(torch.device(device), Path(builds), outcomes, sandbox, tell)
@@ -147,7 +148,7 @@ class Worker:
         builds: Path,
         outcomes: OutcomeWriter,
         sandbox: Sandbox,
-        tell: Callable[[str, bool], None],
+        tell: Callable[[str, Offence], None],
     ) -> None:
         self._sandbox = sandbox
         self._outcomes = outcomes

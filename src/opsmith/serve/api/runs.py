@@ -48,6 +48,7 @@ def get_suites(_token: Reader, service: Served) -> list[SuiteOut]:
                 )
                 for task in judge.tasks.values()
             ],
+            void=dict(judge.void),
         )
         for name, judge in service.judging.judges.items()
     ]

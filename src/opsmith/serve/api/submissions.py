@@ -149,6 +149,7 @@ def _reward(standing: Standing) -> RewardOut | None:
         return RewardOut(
             value=0.0,
             accepted=False,
+            policy=False,
             dishonest=False,
             passed=0.0,
             speedup=None,

@@ -25,6 +25,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     sandbox: tuple[str, ...] = ()
     sandbox_missing: dict[str, str] = {}
+    void: dict[str, str] = {}
 
 
 def _told(run: RunRow) -> RunFacts:
@@ -48,6 +49,7 @@ def run_facts(run: RunRow) -> Iterator[Fact]:
             "Judged with": f"policy {options.policy}, tolerance {options.tolerance}, timing {options.timing}",
             "Isolation layers": ", ".join(told.sandbox) or "none",
             "Layers missing": ", ".join(told.sandbox_missing),
+            "Void, in no figure": "; ".join(f"{task}: {reason}" for task, reason in told.void.items()),
             "Device": f"{environment.device} ({environment.device_name})",
             "torch": environment.torch,
             "triton": environment.triton,

@@ -36,6 +36,7 @@ _GROUPS = {
     Group.RIGHT: "accepted",
     Group.WRONG: "wrong",
     Group.DIED: "failed to run",
+    Group.POLICY: "not allowed by the policy",
     Group.DISHONEST: "dishonest",
     Group.OPEN: "no answer",
 }

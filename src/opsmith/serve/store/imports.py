@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from sqlalchemy import Connection, insert, select
@@ -42,7 +42,7 @@ def keep_run(database: Database, run: RunDirectory) -> int:
             suite=manifest.options.suite,
             device_name=manifest.environment.device_name,
             tasks_asked=max(1, results.summary.ops["asked"]),
-            facts=_facts(manifest),
+            facts=_facts(manifest, results.summary.void),
             ceilings=msgspec.json.encode(manifest.clock.ceilings).decode() if manifest.clock else None,
             origin=origin,
             created_utc=manifest.started_utc,
@@ -52,12 +52,13 @@ def keep_run(database: Database, run: RunDirectory) -> int:
         return number
 
 
-def _facts(manifest: RunManifest) -> str:
+def _facts(manifest: RunManifest, void: Mapping[str, str]) -> str:
     facts = {
         "options": manifest.options,
         "environment": manifest.environment,
         "sandbox": manifest.sandbox,
         "sandbox_missing": manifest.sandbox_missing,
+        "void": void,
     }
     return msgspec.json.encode(facts).decode()
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from opsmith.core.audit import AuditFinding, Check
 from opsmith.tasks.module_call import ModuleCall, in_order
 from opsmith.tasks.module_state import State, declared_state, perturbed
 
@@ -68,6 +69,10 @@ class ModelCall(ModuleCall):
     It returns the results of every batch and, of a training step, the losses and the gradients, summed over the
     batches: those of a layer's parameters as one tensor.
 
+    Attributes:
+        void: after a call of a model that is :attr:`examined`, why it asks nothing; None where it asks something.
+        examined: whether that is looked at.
+
     Args:
         workload: the model; its module is put into training or evaluation mode.
         mode: :data:`INFER` or :data:`TRAIN`.
@@ -89,6 +94,9 @@ class ModelCall(ModuleCall):
         self._run = self.module if compiler is None else compiler(self.module)
         self._may_replay = compiler is not None and torch.cuda.is_available()
 
+    examined = False
+    void: AuditFinding | None = None
+
     def forward(self, *batches: Batch) -> Any:
         """Run every batch under the state that the module took last."""
         gradients: State = {}
@@ -100,6 +108,8 @@ class ModelCall(ModuleCall):
                 if parameter.grad is not None:
                     gradients[name] = gradients[name] + parameter.grad if name in gradients else parameter.grad.clone()
             self._forget_gradients()
+        if self.examined:
+            self.void = void_finding(answers)
         return in_order({"results": answers, "gradients": _by_layer(gradients)} if self._is_training else answers)
 
     def timed(self, batches: Sequence[Batch]) -> None:
@@ -128,6 +138,27 @@ class ModelCall(ModuleCall):
     def _forget_gradients(self) -> None:
         if self._is_training:
             self.module.zero_grad(set_to_none=True)
+
+
+def void_finding(answers: Sequence[Any]) -> AuditFinding | None:
+    """What shows that a model's answers to different batches ask nothing: no number in them, or no difference at all.
+
+    To the bit: in a low precision the answers of a deep model with drawn weights are close to each other.
+    """
+    each = [[leaf for leaf in tree_leaves(answer) if isinstance(leaf, Tensor)] for answer in answers]
+    floats = [leaf for leaves in each for leaf in leaves if leaf.is_floating_point() and leaf.numel()]
+    if floats and not any(bool(leaf.isfinite().any()) for leaf in floats):
+        return AuditFinding(check=Check.FINITE, detail="not one element of the answer is a finite number")
+    first, *others = each
+    if first and others and all(_equal(first, leaves) for leaves in others):
+        return AuditFinding(check=Check.CONSTANT, detail=f"the answer is the same to {len(each)} different batches")
+    return None
+
+
+def _equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    return len(one) == len(other) and all(
+        a.shape == b.shape and torch.equal(a, b) for a, b in zip(one, other, strict=True)
+    )
 
 
 def _by_layer(gradients: State) -> State:

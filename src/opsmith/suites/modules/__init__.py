@@ -5,7 +5,11 @@ the Model: its inputs and its whole state as bytes. No two cases have the same i
 state. Of the cases :attr:`~opsmith.core.run.Selection.trials` draw the inputs as the problem does, further ones
 change their values (:mod:`opsmith.suites.modules.variants`).
 
-A run that is ``seeded`` asks as the public harness does: no state travels, Model and solution are constructed under
+A problem that is degenerate (:mod:`opsmith.suites.modules.degenerate`) is void. Where one answers all of its own draws
+trivially and some other magnitude not, that magnitude becomes a case: every problem that is not void has one that no
+trivial kernel passes.
+
+A run that is ``seeded` asks as the public harness does: no state travels, Model and solution are constructed under
 one seed instead, and what they keep in their buffers they keep from case to case.
 """
 
@@ -19,13 +23,15 @@ import torch
 from torch.utils._pytree import tree_map
 
 from opsmith.calls.recording import CannotRecord
+from opsmith.core.audit import AuditFinding
 from opsmith.core.case import CallRecord, CaseAddress, digest, storage_size
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.op import OpSchema
 from opsmith.core.run import Selection
 from opsmith.core.seeds import derive_seed
-from opsmith.suites import Skipped, SuiteCall
+from opsmith.suites import Skipped, SuiteCall, Void
 from opsmith.suites.modules import variants
+from opsmith.suites.modules.degenerate import Alike, Suspicion
 from opsmith.tasks import registry
 from opsmith.tasks.module_state import State
 from opsmith.tasks.problem import BrokenProblem, Problem, record_call
@@ -33,6 +39,9 @@ from opsmith.tasks.problem import BrokenProblem, Problem, record_call
 #: What one case may take, and where no more cases are made for a problem that has two of them.
 MOST_CASE_BYTES = 2 << 30
 MOST_PROBLEM_BYTES = 4 << 30
+
+#: Draws of a problem's inputs that have to agree before it is called degenerate.
+DRAWS_OF_THE_SUSPECT = 6
 
 #: f32 leaves a problem as it is; the others convert its floats.
 DTYPES = ("f32", "f16", "bf16")
@@ -45,6 +54,11 @@ class Modules:
 
     def __init__(self) -> None:
         self._selection = Selection()
+        self._alike: Alike | None = None
+
+    def compare_by(self, alike: Alike | None) -> None:
+        """See :class:`opsmith.suites.FindsVoid`."""
+        self._alike = alike
 
     def select(self, selection: Selection, ops: Sequence[str] = ()) -> None:  # noqa: ARG002 - it draws no sample
         """See :class:`opsmith.suites.Selective`."""
@@ -59,26 +73,43 @@ class Modules:
 
     def calls(
         self, entry: str, dtype: str, device: str, seed: int, wanted: Callable[[str, str], bool]
-    ) -> Iterator[SuiteCall | Skipped]:
+    ) -> Iterator[SuiteCall | Skipped | Void]:
         own_seed = derive_seed(seed, self.name, entry, dtype)
         try:
-            cases = _Cases(registry.problem(entry), entry, dtype, torch.device(device), own_seed, self._selection)
+            problem = registry.problem(entry)
+            cases = _Cases(problem, entry, dtype, torch.device(device), own_seed, self._selection, self._alike)
             content = digest(registry.problem_files()[entry].read_bytes())
             for source, sample, record in cases.records():
                 signature = digest(f"{entry} {content} {dtype} {source} {sample}".encode())
                 if wanted(entry, signature):
                     address = CaseAddress(self.name, entry, dtype, source, sample, 0)
                     yield SuiteCall(address=address, op=entry, signature=signature, record=record)
+            if cases.void is not None:
+                yield Void(address=CaseAddress(self.name, entry, dtype, "inputs", 0, 0), op=entry, finding=cases.void)
         except (BrokenProblem, CannotRecord) as exc:
             yield Skipped(address=CaseAddress(self.name, entry, dtype, "inputs", 0, 0), reason=str(exc))
 
 
 class _Cases:
-    """Makes the cases of one problem in one dtype."""
+    """Makes the cases of one problem in one dtype.
+
+    Attributes:
+        void: why the problem asks nothing, when its cases are made; None where it asks something, and where nobody
+            says what passes for an answer.
+    """
 
     def __init__(
-        self, problem: Problem, task: str, dtype: str, device: torch.device, seed: int, selection: Selection
+        self,
+        problem: Problem,
+        task: str,
+        dtype: str,
+        device: torch.device,
+        seed: int,
+        selection: Selection,
+        alike: Alike | None = None,
     ) -> None:
+        self.void: AuditFinding | None = None
+        self._alike = alike
         self._problem, self._task, self._device, self._seed = problem, task, device, seed
         self._trials, self._seeded = selection.trials, selection.seeded
         self._dtype = None if dtype == "f32" else getattr(torch, TORCH_NAMES[dtype])
@@ -92,16 +123,60 @@ class _Cases:
             BrokenProblem: the Model does not answer the problem's own inputs.
             CannotRecord: an argument has no serialized form, or there is too much of them.
         """
+        suspicion: Suspicion | None = None
         for number in range(self._trials):
             inputs = self._inputs(number)
             state = self._state("inputs", number)
             record = self._record(inputs, state)
-            plain = self._answer(inputs, state)
+            plain, after = self._answer(inputs, state)
             yield "inputs", number, record
+            if number == 0 and self._alike is not None:
+                suspicion = Suspicion(self._called, self._alike, inputs, state, (plain, after))
+            elif suspicion is not None:
+                suspicion = self._still(suspicion, inputs)
             if number and self._taken_bytes > MOST_PROBLEM_BYTES:
-                return
-        if not self._seeded and variants.BOUNDED.isdisjoint(self._problem.call.calls):
+                break
+        varied = variants.BOUNDED.isdisjoint(self._problem.call.calls)
+        if suspicion is not None:
+            yield from self._confirmed(suspicion, plain, varied=varied)
+        if varied and not self._seeded and self._taken_bytes <= MOST_PROBLEM_BYTES:
             yield from self._variants(plain)
+
+    def _still(self, suspicion: Suspicion, inputs: list[Any]) -> Suspicion | None:
+        """What is left of a suspicion after another draw."""
+        suspicion.see(inputs, lambda: self._state("void", suspicion.draws))
+        return suspicion if suspicion.holds else None
+
+    def _confirmed(self, suspicion: Suspicion, plain: Any, *, varied: bool) -> Iterator[tuple[str, int, CallRecord]]:
+        """Find out whether a suspicious problem is void; where another magnitude shows that it is not, ask that.
+
+        Args:
+            plain: an answer to inputs of its own.
+            varied: whether it takes other values than it draws.
+        """
+        start = self._trials + len(variants.VARIANTS)
+        for number in range(start, start + max(DRAWS_OF_THE_SUSPECT - suspicion.draws, 1)):
+            if self._still(suspicion, self._inputs(number)) is None:
+                return
+        answer = partial(self._call, self._state("inputs", 0))
+        confirmed, refuted = 0, False
+        for number, change in enumerate(variants.MAGNITUDES if varied else ()):
+            generator = self._generator("magnitude", number)
+            inputs = variants.varied(suspicion.inputs, change, generator)
+            if inputs is None or not variants.is_finite(answer, inputs, plain):
+                continue
+            if suspicion.is_confirmed_by(inputs):
+                confirmed += 1
+                continue
+            refuted = True
+            if self._seeded:
+                break  # It is asked nothing but its own draws.
+            if variants.is_sound(answer, inputs, plain, generator):
+                yield "magnitude", number, self._record(inputs, self._state("magnitude", number))
+                return
+        # What shows only where eager is not sure of itself no kernel can be asked.
+        if not (refuted and self._seeded):
+            self.void = suspicion.finding(f" and at {confirmed} other magnitudes" if confirmed else "")
 
     def _variants(self, plain: Any) -> Iterator[tuple[str, int, CallRecord]]:
         for number, (source, change) in enumerate(variants.VARIANTS.items()):
@@ -149,9 +224,9 @@ class _Cases:
         self._taken_bytes += size_bytes
         return record
 
-    def _answer(self, inputs: list[Any], state: State | None) -> Any:
+    def _answer(self, inputs: list[Any], state: State | None) -> tuple[Any, State]:
         try:
-            return self._call(state, inputs)
+            return self._called(inputs, state)
         except torch.AcceleratorError:
             raise  # The device context is lost.
         except Exception as exc:
@@ -160,12 +235,20 @@ class _Cases:
                 f"{self._task}: Model does not answer its own inputs: {type(exc).__name__}: {line}"
             ) from exc
 
-    @torch.no_grad()
     def _call(self, state: State | None, inputs: Sequence[Any]) -> Any:
-        """Run the Model on copies, since it may change what it is given."""
+        return self._on_copies(inputs, state)[0]
+
+    def _called(self, inputs: Sequence[Any], state: State | None) -> tuple[Any, State]:
+        """The answer, and the state after it, always with the same random numbers."""
+        torch.manual_seed(derive_seed(self._seed, "forward"))
+        return self._on_copies(inputs, state)
+
+    @torch.no_grad()
+    def _on_copies(self, inputs: Sequence[Any], state: State | None) -> tuple[Any, State]:
+        """Run the Model on copies, since it may change what it is given: its result, and the state after it."""
         copied = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, list(inputs))
         own = None if state is None else {name: tensor.clone() for name, tensor in state.items()}
-        return self._problem.call(*copied, state=own)
+        return self._problem.call(*copied, state=own), own or {}
 
     def _generator(self, *parts: object) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(self._seed, *parts))

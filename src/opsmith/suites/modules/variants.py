@@ -61,6 +61,20 @@ def _constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return rows.view(tensor.shape)
 
 
+def _times(factor: float) -> Change:
+    return lambda tensor, _: tensor * factor
+
+
+def _moved(distances: float) -> Change:
+    return lambda tensor, _: tensor + distances * tensor.double().square().mean().sqrt().item()
+
+
+#: Where what is right about a problem's own draws may be wrong: far away, close to zero, on both sides of it.
+MAGNITUDES: tuple[Change, ...] = (
+    *(_times(16.0), _times(-1.0), _moved(4.0), _moved(-4.0), _times(2.0**-6)),
+    *(_times(256.0), _times(-64.0)),
+)
+
 VARIANTS: dict[str, Change] = {"scaled": _scaled, "shifted": _shifted, "signed": _signed, "constant": _constant}
 
 
@@ -93,19 +107,33 @@ def is_sound(
     (``plain``), and its answer stays where it is when the inputs move by a rounding. A layer norm
     of a constant row and an ``argmax`` among equals do not: honest solutions differ there.
     """
+    first = _answered(answer, inputs)
+    second = _answered(answer, _mapped(inputs, lambda tensor: _nudged(tensor, generator)))
+    if first is None or second is None or [one.shape for one in first] != [other.shape for other in second]:
+        return False
+    return _are_finite(first, plain) and all(map(_stays, first, second))
+
+
+def is_finite(answer: Callable[[Sequence[Any]], Any], inputs: Sequence[Any], plain: Any) -> bool:
+    """Whether the reference answers without an error, with finite numbers wherever ``plain`` has them."""
+    found = _answered(answer, inputs)
+    return found is not None and _are_finite(found, plain)
+
+
+def _answered(answer: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]) -> list[torch.Tensor] | None:
     try:
-        first = _tensors(answer(inputs))
-        second = _tensors(answer(_mapped(inputs, lambda tensor: _nudged(tensor, generator))))
+        return _tensors(answer(inputs))
     except torch.AcceleratorError:
         raise  # The device context is lost.
     except Exception:  # noqa: BLE001 - a Model refuses in any way it likes
-        return False
+        return None
+
+
+def _are_finite(results: Sequence[torch.Tensor], plain: Any) -> bool:
     wanted = [bool(result.isfinite().all()) for result in _tensors(plain)]
-    shapes = [[result.shape for result in results] for results in (first, second)]
-    if shapes[0] != shapes[1] or len(wanted) != len(first):
-        return False
-    finite = all(not asked or bool(result.isfinite().all()) for asked, result in zip(wanted, first, strict=True))
-    return finite and all(map(_stays, first, second))
+    return len(wanted) == len(results) and all(
+        not asked or bool(result.isfinite().all()) for asked, result in zip(wanted, results, strict=True)
+    )
 
 
 def _stays(result: torch.Tensor, nudged: torch.Tensor) -> bool:

@@ -34,6 +34,7 @@ class Kind(enum.StrEnum):
     OVERLAP = "overlap"  # Kernels are launched while earlier ones run, and wait for none of them.
     FALLBACK = "fallback"  # Where its own kernel raises, torch answers.
     DECOY = "decoy"  # A kernel that nothing launches.
+    IDLE_KERNEL = "idle-kernel"  # A kernel that runs and writes nothing that anybody reads.
     UNUSED_EXTENSION = "unused-extension"  # C++ that is built and never called.
     TENSOR_SUBCLASS = "tensor-subclass"  # Makes tensors that may compute later, or lie about themselves.
     SEEDING = "seeding"  # Reads or sets the state of torch's random numbers.

@@ -42,15 +42,16 @@ def _declared(source: Source) -> Iterator[tuple[int, str]]:
     """The line and the name of each Triton kernel."""
     for node, scope in source.nodes:
         match node:
-            case ast.FunctionDef(decorator_list=decorators) if any(_is_jit(one, scope) for one in decorators):
+            case ast.FunctionDef(decorator_list=decorators) if any(is_jit(one, scope) for one in decorators):
                 yield node.lineno, node.name
-            case ast.Call(func=function, args=[ast.Name(id=name), *_]) if _is_jit(function, scope):
+            case ast.Call(func=function, args=[ast.Name(id=name), *_]) if is_jit(function, scope):
                 yield node.lineno, name
             case ast.Constant(value=str(text)) if _JIT_IN_TEXT.search(text):
                 yield node.lineno, "in a string"
 
 
-def _is_jit(expression: ast.expr, scope: Scope) -> bool:
+def is_jit(expression: ast.expr, scope: Scope) -> bool:
+    """Whether a decorator, or what is called, makes a Triton kernel of a function."""
     while isinstance(expression, ast.Call):
         expression = expression.func
     found = resolve(expression, scope)
