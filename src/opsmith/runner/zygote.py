@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import platform
 import select
@@ -37,6 +38,9 @@ from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork
 from opsmith.runner.sandbox.kernel_calls import adopt_orphans, die_with_parent, set_readable
 from opsmith.runner.sandbox.layers import Sandbox, probe
 from opsmith.runner.sandbox.reach import Reach
+
+#: Where a bare program finds the layers of its sandbox.
+LAYERS = 4
 
 
 def main() -> None:
@@ -176,7 +180,7 @@ def _fork(control: socket.socket, request: Fork, descriptors: list[int], sandbox
 
 
 def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) -> None:
-    """Turn the forked child into a nursery, a referee or a worker; ends with the process."""
+    """Turn the forked child into a nursery, a referee, a worker or a bare program; ends with the process."""
     os.setsid()
     die_with_parent(signal.SIGKILL)
     signal.set_wakeup_fd(-1)
@@ -192,6 +196,8 @@ def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) ->
     if request.role == "nursery":
         sandbox.enter(msgspec.convert(request.config, Reach))
         serve(judge, sandbox)
+    elif request.role == "bare":
+        _leave_for(sandbox, **request.config)
     elif request.role == "referee":
         from opsmith.runner.referee.server import serve as serve_referee
 
@@ -202,6 +208,17 @@ def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) ->
         set_readable(readable=True)  # Until it is confined its own files in /proc have to be its own.
         serve_worker(Channel(judge), **request.config, sandbox=sandbox)
     os._exit(0)
+
+
+def _leave_for(sandbox: Sandbox, program: str, environment: dict[str, str], reach: dict[str, Any]) -> None:
+    """Go on as an interpreter of its own that runs ``program``, in the place where workers are; see :mod:`.bare`."""
+    sandbox.enter(msgspec.convert(reach, Reach))
+    layers = os.memfd_create("layers", 0)
+    os.write(layers, json.dumps(sandbox.described()).encode())
+    os.lseek(layers, 0, os.SEEK_SET)
+    assert layers == LAYERS, "nothing above the control socket is open"
+    os.chdir(Path(program).parent)
+    os.execve(sys.executable, [sys.executable, Path(program).name], environment)
 
 
 if __name__ == "__main__":

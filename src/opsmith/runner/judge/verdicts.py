@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from opsmith.core.case import CaseRef
-from opsmith.core.verdict import Part, Status, Verdict, one_line
+from opsmith.core.verdict import BareAnswers, Part, Status, Verdict, one_line
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.out_of_memory import is_oom
@@ -122,3 +122,9 @@ def with_offence(found: Verdict, offence: Sequence[str], policy: str | None, *, 
     if found.status is not Status.PASSED and not though_wrong:
         return msgspec.structs.replace(found, evidence=evidence)
     return msgspec.structs.replace(found, status=Status.DISHONEST, detail=one_line(offence[0]), evidence=evidence)
+
+
+def with_bare_answers(about_it: Verdict, answers: BareAnswers, offence: str | None, policy: str | None) -> Verdict:
+    """The verdict on a kernel's conduct with what it did in a process that has none of opsmith's modules."""
+    verdict = msgspec.structs.replace(about_it, bare=answers)
+    return with_offence(verdict, [offence] if offence else [], policy)

@@ -298,6 +298,38 @@ class Processes:
             )
         return ZygoteLink(ours, pid)
 
+    def start_bare(self, program: Path, reach: Reach) -> ZygoteLink:
+        """A process that runs ``program`` in an interpreter of its own; see :mod:`opsmith.runner.bare.program`.
+
+        Args:
+            program: a Python file in a folder of its own.
+            reach: where what it forks may find things.
+
+        Raises:
+            ZygoteGone: there is nothing left to fork from.
+        """
+        self.wait_ready()
+        environment = _plain_environment(self._device, program.parent, self.visible)
+        config = {"program": str(program), "environment": environment, "reach": msgspec.to_builtins(reach)}
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, (program.parent / "log").open("wb") as log:
+            pid = self._zygote.fork("bare", config, (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S)
+        return ZygoteLink(ours, pid, codec=msgspec.json)
+
+    def fork_bare(self, request: Path, zygote: ZygoteLink) -> Child:
+        """Fork a process of a bare program that carries out a request.
+
+        Args:
+            request: a file in the folder that holds its private one, ``scratch``; the folder goes with the process.
+            zygote: from :meth:`start_bare`.
+
+        Raises:
+            ZygoteGone: there is nothing left to fork from.
+        """
+        child = self._fork("bare", {"request": str(request)}, zygote, request.parent, self._memory_limit_bytes)
+        child.is_at_work = True
+        return child
+
     def fork(self, role: str, config: dict[str, Any], nursery: ZygoteLink | None = None) -> Child:
         """Fork a ``referee``, or a ``worker`` from a nursery; ``config`` goes to its ``serve``.
 
@@ -311,10 +343,18 @@ class Processes:
             for place in places.values():
                 place.mkdir()
             config = {**config, **{name: str(place) for name, place in places.items()}}
+        limit_bytes = self._memory_limit_bytes if role == "worker" else None
+        child = self._fork(role, config, nursery or self._zygote, folder, limit_bytes)
+        if role == "worker":
+            self._workers.append(child)
+        return child
+
+    def _fork(
+        self, role: str, config: dict[str, Any], zygote: ZygoteLink, folder: Path, limit_bytes: int | None
+    ) -> Child:
         ours, theirs = socket.socketpair()
         read_fd, write_fd = os.pipe()
         os.set_blocking(read_fd, False)
-        zygote = nursery or self._zygote
         try:
             pid = zygote.fork(role, config, (theirs.fileno(), write_fd), FORK_TIMEOUT_S)
         except BaseException:
@@ -324,11 +364,8 @@ class Processes:
         finally:
             theirs.close()
             os.close(write_fd)
-        limit_bytes = self._memory_limit_bytes if role == "worker" else None
         child = Child(zygote, pid, Channel(ours), read_fd, folder, limit_bytes=limit_bytes)
         self._children[pid] = child
-        if role == "worker":
-            self._workers.append(child)
         self._selector.register(read_fd, selectors.EVENT_READ, child)
         return child
 
@@ -407,6 +444,12 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         # Triton reads it while it is imported; setting it later breaks tl.sum.
         kept["TRITON_INTERPRET"] = "1"
     return kept
+
+
+def _plain_environment(device: str, folder: Path, visible: str | None) -> dict[str, str]:
+    """What a program finds that runs on this machine, whoever started it."""
+    scrubbed = _scrubbed_environment(device, folder, visible)
+    return {name: value for name, value in scrubbed.items() if name != JUDGING_VARIABLE}
 
 
 def _resident_bytes(pid: int) -> int:

@@ -150,6 +150,21 @@ def refuse_sockets() -> None:
     filter_system_calls(_NUMBERS[_machine()], compiled().without_sockets)
 
 
+def described() -> tuple[int, list[str]]:
+    """The call's number, and as hex the bytes of the programs that :func:`refuse_system_calls` and
+    :func:`refuse_sockets` install, for a program that has not this module.
+
+    Raises:
+        OSError: this architecture is not known here.
+    """
+    machine = _machine()
+    listings = [
+        b"".join(bytes(_SockFilter(*instruction)) for instruction in listing)
+        for listing in (program(machine), socket_program(machine))
+    ]
+    return _NUMBERS[machine], [listing.hex() for listing in listings]
+
+
 class Filters(NamedTuple):
     """The filters for a machine: of a worker that runs kernels alone, of a rank, and what either gets later."""
 

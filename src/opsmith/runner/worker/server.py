@@ -210,11 +210,11 @@ class Worker:
         supervision = None if request.policy is None else self._supervision
         self._answering = Answering(function, request.kernel, request.schema, self._device, root, supervision)
         if request.policy is None:
-            return Loaded(load_s)
+            return Loaded(load_s, build_cache=builds.name)
         changes = self._supervision.changes()
         self._supervision.begin(request.schema, request.policy)
         garbage_from_malloc(on=True)
-        return Loaded(load_s, changes)
+        return Loaded(load_s, changes, builds.name)
 
     def _run(self, request: RunCalls) -> Answered:
         assert self._answering is not None

@@ -1,0 +1,250 @@
+"""The judge's hold on the bare program: an interpreter without opsmith that forks a process for each kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from opsmith.core.case import CallRecord, StoredOutcome
+from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import OpSchema
+from opsmith.errors import ProtocolError
+from opsmith.runner.processes.children import Child, Processes
+from opsmith.runner.processes.failures import LIMIT_DETAILS, REAP_TIMEOUT_S, describe_end
+from opsmith.runner.processes.worker_link import INTERPRETED_CALL
+from opsmith.runner.processes.zygote_link import ZygoteGone, ZygoteLink
+from opsmith.runner.protocol.bare_messages import BareRaised, PlainCall, described, read_answer, write_request
+from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.out_of_memory import is_oom
+from opsmith.runner.sandbox.landlock import EVERYTHING, READ
+from opsmith.runner.sandbox.reach import Reach
+
+#: What the program is called where it runs.
+PROGRAM = "main.py"
+SOURCE = Path(__file__).parents[1] / "bare" / "program.py"
+#: Importing torch, with all cores busy.
+START_TIMEOUT_S = 120.0
+ANSWER = "answer"
+#: Folders of a kernel's build cache -> variables that name them to compilers.
+BUILDS = {
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TORCH_EXTENSIONS_DIR": "extensions",
+    "PYTORCH_KERNEL_CACHE_PATH": "jiterator",
+}
+
+
+class NotAnswered(Exception):
+    """A bare process gave no answer for a reason that need not be the kernel's doing; the message says which."""
+
+
+class CallAsked(NamedTuple):
+    """A call, how often it is made, and the random state of the first time."""
+
+    call: PlainCall
+    repeats: int
+    seed: int
+
+
+class BareProcess:
+    """A process of the bare program: :meth:`ask` it once.
+
+    Args:
+        link: that it is of.
+        folder: its own, made for it.
+
+    Attributes:
+        folder: where what it is asked lies; the kernel does not get to see it.
+        scratch: its private folder, where large results lie afterwards.
+    """
+
+    def __init__(self, link: BareLink, folder: Path) -> None:
+        self._link = link
+        self._child: Child | None = None
+        self.folder = folder
+        self.scratch = folder / "scratch"
+        self._kernels = folder / "kernels"
+
+    def ask(
+        self, kernel: Kernel, root: Path | None, schema: OpSchema, calls: Sequence[CallAsked], build_cache: str
+    ) -> list[list[StoredOutcome] | str]:
+        """Have a kernel answer calls; of each its outcomes, or in a line why there are none.
+
+        Args:
+            kernel: the record.
+            root: folder of its files, or None.
+            schema: of the task.
+            calls: what it is asked.
+            build_cache: where it has been built, among the build caches.
+
+        Raises:
+            NotAnswered: for a lack of time or memory.
+            ZygoteGone: no process could be had.
+        """
+        request = self._link.request(kernel, schema, calls, build_cache)
+        request |= {"scratch": str(self.scratch), "answer": ANSWER}
+        request["rules"] += [[str(self.scratch), EVERYTHING], [str(self._kernels), READ]]
+        if root is not None:
+            request["root"] = str(shutil.copytree(root, self._kernels / root.name))
+        if request["module"] is not None:
+            (self.folder / "module").write_bytes(request["module"].pop("content"))
+            request["module"]["values"] = str(self.folder / "module")
+        write_request(self.folder / "request", request)
+        self._child = child = self._link.fork(self.folder / "request")
+        ended = child.wait(self._link.limit_s(kernel, calls))
+        if ended is None and not child.zygote.gone:
+            raise NotAnswered("it took too long")
+        if child.killed_for is not None:
+            raise NotAnswered(LIMIT_DETAILS[child.killed_for])
+        if not child.channel.has_unread():
+            output = child.last_output().strip().splitlines()
+            raise NotAnswered(f"the process for it did not start: {output[-1] if output else 'no message'}")
+        try:
+            answer = read_answer(self.scratch / ANSWER)
+        except (OSError, ProtocolError) as exc:
+            end = describe_end(child, exc) if ended else "it ended without an answer"
+            return [f"{end} {child.last_output().strip()[-200:]}".strip()] * len(calls)
+        if isinstance(answer, BareRaised):
+            return [_line(answer)] * len(calls)
+        if len(answer) != len(calls):
+            return ["it did not answer what it was asked"] * len(calls)
+        return [_line(one) if isinstance(one, BareRaised) else one for one in answer]
+
+    def close(self) -> None:
+        """End it, with all that it has left."""
+        if self._child is not None:
+            self._link.discard(self._child)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _line(raised: BareRaised) -> str:
+    """
+    Raises:
+        NotAnswered: there was no memory.
+    """
+    if raised.is_memory or is_oom(raised.message):
+        raise NotAnswered(raised.message)
+    return raised.message
+
+
+class BareLink:
+    """Starts the bare program when it is made, and again after it was lost.
+
+    Args:
+        processes: starts it.
+        reach: where kernels find things, as for workers.
+        device: torch device string that kernels run on.
+        threads: CPU threads of a kernel.
+        limits: time limits.
+    """
+
+    def __init__(self, processes: Processes, reach: Reach, *, device: str, threads: int, limits: Limits) -> None:
+        self._processes = processes
+        self._reach = reach
+        self._device = device
+        self._threads = threads
+        self._limits = limits
+        self._zygote: ZygoteLink | None = None
+        self._starting = threading.Lock()
+
+    def start(self) -> None:
+        """Begin to start the program, which takes seconds, unless it runs.
+
+        Raises:
+            ZygoteGone: there is nothing to start it from.
+        """
+        with self._starting:
+            if self._zygote is None or self._zygote.gone:
+                folder = Path(tempfile.mkdtemp(dir=self._processes.scratch))
+                program = folder / PROGRAM
+                program.write_bytes(SOURCE.read_bytes())
+                self._zygote = self._processes.start_bare(program, self._reach)
+
+    @contextlib.contextmanager
+    def process(self) -> Iterator[BareProcess]:
+        """A process that is to be asked, which ends with the context."""
+        folder = Path(tempfile.mkdtemp(dir=self._processes.scratch))
+        process = BareProcess(self, folder)
+        process.scratch.mkdir()
+        (folder / "kernels").mkdir()
+        try:
+            yield process
+        finally:
+            process.close()
+
+    def fork(self, request: Path) -> Child:
+        """Fork a process that carries out a request.
+
+        Raises:
+            ZygoteGone: the program is not there.
+        """
+        self.start()
+        zygote = self._zygote
+        assert zygote is not None
+        if not zygote.wait_ready(START_TIMEOUT_S):
+            raise ZygoteGone
+        return self._processes.fork_bare(request, zygote)
+
+    def discard(self, child: Child) -> None:
+        """End a process. Where its end is not reported, the program is started anew: it may be harmed."""
+        self._processes.discard(child)
+        if child.wait(REAP_TIMEOUT_S) is None:
+            self.close()
+
+    def close(self) -> None:
+        """End the program with all of its processes."""
+        with self._starting:
+            if self._zygote is not None:
+                self._zygote.close()
+                self._zygote = None
+
+    def limit_s(self, kernel: Kernel, calls: Sequence[CallAsked]) -> float:
+        """Seconds that a process gets to load a kernel and to answer."""
+        each_s = self._limits.call_s
+        if kernel.dsl == "triton" and self._processes.interpreted:
+            each_s *= INTERPRETED_CALL
+        return self._limits.load_s + each_s * sum(call.repeats for call in calls)
+
+    def request(
+        self, kernel: Kernel, schema: OpSchema, calls: Sequence[CallAsked], build_cache: str
+    ) -> dict[str, Any]:
+        """What a process is to do, but for its folders."""
+        builds = Path(self._reach.builds, build_cache)
+        asked = [
+            {**json.loads(call.described), "values": call.values, "repeats": repeats, "seed": seed}
+            for call, repeats, seed in calls
+        ]
+        return {
+            "device": self._device,
+            "threads": self._threads,
+            "environment": {variable: str(builds / name) for variable, name in BUILDS.items()},
+            "rules": [[str(builds), EVERYTHING]],
+            "entry": kernel.entry,
+            "root": None,
+            "target": kernel.entry if kernel.loader is Loader.ATTRIBUTE else None,
+            "asked": kernel.derived_from or schema.name,
+            "search": [self._reach.started_in] if self._reach.started_in else [],
+            "package": "kernels",
+            "op": schema.name,
+            "derived_from": kernel.derived_from,
+            "module": _construction(schema),
+            "calls": asked,
+        }
+
+
+def _construction(schema: OpSchema) -> dict[str, Any] | None:
+    """What a module is constructed with, and the content of its storages."""
+    if schema.init is None:
+        return None
+    record = msgspec.msgpack.decode(schema.init, type=CallRecord)
+    assert all(isinstance(storage, bytes) for storage in record.storages), "what modules are made with is recorded"
+    content = b"".join(storage for storage in record.storages if isinstance(storage, bytes))
+    return {**described(record), "content": content}
