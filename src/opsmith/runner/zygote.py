@@ -4,8 +4,7 @@ It never makes a tensor, so it has no thread pool and no device context; a child
 ready in milliseconds instead of the seconds that the imports take. (A child forked from a process
 that has run a parallel region hangs in its own first one.)
 
-Started as ``python -m opsmith.runner.zygote FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` with a
-SEQPACKET socket to the judge: one packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two
+Started with ``FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` and a SEQPACKET socket to the judge: one packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two
 descriptors (the child's channel and its output pipe); packets out are ``Ready``, ``Forked`` and
 ``Exited``. It outlives a judge that is killed just long enough to end every process below it and to
 remove the folder SCRATCH.
@@ -28,6 +27,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,25 +43,30 @@ from opsmith.runner.sandbox.reach import Reach
 LAYERS = 4
 
 
-def main() -> None:
-    """Import, report ready, then fork on request until the judge goes away."""
-    control = socket.socket(fileno=int(sys.argv[1]))
+def main(arguments: Sequence[str]) -> None:
+    """Import, report ready, then fork on request until the judge goes away.
+
+    Args:
+        arguments: what it is started with; no child has them among its own.
+    """
+    descriptor, device, scratch, *options = arguments
+    control = socket.socket(fileno=int(descriptor))
     # A signal that can be waited for: there are children to end first.
     die_with_parent(signal.SIGTERM)
     set_readable(readable=False)
     facts = _import_everything(
-        sys.argv[2],
-        Path(sys.argv[3]),
-        with_compiler="--compiler" in sys.argv,
-        with_opinfo="--opinfo" in sys.argv,
+        device,
+        Path(scratch),
+        with_compiler="--compiler" in options,
+        with_opinfo="--opinfo" in options,
     )
     gc.collect()
     gc.freeze()  # Children never touch the pages of what was imported, so they stay shared.
-    left_out = {argument.partition("=")[2] for argument in sys.argv if argument.startswith("--without=")}
-    layers = probe(Path(sys.argv[3]), left_out)
+    left_out = {argument.partition("=")[2] for argument in options if argument.startswith("--without=")}
+    layers = probe(Path(scratch), left_out)
     control.send(msgspec.msgpack.encode(Ready({**facts, "sandbox": layers})))
     serve(control, Sandbox(layers))
-    shutil.rmtree(sys.argv[3], ignore_errors=True)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
@@ -217,9 +222,4 @@ def _leave_for(sandbox: Sandbox, program: str, environment: dict[str, str], reac
     os.write(layers, json.dumps(sandbox.described()).encode())
     os.lseek(layers, 0, os.SEEK_SET)
     assert layers == LAYERS, "nothing above the control socket is open"
-    os.chdir(Path(program).parent)
-    os.execve(sys.executable, [sys.executable, Path(program).name], environment)
-
-
-if __name__ == "__main__":
-    main()
+    os.execve(sys.executable, [sys.executable, program], environment)

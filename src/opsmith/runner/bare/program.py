@@ -30,7 +30,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
+#: For the import alone: packages of others that it would load, and the runtime that would count devices.
+STARTING = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+os.environ.update(STARTING)
+
+import torch  # noqa: E402
 
 Request = dict[str, Any]
 
@@ -53,8 +57,8 @@ def main() -> None:
         layers = json.load(described)
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    for name in ("TORCH_DEVICE_BACKEND_AUTOLOAD", "PYTORCH_NVML_BASED_CUDA_CHECK", "PYTHONHASHSEED"):
-        os.environ.pop(name, None)  # They concern what has happened by now.
+    for name in STARTING:
+        del os.environ[name]
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"type": "Ready", "facts": {"torch": torch.__version__}}).encode())
@@ -163,9 +167,7 @@ def settle(request: Request) -> None:
     for name, value in {**request["environment"], "HOME": scratch, "TMPDIR": scratch}.items():
         os.environ[name] = value
     tempfile.tempdir = scratch
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
-    Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
     torch.set_num_threads(request["threads"])
 
 

@@ -27,8 +27,6 @@ from opsmith.runner.protocol.out_of_memory import is_oom
 from opsmith.runner.sandbox.landlock import EVERYTHING, READ
 from opsmith.runner.sandbox.reach import Reach
 
-#: What the program is called where it runs.
-PROGRAM = "main.py"
 SOURCE = Path(__file__).parents[1] / "bare" / "program.py"
 #: Importing torch, with all cores busy.
 START_TIMEOUT_S = 120.0
@@ -163,10 +161,7 @@ class BareLink:
         """
         with self._starting:
             if self._zygote is None or self._zygote.gone:
-                folder = Path(tempfile.mkdtemp(dir=self._processes.scratch))
-                program = folder / PROGRAM
-                program.write_bytes(SOURCE.read_bytes())
-                self._zygote = self._processes.start_bare(program, self._reach)
+                self._zygote = self._processes.start_bare(SOURCE.read_text(encoding="utf-8"), self._reach)
 
     @contextlib.contextmanager
     def process(self) -> Iterator[BareProcess]:

@@ -67,6 +67,8 @@ EVERYWHERE = (
 #: often in a second; kernels run on one stream.
 QUEUES_VARIABLE, QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "1"
 
+#: What programs are called where they run.
+PROGRAM = "main.py"
 IMPORT_TIMEOUT_S = 180.0
 #: A fork takes milliseconds; a zygote that a worker has stopped never answers.
 FORK_TIMEOUT_S = 20.0
@@ -202,7 +204,7 @@ class Processes:
     ) -> None:
         self.visible = os.environ.get(VISIBLE) if visible is None else visible
         self.worker_limit = sys.maxsize
-        self.scratch = Path(tempfile.mkdtemp(prefix="opsmith-"))
+        self.scratch = Path(tempfile.mkdtemp())
         self._device = device
         self._memory_limit_bytes = memory_limit_bytes
         self._output_limit_bytes = output_limit_bytes
@@ -221,12 +223,10 @@ class Processes:
         set_readable(readable=False)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self.scratch / "zygote.log").open("wb") as log:
-            descriptor = str(theirs.fileno())
+            arguments = [str(theirs.fileno()), self._device, str(self.scratch), *self._options]
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [
-                    *(sys.executable, "-P", "-m", "opsmith.runner.zygote", descriptor, self._device, str(self.scratch)),
-                    *self._options,
-                ],
+                # No argument says what it is: the processes that are forked from it have them, too.
+                [sys.executable, str(self._program(f"from opsmith.runner.zygote import main\n\nmain({arguments!r})\n"))],
                 pass_fds=[theirs.fileno()],
                 env=_scrubbed_environment(self._device, self.scratch, self.visible),
                 stdin=subprocess.DEVNULL,
@@ -237,6 +237,12 @@ class Processes:
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._watcher.start()
         return self
+
+    def _program(self, source: str) -> Path:
+        """A file of this source as any program is called, in a folder of its own."""
+        path = Path(tempfile.mkdtemp(dir=self.scratch)) / PROGRAM
+        path.write_text(source, encoding="utf-8")
+        return path
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._closing = True
@@ -298,17 +304,18 @@ class Processes:
             )
         return ZygoteLink(ours, pid)
 
-    def start_bare(self, program: Path, reach: Reach) -> ZygoteLink:
-        """A process that runs ``program`` in an interpreter of its own; see :mod:`opsmith.runner.bare.program`.
+    def start_bare(self, source: str, reach: Reach) -> ZygoteLink:
+        """A process that runs a program in an interpreter of its own; see :mod:`opsmith.runner.bare.program`.
 
         Args:
-            program: a Python file in a folder of its own.
+            source: of the program.
             reach: where what it forks may find things.
 
         Raises:
             ZygoteGone: there is nothing left to fork from.
         """
         self.wait_ready()
+        program = self._program(source)
         environment = _plain_environment(self._device, program.parent, self.visible)
         config = {"program": str(program), "environment": environment, "reach": msgspec.to_builtins(reach)}
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -337,7 +344,7 @@ class Processes:
             ZygoteGone: there is nothing left to fork from.
         """
         self.wait_ready()
-        folder = Path(tempfile.mkdtemp(prefix=f"{role}-", dir=self.scratch))
+        folder = Path(tempfile.mkdtemp(dir=self.scratch))
         if role == "worker":
             places = {name: folder / name for name in ("scratch", "kernels")}
             for place in places.values():
@@ -449,7 +456,8 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
 def _plain_environment(device: str, folder: Path, visible: str | None) -> dict[str, str]:
     """What a program finds that runs on this machine, whoever started it."""
     scrubbed = _scrubbed_environment(device, folder, visible)
-    return {name: value for name, value in scrubbed.items() if name != JUDGING_VARIABLE}
+    named = {*KEPT_VARIABLES, "HOME", "TMPDIR", "TRITON_INTERPRET"}
+    return {name: value for name, value in scrubbed.items() if name in named}
 
 
 def _resident_bytes(pid: int) -> int:
