@@ -161,14 +161,15 @@ def become(place: str, descriptors: list[int], layers: Request) -> None:
 
 
 def settle(request: Request) -> None:
-    """Move to the private folder, with the environment that was asked for."""
+    """Move to a folder below the private one, which is the home, with the environment that was asked for."""
     scratch = request["scratch"]
-    os.chdir(scratch)
-    for name, value in {**request["environment"], "HOME": scratch, "TMPDIR": scratch}.items():
-        os.environ[name] = value
-    tempfile.tempdir = scratch
+    places = {name: Path(scratch, name) for name in ("work", "tmp")}
+    for place in places.values():
+        place.mkdir()
+    os.chdir(places["work"])
+    os.environ.update({**request["environment"], "HOME": scratch, "TMPDIR": str(places["tmp"])})
+    tempfile.tempdir = None  # Looked up anew.
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
-    torch.set_num_threads(request["threads"])
 
 
 # ---------------------------------------------------------------- confinement

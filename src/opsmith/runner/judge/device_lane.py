@@ -98,7 +98,7 @@ class DeviceLane:
         )
         reach = make_link(device=options.device, spares=0).reach
         self._bare = (
-            BareLink(processes, reach, device=options.device, threads=1, limits=work.limits) if work.again else None
+            BareLink(processes, reach, device=options.device, limits=work.limits) if work.again else None
         )
         self._make_discoverer = partial(make_link, device=options.device, spares=0)
         if traits_of(options.suite).tasks is TaskKind.COLLECTIVE:

@@ -31,6 +31,8 @@ SOURCE = Path(__file__).parents[1] / "bare" / "program.py"
 #: Importing torch, with all cores busy.
 START_TIMEOUT_S = 120.0
 ANSWER = "answer"
+#: What stands for a kernel's folder.
+PACKAGE = "kernels"
 #: Folders of a kernel's build cache -> variables that name them to compilers.
 BUILDS = {
     "TRITON_CACHE_DIR": "triton",
@@ -68,8 +70,8 @@ class BareProcess:
         self._link = link
         self._child: Child | None = None
         self.folder = folder
-        self.scratch = folder / "scratch"
-        self._kernels = folder / "kernels"
+        self.scratch = folder / "home"
+        self._kernels = folder / "lib"
 
     def ask(
         self, kernel: Kernel, root: Path | None, schema: OpSchema, calls: Sequence[CallAsked], build_cache: str
@@ -91,7 +93,7 @@ class BareProcess:
         request |= {"scratch": str(self.scratch), "answer": ANSWER}
         request["rules"] += [[str(self.scratch), EVERYTHING], [str(self._kernels), READ]]
         if root is not None:
-            request["root"] = str(shutil.copytree(root, self._kernels / root.name))
+            request["root"] = str(shutil.copytree(root, self._kernels / PACKAGE))
         if request["module"] is not None:
             (self.folder / "module").write_bytes(request["module"].pop("content"))
             request["module"]["values"] = str(self.folder / "module")
@@ -140,15 +142,13 @@ class BareLink:
         processes: starts it.
         reach: where kernels find things, as for workers.
         device: torch device string that kernels run on.
-        threads: CPU threads of a kernel.
         limits: time limits.
     """
 
-    def __init__(self, processes: Processes, reach: Reach, *, device: str, threads: int, limits: Limits) -> None:
+    def __init__(self, processes: Processes, reach: Reach, *, device: str, limits: Limits) -> None:
         self._processes = processes
         self._reach = reach
         self._device = device
-        self._threads = threads
         self._limits = limits
         self._zygote: ZygoteLink | None = None
         self._starting = threading.Lock()
@@ -169,7 +169,6 @@ class BareLink:
         folder = Path(tempfile.mkdtemp(dir=self._processes.scratch))
         process = BareProcess(self, folder)
         process.scratch.mkdir()
-        (folder / "kernels").mkdir()
         try:
             yield process
         finally:
@@ -219,20 +218,25 @@ class BareLink:
         ]
         return {
             "device": self._device,
-            "threads": self._threads,
-            "environment": {variable: str(builds / name) for variable, name in BUILDS.items()},
+            # A kernel that has built nothing need not find where.
+            "environment": {variable: str(builds / name) for variable, name in BUILDS.items() if _holds(builds / name)},
             "rules": [[str(builds), EVERYTHING]],
             "entry": kernel.entry,
             "root": None,
             "target": kernel.entry if kernel.loader is Loader.ATTRIBUTE else None,
             "asked": kernel.derived_from or schema.name,
             "search": [self._reach.started_in] if self._reach.started_in else [],
-            "package": "kernels",
+            "package": PACKAGE,
             "op": schema.name,
             "derived_from": kernel.derived_from,
             "module": _construction(schema),
             "calls": asked,
         }
+
+
+def _holds(folder: Path) -> bool:
+    """Whether there is anything in a folder."""
+    return folder.is_dir() and next(folder.iterdir(), None) is not None
 
 
 def _construction(schema: OpSchema) -> dict[str, Any] | None:
