@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import array
 import ctypes
-import gc
 import importlib.util
 import json
 import os
@@ -59,8 +58,6 @@ def main() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for name in STARTING:
         del os.environ[name]
-    gc.collect()
-    gc.freeze()
     control.send(json.dumps({"type": "Ready", "facts": {"torch": torch.__version__}}).encode())
     started = serve(control, layers)
     if started is not None:
@@ -126,7 +123,7 @@ def children() -> set[int]:
 
 def become(place: str, descriptors: list[int], layers: Request) -> None:
     """Be a process of its own, confined, that carries out the request in the file ``place``."""
-    os.setsid()
+    os.setpgid(0, 0)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import select
 import selectors
 import shutil
@@ -67,8 +68,8 @@ EVERYWHERE = (
 #: often in a second; kernels run on one stream.
 QUEUES_VARIABLE, QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "1"
 
-#: What programs are called where they run.
-PROGRAM = "main.py"
+#: What programs are called where they run; another one each time, so that no name says whose it is.
+PROGRAMS = ("app", "bench", "demo", "eval", "example", "main", "model", "predict", "run", "script", "serve", "train")
 IMPORT_TIMEOUT_S = 180.0
 #: A fork takes milliseconds; a zygote that a worker has stopped never answers.
 FORK_TIMEOUT_S = 20.0
@@ -240,7 +241,7 @@ class Processes:
 
     def _program(self, source: str) -> Path:
         """A file of this source as any program is called, in a folder of its own."""
-        path = Path(tempfile.mkdtemp(dir=self.scratch)) / PROGRAM
+        path = Path(tempfile.mkdtemp(dir=self.scratch)) / f"{secrets.choice(PROGRAMS)}.py"
         path.write_text(source, encoding="utf-8")
         return path
 
