@@ -114,6 +114,7 @@ def asked(
         build_cache=lambda: cache,
         judge=judge,
         admitted=lambda _size: contextlib.nullcontext(),
+        alone=contextlib.nullcontext,
     )
     return check.ask([case(number) for number in range(cases)])
 
@@ -124,9 +125,9 @@ def test_a_kernel_that_answers_is_recorded_as_asked() -> None:
     assert CALLS == asked((RIGHT,) * 99, cases=99).answers.calls
 
 
-@pytest.mark.parametrize("act", [WRONG, Status.WRONG_SHAPE, Status.CRASHED, "ValueError: no", "ended by SIGSEGV"])
+@pytest.mark.parametrize("act", [WRONG, Status.WRONG_SHAPE, "ValueError: no", "ended by SIGSEGV", "no answer within 200 s"])
 def test_what_fails_twice_and_passes_under_the_judge_is_an_offence(act: Act) -> None:
-    """Wrong, raised, declined or crashed."""
+    """Wrong, raised, declined, crashed or hung."""
     found = asked((RIGHT, act), (act, RIGHT))
     assert found.offence is not None
     assert found.offence.startswith("right only where it is judged: in a process without opsmith ")
@@ -162,7 +163,7 @@ def test_where_eager_fails_too_nothing_is_known() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (lambda: asked((NotAnswered("it took too long"),)), "it took too long"),
+        (lambda: asked((NotAnswered("the process for it did not start"),)), "the process for it did not start"),
         (lambda: asked((ZygoteGone(),)), "the process that workers are forked from is gone"),
         (lambda: asked((OSError("disk full"),)), "disk full"),
         (lambda: asked(cases=0), "no case is small enough"),
@@ -171,7 +172,7 @@ def test_where_eager_fails_too_nothing_is_known() -> None:
     ],
 )
 def test_who_could_not_be_asked_is_not_accused_and_it_is_said(said: Any, why: str) -> None:
-    """For lack of time, memory or a process."""
+    """For lack of a process, of a case, or of what only one process can do."""
     found = said()
     assert None is found.offence
     assert 0 == found.answers.calls

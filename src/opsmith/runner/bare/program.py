@@ -23,7 +23,6 @@ import signal
 import socket
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -179,7 +178,9 @@ def prctl(option: int, *arguments: int) -> None:
 
 def call(number: int, *arguments: Any) -> int:
     """A system call by its number."""
-    return check(LIBC.syscall(ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)))
+    return check(
+        LIBC.syscall(ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
+    )
 
 
 def check(result: int) -> int:
@@ -311,9 +312,7 @@ class Derived:
         for one, name in zip(results, self.written, strict=True):
             if name is not None:
                 store(one, bound[name])
-        returned = [
-            one if name is None else bound[name] for one, name in zip(results, self.returned, strict=False)
-        ]
+        returned = [one if name is None else bound[name] for one, name in zip(results, self.returned, strict=False)]
         return returned[0] if len(returned) == 1 else tuple(returned) or None
 
 
@@ -445,9 +444,7 @@ class Arguments:
         return torch._neg_view(made) if is_neg else made
 
 
-def answer(
-    function: Callable[..., Any], call: Request, values: bytes, device: torch.device, outcomes: Outcomes
-) -> Any:
+def answer(function: Callable[..., Any], call: Request, values: bytes, device: torch.device, outcomes: Outcomes) -> Any:
     """What a kernel returned and changed, as often as it is asked for, or what it raised."""
     try:
         described = []
@@ -465,15 +462,10 @@ def answer(
 def raised(exc: BaseException) -> Request:
     """What is told of an exception."""
     try:
-        message, trace = str(exc), "".join(traceback.format_exception(exc))
+        message = f"{type(exc).__name__}: {exc}"
     except BaseException:  # noqa: BLE001 - it may raise where it should describe itself
-        message = trace = "an exception that cannot be turned into text"
-    line = f"{type(exc).__name__}: {message}".encode("utf-8", "replace").decode()
-    return {
-        "is_memory": isinstance(exc, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in message,
-        "message": line[:MAX_MESSAGE_CHARS],
-        "traceback": trace.encode("utf-8", "replace").decode()[-MAX_MESSAGE_CHARS:],
-    }
+        message = "an exception that cannot be turned into text"
+    return {"message": message.encode("utf-8", "replace").decode()[:MAX_MESSAGE_CHARS]}
 
 
 class Outcomes:

@@ -30,8 +30,8 @@ from opsmith.runner.protocol.referee_messages import (
 
 #: Secret calls of a kernel, of as many entries of the suite at most.
 CALLS, ENTRIES = 4, 2
-#: Arguments of one of them.
-MAX_CALL_BYTES = 64 << 20
+#: Arguments of one of them; and of the only one, where all cases are larger.
+MAX_CALL_BYTES, MAX_ONLY_CALL_BYTES = 64 << 20, 1 << 30
 #: Times that a kernel has to fail in a bare process, and to answer the same calls rightly in its worker, to be accused.
 ROUNDS = 2
 #: Said of the calls in the verdicts that they get where the kernel is wrong in its worker as well.
@@ -64,6 +64,7 @@ class BareCheck:
         build_cache: tells where the kernel's worker builds; None where it has said nothing.
         judge: judges a secret case in the kernel's worker.
         admitted: to the device, for so many bytes of arguments.
+        alone: with the device and its memory to itself, as kernels are asked again.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class BareCheck:
         build_cache: Callable[[], str | None],
         judge: Callable[[CaseRef], Verdict],
         admitted: Callable[[int], AbstractContextManager[None]],
+        alone: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._job = job
         self._referee = referee
@@ -86,6 +88,7 @@ class BareCheck:
         self._build_cache = build_cache
         self._judge = judge
         self._admitted = admitted
+        self._alone = alone
 
     def ask(self, passed: Sequence[CaseRef]) -> Found:
         """Ask the kernel, with what it answered rightly in its worker.
@@ -125,20 +128,24 @@ class BareCheck:
 
     def _chosen(self, passed: Sequence[CaseRef]) -> list[CaseRef]:
         """Cases of all sizes from few entries; which, follows from the run's seed."""
+        answered = sorted((case for case in passed if not case.expects_error), key=lambda case: case.size_bytes)
+        if not answered or answered[0].size_bytes > MAX_CALL_BYTES:
+            return [case for case in answered[:1] if case.size_bytes <= MAX_ONLY_CALL_BYTES]
         order = sorted(
-            (case for case in passed if not case.expects_error and case.size_bytes <= MAX_CALL_BYTES),
+            (case for case in answered if case.size_bytes <= MAX_CALL_BYTES),
             key=lambda case: derive_seed(self._seed, "bare", self._job.kernel.content_hash, str(case.address)),
         )
         entries = list(dict.fromkeys((case.address.entry, case.address.dtype) for case in order))[:ENTRIES]
         known = [case for case in order if (case.address.entry, case.address.dtype) in entries]
-        extremes = [max(known, key=lambda case: case.size_bytes)] if known else []
-        return list(dict.fromkeys([*extremes, *known]))[:CALLS]
+        largest = max(known, key=lambda case: case.size_bytes)
+        return list(dict.fromkeys([largest, *known]))[:CALLS]
 
     def _round(self, cases: Sequence[CaseRef], number: int) -> tuple[int, list[tuple[CaseRef, str]]]:
         """Draw values, ask a new process; how many calls it answered rightly, and the others, with what it did."""
         seed = derive_seed(self._seed, "bare", self._job.kernel.content_hash, number)
         size_bytes = sum(case.size_bytes for case in cases)
-        with self._link.process() as process, self._admitted(size_bytes):
+        admitted = self._alone() if number else self._admitted(size_bytes)
+        with self._link.process() as process, admitted:
             request = DrawSecret(tuple(cases), self._options.suite, self._options.device, seed, str(process.folder))
             drawn = self._referee.ask(request, SecretDrawn)
             secret = [_secret(case, place) for place, case in enumerate(drawn.cases)]
@@ -155,7 +162,9 @@ class BareCheck:
             failed = self._compared(process, calls, places)
         return len(calls) - len(failed), [(secret[place], reason) for place, reason in failed]
 
-    def _compared(self, process: BareProcess, calls: Sequence[CallAsked], places: Sequence[int]) -> list[tuple[int, str]]:
+    def _compared(
+        self, process: BareProcess, calls: Sequence[CallAsked], places: Sequence[int]
+    ) -> list[tuple[int, str]]:
         job = self._job
         cache = self._build_cache()
         if cache is None:

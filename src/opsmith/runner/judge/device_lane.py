@@ -97,9 +97,7 @@ class DeviceLane:
             one_kernel=options.isolation == "kernel",
         )
         reach = make_link(device=options.device, spares=0).reach
-        self._bare = (
-            BareLink(processes, reach, device=options.device, limits=work.limits) if work.again else None
-        )
+        self._bare = BareLink(processes, reach, device=options.device, limits=work.limits) if work.again else None
         self._make_discoverer = partial(make_link, device=options.device, spares=0)
         if traits_of(options.suite).tasks is TaskKind.COLLECTIVE:
             make_candidate: Callable[[], Candidate] = partial(

@@ -162,6 +162,7 @@ class Slot:
             build_cache=lambda: self._build_cache(job),
             judge=lambda case: self._judge_one(judge, case),
             admitted=lambda size_bytes: self._admission.beside_others(size_bytes, self.give_memory_back),
+            alone=self._alone,
         )
         outside = check.ask([case for case in job.all_cases if str(case.address) in found.passed])
         yield from outside.wrong
@@ -219,13 +220,19 @@ class Slot:
 
     def _judge_by_itself(self, judge: ChunkJudge, case: CaseRef) -> Verdict:
         """Judge a case again for which there was no memory, while nobody else has any that can be given back."""
-        self.worker.retire()
-        self.give_memory_back()
-        with self._admission.by_itself():
+        with self._alone():
             verdict = _only(judge.judge([case]))
         if not was_oom(verdict):
             return verdict
         return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, ASKED_BY_ITSELF))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within it nobody else has the device, nor any of its memory that can be given back."""
+        self.worker.retire()
+        self.give_memory_back()
+        with self._admission.by_itself():
+            yield
 
     def _variants(self, job: Job) -> Sequence[CaseRef]:
         """More cases of the op than the suite asks, made from those that it asks; of a collective none."""

@@ -23,7 +23,6 @@ from opsmith.runner.processes.worker_link import INTERPRETED_CALL
 from opsmith.runner.processes.zygote_link import ZygoteGone, ZygoteLink
 from opsmith.runner.protocol.bare_messages import BareRaised, PlainCall, described, read_answer, write_request
 from opsmith.runner.protocol.limits import Limits
-from opsmith.runner.protocol.out_of_memory import is_oom
 from opsmith.runner.sandbox.landlock import EVERYTHING, READ
 from opsmith.runner.sandbox.reach import Reach
 
@@ -43,7 +42,7 @@ BUILDS = {
 
 
 class NotAnswered(Exception):
-    """A bare process gave no answer for a reason that need not be the kernel's doing; the message says which."""
+    """A bare process ended before it came to the kernel; the message says how."""
 
 
 class CallAsked(NamedTuple):
@@ -86,7 +85,7 @@ class BareProcess:
             build_cache: where it has been built, among the build caches.
 
         Raises:
-            NotAnswered: for a lack of time or memory.
+            NotAnswered: it did not come to loading the kernel.
             ZygoteGone: no process could be had.
         """
         request = self._link.request(kernel, schema, calls, build_cache)
@@ -99,40 +98,31 @@ class BareProcess:
             request["module"]["values"] = str(self.folder / "module")
         write_request(self.folder / "request", request)
         self._child = child = self._link.fork(self.folder / "request")
-        ended = child.wait(self._link.limit_s(kernel, calls))
-        if ended is None and not child.zygote.gone:
-            raise NotAnswered("it took too long")
-        if child.killed_for is not None:
-            raise NotAnswered(LIMIT_DETAILS[child.killed_for])
+        limit_s = self._link.limit_s(kernel, calls)
+        ended = child.wait(limit_s)
         if not child.channel.has_unread():
             output = child.last_output().strip().splitlines()
             raise NotAnswered(f"the process for it did not start: {output[-1] if output else 'no message'}")
+        if ended is None and not child.zygote.gone:
+            return [f"no answer within {limit_s:g} s"] * len(calls)
+        if child.killed_for is not None:
+            return [LIMIT_DETAILS[child.killed_for]] * len(calls)
         try:
             answer = read_answer(self.scratch / ANSWER)
         except (OSError, ProtocolError) as exc:
             end = describe_end(child, exc) if ended else "it ended without an answer"
             return [f"{end} {child.last_output().strip()[-200:]}".strip()] * len(calls)
         if isinstance(answer, BareRaised):
-            return [_line(answer)] * len(calls)
+            return [answer.message] * len(calls)
         if len(answer) != len(calls):
             return ["it did not answer what it was asked"] * len(calls)
-        return [_line(one) if isinstance(one, BareRaised) else one for one in answer]
+        return [one.message if isinstance(one, BareRaised) else one for one in answer]
 
     def close(self) -> None:
         """End it, with all that it has left."""
         if self._child is not None:
             self._link.discard(self._child)
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _line(raised: BareRaised) -> str:
-    """
-    Raises:
-        NotAnswered: there was no memory.
-    """
-    if raised.is_memory or is_oom(raised.message):
-        raise NotAnswered(raised.message)
-    return raised.message
 
 
 class BareLink:
@@ -207,9 +197,7 @@ class BareLink:
             each_s *= INTERPRETED_CALL
         return self._limits.load_s + each_s * sum(call.repeats for call in calls)
 
-    def request(
-        self, kernel: Kernel, schema: OpSchema, calls: Sequence[CallAsked], build_cache: str
-    ) -> dict[str, Any]:
+    def request(self, kernel: Kernel, schema: OpSchema, calls: Sequence[CallAsked], build_cache: str) -> dict[str, Any]:
         """What a process is to do, but for its folders."""
         builds = Path(self._reach.builds, build_cache)
         asked = [

@@ -227,7 +227,10 @@ class Processes:
             arguments = [str(theirs.fileno()), self._device, str(self.scratch), *self._options]
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 # No argument says what it is: the processes that are forked from it have them, too.
-                [sys.executable, str(self._program(f"from opsmith.runner.zygote import main\n\nmain({arguments!r})\n"))],
+                [
+                    sys.executable,
+                    str(self._program(f"from opsmith.runner.zygote import main\n\nmain({arguments!r})\n")),
+                ],
                 pass_fds=[theirs.fileno()],
                 env=_scrubbed_environment(self._device, self.scratch, self.visible),
                 stdin=subprocess.DEVNULL,

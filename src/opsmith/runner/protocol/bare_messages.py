@@ -48,11 +48,9 @@ class PlainCall(msgspec.Struct, frozen=True):
 
 
 class BareRaised(msgspec.Struct, frozen=True):
-    """The kernel raised; ``is_memory`` for lack of it."""
+    """The kernel raised."""
 
-    is_memory: bool
     message: str
-    traceback: str
 
 
 #: Of a kernel that does not load what it raised; else of each call its outcomes, or what was raised.
