@@ -33,6 +33,7 @@ from typing import Any
 
 import msgspec
 
+from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, Ready
 from opsmith.runner.sandbox.kernel_calls import adopt_orphans, die_with_parent, set_readable
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     descriptor, device, scratch, *options = arguments
     control = socket.socket(fileno=int(descriptor))
+    os.environ[JUDGING_VARIABLE] = "1"  # Here, for what a process is started with stays in /proc for good.
     # A signal that can be waited for: there are children to end first.
     die_with_parent(signal.SIGTERM)
     set_readable(readable=False)

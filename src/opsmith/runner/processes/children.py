@@ -22,7 +22,6 @@ from typing import Any, Self
 
 import msgspec
 
-from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.core.verdict import Status
 from opsmith.errors import RefereeFailed
 from opsmith.runner.machine.gpus import VISIBLE
@@ -438,7 +437,6 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         kept[VISIBLE] = visible
     kept |= {
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        JUDGING_VARIABLE: "1",
         # Counting devices through the CUDA runtime would spoil CUDA for every forked child.
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         QUEUES_VARIABLE: QUEUES,
