@@ -4,10 +4,10 @@ It never makes a tensor, so it has no thread pool and no device context; a child
 ready in milliseconds instead of the seconds that the imports take. (A child forked from a process
 that has run a parallel region hangs in its own first one.)
 
-Started with ``FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` and a SEQPACKET socket to the judge: one packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two
-descriptors (the child's channel and its output pipe); packets out are ``Ready``, ``Forked`` and
-``Exited``. It outlives a judge that is killed just long enough to end every process below it and to
-remove the folder SCRATCH.
+Started with ``FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` and a SEQPACKET socket to the judge:
+one packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two descriptors (the child's channel and its
+output pipe); packets out are ``Ready``, ``Forked`` and ``Exited``. It outlives a judge that is killed just long enough
+to end every process below it and to remove the folder SCRATCH.
 
 A zygote also forks further zygotes: one *nursery* for the workers of each slot. What a worker
 starts and leaves behind becomes the nursery's child and is killed when the worker ends; a worker
@@ -224,4 +224,4 @@ def _leave_for(sandbox: Sandbox, program: str, environment: dict[str, str], reac
     os.write(layers, json.dumps(sandbox.described()).encode())
     os.lseek(layers, 0, os.SEEK_SET)
     assert layers == LAYERS, "nothing above the control socket is open"
-    os.execve(sys.executable, [sys.executable, program], environment)
+    os.execve(sys.executable, [sys.executable, program], environment)  # noqa: S606 - no shell is wanted

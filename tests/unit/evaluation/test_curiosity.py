@@ -116,4 +116,4 @@ def test_every_look_at_the_judge_is_noted_with_its_line() -> None:
 
 def test_what_honest_kernels_do_is_no_look() -> None:
     """Loggers, signatures and named tuples look at frames for themselves."""
-    assert dict.fromkeys(NO_LOOKS, []) == looks_of(NO_LOOKS)
+    assert {text: [] for text in NO_LOOKS} == looks_of(NO_LOOKS)

@@ -103,7 +103,7 @@ NAMELESS = {
     "command line": "'opsmith' in Path('/proc/self/cmdline').read_text() + str(sys.argv) + str(sys.orig_argv)",
     "first environment": "b'OPSMITH_' in Path('/proc/self/environ').read_bytes()",
     "folders": "[p for p in (os.getcwd(), os.environ['HOME'], os.environ['TMPDIR'], __file__) if 'opsmith' in p]",
-    "main module": "[name for name, v in vars(sys.modules['__main__']).items() if 'opsmith' in getattr(v, '__module__', '')]",
+    "main module": "[k for k, v in vars(sys.modules['__main__']).items() if 'opsmith' in getattr(v, '__module__', '')]",
     "own name": "'opsmith' in __name__",
 }
 
@@ -117,13 +117,13 @@ def test_neither_process_has_opsmiths_name(bench: Bench, place: str) -> None:
 
 
 def test_a_bare_process_has_nothing_of_the_judges(bench: Bench) -> None:
-    """No module that only a judge imports, no mode, no descriptor, no frame, no object, no limit that is none of a program's."""
+    """No module that only a judge imports, no mode, no descriptor, no frame, no object, no variable."""
     expressions = {
         "modules": "[n for n in ('msgspec', 'torch._dynamo', 'triton') if n in sys.modules]",
         "modes": "torch._C._len_torch_dispatch_stack()",
         "descriptors": "[fd for fd in range(3, 64) if os.path.exists(f'/proc/self/fd/{fd}') and not os.readlink("
         "f'/proc/self/fd/{fd}').startswith('/proc')]",
-        "files of frames": "sorted({f.filename.rpartition('/')[2] for f in traceback.extract_stack()} - {'kernel.py'})[1:]",
+        "files of frames": "sorted({Path(f.filename).name for f in traceback.extract_stack()} - {'kernel.py'})[1:]",
         "objects": "[k for k in map(type, gc.get_objects()) if k.__module__.startswith('opsmith')]",
         "frozen": "gc.get_freeze_count()",
         "session": "os.getsid(0) == os.getpid()",

@@ -18,7 +18,7 @@ from opsmith.aten.schemas import overload
 from opsmith.calls.live import LiveCall, rebuild
 from opsmith.calls.observer import Observer
 from opsmith.calls.recording import CallRecorder
-from opsmith.core.case import CallRecord, Outcome
+from opsmith.core.case import CallRecord, Outcome, StoredOutcome
 from opsmith.errors import ProtocolError
 from opsmith.runner.protocol.bare_messages import described, read_answer
 from opsmith.tasks.module_call import CONSTRUCTION_SEED, ModuleCall
@@ -40,7 +40,7 @@ def recorded(function: Any, *args: Any, **kwargs: Any) -> CallRecord:
     with CallRecorder(lambda _op, _signature: True) as recorder, torch.no_grad():
         function(*args, **kwargs)
     record = recorder.calls[-1].record
-    assert record is not None
+    assert isinstance(record, CallRecord)
     return record
 
 
@@ -75,7 +75,12 @@ def test_arguments_and_outcomes_are_those_of_a_worker(program: ModuleType, name:
     observer.keep([observer.describe(function(*live.args, **live.kwargs), live, record.storages)])
     told = program.Outcomes(tmp_path).describe(function(*own.args, **own.kwargs), own)
     (tmp_path / "answer").write_text(json.dumps([[told]]))
-    [[stored]] = read_answer(tmp_path / "answer")
+    answer = read_answer(tmp_path / "answer")
+    assert isinstance(answer, list)
+    [reply] = answer
+    assert isinstance(reply, list)
+    [stored] = reply
+    assert isinstance(stored, StoredOutcome)
     content = (tmp_path / stored.name).read_bytes()
     assert observer.outcomes() == [filled(stored.form, content, stored.elements_bytes, stored.changed_bytes)]
 
@@ -124,6 +129,8 @@ def test_adapters_of_variants_write_and_return_as_in_a_worker(
 class Counting(torch.nn.Module):
     """Has a parameter, a buffer and a plain tensor, and changes the buffer."""
 
+    calls: torch.Tensor
+
     def __init__(self, size: int) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.randn(size))
@@ -131,7 +138,7 @@ class Counting(torch.nn.Module):
         self.shift = torch.ones(size)
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        self.calls += 1
+        self.calls.add_(1)
         return {"scaled": x * self.weight + self.shift, "bare": x}
 
 

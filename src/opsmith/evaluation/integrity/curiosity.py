@@ -100,7 +100,7 @@ def _look_at(event: str, arguments: tuple[Any, ...]) -> str | None:
         return None
     name = os.fsdecode(arguments[0])
     if event == _COMMAND:
-        program = os.path.basename(name)
+        program = Path(name).name
         return f"ran {program}" if program in _LISTING else None
     if event == _IMPORT:
         return "imported opsmith" if name.partition(".")[0] == _PACKAGE else None

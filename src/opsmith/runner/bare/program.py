@@ -5,9 +5,10 @@ looks around in it finds what it finds in any program that uses it. So it repeat
 processes do with modules of opsmith's: putting the sandbox on, loading a kernel, making its arguments, describing what
 it returned.
 
-Socket 3 takes one JSON packet for each process to be forked, with two descriptors: a socket, on which it says that it is
-about to load the kernel, and where its output goes. Descriptor 4 holds, as JSON, which layers of the sandbox there are. What a process is to do lies
-in a JSON file that it removes, and so do its answers. When a kernel is loaded neither descriptor is open any more.
+Socket 3 takes one JSON packet for each process to be forked, with two descriptors: a socket, on which the process says
+that it is about to load the kernel, and where its output goes. Descriptor 4 holds, as JSON, which layers of the sandbox
+there are. What a process is to do lies in a JSON file, which it reads before it is confined; its answer goes in another
+one. When a kernel is loaded no descriptor is open but the standard streams.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ SECCOMP_SET_MODE_FILTER, SECCOMP_ALL_THREADS = 1, 1
 def main() -> None:
     """Fork on request until nobody asks any more."""
     control = socket.socket(fileno=3)
-    with open(4, encoding="utf-8") as described:  # noqa: PTH123 - a descriptor, not a path
+    with open(4, encoding="utf-8") as described:
         layers = json.load(described)
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -352,8 +353,9 @@ class Module:
 
     def take(self, state: dict[str, torch.Tensor]) -> list[str]:
         """Copy the state into the module; names of what it holds then."""
-        if hasattr(self.module, "load_reference_state"):
-            self.module.load_reference_state(state)
+        take_by_itself = getattr(self.module, "load_reference_state", None)
+        if take_by_itself is not None:
+            take_by_itself(state)
             own = dict(self.tensors())
             return [name for name, value in state.items() if name in own and same(own[name], value)]
         own = dict(self.tensors())
@@ -480,7 +482,9 @@ class Outcomes:
         leaves: list[Any] = []
         structure = flattened(result, leaves)
         inputs = [span(storage) for storage in arguments.storages]
-        outputs, contents, spans = [], [], []
+        outputs: list[Request] = []
+        contents: list[bytes] = []
+        spans: list[tuple[int, int]] = []
         for leaf in leaves:
             if type(leaf) is torch.Tensor or type(leaf) is torch.nn.Parameter:
                 place = span(leaf.untyped_storage()) if leaf.layout is torch.strided else (0, 0)

@@ -1,4 +1,4 @@
-"""What the judge and a bare program write for each other, as JSON in files: the program has nothing but Python's library.
+"""What the judge and a bare program write for each other: JSON in files, for the program has only Python's library.
 
 What a program writes is data of a stranger's: it is decoded into these types and nothing else.
 """

@@ -283,8 +283,10 @@ class VariantsMade(msgspec.Struct, frozen=True, tag=True):
 
 
 class SecretDrawn(msgspec.Struct, frozen=True, tag=True):
-    """The cases with other values, spooled, and the same calls as a bare program reads them; those that cannot be drawn
-    anew have the values that they had."""
+    """The cases with other values, spooled, and the same calls as a bare program reads them.
+
+    Those that cannot be drawn anew have the values that they had.
+    """
 
     cases: tuple[CaseRef, ...]
     calls: tuple[PlainCall, ...]

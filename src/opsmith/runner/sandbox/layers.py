@@ -93,7 +93,7 @@ class Sandbox:
         set_readable(readable=False)
 
     def described(self) -> dict[str, Any]:
-        """For a program that has none of opsmith's modules, in a nursery: what it needs to confine itself as a worker."""
+        """For a program that has not this module, in a nursery: what it needs to confine itself as a worker is."""
         limits_files = Layer.FILES in self._active
         rules = [*self._readable] if limits_files else []
         if Layer.READ_ONLY in self._active:

@@ -151,8 +151,9 @@ def refuse_sockets() -> None:
 
 
 def described() -> tuple[int, list[str]]:
-    """The call's number, and as hex the bytes of the programs that :func:`refuse_system_calls` and
-    :func:`refuse_sockets` install, for a program that has not this module.
+    """What a program needs that has not this module: the call's number, and the filters' programs as hex.
+
+    They are those that :func:`refuse_system_calls` and :func:`refuse_sockets` install.
 
     Raises:
         OSError: this architecture is not known here.
