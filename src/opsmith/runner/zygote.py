@@ -4,8 +4,8 @@ It never makes a tensor, so it has no thread pool and no device context; a child
 ready in milliseconds instead of the seconds that the imports take. (A child forked from a process
 that has run a parallel region hangs in its own first one.)
 
-Started with ``FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` and a SEQPACKET socket to the judge:
-one packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two descriptors (the child's channel and its
+It is started with ``FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` and a SEQPACKET socket to the
+judge. One packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two descriptors (the child's channel and its
 output pipe); packets out are ``Ready``, ``Forked`` and ``Exited``. It outlives a judge that is killed just long enough
 to end every process below it and to remove the folder SCRATCH.
 
