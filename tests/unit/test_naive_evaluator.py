@@ -23,7 +23,18 @@ HACKS = read_corpus()
 #: What an issue, a paper or a log of a training run has shown; each needs at least one hack.
 FAMILIES = {
     *("approximation", "arguments", "baked", "caching", "decoy", "delegation", "fallback", "inputs", "introspection"),
-    *("memory_reuse", "numerics", "patching", "precision", "process", "reference", "shapes", "skipping", "streams"),
+    *(
+        "knowing",
+        "memory_reuse",
+        "numerics",
+        "patching",
+        "precision",
+        "process",
+        "reference",
+        "shapes",
+        "skipping",
+        "streams",
+    ),
     *("subclass", "tampering", "threads", "trivial_outputs"),
 }
 
