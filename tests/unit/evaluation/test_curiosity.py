@@ -48,7 +48,7 @@ LOOKS = {
     "os.listdir('/proc/self/fd')": "looked at /proc/self/fd",
     "os.listdir('/proc')": "looked at /proc",
     "glob.glob('/proc/*/comm')": "looked at /proc",
-    "open(f'/proc/{os.getppid()}/stat')": "looked at /proc/PARENT/stat",
+    "open(f'/proc/{os.getppid()}/stat')": "looked at another process in /proc/",
     "subprocess.run(['ps', 'ax'], capture_output=True)": "ran ps",
 }
 NO_LOOKS = (
@@ -87,8 +87,7 @@ for text in json.loads(sys.stdin.read()):
         eval(compile(text, "/kernels/7/kernel.py", "eval"))
     except Exception:
         pass
-    lines = [line.replace(str(os.getppid()), "PARENT") for line in noted]
-    found[text] = [re.sub(r"opsmith/\\S+", "opsmith/PLACE", line) for line in lines]
+    found[text] = [re.sub(r"opsmith/\\S+", "opsmith/PLACE", line) for line in noted]
 print(json.dumps(found))
 """
 

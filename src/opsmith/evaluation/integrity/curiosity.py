@@ -109,7 +109,9 @@ def _look_at(event: str, arguments: tuple[Any, ...]) -> str | None:
     if not name.startswith("/proc"):
         return None
     other = _OF_OTHERS.match(name)
-    if _OF_PROCESSES.match(name) or (other is not None and int(other[1]) != os.getpid()):
+    if other is not None and int(other[1]) != os.getpid():
+        return f"looked at another process in {name[: other.start(1)]}"
+    if _OF_PROCESSES.match(name):
         return f"looked at {name}"
     return None
 
