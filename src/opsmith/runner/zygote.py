@@ -5,9 +5,9 @@ ready in milliseconds instead of the seconds that the imports take. (A child for
 that has run a parallel region hangs in its own first one.)
 
 It is started with ``FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` and a SEQPACKET socket to the
-judge. One packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two descriptors (the child's channel and its
-output pipe); packets out are ``Ready``, ``Forked`` and ``Exited``. It outlives a judge that is killed just long enough
-to end every process below it and to remove the folder SCRATCH.
+judge. One packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two descriptors (the child's channel
+and its output pipe); packets out are ``Ready``, ``Forked`` and ``Exited``. It outlives a judge that is killed just long
+enough to end every process below it and to remove the folder SCRATCH.
 
 A zygote also forks further zygotes: one *nursery* for the workers of each slot. What a worker
 starts and leaves behind becomes the nursery's child and is killed when the worker ends; a worker
@@ -217,11 +217,13 @@ def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) ->
     os._exit(0)
 
 
-def _leave_for(sandbox: Sandbox, program: str, environment: dict[str, str], reach: dict[str, Any]) -> None:
+def _leave_for(
+    sandbox: Sandbox, *, program: str, environment: dict[str, str], reach: dict[str, Any], triton: bool
+) -> None:
     """Go on as an interpreter of its own that runs ``program``, in the place where workers are; see :mod:`.bare`."""
     sandbox.enter(msgspec.convert(reach, Reach))
     layers = os.memfd_create("layers", 0)
-    os.write(layers, json.dumps(sandbox.described()).encode())
+    os.write(layers, json.dumps({**sandbox.described(), "triton": triton}).encode())
     os.lseek(layers, 0, os.SEEK_SET)
     assert layers == LAYERS, "nothing above the control socket is open"
     os.execve(sys.executable, [sys.executable, program], environment)  # noqa: S606 - no shell is wanted

@@ -56,6 +56,8 @@ def main() -> None:
         layers = json.load(described)
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    if layers["triton"]:
+        prepare_triton()
     for name in STARTING:
         del os.environ[name]
     control.send(json.dumps({"type": "Ready", "facts": {"torch": torch.__version__}}).encode())
@@ -63,6 +65,18 @@ def main() -> None:
     if started is not None:
         started()
         os._exit(0)
+
+
+def prepare_triton() -> None:
+    """Import Triton, and hash it once: each process would do so otherwise, before it looks into its cache."""
+    import triton.compiler.code_generator  # noqa: F401
+
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        from triton.runtime.build import platform_key
+        from triton.runtime.cache import triton_key
+
+        triton_key()
+        platform_key()
 
 
 def serve(control: socket.socket, layers: Request) -> Callable[[], None] | None:

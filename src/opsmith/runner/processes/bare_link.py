@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,8 @@ START_TIMEOUT_S = 120.0
 ANSWER = "answer"
 #: What stands for a kernel's folder.
 PACKAGE = "kernels"
+#: Processes at a time on a device, where each has a context.
+MOST_ON_DEVICE = 4
 #: Folders of a kernel's build cache -> variables that name them to compilers.
 BUILDS = {
     "TRITON_CACHE_DIR": "triton",
@@ -97,7 +100,7 @@ class BareProcess:
             (self.folder / "module").write_bytes(request["module"].pop("content"))
             request["module"]["values"] = str(self.folder / "module")
         write_request(self.folder / "request", request)
-        self._child = child = self._link.fork(self.folder / "request")
+        self._child = child = self._link.fork(self.folder / "request", triton=kernel.dsl == "triton")
         limit_s = self._link.limit_s(kernel, calls)
         ended = child.wait(limit_s)
         if not child.channel.has_unread():
@@ -140,18 +143,26 @@ class BareLink:
         self._reach = reach
         self._device = device
         self._limits = limits
-        self._zygote: ZygoteLink | None = None
+        #: By whether Triton is imported: a program that runs none has not imported it.
+        self._zygotes: dict[bool, ZygoteLink] = {}
         self._starting = threading.Lock()
+        self._room = threading.Semaphore(sys.maxsize if device.startswith("cpu") else MOST_ON_DEVICE)
 
-    def start(self) -> None:
+    def start(self, *, triton: bool = False) -> ZygoteLink:
         """Begin to start the program, which takes seconds, unless it runs.
+
+        Args:
+            triton: it is for kernels of Triton's, which each would import and hash otherwise.
 
         Raises:
             ZygoteGone: there is nothing to start it from.
         """
         with self._starting:
-            if self._zygote is None or self._zygote.gone:
-                self._zygote = self._processes.start_bare(SOURCE.read_text(encoding="utf-8"), self._reach)
+            zygote = self._zygotes.get(triton)
+            if zygote is None or zygote.gone:
+                source = SOURCE.read_text(encoding="utf-8")
+                zygote = self._zygotes[triton] = self._processes.start_bare(source, self._reach, triton=triton)
+            return zygote
 
     @contextlib.contextmanager
     def process(self) -> Iterator[BareProcess]:
@@ -159,20 +170,19 @@ class BareLink:
         folder = Path(tempfile.mkdtemp(dir=self._processes.scratch))
         process = BareProcess(self, folder)
         process.scratch.mkdir()
-        try:
-            yield process
-        finally:
-            process.close()
+        with self._room:
+            try:
+                yield process
+            finally:
+                process.close()
 
-    def fork(self, request: Path) -> Child:
+    def fork(self, request: Path, *, triton: bool) -> Child:
         """Fork a process that carries out a request.
 
         Raises:
             ZygoteGone: the program is not there.
         """
-        self.start()
-        zygote = self._zygote
-        assert zygote is not None
+        zygote = self.start(triton=triton)
         if not zygote.wait_ready(START_TIMEOUT_S):
             raise ZygoteGone
         return self._processes.fork_bare(request, zygote)
@@ -186,9 +196,9 @@ class BareLink:
     def close(self) -> None:
         """End the program with all of its processes."""
         with self._starting:
-            if self._zygote is not None:
-                self._zygote.close()
-                self._zygote = None
+            for zygote in self._zygotes.values():
+                zygote.close()
+            self._zygotes.clear()
 
     def limit_s(self, kernel: Kernel, calls: Sequence[CallAsked]) -> float:
         """Seconds that a process gets to load a kernel and to answer."""

@@ -307,12 +307,13 @@ class Processes:
             )
         return ZygoteLink(ours, pid)
 
-    def start_bare(self, source: str, reach: Reach) -> ZygoteLink:
+    def start_bare(self, source: str, reach: Reach, *, triton: bool) -> ZygoteLink:
         """A process that runs a program in an interpreter of its own; see :mod:`opsmith.runner.bare.program`.
 
         Args:
             source: of the program.
             reach: where what it forks may find things.
+            triton: it imports Triton, too.
 
         Raises:
             ZygoteGone: there is nothing left to fork from.
@@ -320,7 +321,12 @@ class Processes:
         self.wait_ready()
         program = self._program(source)
         environment = _plain_environment(self._device, program.parent, self.visible)
-        config = {"program": str(program), "environment": environment, "reach": msgspec.to_builtins(reach)}
+        config = {
+            "program": str(program),
+            "environment": environment,
+            "reach": msgspec.to_builtins(reach),
+            "triton": triton,
+        }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (program.parent / "log").open("wb") as log:
             pid = self._zygote.fork("bare", config, (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S)
