@@ -195,3 +195,8 @@ def test_verdicts_say_what_was_asked_and_old_ones_are_read() -> None:
     found = with_bare_answers(plain, BareAnswers(calls=4), "right only where it is judged", "native")
     assert (Status.DISHONEST, BareAnswers(calls=4)) == (found.status, found.bare)
     assert found == msgspec.json.decode(msgspec.json.encode(found), type=Verdict)
+    silent = with_bare_answers(plain, BareAnswers(problem="no case is small enough"), None, "native")
+    assert (Status.PASSED, ("in a process without opsmith: no case is small enough",)) == (
+        silent.status,
+        silent.evidence,
+    )

@@ -126,5 +126,6 @@ def with_offence(found: Verdict, offence: Sequence[str], policy: str | None, *, 
 
 def with_bare_answers(about_it: Verdict, answers: BareAnswers, offence: str | None, policy: str | None) -> Verdict:
     """The verdict on a kernel's conduct with what it did in a process that has none of opsmith's modules."""
-    verdict = msgspec.structs.replace(about_it, bare=answers)
+    said = (f"in a process without opsmith: {answers.problem}",) if answers.problem else ()
+    verdict = msgspec.structs.replace(about_it, bare=answers, evidence=(*said, *about_it.evidence))
     return with_offence(verdict, [offence] if offence else [], policy)
