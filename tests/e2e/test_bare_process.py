@@ -1,4 +1,4 @@
-"""A kernel that is right only where it is judged is refused, its twin accepted; the records say that both were asked."""
+"""A kernel that is right only where it is judged is refused, its twin accepted; records say that both were asked."""
 
 from __future__ import annotations
 
