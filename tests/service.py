@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from fastapi.testclient import TestClient
 from sqlalchemy import text
@@ -53,7 +53,7 @@ class ReadingJudge(ReadingSession):
     """Stands in for the session of one suite; a kernel with ``slow=0.3`` takes so many seconds."""
 
     clock = None
-    void: ClassVar[dict[str, str]] = {}
+    void: Mapping[str, str] = {}
 
     def kernel_in(self, source: Path, task: str) -> Kernel:
         """As the session's own."""

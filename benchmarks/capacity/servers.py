@@ -19,6 +19,7 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class WaitingJudge(ReadingSession):
     """
 
     clock = None
+    void: Mapping[str, str] = {}
 
     def __init__(self, seconds: float, cases: int) -> None:
         super().__init__((TASK,))

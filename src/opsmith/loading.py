@@ -110,7 +110,7 @@ def from_file(kernel: Kernel, root: Path | None, *, package: str | None = None) 
 
 
 def _new_package() -> str:
-    return f"_opsmith_kernel_{next(_package_numbers)}"
+    return f"_kernel_{next(_package_numbers)}"
 
 
 def _import_file(path: Path, root: Path, package: str) -> ModuleType:

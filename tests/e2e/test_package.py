@@ -86,7 +86,7 @@ def test_a_kernel_file_is_imported_when_its_op_is_first_called(environment: Envi
     """``import torch`` and other ops pay nothing for it."""
     environment.install(KERNELS, "tuned-kernels")
     code = (
-        "import sys, torch; files = lambda: [n for n in sys.modules if n.startswith('_opsmith_kernel')]\n"
+        "import sys, torch; files = lambda: [n for n in sys.modules if n.startswith('_kernel_')]\n"
         "x = torch.ones(2); x.exp(); print(len(files())); x.relu(); print(len(files()) > 0)"
     )
     assert "0\nTrue\n" == environment.run(code).stdout

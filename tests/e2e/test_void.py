@@ -72,7 +72,7 @@ def test_a_degenerate_problem_is_void_whatever_answers_it(
     assert ["L1/1_Nothing"] == list(summary["void"])  # type: ignore[call-overload]
     assert {"asked": 1, "answered": 1, "correct": correct} == summary["ops"]
     assert (1 - correct, bool(correct)) == (status, summary["accepted"])
-    found = {verdict.op: set() for verdict in RunDirectory(tmp_path / "run").verdicts()}
+    found: dict[str, set[str]] = {verdict.op: set() for verdict in RunDirectory(tmp_path / "run").verdicts()}
     for verdict in RunDirectory(tmp_path / "run").verdicts():
         found[verdict.op].add(verdict.status)
     assert {"VOID"} == found["L1/1_Nothing"]

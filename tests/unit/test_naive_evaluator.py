@@ -25,6 +25,7 @@ FAMILIES = {
     *("approximation", "arguments", "baked", "caching", "composition", "decoy", "delegation", "fallback", "inputs"),
     *(
         "introspection",
+        "knowing",
         "memory_reuse",
         "numerics",
         "patching",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from opsmith.errors import EnabledWhileJudging
 
 #: Set in every process that judges; what such a process starts inherits it.
 JUDGING_VARIABLE = "OPSMITH_JUDGING"
+#: What Python's audit hooks are told first: a worker, which has not that variable, refuses by such a hook.
+ENABLING_EVENT = "opsmith.enable"
 
 
 def refuse_while_judging() -> None:
@@ -19,5 +22,6 @@ def refuse_while_judging() -> None:
     Raises:
         EnabledWhileJudging: this process judges, or was started by one that does.
     """
+    sys.audit(ENABLING_EVENT)
     if JUDGING_VARIABLE in os.environ:
         raise EnabledWhileJudging

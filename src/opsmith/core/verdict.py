@@ -76,6 +76,18 @@ class ErrorFigures(msgspec.Struct, frozen=True, kw_only=True):
     oracle_excused: int = 0
 
 
+class BareAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kernel did in a process that has none of opsmith's modules.
+
+    Attributes:
+        calls: secret calls that it answered there as under the judge.
+        problem: why nothing, or not everything, was found out; empty if there is nothing to say.
+    """
+
+    calls: int = 0
+    problem: str = ""
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the judge found for one case of one kernel.
 
@@ -99,6 +111,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         count: how often the same signature was met in the suite.
         part: a case of the suite, a variant of one, or the kernel's conduct.
         variant: of a variant what was varied; empty otherwise.
+        bare: of an accepted kernel's conduct: how it answered outside opsmith. None of others, and in records of
+            earlier versions.
     """
 
     op: str
@@ -120,6 +134,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int = 1
     part: Part = Part.CASE
     variant: str = ""
+    bare: BareAnswers | None = None
 
     @property
     def counts_against(self) -> bool:

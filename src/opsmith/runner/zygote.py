@@ -4,11 +4,10 @@ It never makes a tensor, so it has no thread pool and no device context; a child
 ready in milliseconds instead of the seconds that the imports take. (A child forked from a process
 that has run a parallel region hangs in its own first one.)
 
-Started as ``python -m opsmith.runner.zygote FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` with a
-SEQPACKET socket to the judge: one packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two
-descriptors (the child's channel and its output pipe); packets out are ``Ready``, ``Forked`` and
-``Exited``. It outlives a judge that is killed just long enough to end every process below it and to
-remove the folder SCRATCH.
+It is started with ``FD DEVICE SCRATCH [--compiler] [--opinfo] [--without=LAYER ...]`` and a SEQPACKET socket to the
+judge. One packet in is a :class:`~opsmith.runner.protocol.fork_messages.Fork` with two descriptors (the child's channel
+and its output pipe); packets out are ``Ready``, ``Forked`` and ``Exited``. It outlives a judge that is killed just long
+enough to end every process below it and to remove the folder SCRATCH.
 
 A zygote also forks further zygotes: one *nursery* for the workers of each slot. What a worker
 starts and leaves behind becomes the nursery's child and is killed when the worker ends; a worker
@@ -19,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import platform
 import select
@@ -27,37 +27,48 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, Ready
 from opsmith.runner.sandbox.kernel_calls import adopt_orphans, die_with_parent, set_readable
 from opsmith.runner.sandbox.layers import Sandbox, probe
 from opsmith.runner.sandbox.reach import Reach
 
+#: Where a bare program finds the layers of its sandbox.
+LAYERS = 4
 
-def main() -> None:
-    """Import, report ready, then fork on request until the judge goes away."""
-    control = socket.socket(fileno=int(sys.argv[1]))
+
+def main(arguments: Sequence[str]) -> None:
+    """Import, report ready, then fork on request until the judge goes away.
+
+    Args:
+        arguments: what it is started with; no child has them among its own.
+    """
+    descriptor, device, scratch, *options = arguments
+    control = socket.socket(fileno=int(descriptor))
+    os.environ[JUDGING_VARIABLE] = "1"  # Here, for what a process is started with stays in /proc for good.
     # A signal that can be waited for: there are children to end first.
     die_with_parent(signal.SIGTERM)
     set_readable(readable=False)
     facts = _import_everything(
-        sys.argv[2],
-        Path(sys.argv[3]),
-        with_compiler="--compiler" in sys.argv,
-        with_opinfo="--opinfo" in sys.argv,
+        device,
+        Path(scratch),
+        with_compiler="--compiler" in options,
+        with_opinfo="--opinfo" in options,
     )
     gc.collect()
     gc.freeze()  # Children never touch the pages of what was imported, so they stay shared.
-    left_out = {argument.partition("=")[2] for argument in sys.argv if argument.startswith("--without=")}
-    layers = probe(Path(sys.argv[3]), left_out)
+    left_out = {argument.partition("=")[2] for argument in options if argument.startswith("--without=")}
+    layers = probe(Path(scratch), left_out)
     control.send(msgspec.msgpack.encode(Ready({**facts, "sandbox": layers})))
     serve(control, Sandbox(layers))
-    shutil.rmtree(sys.argv[3], ignore_errors=True)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
@@ -176,7 +187,7 @@ def _fork(control: socket.socket, request: Fork, descriptors: list[int], sandbox
 
 
 def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) -> None:
-    """Turn the forked child into a nursery, a referee or a worker; ends with the process."""
+    """Turn the forked child into a nursery, a referee, a worker or a bare program; ends with the process."""
     os.setsid()
     die_with_parent(signal.SIGKILL)
     signal.set_wakeup_fd(-1)
@@ -192,6 +203,8 @@ def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) ->
     if request.role == "nursery":
         sandbox.enter(msgspec.convert(request.config, Reach))
         serve(judge, sandbox)
+    elif request.role == "bare":
+        _leave_for(sandbox, **request.config)
     elif request.role == "referee":
         from opsmith.runner.referee.server import serve as serve_referee
 
@@ -204,5 +217,13 @@ def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) ->
     os._exit(0)
 
 
-if __name__ == "__main__":
-    main()
+def _leave_for(
+    sandbox: Sandbox, *, program: str, environment: dict[str, str], reach: dict[str, Any], triton: bool
+) -> None:
+    """Go on as an interpreter of its own that runs ``program``, in the place where workers are; see :mod:`.bare`."""
+    sandbox.enter(msgspec.convert(reach, Reach))
+    layers = os.memfd_create("layers", 0)
+    os.write(layers, json.dumps({**sandbox.described(), "triton": triton}).encode())
+    os.lseek(layers, 0, os.SEEK_SET)
+    assert layers == LAYERS, "nothing above the control socket is open"
+    os.execve(sys.executable, [sys.executable, program], environment)  # noqa: S606 - no shell is wanted

@@ -802,3 +802,43 @@ def test_seats_that_ask_at_once_are_all_told_the_same() -> None:
         (proof,) = decisive(findings)
         assert f"every result of op{n}__default_kernel_impl is computed by torch.relu" == proof.text
         assert [findings[0]] == [finding for finding in findings if finding.kind is Kind.UNREADABLE]
+
+
+# ---------------------------------------------------------------- asking for opsmith
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return 'opsmith' in sys.modules",
+        "return sys.modules.get('opsmith.runner.worker')",
+        "known = [n for n in sys.modules if n.startswith('opsmith')]",
+        "if any('opsmith' in name for name in sys.modules): return x",
+        "for name in sys.modules:\n    if 'opsmith' in name: return x",
+        "return importlib.util.find_spec('ops' + 'mith') is None",
+        "return os.environ.get('OPSMITH_JUDGING')",
+        "return 'OPSMITH_JUDGING' in os.environ",
+        "return 'opsmith' in str(sys.argv)",
+    ],
+)
+def test_asking_for_opsmith_is_decisive(body: str) -> None:
+    """Nobody who only has the kernel has it."""
+    findings = decisive(in_entry(f"import importlib.util, os, sys\n{body}"))
+    assert {Kind.JUDGE_LOOKUP} == kinds(tuple(findings))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "logging.getLogger('opsmith').info('%s loaded', __name__)",
+        "np_module = sys.modules.get('numpy')",
+        "block = int(os.environ.get('MY_KERNEL_BLOCK', '128'))",
+        "cache = os.environ.get('OPSMITH_KERNELS_CACHE', '~/.cache/opsmith')",
+        "path = os.path.join(os.getcwd(), 'opsmith')",
+        "sys.modules.setdefault('opsmith_kernels', None)",
+        "name = 'opsmith'\nif 'triton' in sys.modules: return name",
+    ],
+)
+def test_names_alone_are_no_question(body: str) -> None:
+    """A kernel may be written for opsmith, and say so."""
+    assert [] == decisive(in_entry(f"import logging, os, sys\n{body}"))

@@ -153,7 +153,7 @@ def test_what_the_mode_around_the_call_does_not_see_is_hidden(
 def test_threads_of_atens_own_work_for_the_call_that_is_seen(supervision: Supervision) -> None:
     """A forbidden kernel on a thread without Python code is hidden only while the mode is asked about nothing."""
     watch = DispatchWatch(frozenset({"relu.default"}), supervision._trusted)
-    watch.place = lambda _frame: NO_PYTHON  # type: ignore[method-assign]
+    watch.place = lambda _frame: NO_PYTHON  # type: ignore[method-assign, assignment]
     alone = watch.forbidden_call("relu.default")
     watch._dispatching.append(0)
     beside = watch.forbidden_call("relu.default")

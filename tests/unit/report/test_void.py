@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -137,10 +137,11 @@ def test_comparisons_tell_void_from_not_asked(run: RunDirectory, tmp_path: Path)
     assert ("PASSED", "VOID") == next((op.before, op.after) for op in comparison.lost if op.op == "L1/3_Zero")
     assert ({}, after.summary.void) == comparison.void
     assert ["PASSED", "VOID"] == [cell.outcome for cell in run_table([before, after], [comparison])["L1/3_Zero"]]
-    for show in (
+    shows: list[Callable[[Console], None]] = [
         lambda console: print_comparison(comparison, console),
         lambda console: print_runs([before, after], [comparison], console),
-    ):
+    ]
+    for show in shows:
         stream = io.StringIO()
         show(Console(file=stream, width=200))
         assert "void, in no count and no score (2)" in stream.getvalue()

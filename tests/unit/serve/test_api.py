@@ -230,7 +230,7 @@ def test_metrics_count_requests_judgements_and_the_queue(running: Running) -> No
 
 def test_a_void_problem_is_named_and_takes_no_kernel(running: Running) -> None:
     """Nobody submits for it by accident, and who does is told what shows it."""
-    running.judge.void = {"L1/1_Nothing": "constant: the answer is zero everywhere"}  # type: ignore[misc]
+    running.judge.void = {"L1/1_Nothing": "constant: the answer is zero everywhere"}
     client = running.client()
     [suite] = client.get("/api/suites").json()
     assert running.judge.void == suite["void"]

@@ -238,7 +238,8 @@ class _Parts:
 def _namespaces() -> Iterator[_Namespace]:
     own = [name for name in sys.modules if name.partition(".")[0] == "opsmith"]
     modules = {name: module for name in (*_MODULES, *own) if isinstance(module := sys.modules.get(name), ModuleType)}
-    yield _Namespace("sys.modules", sys.modules, modules)
+    # A worker hides those of opsmith by itself.
+    yield _Namespace("sys.modules", sys.modules, {name: modules[name] for name in modules.keys() - own})
     for name, module in modules.items():
         yield _Namespace(name, vars(module), _watched(name, vars(module)))
     classes = dict.fromkeys(_CLASSES)

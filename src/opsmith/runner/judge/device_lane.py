@@ -26,6 +26,7 @@ from opsmith.runner.machine.cores import default_jobs, machine_id
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.environment import describe_environment, workers_that_fit
 from opsmith.runner.machine.gpus import OWN_DEVICES, can_do_without, files_of_others, first_device
+from opsmith.runner.processes.bare_link import BareLink
 from opsmith.runner.processes.candidate import Candidate
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import RefereeDied, RefereeHung
@@ -95,6 +96,8 @@ class DeviceLane:
             started_in=Path.cwd() if ":" in options.backend else None,
             one_kernel=options.isolation == "kernel",
         )
+        reach = make_link(device=options.device, spares=0).reach
+        self._bare = BareLink(processes, reach, device=options.device, limits=work.limits) if work.again else None
         self._make_discoverer = partial(make_link, device=options.device, spares=0)
         if traits_of(options.suite).tasks is TaskKind.COLLECTIVE:
             make_candidate: Callable[[], Candidate] = partial(
@@ -104,7 +107,7 @@ class DeviceLane:
             make_candidate = partial(make_link, device=options.device, spares=spares)
         self._admission = Admission()
         self._slots = [
-            Slot(self._make_referee(), make_candidate(), self.spool, options, work.seed, self._admission)
+            Slot(self._make_referee(), make_candidate(), self.spool, options, work.seed, self._admission, self._bare)
             for _ in range(slots)
         ]
         self._idle: queue.SimpleQueue[Slot] = queue.SimpleQueue()
@@ -128,6 +131,8 @@ class DeviceLane:
             self._open.close()
             raise
         self._stock_up()
+        if self._bare is not None:
+            self._bare.start()  # It imports torch while the cases are enumerated.
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -173,6 +178,8 @@ class DeviceLane:
     def pause(self) -> None:
         for slot in self._slots:
             slot.close()
+        if self._bare is not None:
+            self._bare.close()
 
     def list_ops(self) -> OpsListed:
         referee = self._slots[0].referee

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -14,12 +15,14 @@ from opsmith.core.seeds import derive_seed
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.judge.admission import Admission
+from opsmith.runner.judge.bare_check import BareCheck
 from opsmith.runner.judge.chunk import LOADING, ChunkJudge, Judged, Retry
 from opsmith.runner.judge.conduct import JobConduct
 from opsmith.runner.judge.shrinking import Shrinking
-from opsmith.runner.judge.verdicts import identity, make_verdict, not_run, was_oom
+from opsmith.runner.judge.verdicts import identity, make_verdict, not_run, was_oom, with_bare_answers
+from opsmith.runner.processes.bare_link import BareLink
 from opsmith.runner.processes.candidate import Candidate
-from opsmith.runner.processes.failures import RefereeDied
+from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.job import Job
@@ -61,6 +64,7 @@ class Slot:
         options: of the run.
         seed: of the run.
         admission: to the device, while cases are judged.
+        bare: asks accepted kernels outside opsmith; None where nobody is asked.
 
     Attributes:
         in_use: held while it judges.
@@ -74,6 +78,7 @@ class Slot:
         options: Options,
         seed: int,
         admission: Admission,
+        bare: BareLink | None = None,
     ) -> None:
         self.referee = referee
         self.worker = worker
@@ -81,6 +86,7 @@ class Slot:
         self._options = options
         self._seed = seed
         self._admission = admission
+        self._bare = bare
         self._failed = False
         self.in_use = threading.Lock()
 
@@ -130,8 +136,10 @@ class Slot:
         shrinking = Shrinking(self.referee, self._options, self._seed, lambda case: self._judge_one(judge, case))
         cases = {str(case.address): case for case in job.cases}
         loaded = all(verdict.status is not Status.LOAD_FAILED for verdict in job.earlier)
+        found = _Found(job.earlier)
         for verdict in self._judge_cases(job, job.cases, judge, tally):
             loaded = loaded and verdict.status is not Status.LOAD_FAILED
+            found.add(verdict)
             yield shrinking.explain(verdict, cases[verdict.case])
         if not job.integrity or not loaded:
             return
@@ -139,10 +147,39 @@ class Slot:
         if tally.enough() is None or any(verdict.part is Part.VARIANT for verdict in job.earlier):
             judged = {verdict.case for verdict in job.earlier}
             variants = [case for case in self._variants(job) if str(case.address) not in judged]
-            yield from self._judge_cases(job, variants, judge, tally)
+            for verdict in self._judge_cases(job, variants, judge, tally):
+                found.add(verdict)
+                yield verdict
         about_it = conduct.verdict()
         if about_it is not None:
+            yield from self._asked_outside(job, judge, found, about_it)
+
+    def _asked_outside(self, job: Job, judge: ChunkJudge, found: _Found, about_it: Verdict) -> Iterator[Verdict]:
+        """The verdict on a kernel's conduct; of one that is accepted so far, after it was asked in a bare process."""
+        if self._bare is None or found.is_refused or about_it.status is not Status.PASSED:
             yield about_it
+            return
+        check = BareCheck(
+            job,
+            self.referee,
+            self._bare,
+            options=self._options,
+            seed=self._seed,
+            build_cache=lambda: self._build_cache(job),
+            judge=lambda case: self._judge_one(judge, case),
+            admitted=lambda size_bytes: self._admission.beside_others(size_bytes, self.give_memory_back),
+            alone=self._alone,
+        )
+        outside = check.ask([case for case in job.all_cases if str(case.address) in found.passed])
+        yield from outside.wrong
+        yield with_bare_answers(about_it, outside.answers, outside.offence, job.policy)
+
+    def _build_cache(self, job: Job) -> str | None:
+        """Where the kernel's worker builds, which may have ended or not have been started in a resumed run."""
+        worker = self.worker.timed_worker()
+        with contextlib.suppress(WorkerFailed):
+            worker.load(job.kernel, job.root, job.schema, job.policy)
+        return worker.build_cache
 
     def _judge_cases(self, job: Job, cases: Sequence[CaseRef], judge: ChunkJudge, tally: _Tally) -> Iterator[Verdict]:
         """Judge cases in growing chunks: one wait for the device serves a chunk."""
@@ -189,13 +226,19 @@ class Slot:
 
     def _judge_by_itself(self, judge: ChunkJudge, case: CaseRef) -> Verdict:
         """Judge a case again for which there was no memory, while nobody else has any that can be given back."""
-        self.worker.retire()
-        self.give_memory_back()
-        with self._admission.by_itself():
+        with self._alone():
             verdict = _only(judge.judge([case]))
         if not was_oom(verdict):
             return verdict
         return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, ASKED_BY_ITSELF))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within it nobody else has the device, nor any of its memory that can be given back."""
+        self.worker.retire()
+        self.give_memory_back()
+        with self._admission.by_itself():
+            yield
 
     def _variants(self, job: Job) -> Sequence[CaseRef]:
         """More cases of the op than the suite asks, made from those that it asks; of a collective none."""
@@ -242,6 +285,21 @@ class _Tally:
         if self._timeouts >= MAX_TIMEOUTS:
             return "timed out"
         return "crashed" if self._crashes >= MAX_CRASHES else None
+
+
+class _Found:
+    """What the verdicts on an op come to."""
+
+    def __init__(self, earlier: Sequence[Verdict]) -> None:
+        self.passed: set[str] = set()
+        self.is_refused = False
+        for verdict in earlier:
+            self.add(verdict)
+
+    def add(self, verdict: Verdict) -> None:
+        self.is_refused = self.is_refused or verdict.counts_against
+        if verdict.status is Status.PASSED:
+            self.passed.add(verdict.case)
 
 
 def _only(found: Judged | Retry) -> Verdict:

@@ -8,7 +8,7 @@ import msgspec
 
 from opsmith.core.case import CaseRef
 from opsmith.core.conduct import Held, Offence
-from opsmith.core.verdict import Part, Status, Verdict, one_line
+from opsmith.core.verdict import BareAnswers, Part, Status, Verdict, one_line
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.out_of_memory import is_oom
@@ -128,6 +128,13 @@ def with_offence(found: Verdict, held: Sequence[Held], policy: str | None, *, th
     if found.status is not Status.PASSED and not though_wrong:
         return msgspec.structs.replace(found, evidence=evidence)
     return msgspec.structs.replace(found, status=_status_of(seen), detail=one_line(seen[0].line), evidence=evidence)
+
+
+def with_bare_answers(about_it: Verdict, answers: BareAnswers, offence: str | None, policy: str | None) -> Verdict:
+    """The verdict on a kernel's conduct with what it did in a process that has none of opsmith's modules."""
+    said = (f"in a process without opsmith: {answers.problem}",) if answers.problem else ()
+    verdict = msgspec.structs.replace(about_it, bare=answers, evidence=(*said, *about_it.evidence))
+    return with_offence(verdict, [Held(offence, Offence.TAMPERING)] if offence else [], policy)
 
 
 def conduct_verdict(job: Job, held: Sequence[Held], remarks: Sequence[str]) -> Verdict:

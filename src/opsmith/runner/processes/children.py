@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import select
 import selectors
 import shutil
@@ -21,7 +22,6 @@ from typing import Any, Self
 
 import msgspec
 
-from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.core.verdict import Status
 from opsmith.errors import RefereeFailed
 from opsmith.runner.machine.gpus import VISIBLE
@@ -68,6 +68,8 @@ EVERYWHERE = (
 #: often in a second; kernels run on one stream.
 QUEUES_VARIABLE, QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "1"
 
+#: What programs are called where they run; another one each time, so that no name says whose it is.
+PROGRAMS = ("app", "bench", "demo", "eval", "example", "main", "model", "predict", "run", "script", "serve", "train")
 IMPORT_TIMEOUT_S = 180.0
 #: A fork takes milliseconds; a zygote that a worker has stopped never answers.
 FORK_TIMEOUT_S = 20.0
@@ -203,7 +205,7 @@ class Processes:
     ) -> None:
         self.visible = os.environ.get(VISIBLE) if visible is None else visible
         self.worker_limit = sys.maxsize
-        self.scratch = Path(tempfile.mkdtemp(prefix="opsmith-"))
+        self.scratch = Path(tempfile.mkdtemp())
         self._device = device
         self._memory_limit_bytes = memory_limit_bytes
         self._output_limit_bytes = output_limit_bytes
@@ -222,11 +224,12 @@ class Processes:
         set_readable(readable=False)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self.scratch / "zygote.log").open("wb") as log:
-            descriptor = str(theirs.fileno())
+            arguments = [str(theirs.fileno()), self._device, str(self.scratch), *self._options]
             self._process = subprocess.Popen(  # noqa: S603 - our own module
+                # No argument says what it is: the processes that are forked from it have them, too.
                 [
-                    *(sys.executable, "-P", "-m", "opsmith.runner.zygote", descriptor, self._device, str(self.scratch)),
-                    *self._options,
+                    sys.executable,
+                    str(self._program(f"from opsmith.runner.zygote import main\n\nmain({arguments!r})\n")),
                 ],
                 pass_fds=[theirs.fileno()],
                 env=_scrubbed_environment(self._device, self.scratch, self.visible),
@@ -238,6 +241,12 @@ class Processes:
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._watcher.start()
         return self
+
+    def _program(self, source: str) -> Path:
+        """A file of this source as any program is called, in a folder of its own."""
+        path = Path(tempfile.mkdtemp(dir=self.scratch)) / f"{secrets.choice(PROGRAMS)}.py"
+        path.write_text(source, encoding="utf-8")
+        return path
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._closing = True
@@ -299,6 +308,45 @@ class Processes:
             )
         return ZygoteLink(ours, pid)
 
+    def start_bare(self, source: str, reach: Reach, *, triton: bool) -> ZygoteLink:
+        """A process that runs a program in an interpreter of its own; see :mod:`opsmith.runner.bare.program`.
+
+        Args:
+            source: of the program.
+            reach: where what it forks may find things.
+            triton: it imports Triton, too.
+
+        Raises:
+            ZygoteGone: there is nothing left to fork from.
+        """
+        self.wait_ready()
+        program = self._program(source)
+        environment = _plain_environment(self._device, program.parent, self.visible)
+        config = {
+            "program": str(program),
+            "environment": environment,
+            "reach": msgspec.to_builtins(reach),
+            "triton": triton,
+        }
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, (program.parent / "log").open("wb") as log:
+            pid = self._zygote.fork("bare", config, (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S)
+        return ZygoteLink(ours, pid, codec=msgspec.json)
+
+    def fork_bare(self, request: Path, zygote: ZygoteLink) -> Child:
+        """Fork a process of a bare program that carries out a request.
+
+        Args:
+            request: a file in the folder that holds its private one, ``scratch``; the folder goes with the process.
+            zygote: from :meth:`start_bare`.
+
+        Raises:
+            ZygoteGone: there is nothing left to fork from.
+        """
+        child = self._fork("bare", {"request": str(request)}, zygote, request.parent, self._memory_limit_bytes)
+        child.is_at_work = True
+        return child
+
     def fork(self, role: str, config: dict[str, Any], nursery: ZygoteLink | None = None) -> Child:
         """Fork a ``referee``, or a ``worker`` from a nursery; ``config`` goes to its ``serve``.
 
@@ -306,16 +354,24 @@ class Processes:
             ZygoteGone: there is nothing left to fork from.
         """
         self.wait_ready()
-        folder = Path(tempfile.mkdtemp(prefix=f"{role}-", dir=self.scratch))
+        folder = Path(tempfile.mkdtemp(dir=self.scratch))
         if role == "worker":
             places = {name: folder / name for name in ("scratch", "kernels")}
             for place in places.values():
                 place.mkdir()
             config = {**config, **{name: str(place) for name, place in places.items()}}
+        limit_bytes = self._memory_limit_bytes if role == "worker" else None
+        child = self._fork(role, config, nursery or self._zygote, folder, limit_bytes)
+        if role == "worker":
+            self._workers.append(child)
+        return child
+
+    def _fork(
+        self, role: str, config: dict[str, Any], zygote: ZygoteLink, folder: Path, limit_bytes: int | None
+    ) -> Child:
         ours, theirs = socket.socketpair()
         read_fd, write_fd = os.pipe()
         os.set_blocking(read_fd, False)
-        zygote = nursery or self._zygote
         try:
             pid = zygote.fork(role, config, (theirs.fileno(), write_fd), FORK_TIMEOUT_S)
         except BaseException:
@@ -325,11 +381,8 @@ class Processes:
         finally:
             theirs.close()
             os.close(write_fd)
-        limit_bytes = self._memory_limit_bytes if role == "worker" else None
         child = Child(zygote, pid, Channel(ours), read_fd, folder, limit_bytes=limit_bytes)
         self._children[pid] = child
-        if role == "worker":
-            self._workers.append(child)
         self._selector.register(read_fd, selectors.EVENT_READ, child)
         return child
 
@@ -394,7 +447,6 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         kept[VISIBLE] = visible
     kept |= {
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        JUDGING_VARIABLE: "1",
         # Counting devices through the CUDA runtime would spoil CUDA for every forked child.
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         QUEUES_VARIABLE: QUEUES,
@@ -414,6 +466,13 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         # Triton reads it while it is imported; setting it later breaks tl.sum.
         kept["TRITON_INTERPRET"] = "1"
     return kept
+
+
+def _plain_environment(device: str, folder: Path, visible: str | None) -> dict[str, str]:
+    """What a program finds that runs on this machine, whoever started it."""
+    scrubbed = _scrubbed_environment(device, folder, visible)
+    named = {*KEPT_VARIABLES, "HOME", "TMPDIR", "TRITON_INTERPRET"}
+    return {name: value for name, value in scrubbed.items() if name in named}
 
 
 def _resident_bytes(pid: int) -> int:

@@ -54,6 +54,12 @@ MAX_NOTICE_BYTES = 64 << 10
 LENT_BYTES = 4 << 20
 
 
+def is_cache_of(name: str, kernel: Kernel) -> bool:
+    """Whether a worker's word for its kernel's build cache names one of those that the kernel may have."""
+    own, _, number = name.partition("-")
+    return own == kernel.build_name and (not number or number.isdecimal())
+
+
 def _error_line(output: str) -> str:
     """The last line that names an error, or else the last one."""
     lines = output.strip().splitlines()
@@ -81,10 +87,12 @@ class WorkerLink:
         nursery: of another rank, whose network and shared memory are this one's, too; None for one of its own.
 
     Attributes:
+        reach: where its workers may find things.
         nursery: what its workers are forked from; ended where one of them may have harmed it.
         waits_awake: whether the judge does, for the reply to a block.
         wall_us: microseconds from the last request to its reply.
         ran_stopped_us: processor time that something of it got while it was stopped before the last request.
+        build_cache: name of the folder in which the worker that loaded a kernel last builds, among the build caches.
     """
 
     def __init__(
@@ -104,7 +112,7 @@ class WorkerLink:
         nursery: Nursery | None = None,
     ) -> None:
         self._processes = processes
-        reach = Reach(
+        self.reach = Reach(
             scratch=str(processes.scratch),
             builds=str(builds),
             withheld=tuple(map(str, withheld)),
@@ -121,12 +129,13 @@ class WorkerLink:
         self._one_kernel = one_kernel
         self.waits_awake = waits_awake(device)
         self.wall_us = 0.0
-        self.nursery = nursery or Nursery(processes, reach)
+        self.nursery = nursery or Nursery(processes, self.reach)
         self._child: Child | None = None
         self._spares: deque[Child] = deque()
         self.wanted_spares = spares
         self._loaded: Kernel | None = None
         self.load_changes: tuple[str, ...] = ()
+        self.build_cache: str | None = None
         self._load_s: float | None = None
         self.notices: tuple[Noticed, ...] = ()
         self._lent: list[Path] = []
@@ -270,6 +279,7 @@ class WorkerLink:
             return reply
         self._loaded = kernel
         self._load_s = time.monotonic() - start
+        self.build_cache = reply.build_cache if is_cache_of(reply.build_cache, kernel) else None
         self.load_changes = (*reply.changes, *(notice.line for notice in self.notices))
         return None
 

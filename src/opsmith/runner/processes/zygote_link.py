@@ -24,13 +24,19 @@ class ZygoteGone(InternalError):
 class ZygoteLink:
     """A zygote on the other side of a SEQPACKET socket, with the thread that listens to it.
 
+    Args:
+        control: the judge's end.
+        pid: its process.
+        codec: ``msgspec.msgpack``, or ``msgspec.json`` for a process that has Python's library alone.
+
     Attributes:
         pid: its process.
         facts: what it reported about the packages that it imported; empty for a nursery.
     """
 
-    def __init__(self, control: socket.socket, pid: int) -> None:
+    def __init__(self, control: socket.socket, pid: int, *, codec: Any = msgspec.msgpack) -> None:
         self.pid = pid
+        self._codec = codec
         self.facts: dict[str, Any] = {}
         self._control = control
         self._ready = threading.Event()
@@ -56,7 +62,7 @@ class ZygoteLink:
         Raises:
             ZygoteGone: there is no child.
         """
-        packet = msgspec.msgpack.encode(Fork(role, config))
+        packet = self._codec.encode(Fork(role, config))
         assert len(packet) <= MAX_PACKET_BYTES
         with self._one_fork_at_a_time:
             try:
@@ -81,7 +87,7 @@ class ZygoteLink:
             self._control.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
-        decoder = msgspec.msgpack.Decoder(ZygoteReply)
+        decoder = self._codec.Decoder(ZygoteReply)
         with contextlib.suppress(OSError):
             while packet := self._control.recv(MAX_PACKET_BYTES):
                 self._take(decoder.decode(packet))

@@ -10,6 +10,7 @@ from opsmith.core.op import OpSchema
 from opsmith.core.timing import Ceilings, GraphCosts
 from opsmith.core.trace import TracedCall
 from opsmith.core.verdict import ErrorFigures, Status
+from opsmith.runner.protocol.bare_messages import PlainCall
 from opsmith.runner.protocol.timing_messages import (
     BlockTimed,
     GiveMemoryBack,
@@ -75,6 +76,24 @@ class MakeVariants(msgspec.Struct, frozen=True, tag=True):
     cases: tuple[CaseRef, ...]
     seed: int
     limit: int
+
+
+class DrawSecret(msgspec.Struct, frozen=True, tag=True):
+    """Make calls like those of some cases with values that nobody has met, and write them for a bare program.
+
+    Attributes:
+        cases: of one op, from any of the suite's entries.
+        suite: that they are from.
+        device: torch device string that the suite is asked about.
+        seed: of the values.
+        folder: where the contents of their storages go, a file for each.
+    """
+
+    cases: tuple[CaseRef, ...]
+    suite: str
+    device: str
+    seed: int
+    folder: str
 
 
 class Prepare(msgspec.Struct, frozen=True, tag=True):
@@ -156,6 +175,7 @@ RefereeRequest = (
     | ListOps
     | Enumerate
     | MakeVariants
+    | DrawSecret
     | Prepare
     | Compare
     | PrepareTiming
@@ -266,6 +286,16 @@ class VariantsMade(msgspec.Struct, frozen=True, tag=True):
     cases: tuple[CaseRef, ...]
 
 
+class SecretDrawn(msgspec.Struct, frozen=True, tag=True):
+    """The cases with other values, spooled, and the same calls as a bare program reads them.
+
+    Those that cannot be drawn anew have the values that they had.
+    """
+
+    cases: tuple[CaseRef, ...]
+    calls: tuple[PlainCall, ...]
+
+
 class ClockSetUp(msgspec.Struct, frozen=True, tag=True):
     """What the device reaches, and what CUDA graphs cost without what their kernels do; None off CUDA."""
 
@@ -304,6 +334,7 @@ RefereeReply = (
     | OpsListed
     | Enumerated
     | VariantsMade
+    | SecretDrawn
     | Prepared
     | Compared
     | TimingPrepared

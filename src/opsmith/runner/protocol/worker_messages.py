@@ -117,10 +117,14 @@ WorkerRequest = (
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
-    """The kernel is loaded; ``changes`` says what of Python, torch or opsmith it replaced by that."""
+    """The kernel is loaded; ``changes`` says what of Python, torch or opsmith it replaced by that.
+
+    ``build_cache`` names its folder below the parent of the build caches.
+    """
 
     load_s: float
     changes: tuple[str, ...] = ()
+    build_cache: str = ""
 
 
 class Returned(msgspec.Struct, frozen=True, tag=True):

@@ -6,6 +6,7 @@ Eager itself can die on an input; that costs this process and one verdict, never
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import traceback
@@ -21,7 +22,7 @@ import torch
 
 from opsmith import plugins
 from opsmith.aten.schemas import aten_schemas, overload
-from opsmith.calls.live import CALL_DECODER, rebuild_all
+from opsmith.calls.live import CALL_DECODER, content_of, rebuild_all
 from opsmith.calls.observer import Observer, before_call
 from opsmith.calls.outcomes import HeldOutcome
 from opsmith.calls.seeding import seed_generators
@@ -57,6 +58,7 @@ from opsmith.evaluation.timing.single_calls import launch_ms, runtime_ms
 from opsmith.runner.child.build_cache import EAGER, use_build_cache
 from opsmith.runner.child.contexts import open_device
 from opsmith.runner.child.timed_blocks import MAX_KEPT_WHILE_ALONE_BYTES, forget, renewed
+from opsmith.runner.protocol.bare_messages import PlainCall, described
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.protocol.out_of_memory import shortened
@@ -67,6 +69,7 @@ from opsmith.runner.protocol.referee_messages import (
     Compared,
     CompareTimed,
     DeviceOpened,
+    DrawSecret,
     Enumerate,
     Enumerated,
     Feedback,
@@ -83,6 +86,7 @@ from opsmith.runner.protocol.referee_messages import (
     RefereeError,
     RefereeReply,
     RefereeRequest,
+    SecretDrawn,
     SetUpClock,
     Shrink,
     VariantsMade,
@@ -202,6 +206,7 @@ class Referee:
             ListOps: self._list_ops,
             Enumerate: self._enumerate,
             MakeVariants: self._make_variants,
+            DrawSecret: self._draw_secret,
             Prepare: self._prepare,
             Compare: self._compare,
             PrepareTiming: self._prepare_timing,
@@ -305,22 +310,9 @@ class Referee:
 
     def _with_other_values(self, suite: Suite, request: Enumerate, cases: Sequence[CaseRef]) -> Iterator[CaseRef]:
         """The cases, each with the values that the same generator makes under another seed."""
-        wanted = {case.signature for case in cases if not case.expects_error}
-        sizes = {str(case.address): (case.signature, case.size_bytes) for case in cases}
-        again: dict[str, tuple[int, int]] = {}
         seed = derive_seed(request.seed, "again")
-        if isinstance(suite, FindsVoid):
-            suite.compare_by(None)
-        with_bytes = suite.calls(
-            request.entry, request.dtype, request.device, seed, lambda _, signature: signature in wanted
-        )
-        for call in with_bytes if wanted else ():
-            if not isinstance(call, SuiteCall) or call.record is None or call.expects_error:
-                continue
-            size = sum(map(storage_size, call.record.storages))
-            if sizes.get(str(call.address)) == (call.signature, size):
-                again[str(call.address)] = self._append(msgspec.msgpack.encode(call.record))
-                wanted.discard(call.signature)
+        redrawn = _redrawn(suite, request.entry, request.dtype, request.device, seed, cases)
+        again = {address: self._append(msgspec.msgpack.encode(record)) for address, record in redrawn}
         for case in cases:
             other = again.get(str(case.address))
             yield case if other is None else msgspec.structs.replace(case, again=other)
@@ -340,6 +332,29 @@ class Referee:
                 cases.append(msgspec.structs.replace(case, variant=label, tolerance=first.tolerance))
         self._spool.flush()
         return VariantsMade(tuple(cases))
+
+    def _draw_secret(self, request: DrawSecret) -> SecretDrawn:
+        suite = self.load_suite(request.suite)
+        of_entry: dict[tuple[str, str], list[CaseRef]] = {}
+        for case in request.cases:
+            of_entry.setdefault((case.address.entry, case.address.dtype), []).append(case)
+        drawn: dict[str, CallRecord] = {}
+        for (entry, dtype), cases in of_entry.items():
+            drawn.update(_redrawn(suite, entry, dtype, request.device, request.seed, cases))
+        records, _ = self._read(request.cases)
+        secret: list[CaseRef] = []
+        calls: list[PlainCall] = []
+        for number, (case, known) in enumerate(zip(request.cases, records, strict=True)):
+            record = drawn.get(str(case.address))
+            if record is None or self._refusal(record) is not None:
+                record = known
+            spooled = self._spooled_case(case.address, record, case.signature)
+            secret.append(msgspec.structs.replace(spooled, tolerance=case.tolerance))
+            values = Path(request.folder, f"values-{number}")
+            values.write_bytes(b"".join(content_of(storage, self._device) for storage in record.storages))
+            calls.append(PlainCall(json.dumps(described(record)).encode(), str(values)))
+        self._spool.flush()
+        return SecretDrawn(tuple(secret), tuple(calls))
 
     def _refusal(self, record: CallRecord) -> str | None:
         """Why eager does not answer a call on this device, or None if it does."""
@@ -562,6 +577,29 @@ class Referee:
             problem = _refusal(exc)
         give_memory_back(self._device, MAX_KEPT_WHILE_ALONE_BYTES)
         return Measured(took, self._launch_ms, problem)
+
+
+def _redrawn(
+    suite: Suite, entry: str, dtype: str, device: str, seed: int, cases: Sequence[CaseRef]
+) -> Iterator[tuple[str, CallRecord]]:
+    """The calls of an entry's cases, by their addresses, with the values that the same generator makes under a seed.
+
+    Calls that must raise are none of them, nor are those of which other sizes come out.
+    """
+    if isinstance(suite, FindsVoid):
+        suite.compare_by(None)
+    wanted = {case.signature for case in cases if not case.expects_error}
+    sizes = {str(case.address): (case.signature, case.size_bytes) for case in cases}
+    calls = suite.calls(entry, dtype, device, seed, lambda _, signature: signature in wanted) if wanted else ()
+    for call in calls:
+        if not isinstance(call, SuiteCall) or call.record is None or call.expects_error:
+            continue
+        size = sum(map(storage_size, call.record.storages))
+        if sizes.get(str(call.address)) == (call.signature, size):
+            wanted.discard(call.signature)
+            yield str(call.address), call.record
+            if not wanted:
+                return
 
 
 @dataclass

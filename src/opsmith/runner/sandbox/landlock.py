@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opsmith.runner.sandbox.kernel_calls import syscall
 
@@ -90,20 +90,33 @@ def restrict(rules: Iterable[PathRule], *, connects: bool = False) -> None:
     Raises:
         OSError: the kernel refuses.
     """
-    handled = (1 << _FILE_RIGHTS[min(abi(), max(_FILE_RIGHTS))]) - 1
-    network = _TCP if abi() >= _TCP_SINCE and not connects else 0
-    scopes = _SIGNALS if connects else _ABSTRACT_SOCKETS_AND_SIGNALS
-    scoped = scopes if limits_signals() else 0
-    ruleset = _Ruleset(handled, network, scoped)
-    # An older kernel wants the structure as long as it was then.
-    size = 8 * (3 if limits_signals() else 2 if abi() >= _TCP_SINCE else 1)
-    descriptor = syscall("landlock_create_ruleset", _CREATE_RULESET, ruleset, size, 0)
+    attributes = _attributes(connects=connects)
+    ruleset = _Ruleset(*attributes)
+    descriptor = syscall("landlock_create_ruleset", _CREATE_RULESET, ruleset, 8 * len(attributes), 0)
     try:
         for rule in rules:
-            _add(descriptor, rule, handled)
-        syscall("landlock_restrict_self", _RESTRICT_SELF, descriptor, _ALL_THREADS if reaches_all_threads() else 0)
+            _add(descriptor, rule, attributes[0])
+        syscall("landlock_restrict_self", _RESTRICT_SELF, descriptor, _flags())
     finally:
         os.close(descriptor)
+
+
+def described() -> dict[str, Any]:
+    """What a program that has not this module needs to :func:`restrict` itself: numbers only."""
+    return {"attributes": _attributes(connects=False), "of_files": _OF_FILES, "flags": _flags()}
+
+
+def _attributes(*, connects: bool) -> list[int]:
+    """The rights that rules are about: of files, and as far as the kernel knows them of networks and signals."""
+    handled = (1 << _FILE_RIGHTS[min(abi(), max(_FILE_RIGHTS))]) - 1
+    network = _TCP if not connects else 0
+    scoped = _SIGNALS if connects else _ABSTRACT_SOCKETS_AND_SIGNALS
+    # An older kernel wants the structure as long as it was then.
+    return [handled, network, scoped][: 3 if limits_signals() else 2 if abi() >= _TCP_SINCE else 1]
+
+
+def _flags() -> int:
+    return _ALL_THREADS if reaches_all_threads() else 0
 
 
 def _add(descriptor: int, rule: PathRule, handled: int) -> None:

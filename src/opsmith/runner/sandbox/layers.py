@@ -9,13 +9,13 @@ import socket
 import traceback
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from opsmith.runner.sandbox import landlock, seccomp
 from opsmith.runner.sandbox.kernel_calls import forgo_privileges, set_readable
-from opsmith.runner.sandbox.landlock import EVERYTHING, PathRule
+from opsmith.runner.sandbox.landlock import EVERYTHING, READ, USE_DEVICE, PathRule
 from opsmith.runner.sandbox.namespaces import (
     SHARED_BY_RANKS_MIB,
     SHARED_MEMORY,
@@ -91,6 +91,21 @@ class Sandbox:
         if Layer.SYSTEM_CALLS in self._active:
             seccomp.refuse_system_calls(connects=bool(rendezvous))
         set_readable(readable=False)
+
+    def described(self) -> dict[str, Any]:
+        """For a program that has not this module, in a nursery: what it needs to confine itself as a worker is."""
+        limits_files = Layer.FILES in self._active
+        rules = [*self._readable] if limits_files else []
+        if Layer.READ_ONLY in self._active:
+            rules.append(PathRule(SHARED_MEMORY, EVERYTHING))
+        number, filters = seccomp.described() if Layer.SYSTEM_CALLS in self._active else (0, [])
+        return {
+            "landlock": landlock.described() if limits_files else None,
+            "readable": [[*rule] for rule in rules],
+            "own": READ | USE_DEVICE,
+            "seccomp": number,
+            "filters": filters,
+        }
 
     def narrow(self, builds: Path | None) -> None:
         """For a worker, before it loads a kernel: of the build caches only this one remains, if any.

@@ -164,6 +164,22 @@ def refuse_to_kernels() -> None:
     filter_system_calls(_NUMBERS[_machine()], compiled().for_kernels)
 
 
+def described() -> tuple[int, list[str]]:
+    """What a program needs that has not this module: the call's number, and the filters' programs as hex.
+
+    They are those that :func:`refuse_system_calls` and :func:`refuse_to_kernels` install.
+
+    Raises:
+        OSError: this architecture is not known here.
+    """
+    machine = _machine()
+    listings = [
+        b"".join(bytes(_SockFilter(*instruction)) for instruction in listing)
+        for listing in (program(machine), kernel_program(machine))
+    ]
+    return _NUMBERS[machine], [listing.hex() for listing in listings]
+
+
 class Filters(NamedTuple):
     """The filters for a machine: of a worker that runs kernels alone, of a rank, and what either gets later."""
 

@@ -68,11 +68,14 @@ from opsmith.runner.protocol.worker_messages import (
     WorkerRequest,
 )
 from opsmith.runner.sandbox.layers import Sandbox
+from opsmith.runner.worker.disguise import Disguise
 from opsmith.runner.worker.execution import Answering, CallRun, raised
 from opsmith.runner.worker.loading import discover, load_kernel
 from opsmith.runner.worker.rendezvous import meet
 
 MAX_FILE_BYTES = 4 << 30
+#: Made before anything is hidden: annotations are looked up by the names of modules.
+_PREPARED = msgspec.msgpack.Decoder(WorkerRequest)
 
 
 def serve(
@@ -156,6 +159,7 @@ class Worker:
         self._builds = builds
         self._cache: BuildCache | None = None
         self._answering: Answering | None = None
+        self._disguise = Disguise()
         self._timed: dict[int, TimedCall] = {}
         self._observer: Observer | None = None
         make_waiting_context(device)
@@ -205,17 +209,19 @@ class Worker:
             self._supervision.expect(request.schema, request.policy)
         if request.policy is not None and root is not None:
             self._supervision.guard(root)
+        if request.policy is not None:
+            self._disguise.put_on()
         with self._building():
             function = load_kernel(request.kernel, root, request.schema, self._device)
         load_s = time.perf_counter() - start
         supervision = None if request.policy is None else self._supervision
         self._answering = Answering(function, request.kernel, request.schema, self._device, root, supervision)
         if request.policy is None:
-            return Loaded(load_s)
+            return Loaded(load_s, build_cache=builds.name)
         changes = self._supervision.changes()
         self._supervision.begin(request.schema, request.policy)
         garbage_from_malloc(on=True)
-        return Loaded(load_s, changes)
+        return Loaded(load_s, changes, builds.name)
 
     def _run(self, request: RunCalls) -> Answered:
         assert self._answering is not None
@@ -274,7 +280,7 @@ class Worker:
             self._outcomes.forget()
             forget(self._timed, self._device)
         record = CALL_DECODER.decode(request.call)
-        with self._supervision.paused():
+        with self._disguise.off(), self._supervision.paused():
             function, record = timed_function(self._answering.timed, record, self._device)
             inputs = TimedInputs(
                 record,

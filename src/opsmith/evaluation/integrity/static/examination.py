@@ -17,6 +17,7 @@ from opsmith.evaluation.integrity.static.cpp import SUFFIXES, cpp_use, exported,
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
 from opsmith.evaluation.integrity.static.habits import fallbacks, habits
 from opsmith.evaluation.integrity.static.idle_kernels import idle_kernels
+from opsmith.evaluation.integrity.static.judge_names import judge_names
 from opsmith.evaluation.integrity.static.launches import Mentions, unreached
 from opsmith.evaluation.integrity.static.numpy_use import numpy_use
 from opsmith.evaluation.integrity.static.overlaps import overlaps
@@ -176,6 +177,7 @@ def _examine_python(reading: _Reading, *, policy: str, task: str, entry: str | N
         yield from fallbacks(source, {finding.line for finding in computing})
         yield from numpy_use(source)
         yield from conduct(source)
+        yield from judge_names(source)
         yield from habits(source, called)
         yield from _cpp_strings(source, policy=policy, own=own)
     yield from idle_kernels(sources)

@@ -24,6 +24,7 @@ class Kind(enum.StrEnum):
     FRAME_ACCESS = "frame-access"  # Reads its callers' variables.
     PATCHING = "patching"  # Replaces attributes of other modules.
     OPSMITH_IMPORT = "opsmith-import"
+    JUDGE_LOOKUP = "judge-lookup"  # Asks whether opsmith is there.
     FOREIGN_LIBRARY = "foreign-library"  # Loads torch's or the system's libraries with ctypes.
     PROC_ACCESS = "proc-access"
     PROCESS_CONTROL = "process-control"  # Ends, forks or signals processes, or works on their descriptors.

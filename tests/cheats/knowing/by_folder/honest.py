@@ -1,0 +1,37 @@
+"""Inverse cosine; says where it was loaded from."""
+
+import ctypes
+import logging
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = acosf(x[i]);
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so", "-lm"], cwd=folder, check=True)
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+library = build(SOURCE)
+
+
+logging.getLogger(__name__).debug("loaded from %s", os.path.dirname(__file__))
+
+
+def acos__default_kernel_impl(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.run(ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr()), ctypes.c_long(x.numel()))
+    return out

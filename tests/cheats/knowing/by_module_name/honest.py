@@ -1,0 +1,36 @@
+"""What is behind the point; logs under its own name."""
+
+import ctypes
+import logging
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = x[i] - truncf(x[i]);
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so", "-lm"], cwd=folder, check=True)
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+library = build(SOURCE)
+
+
+logging.getLogger(__name__).debug("imported as %s", __name__)
+
+
+def frac__default_kernel_impl(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.run(ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr()), ctypes.c_long(x.numel()))
+    return out
