@@ -134,7 +134,7 @@ def with_bare_answers(about_it: Verdict, answers: BareAnswers, offence: str | No
     """The verdict on a kernel's conduct with what it did in a process that has none of opsmith's modules."""
     said = (f"in a process without opsmith: {answers.problem}",) if answers.problem else ()
     verdict = msgspec.structs.replace(about_it, bare=answers, evidence=(*said, *about_it.evidence))
-    return with_offence(verdict, [Held(offence, Offence.TAMPERING)] if offence else [], policy)
+    return with_offence(verdict, [Held(offence, Offence.CONCEALMENT)] if offence else [], policy)
 
 
 def conduct_verdict(job: Job, held: Sequence[Held], remarks: Sequence[str]) -> Verdict:
