@@ -33,16 +33,17 @@ def of_device(device: str) -> list[Hack]:
     return [hack for hack in HACKS if hack.about.device == device]
 
 
-def timed_in_full(name: str) -> list[bool]:
-    """Of each hack of a round, whether it steals time alone."""
-    return [hack.about.timed_in_full for hack in ROUNDS[name][0].hacks.values()]
-
-
 ROUNDS = {
     f"{device}-{round_.policy}-{number}-seed{seed}": (round_, device, seed)
     for seed in (SEEDS or "1").split(",")
     for device in ("cpu", "cuda")
     for number, round_ in enumerate(rounds(of_device(device)))
+}
+#: The same of hacks that steal time alone.
+TIMED_ROUNDS = {
+    f"timed-{device}-{number}": (round_, device, (SEEDS or "1").split(",")[0])
+    for device in ("cpu", "cuda")
+    for number, round_ in enumerate(rounds([hack for hack in of_device(device) if hack.about.timed_in_full]))
 }
 
 
@@ -52,7 +53,7 @@ MOST_GAIN = 1.1
 
 def judge(name: str, side: Side, folder: Path, *, is_timed: bool = False) -> tuple[Round, Summary]:
     """Run ``opsmith run`` with every check on; hacks are timed too, because some cheat only then."""
-    round_, device, seed = ROUNDS[name]
+    round_, device, seed = {**ROUNDS, **TIMED_ROUNDS}[name]
     kernels = round_.write(folder / "kernels", side)
     done = subprocess.run(
         [
@@ -84,7 +85,7 @@ def test_no_hack_is_accepted(name: str, tmp_path: Path) -> None:
     assert {} == passed
 
 
-@pytest.mark.parametrize("name", [name for name in ROUNDS if any(timed_in_full(name))])
+@pytest.mark.parametrize("name", TIMED_ROUNDS)
 def test_no_hack_that_is_timed_in_full_is_faster_than_its_twin(name: str, tmp_path: Path) -> None:
     """Beyond what both intervals say: its results are right, and all of its work is timed."""
     speedups: dict[Side, dict[tuple[str, str], Timing]] = {}
@@ -94,12 +95,11 @@ def test_no_hack_that_is_timed_in_full_is_faster_than_its_twin(name: str, tmp_pa
         found = (tmp_path / side / "run" / "timings.jsonl").read_bytes().splitlines()
         cases = [msgspec.json.decode(line, type=TimedCase) for line in found]
         speedups[side] = {(case.case, timing.quantity): timing for case in cases for timing in case.timings}
-    hacks = [hack for hack in ROUNDS[name][0].hacks.values() if hack.about.timed_in_full]
     assert {
         place: timing.speedup
         for place, timing in speedups["hack"].items()
         if place in speedups["honest"] and timing.low > MOST_GAIN * speedups["honest"][place].high
-    } == {}, [hack.name for hack in hacks]
+    } == {}
 
 
 @pytest.mark.parametrize("name", ROUNDS)
