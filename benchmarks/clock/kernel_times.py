@@ -265,7 +265,7 @@ def _e_us(side: RefereeSide, call: bytes) -> tuple[float, float]:
     outside, inside = [], []
     for number in range(1, 2 * BLOCKS):
         side.ask(RenewInputs((Renewal(number, prepared.slots),)))
-        reply, wall_us, _ = clocked(side, TimeBlock(prepared.slots, "E"))
+        reply, wall_us, *_ = clocked(side, TimeBlock(prepared.slots, "E"))
         outside.append((wall_us - trip_us) / prepared.slots)
         inside.append(reply.own_us)
     return statistics.median(outside), statistics.median(inside)

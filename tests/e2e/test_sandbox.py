@@ -40,6 +40,7 @@ STOPPED_BY = {
     "change_mode": {Layer.READ_ONLY},
     **dict.fromkeys(("tcp", "udp", "abstract"), NETWORK),
     **dict.fromkeys(("unix", "netlink", "io_uring", "ptrace", "read_memory", "limits", "priority", "cores"), CALLS),
+    **dict.fromkeys(("own_priority", "own_cores", "own_timer"), CALLS),
     **dict.fromkeys(("namespace", "mount"), CALLS),
     **dict.fromkeys(("signal_judge", "signal_parent", "signal_any"), SIGNALS),
     "environment": set(),

@@ -25,6 +25,7 @@ from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.cuda_graphs import _runtime, capture, give_memory_back, graph_costs, memory_kind
 from opsmith.evaluation.timing.inputs import TimedInputs
 from opsmith.evaluation.timing.variation import variations
+from opsmith.runner.machine.process_memory import foreign_memory
 
 pytestmark = [
     pytest.mark.gpu,
@@ -374,3 +375,9 @@ def test_results_of_the_device_are_its_own() -> None:
     assert [] == timed.result_spans()
     timed.device_block(CALLS, round_number=2)
     assert timed.foreign_results() is None
+
+
+def test_pinned_memory_of_torchs_is_a_processs_own() -> None:
+    """A result on the host may lie there."""
+    pinned = torch.empty(1 << 20, pin_memory=True)
+    assert foreign_memory(os.getpid(), [(pinned.data_ptr(), pinned.data_ptr() + 4 * pinned.numel())]) is None

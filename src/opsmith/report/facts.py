@@ -79,6 +79,7 @@ def clock_facts(results: Results) -> Iterable[Fact]:
     yield "Empty graph", None if clock.graph_us is None else f"{clock.graph_us:.2f} us, taken off each block of K"
     yield "Ceilings", _ceilings(clock.ceilings)
     yield "Throttling", _throttling(results, clock)
+    yield "Disturbed", _disturbed(results)
     yield "Suspect", suspects(results)
     yield "Undecided", undecided(results)
     yield from ((name.capitalize(), sentence) for name, sentence in costs(results.timed_cases))
@@ -112,6 +113,15 @@ def _ceilings(ceilings: Ceilings) -> str:
     cache = f"L2 {ceilings.l2_bytes / 2**20:,.0f} MiB"
     measured = f"measured {ceilings.measured_utc[:10]} with torch {ceilings.torch}"
     return f"copy {ceilings.copy_gbps:,.0f} GB/s{products}; {cache}; {measured}"
+
+
+def _disturbed(results: Results) -> str | None:
+    """Pairs that were measured again because others had the processor; None where there were none."""
+    timings = [timing for verdict in results.verdicts for timing in verdict.timings]
+    disturbed, kept = sum(each.disturbed for each in timings), sum(each.blocks for each in timings)
+    return (
+        f"{disturbed:,} of {disturbed + kept:,} pairs measured again, others had the processor" if disturbed else None
+    )
 
 
 def _throttling(results: Results, clock: Clock) -> str:

@@ -131,6 +131,16 @@ def test_the_page_says_which_cases_were_timed_on_values_that_repeat(
     assert dict(clock_facts(Results.read(run)))["Values"] == said
 
 
+def test_pairs_that_others_disturbed_are_told(tmp_path: Path) -> None:
+    """How noisy the machine was; nothing where it was not."""
+    kept = timing(1.2, "E", blocks=30, disturbed=10, disturbed_share=0.5)
+    noisy = results(tmp_path / "a", [planned(cases=1)], [verdict(timings=(kept,))], clock=clock())
+    said = "10 of 40 pairs measured again, others had the processor"
+    assert ("Disturbed", said) in [*clock_facts(noisy)]
+    quiet = results(tmp_path / "b", [planned(cases=1)], [verdict(timings=(timing(1.2, "E"),))], clock=clock())
+    assert ("Disturbed", None) in [*clock_facts(quiet)]
+
+
 def test_what_was_timed_and_is_undecided_is_told_with_its_reason(tmp_path: Path) -> None:
     """It counts as such, and has neither a speedup nor a percentage; the page says the same."""
     reason = "too short to be measured: the candidate's blocks of 9 calls, the most there may be, take less than 340 us"

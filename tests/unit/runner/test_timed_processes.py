@@ -128,6 +128,7 @@ class ForkedWorker:
         self.link = WorkerLink.__new__(WorkerLink)
         self.link._child = cast("Any", SimpleNamespace(pid=self.process.pid))
         self.link._stopped = {}
+        self.link._have_stopped = False
         self.link._processes = cast("Any", self)
         time.sleep(0.5)
 
@@ -165,6 +166,7 @@ def test_nothing_of_a_stopped_worker_runs(worker: ForkedWorker) -> None:
     """Neither its threads nor what it has started, in another session, without a parent; then all go on."""
     worker.link.stop()
     time.sleep(0.05)  # What sleeps needs a processor for a moment to notice.
+    worker.link.stop()
     found = [worker.process.pid, *worker.started_by(None)]
     used_us = {pid: process_us(pid) for pid in found}
     time.sleep(0.2)
@@ -178,7 +180,9 @@ def test_nothing_of_a_stopped_worker_runs(worker: ForkedWorker) -> None:
 def test_a_worker_that_lets_itself_go_on_is_noticed(worker: ForkedWorker) -> None:
     """Somebody has sent it SIGCONT: what it computes then is known."""
     if not runs(worker.process.pid):
-        return
+        pytest.skip("it sleeps")
+    worker.link.stop()
+    time.sleep(0.05)
     worker.link.stop()
     os.kill(worker.process.pid, signal.SIGCONT)
     time.sleep(0.1)

@@ -429,6 +429,8 @@ class PairedClock:
         with _shared([series]):
             try:
                 for round_number in series.rounds:
+                    if number == 0:
+                        self._sides[1].stop()
                     more = not (is_last and round_number == series.rounds[-1])
                     block = self._block(number, pair, calls, quantity, round_number, more=more)
                     series.turn[number].append(block)

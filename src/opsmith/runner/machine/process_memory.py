@@ -10,6 +10,8 @@ from typing import NamedTuple
 #: Of mappings that have a name and are a process's own all the same, what the name begins with: huge pages, and what
 #: older allocators take memory from.
 _OWN_NAMES = ("/anon_hugepage", "/dev/zero")
+#: The driver's, which pinned memory of a process is, and which are shared with it alone.
+_DRIVER_NAMES = ("/dev/nvidia",)
 
 
 class _Mapping(NamedTuple):
@@ -22,8 +24,10 @@ class _Mapping(NamedTuple):
     @property
     def is_own(self) -> bool:
         """Whether the process can read and write it, nobody else can, and no file lies behind it."""
-        is_private = self.rights.startswith("rw") and self.rights.endswith("p")
-        return is_private and (not self.inode or self.name.startswith(_OWN_NAMES))
+        if not self.rights.startswith("rw"):
+            return False
+        is_private = self.rights.endswith("p") and (not self.inode or self.name.startswith(_OWN_NAMES))
+        return is_private or self.name.startswith(_DRIVER_NAMES)
 
     def __str__(self) -> str:
         return f"{self.name or 'memory without a name'}, {self.rights}"

@@ -140,6 +140,7 @@ class WorkerLink:
         self.notices: tuple[Noticed, ...] = ()
         self._lent: list[Path] = []
         self._stopped: dict[int, float] = {}
+        self._have_stopped = False
         self.ran_stopped_us = 0.0
 
     def prepare(self) -> None:
@@ -231,14 +232,24 @@ class WorkerLink:
         return self._processes.started_by(self._child)
 
     def stop(self) -> None:
-        """Stop the worker and all that it has started; its next request lets it go on.
+        """Stop the worker and all that it has started; its next request lets it go on. To be repeated before blocks.
 
         No process can refuse to be stopped (``SIGSTOP``), and none is left so: killing ends one that is stopped, and
         its parent kills it if the judge is gone.
         """
-        if self._child is None or self._stopped:
+        if self._child is None:
             return
-        found, is_awake = [self._child.pid], False
+        if not self._stopped:
+            self._send_stop(self._child.pid)
+        # What sleeps needs a processor for a moment to notice; from then on it gets none.
+        if not self._have_stopped and all(map(is_stopped, self._stopped)):
+            self._stopped = {pid: process_us(pid) for pid in self._stopped}
+            self._have_stopped = True
+
+    def _send_stop(self, worker: int) -> None:
+        """Tell all to stop; what runs just now is waited for."""
+        self._have_stopped = False
+        found, is_awake = [worker], False
         while found:  # Until no process is found that the others have started before they were stopped.
             for pid in found:
                 is_awake = is_awake or runs(pid)
@@ -246,17 +257,17 @@ class WorkerLink:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
             found = [pid for pid in self.started() if pid not in self._stopped]
-        # Of threads that sleep the time is known, and to wait until all have noticed would take them a processor each.
         deadline = time.monotonic() + STOPPING_S
         while is_awake and time.monotonic() < deadline:
             is_awake = not all(map(is_stopped, self._stopped))
             time.sleep(0)
-        self._stopped = {pid: process_us(pid) for pid in self._stopped}
 
     def _go_on(self) -> float:
-        """Let it go on; microseconds of processor time that something of it got meanwhile."""
+        """Let it go on; microseconds of processor time that something of it got after all had stopped."""
         stopped, self._stopped = self._stopped, {}
-        ran_us = sum(max(process_us(pid) - before_us, 0.0) for pid, before_us in stopped.items())
+        ran_us = 0.0
+        if self._have_stopped:
+            ran_us = sum(max(process_us(pid) - before_us, 0.0) for pid, before_us in stopped.items())
         for pid in stopped:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
