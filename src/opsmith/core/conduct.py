@@ -6,10 +6,10 @@ import msgspec
 
 
 class AtenCall(msgspec.Struct, frozen=True):
-    """One call of an ATen overload.
+    """One call of an ATen overload, or of one outside ATen.
 
     Attributes:
-        op: ``packet.overload``.
+        op: ``packet.overload``, with its namespace before it outside ATen.
         place: ``file:line`` of the kernel's code that made it.
     """
 
@@ -17,7 +17,8 @@ class AtenCall(msgspec.Struct, frozen=True):
     place: str
 
     def __str__(self) -> str:
-        return f"aten::{self.op} at {self.place}"
+        namespace, _, packet = self.op.rpartition(".")[0].rpartition(".")
+        return f"{namespace or 'aten'}::{packet}.{self.op.rpartition('.')[2]} at {self.place}"
 
 
 class CallConduct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

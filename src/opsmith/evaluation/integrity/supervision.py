@@ -20,10 +20,12 @@ from opsmith.core.op import OpSchema
 from opsmith.evaluation.integrity.curiosity import listen
 from opsmith.evaluation.integrity.fetches import Fetches
 from opsmith.evaluation.integrity.launches import Launches
-from opsmith.evaluation.integrity.poison import Poison, registered_for
+from opsmith.evaluation.integrity.namespaces import registered_since
+from opsmith.evaluation.integrity.poison import Poison, dispatch_keys, registered_for
 from opsmith.evaluation.integrity.policy import (
     forbidden,
     forbidden_by_native,
+    forbidden_elsewhere,
     forbids_fetching,
     is_copying_task,
     is_making_task,
@@ -59,8 +61,9 @@ def premises() -> Premises:
     """Made once, by the process that the others are forked from, when it has imported everything."""
     forbidden_by_native()
     namespaces_of_torch()
-    for key in ("CPU", "CUDA"):
-        registered_for(key)  # Before anything is poisoned.
+    for device in ("CPU", "CUDA"):
+        for key in dispatch_keys(device):
+            registered_for(key)  # Before anything is poisoned.
     trusted = CodeOf(sys.modules[name] for name in TRUSTED_MODULES if name in sys.modules)
     return Premises(Launches(), Fetches(), trusted, Snapshot.take())
 
@@ -77,7 +80,7 @@ class Supervision:
     def __init__(self, device: torch.device, tell: Callable[[str, bool], None]) -> None:
         self._tell = tell
         self._told: set[str] = set()
-        self._keys = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
+        self._devices = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
         self._launches, fetches, self._trusted, snapshot = premises()
         fetches.tell = self._fetched
         self._task: tuple[OpSchema, str] | None = None
@@ -85,7 +88,7 @@ class Supervision:
         self._launched_before = 0
         self._copies_are_work = False
         self._delivers = False
-        self._poison = Poison((), (), self._is_trusted)
+        self._poison = Poison((), (), self._is_trusted, layouts=False)
         self._forbidden: frozenset[str] = frozenset()
         self._watch = DispatchWatch(self._forbidden, self._trusted)
 
@@ -109,13 +112,26 @@ class Supervision:
         """From now on the kernel in hand answers ``schema`` under ``policy``."""
         self._copies_are_work = is_copying_task(schema)
         self._delivers = is_making_task(schema)
-        ops = forbidden(schema, policy)
+        self._answered = schema, policy
+        self._forbid(forbidden(schema, policy) | self._newly_forbidden())
+        self._watch = DispatchWatch(self._forbidden, self._trusted)
+        self._poison.install()
+
+    def _forbid(self, ops: frozenset[str]) -> None:
         if ops != self._forbidden:
             self._poison.remove()
             self._forbidden = ops
-            self._poison = Poison(ops, self._keys, self._is_trusted)
-        self._watch = DispatchWatch(ops, self._trusted)
-        self._poison.install()
+            # What leads to other layouts is a computation, which native forbids anyway.
+            layouts = self._answered[1] == "any"
+            self._poison = Poison(ops, self._devices, self._is_trusted, layouts=layouts)
+
+    def _newly_forbidden(self) -> frozenset[str]:
+        """What the kernel has had registered by importing it, of what its policy forbids."""
+        return forbidden_elsewhere(registered_since(), *self._answered)
+
+    def look_again(self) -> None:
+        """Forbid what a call has had registered, too, from the next one on; takes 2 ms."""
+        self._forbid(self._forbidden | self._newly_forbidden())
 
     def arm(self) -> None:
         """Poison the dispatcher again, should it have been taken out; for calls that nobody watches."""
@@ -129,7 +145,13 @@ class Supervision:
             arguments: of the call.
         """
         inputs = () if self._copies_are_work else (a for a in tree_leaves(arguments) if isinstance(a, torch.Tensor))
-        self._watch = DispatchWatch(self._forbidden, self._trusted, inputs, delivers=self._delivers)
+        self._watch = DispatchWatch(
+            self._forbidden,
+            self._trusted,
+            inputs,
+            delivers=self._delivers,
+            newly_forbidden=self._newly_forbidden,
+        )
         self._poison.install()
         self._launched_before = self._launches.count
         with self._watch:

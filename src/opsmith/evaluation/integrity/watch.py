@@ -10,7 +10,7 @@ import ctypes
 import sys
 import types
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.core.conduct import AtenCall, CallConduct
+from opsmith.evaluation.integrity.namespaces import known, registered_name
 from opsmith.evaluation.integrity.policy import COPIES, computes, stem
 
 #: Calls that are reported of one execution; a loop in Python may make millions.
@@ -72,6 +73,8 @@ class DispatchWatch(TorchDispatchMode):
         inputs: arguments of which a whole copy may be the result: where that is the right answer, no more than
             a copy was needed, and elsewhere it is wrong.
         delivers: a result may be copied to the device that the caller asked for.
+        newly_forbidden: what an import that came later registered and the policy forbids as well; asked for ops
+            that nobody knew before.
     """
 
     def __init__(
@@ -81,12 +84,14 @@ class DispatchWatch(TorchDispatchMode):
         inputs: Iterable[torch.Tensor] = (),
         *,
         delivers: bool = False,
+        newly_forbidden: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._forbidden = forbidden
         self._trusted = trusted
         self._inputs = frozenset(map(_window, inputs)) - {None}
         self._delivers = delivers
+        self._newly_forbidden = newly_forbidden
         self._calls: list[AtenCall] = []
         self._breaches: list[AtenCall] = []
         #: Start of a storage -> the copy that wrote it and a checksum of what it held then.
@@ -104,7 +109,7 @@ class DispatchWatch(TorchDispatchMode):
         call = AtenCall(name, place)
         if len(self._calls) < MAX_CALLS and computes(name):
             self._calls.append(call)
-        if name in self._forbidden:
+        if name in self._forbidden or (self._is_new(name) and name in self._newly_forbidden()):
             self._breaches.append(call)
         packet = stem(name.rpartition(".")[0])
         if packet in COPIES and isinstance(result, torch.Tensor) and result.layout is torch.strided:
@@ -116,6 +121,10 @@ class DispatchWatch(TorchDispatchMode):
             else:
                 self._copied[storage.data_ptr()] = call, _checksum(storage)
         return result
+
+    @staticmethod
+    def _is_new(name: str) -> bool:
+        return name.count(".") > 1 and registered_name(name) not in known()
 
     def forbidden_call(self, op: str) -> AtenCall | None:
         """Note the forbidden call that the poisoned dispatcher got; None if trusted code made it."""
