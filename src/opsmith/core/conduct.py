@@ -6,17 +6,19 @@ import msgspec
 
 
 class AtenCall(msgspec.Struct, frozen=True):
-    """One call of an ATen overload, or of one outside ATen.
+    """One call of an ATen overload, of one outside ATen, or of a vendor's function.
 
     Attributes:
-        op: ``packet.overload``, with its namespace before it outside ATen.
-        place: ``file:line`` of the kernel's code that made it.
+        op: ``packet.overload``, with its namespace before it outside ATen; a function of C has no dot in its name.
+        place: ``file:line`` of the kernel's code that made it, or the shared object.
     """
 
     op: str
     place: str
 
     def __str__(self) -> str:
+        if "." not in self.op:
+            return f"{self.op} at {self.place}"
         namespace, _, packet = self.op.rpartition(".")[0].rpartition(".")
         return f"{namespace or 'aten'}::{packet}.{self.op.rpartition('.')[2]} at {self.place}"
 

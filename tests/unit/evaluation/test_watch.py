@@ -212,7 +212,10 @@ def test_what_the_process_computes_itself_is_let_through_alone() -> None:
     """Nothing is told of it, and all the rest stays forbidden: to other threads, and to everybody afterwards."""
     told: list[str] = []
     poison = Poison(
-        ("add.Tensor", "relu.default", "sum.default", "sum.dim_IntList"), ("CPU",), _teller(told, trusted=True)
+        ("add.Tensor", "relu.default", "sum.default", "sum.dim_IntList"),
+        ("CPU",),
+        _teller(told, trusted=True),
+        layouts=False,
     )
     x = torch.tensor([-1.0, 2.0])
     poison.install()
@@ -258,7 +261,7 @@ def test_a_poisoned_op_takes_numbers_for_tensors_as_it_does_otherwise(
     x = torch.tensor([3.0, 6.0])
     expected = call(x)
     told: list[str] = []
-    poison = Poison(forbidden_by_native(), ("CPU",), _teller(told, trusted=trusted))
+    poison = Poison(forbidden_by_native(), ("CPU",), _teller(told, trusted=trusted), layouts=False)
     poison.install()
     try:
         with poison.computing() if computing else contextlib.nullcontext():
@@ -283,7 +286,7 @@ def test_memory_is_digested_in_a_pause(supervision: Supervision) -> None:
 def test_a_pause_after_a_breach_does_not_put_the_poison_back() -> None:
     """It was taken out for the rest of the call, which may make a million more."""
     told: list[str] = []
-    poison = Poison(("relu.default",), ("CPU",), _teller(told, trusted=False))
+    poison = Poison(("relu.default",), ("CPU",), _teller(told, trusted=False), layouts=False)
     poison.install()
     torch.relu(torch.ones(1))
     with poison.computing():

@@ -19,7 +19,6 @@ import torch
 from opsmith.aten.numbers import NUMBER_TYPES, prepare, tensor_positions, with_tensors
 from opsmith.evaluation.integrity.namespaces import TALKING, overload_of, parts, registered_name
 
-
 #: The layouts of tensors that have dispatch keys of their own: a conversion leads to these.
 _LAYOUTS = ("Mkldnn", "Quantized", "Sparse", "SparseCsr", "NestedTensor")
 
@@ -34,8 +33,8 @@ class Poison:
     that trusted code makes, and for what the process computes for itself.
 
     Args:
-        ops: ``packet.overload`` of what is forbidden, outside ATen with its namespace before it. Those of ATen without a
-            kernel for the key are no concern: they call others. Elsewhere it is not known what an op calls.
+        ops: ``packet.overload`` of what is forbidden, outside ATen with its namespace before it. Those of ATen without
+            a kernel for the key are no concern: they call others. Elsewhere it is not known what an op calls.
         devices: the devices that could compute, ``CPU`` and ``CUDA``.
         report: told the overload of every call, on the thread that makes it; says whether trusted
             code made it, after which the poison goes back in.
@@ -43,7 +42,9 @@ class Poison:
             that is forbidden need have led.
     """
 
-    def __init__(self, ops: Iterable[str], devices: Sequence[str], report: Callable[[str], bool], *, layouts: bool) -> None:
+    def __init__(
+        self, ops: Iterable[str], devices: Sequence[str], report: Callable[[str], bool], *, layouts: bool
+    ) -> None:
         prepare()  # By multiplying, which is about to be poisoned.
         self._report = report
         self._kernels = {

@@ -6,20 +6,27 @@ It runs in the stranger's process, so what it does not find proves nothing; what
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import ctypes.util
 import functools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 from torch.utils._pytree import tree_leaves
 
-from opsmith.core.conduct import CallConduct
+from opsmith.core.conduct import AtenCall, CallConduct
 from opsmith.core.op import OpSchema
+from opsmith.evaluation.integrity import lookups
+from opsmith.evaluation.integrity.bindings import Bindings
 from opsmith.evaluation.integrity.curiosity import listen
 from opsmith.evaluation.integrity.fetches import Fetches
 from opsmith.evaluation.integrity.launches import Launches
+from opsmith.evaluation.integrity.lookups import Lookup, Lookups
 from opsmith.evaluation.integrity.namespaces import registered_since
 from opsmith.evaluation.integrity.poison import Poison, dispatch_keys, registered_for
 from opsmith.evaluation.integrity.policy import (
@@ -31,6 +38,7 @@ from opsmith.evaluation.integrity.policy import (
     is_making_task,
     namespaces_of_torch,
 )
+from opsmith.evaluation.integrity.symbols import breaks
 from opsmith.evaluation.integrity.tampering import Snapshot
 from opsmith.evaluation.integrity.watch import CodeOf, DispatchWatch
 
@@ -45,6 +53,8 @@ TRUSTED_MODULES = (
     "triton.runtime.jit",
     "triton.testing",
 )
+#: Files that look symbols up on behalf of their caller.
+_ON_BEHALF = frozenset({ctypes.__file__, ctypes.util.__file__, lookups.__file__})
 
 
 class Premises(NamedTuple):
@@ -52,6 +62,8 @@ class Premises(NamedTuple):
 
     launches: Launches
     fetches: Fetches
+    lookups: Lookups
+    bindings: Bindings
     trusted: CodeOf
     snapshot: Snapshot
 
@@ -65,7 +77,7 @@ def premises() -> Premises:
         for key in dispatch_keys(device):
             registered_for(key)  # Before anything is poisoned.
     trusted = CodeOf(sys.modules[name] for name in TRUSTED_MODULES if name in sys.modules)
-    return Premises(Launches(), Fetches(), trusted, Snapshot.take())
+    return Premises(Launches(), Fetches(), Lookups(), Bindings(), trusted, Snapshot.take())
 
 
 class Supervision:
@@ -81,9 +93,13 @@ class Supervision:
         self._tell = tell
         self._told: set[str] = set()
         self._devices = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
-        self._launches, fetches, self._trusted, snapshot = premises()
+        self._launches, fetches, self._lookups, self._bindings, self._trusted, snapshot = premises()
         fetches.tell = self._fetched
+        self._lookups.tell, self._lookups.before = self._looked_up, self._bindings.look
         self._task: tuple[OpSchema, str] | None = None
+        self._is_loading = False
+        #: Vendors' functions that the kernel holds, which it may call at any time.
+        self._held: dict[AtenCall, None] = {}
         self._snapshot = snapshot.retaken()
         self._launched_before = 0
         self._copies_are_work = False
@@ -93,8 +109,16 @@ class Supervision:
         self._watch = DispatchWatch(self._forbidden, self._trusted)
 
     def expect(self, schema: OpSchema, policy: str) -> None:
-        """From now on a kernel is loaded that is to answer ``schema`` under ``policy``."""
+        """From now on a kernel is loaded that is to answer ``schema`` under ``policy``.
+
+        It may compute what it likes meanwhile. The poison is in all the same: what is fetched out of the dispatcher now
+        and called later tells.
+        """
         self._task = schema, policy
+        self._is_loading = True
+        self._forbid(forbidden(schema, policy))
+        self._lookups.imported = False
+        self._poison.install()
 
     def _fetched(self, of: Any, line: str) -> None:
         """Hold it against the kernel if its policy forbids calling what was fetched past the dispatcher."""
@@ -108,12 +132,42 @@ class Supervision:
         if breach:
             self.note(line)
 
+    def _looked_up(self, lookup: Lookup) -> None:
+        """Hold it against the kernel if calling that would break its policy: nobody sees whether it is called."""
+        if self._task is None or not breaks(lookup.found, *self._task):
+            return
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename in _ON_BEHALF:
+            frame = frame.f_back
+        place = self._watch.place(frame)
+        if place is None:
+            return
+        if lookup.of_torch:
+            self.note(f"looked up {lookup.found.name} past the dispatcher at {place}")
+        else:
+            self._held[AtenCall(lookup.found.name, place)] = None
+
+    def _past_the_dispatcher(self) -> tuple[AtenCall, ...]:
+        """Vendors' functions that the kernel's own objects have called since; what lies in torch's is told."""
+        vendors: dict[AtenCall, None] = {}
+        for called in self._bindings.called():
+            if self._task is None or not breaks(called.found, *self._task):
+                continue
+            if called.of_torch:
+                verb, preposition = ("looked up", "from") if called.looked_up else ("called", "in")
+                self.note(f"{verb} {called.found.name} past the dispatcher {preposition} {called.place}")
+            else:
+                vendors[AtenCall(called.found.name, called.place)] = None
+        return (*self._held, *vendors)
+
     def begin(self, schema: OpSchema, policy: str) -> None:
         """From now on the kernel in hand answers ``schema`` under ``policy``."""
         self._copies_are_work = is_copying_task(schema)
         self._delivers = is_making_task(schema)
-        self._answered = schema, policy
-        self._forbid(forbidden(schema, policy) | self._newly_forbidden())
+        if self._task != (schema, policy):
+            self.expect(schema, policy)
+        self._is_loading = False
+        self.look_again()
         self._watch = DispatchWatch(self._forbidden, self._trusted)
         self._poison.install()
 
@@ -122,16 +176,26 @@ class Supervision:
             self._poison.remove()
             self._forbidden = ops
             # What leads to other layouts is a computation, which native forbids anyway.
-            layouts = self._answered[1] == "any"
+            layouts = self._task is not None and self._task[1] == "any"
             self._poison = Poison(ops, self._devices, self._is_trusted, layouts=layouts)
 
     def _newly_forbidden(self) -> frozenset[str]:
         """What the kernel has had registered by importing it, of what its policy forbids."""
-        return forbidden_elsewhere(registered_since(), *self._answered)
+        assert self._task is not None
+        return forbidden_elsewhere(registered_since(), *self._task)
 
     def look_again(self) -> None:
-        """Forbid what a call has had registered, too, from the next one on; takes 2 ms."""
-        self._forbid(self._forbidden | self._newly_forbidden())
+        """Take in what the kernel has imported and opened: calls of that tell from now on."""
+        self._bindings.look()
+        if self._task is not None and self._lookups.imported:
+            self._lookups.imported = False
+            self._forbid(forbidden(*self._task) | self._newly_forbidden())
+
+    def heed(self) -> None:
+        """Tell what was called past the dispatcher in blocks that nobody watches."""
+        self._bindings.look()
+        for call in self._past_the_dispatcher():
+            self.note(f"called {call}", breach=True)
 
     def arm(self) -> None:
         """Poison the dispatcher again, should it have been taken out; for calls that nobody watches."""
@@ -159,7 +223,9 @@ class Supervision:
 
     def conduct(self, result: Any) -> CallConduct:
         """What was seen since :meth:`watching` was entered."""
-        return self._watch.conduct(result, launches=self._launches.count - self._launched_before)
+        seen = self._watch.conduct(result, launches=self._launches.count - self._launched_before)
+        past = self._past_the_dispatcher()
+        return msgspec.structs.replace(seen, forbidden=(*seen.forbidden, *past)) if past else seen
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -170,6 +236,8 @@ class Supervision:
     def end(self) -> None:
         """Take the poison out, for a kernel that has no policy."""
         self._task = None
+        self._is_loading = False
+        self._held.clear()
         self._poison.remove()
 
     def note(self, line: str, *, breach: bool = False) -> None:
@@ -191,6 +259,8 @@ class Supervision:
         listen(root, self.note)
 
     def _is_trusted(self, op: str) -> bool:
+        if self._is_loading:
+            return True
         call = self._watch.forbidden_call(op)
         if call is not None:
             self.note(f"called {call}", breach=True)

@@ -234,6 +234,7 @@ class Worker:
                 run = CallRun(self._answering, self._device, record, item)
                 run.run([next(next_live) for _ in range(item.repeats)], observer)
                 runs.append(run)
+        self._supervision.look_again()
         with self._computing(records):
             outcomes = iter(self._told(observer))
             replies = tuple([run.reply(outcomes) for run in runs])
@@ -278,10 +279,13 @@ class Worker:
             inputs = TimedInputs(record, self._device, request.slots, varied=request.varied)
         with self._building():
             timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)
+        self._supervision.look_again()
+        self._supervision.heed()
         return TimingPrepared(request.slots, request.varied, timed.first_call_s, timed.peak_bytes)
 
     def _make_ready(self, request: MakeReady) -> BlockTimed:
         timed = self._timed[request.pair]
+        self._supervision.heed()
         with self._supervision.paused():
             timed.inputs.make(request.calls)
         if request.captured is None:
@@ -299,6 +303,7 @@ class Worker:
 
     def _show(self, request: ShowTimed) -> Answered:
         timed = self._timed[request.pair]
+        self._supervision.heed()
         self._outcomes.forget()
         observer = Observer()
         with self._supervision.paused():
@@ -308,6 +313,7 @@ class Worker:
         return Answered((Returned((outcome,)),))
 
     def _inspect(self, _request: Inspect) -> Inspected:
+        self._supervision.heed()
         return Inspected(self._supervision.changes())
 
     def _give_memory_back(self, _request: GiveMemoryBack) -> MemoryGivenBack:
