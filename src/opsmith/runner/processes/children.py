@@ -29,6 +29,7 @@ from opsmith.runner.processes.zygote_link import ZygoteLink
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
 from opsmith.runner.sandbox.layers import Layer
+from opsmith.runner.sandbox.questions import Gate
 from opsmith.runner.sandbox.reach import Reach
 
 #: Environment variables that a kernel's process may see; everything else stays outside.
@@ -86,6 +87,7 @@ class Child:
         channel: the typed channel to it.
         killed_for: the limit it broke, where the watch killed it.
         is_at_work: it has been sent a request, so it may run a stranger's code.
+        gate: answers for the processes that it wants to make; None where it makes what it likes.
         folder: what is its own, removed with it.
     """
 
@@ -106,6 +108,7 @@ class Child:
         self.folder = folder
         self.killed_for: Status | None = None
         self.is_at_work = False
+        self.gate: Gate | None = None
         self.limit_bytes = limit_bytes
         self.output_bytes = 0
         self.output_tail = b""
@@ -165,6 +168,8 @@ class Child:
     def close(self) -> None:
         """Give back the descriptors."""
         self.channel.close()
+        if self.gate is not None:
+            self.gate.close()
         with self._draining:
             os.close(self.output_fd)
             self.output_fd = -1
@@ -202,6 +207,7 @@ class Processes:
     ) -> None:
         self.visible = os.environ.get(VISIBLE) if visible is None else visible
         self.worker_limit = sys.maxsize
+        self._since_ns = time.time_ns()
         self.scratch = Path(tempfile.mkdtemp(prefix="opsmith-"))
         self._device = device
         self._memory_limit_bytes = memory_limit_bytes
@@ -332,6 +338,18 @@ class Processes:
         self._selector.register(read_fd, selectors.EVENT_READ, child)
         return child
 
+    def guard(self, child: Child, questions: int | None, builds: Path) -> None:
+        """Answer a worker's questions from now on, if it asks any.
+
+        Args:
+            child: the worker.
+            questions: where they come from.
+            builds: parent of the build caches.
+        """
+        if questions is not None:
+            child.gate = Gate(questions, (self.scratch.resolve(), builds.resolve()), self._since_ns)
+            self._selector.register(questions, selectors.EVENT_READ, child.gate)
+
     def has_memory_for_worker(self) -> bool:
         """Whether one more worker can be kept ready now.
 
@@ -345,8 +363,9 @@ class Processes:
     def discard(self, child: Child) -> None:
         """Kill a child, if it still lives, and remove what it leaves."""
         child.kill()
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(child.output_fd)
+        for descriptor in (child.output_fd, *([child.gate.descriptor] if child.gate is not None else [])):
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(descriptor)
         child.close()
         self._children.pop(child.pid, None)
         shutil.rmtree(child.folder, ignore_errors=True)
@@ -357,12 +376,20 @@ class Processes:
         next_look = 0.0
         while not self._closing:
             for key, _ in self._selector.select(WATCH_INTERVAL_S):
-                self._drain(key.data)
+                if isinstance(key.data, Gate):
+                    self._answer(key.data)
+                else:
+                    self._drain(key.data)
             now = time.monotonic()
             if now >= next_look:
                 next_look = now + WATCH_INTERVAL_S
                 for child in list(self._children.values()):
                     self._check_memory(child)
+
+    def _answer(self, gate: Gate) -> None:
+        if not gate.answer():
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(gate.descriptor)
 
     def _drain(self, child: Child) -> None:
         if not child.drain():
@@ -397,6 +424,10 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONDONTWRITEBYTECODE": "1",
+        # A pool of compiling processes would run beside the clock; and no worker may start Python to see whether what it
+        # has compiled for this processor can be loaded.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_VEC_ISA_OK": "1",
         # OpInfo makes some samples in the order of a set of strings: with one hash seed their addresses mean the same
         # in every process.
         "PYTHONHASHSEED": "0",

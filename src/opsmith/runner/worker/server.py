@@ -98,7 +98,10 @@ def serve(
     """
     _confine(scratch)
     own = None if rank_info is None else msgspec.convert(rank_info, RankInfo)
-    sandbox.confine(scratch, kernels, own.rendezvous if own else "")
+    questions = sandbox.confine(scratch, kernels, own.rendezvous if own else "")
+    channel.send_descriptor(questions)
+    if questions is not None:
+        os.close(questions)  # Who holds it answers for itself.
     torch.set_num_threads(threads)
     if own is not None:
         meet(own, torch.device(device))
