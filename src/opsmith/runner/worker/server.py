@@ -188,13 +188,15 @@ class Worker:
 
     def _load(self, request: LoadKernel) -> Loaded:
         start = time.perf_counter()
-        if self._cache is not None:
+        name = None if request.kernel.loader is Loader.ATEN else request.kernel.build_name
+        # The rules that are put on for a kernel let nobody claim its cache again, for another of its overloads.
+        if self._cache is not None and self._cache.name != name:
             self._cache.release()
             self._cache = None
-        if request.kernel.loader is Loader.ATEN:
+        if name is None:
             builds = self._builds / EAGER  # Trusted, and the referee has built it all before.
         else:
-            self._cache = BuildCache.claim(self._builds, request.kernel.build_name)
+            self._cache = self._cache or BuildCache.claim(self._builds, name)
             builds = self._cache.folder
             end_waiting(self._device)
         use_build_cache(builds)
