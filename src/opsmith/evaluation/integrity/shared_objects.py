@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ _EXECUTABLE = 1
 _PLT_BYTES, _STRINGS, _SYMBOLS, _RELA, _RELA_BYTES, _STRINGS_BYTES, _PLT = 2, 5, 6, 7, 8, 10, 23
 #: x86-64's relocations that put a symbol's address into a slot: R_X86_64_64, GLOB_DAT, JUMP_SLOT.
 _SLOTS = frozenset({1, 6, 7})
+_FUNCTION = 2
 _DYNAMIC_ENTRY = struct.Struct("<qQ")
 _RELOCATION = struct.Struct("<QQq")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -141,9 +143,20 @@ class Tables:
         encoded = symbol.encode()
         if b"\0" + encoded + b"\0" not in self.strings:
             return False
-        # The table of symbols has no length of its own; in every object that linkers make, the strings follow it.
-        count = max(self._address(_STRINGS) - self._address(_SYMBOLS), 0) // _SYMBOL.size
-        return any(section and name == symbol for name, section in map(self._symbol, range(count)))
+        return any(section and name == symbol for name, section in map(self._symbol, range(self._count)))
+
+    def functions(self, beginning: re.Pattern[bytes]) -> Iterator[range]:
+        """Where its own functions lie whose names, after the zero byte that ends the one before, begin like this."""
+        names = {match.start() + 1 for match in beginning.finditer(self.strings)}
+        table = ctypes.string_at(self._address(_SYMBOLS), self._count * _SYMBOL.size)
+        for name, kind, _, section, value, size in _SYMBOL.iter_unpack(table):
+            if section and kind & 15 == _FUNCTION and name in names:
+                yield range(self._base + value, self._base + value + size)
+
+    @property
+    def _count(self) -> int:
+        """Of symbols. Their table does not say; in every object that linkers make, the strings follow it."""
+        return max(self._address(_STRINGS) - self._address(_SYMBOLS), 0) // _SYMBOL.size
 
     def _symbol(self, number: int) -> tuple[str, int]:
         """Name and section of a symbol; section 0 is another object's."""

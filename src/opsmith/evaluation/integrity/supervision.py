@@ -25,6 +25,7 @@ from opsmith.evaluation.integrity import lookups
 from opsmith.evaluation.integrity.bindings import Bindings
 from opsmith.evaluation.integrity.curiosity import listen
 from opsmith.evaluation.integrity.fetches import Fetches
+from opsmith.evaluation.integrity.inheritance import code_of_ops
 from opsmith.evaluation.integrity.launches import Launches
 from opsmith.evaluation.integrity.lookups import Lookup, Lookups
 from opsmith.evaluation.integrity.namespaces import registered_since
@@ -73,6 +74,7 @@ def premises() -> Premises:
     """Made once, by the process that the others are forked from, when it has imported everything."""
     forbidden_by_native()
     namespaces_of_torch()
+    code_of_ops()
     for device in ("CPU", "CUDA"):
         for key in dispatch_keys(device):
             registered_for(key)  # Before anything is poisoned.

@@ -25,6 +25,7 @@ from opsmith.calls.observer import Observer
 from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Loader
 from opsmith.evaluation.integrity.garbage import garbage_from_malloc
+from opsmith.evaluation.integrity.inheritance import keep_code_from_children
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.cuda_graphs import give_memory_back
@@ -207,6 +208,7 @@ class Worker:
         self._supervision.end()
         if request.policy is not None:
             self._supervision.expect(request.schema, request.policy)
+            keep_code_from_children()
         if request.policy is not None and root is not None:
             self._supervision.guard(root)
         with self._building():
