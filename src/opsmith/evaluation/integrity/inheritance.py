@@ -16,7 +16,7 @@ from pathlib import Path
 
 from opsmith.evaluation.integrity.shared_objects import Tables, loaded
 
-#: Functions that stand together in the library, each group apart: ways into the dispatcher, backends' kernels, products.
+#: Functions that stand together in the library: ways into the dispatcher, backends' kernels, products.
 _GROUPS = (rb"\0_ZN2at4_ops", rb"\0_ZN2at3cpu", rb"\0aoti_torch_cpu_", rb"\0cblas_")
 _LIBRARY = "libtorch_cpu.so"
 #: Functions further apart are two groups; and one of a few is left alone, as what lies around it is something else.

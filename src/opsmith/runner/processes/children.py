@@ -29,7 +29,8 @@ from opsmith.runner.processes.zygote_link import ZygoteLink
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
 from opsmith.runner.sandbox.layers import Layer
-from opsmith.runner.sandbox.questions import Gate
+from opsmith.runner.sandbox.programs import refusal
+from opsmith.runner.sandbox.questions import Gate, running_program
 from opsmith.runner.sandbox.reach import Reach
 
 #: Environment variables that a kernel's process may see; everything else stays outside.
@@ -87,8 +88,10 @@ class Child:
         channel: the typed channel to it.
         killed_for: the limit it broke, where the watch killed it.
         is_at_work: it has been sent a request, so it may run a stranger's code.
+        is_trusted: its kernel may start any program.
         gate: answers for the processes that it wants to make; None where it makes what it likes.
         folder: what is its own, removed with it.
+        builds: parent of the build caches.
     """
 
     def __init__(
@@ -108,7 +111,9 @@ class Child:
         self.folder = folder
         self.killed_for: Status | None = None
         self.is_at_work = False
+        self.is_trusted = False
         self.gate: Gate | None = None
+        self.builds = folder
         self.limit_bytes = limit_bytes
         self.output_bytes = 0
         self.output_tail = b""
@@ -346,8 +351,9 @@ class Processes:
             questions: where they come from.
             builds: parent of the build caches.
         """
+        child.builds = builds
         if questions is not None:
-            child.gate = Gate(questions, (self.scratch.resolve(), builds.resolve()), self._since_ns)
+            child.gate = Gate(questions, self._written(builds), self._since_ns)
             self._selector.register(questions, selectors.EVENT_READ, child.gate)
 
     def has_memory_for_worker(self) -> bool:
@@ -405,10 +411,35 @@ class Processes:
             return
         orphans = [pid for pid in _children_of(child.zygote.pid) if pid not in self._children]
         started = [*orphans, *(pid for parent in (child.pid, *orphans) for pid in _descendants(parent))]
+        if child.gate is None and not child.is_trusted:
+            self._end_other_programs(child, started)
         used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
         if used - child.start_bytes > child.limit_bytes:
             child.killed_for = Status.OUT_OF_MEMORY
             child.kill()
+
+    def _end_other_programs(self, child: Child, started: Iterable[int]) -> None:
+        """Kill what a worker has started and may not start, on a machine where it cannot be kept from it."""
+        own = _first_facts(child.pid)
+        for pid in started:
+            program = running_program(pid)
+            if program is None or _first_facts(pid) == own:
+                continue  # It has ended, or is a copy of the worker.
+            if refusal(program, self._written(child.builds), self._since_ns) is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _written(self, builds: Path) -> tuple[Path, Path]:
+        """The folders that workers write to."""
+        return self.scratch.resolve(), builds.resolve()
+
+
+def _first_facts(pid: int) -> bytes | None:
+    """What the system told a program when it began, random addresses among it: forked processes share it."""
+    try:
+        return Path(f"/proc/{pid}/auxv").read_bytes()
+    except OSError:
+        return None
 
 
 def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> dict[str, str]:
@@ -424,8 +455,8 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONDONTWRITEBYTECODE": "1",
-        # A pool of compiling processes would run beside the clock; and no worker may start Python to see whether what it
-        # has compiled for this processor can be loaded.
+        # A pool of compiling processes would run beside the clock; and no worker may start Python to see whether what
+        # it has compiled for this processor can be loaded.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
         # OpInfo makes some samples in the order of a set of strings: with one hash seed their addresses mean the same

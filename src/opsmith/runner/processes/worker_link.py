@@ -224,8 +224,10 @@ class WorkerLink:
         if self._child is not None and self._loaded == kernel:
             return None
         request = LoadKernel(kernel, str(self._lend(root)) if root else None, schema, policy)
-        if (gate := self._started().gate) is not None:
-            gate.is_trusted = policy is None
+        child = self._started()
+        child.is_trusted = policy is None
+        if child.gate is not None:
+            child.gate.is_trusted = child.is_trusted
         start = time.monotonic()
         reply = self.ask(request, (Loaded, Raised), timeout_s=self._limits.load_s)
         if isinstance(reply, Raised):

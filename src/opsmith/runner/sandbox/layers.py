@@ -266,7 +266,7 @@ def _start_python(told: socket.socket, *, confined: bool) -> NoReturn:
         questions = seccomp.ask_about_processes()
         socket.send_fds(told, [b"\0"], [questions])
         os.close(questions)
-        os.execv(sys.executable, [sys.executable, "-c", ""])
+        os.execv(sys.executable, [sys.executable, "-c", ""])  # noqa: S606 - it is to be refused
     except OSError as exc:
         with contextlib.suppress(OSError):
             told.send(str(exc.strerror).encode())

@@ -89,7 +89,7 @@ class Gate:
             if path is None or refusal(path, self._written, self._since_ns) is not None:
                 self._send(question, errno.EACCES if path is not None else errno.ENOENT)
             else:
-                before = _running(question.pid)
+                before = running_program(question.pid)
                 self._send(question, 0)
                 _stop_another(question.pid, before, path)
 
@@ -133,7 +133,8 @@ def _text(pid: int, address: int) -> str:
     return os.fsdecode(content.partition(b"\0")[0])
 
 
-def _running(pid: int) -> str | None:
+def running_program(pid: int) -> str | None:
+    """The file that a process executes; None if it has ended."""
     try:
         return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 - looked at again and again
     except OSError:
@@ -146,7 +147,7 @@ def _stop_another(pid: int, before: str | None, expected: str) -> None:
         if file.read(2) == b"#!":
             return
     deadline = time.monotonic() + _BEGINNING_S
-    while (now := _running(pid)) == before and now != expected and time.monotonic() < deadline:
+    while (now := running_program(pid)) == before and now != expected and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
     if now not in (None, before, expected):
         with contextlib.suppress(ProcessLookupError):
