@@ -22,8 +22,12 @@ from opsmith.core.op import OpSchema, TaskKind
 from opsmith.evaluation.integrity.poison import Poison
 from opsmith.evaluation.integrity.policy import forbidden_by_native
 from opsmith.evaluation.integrity.supervision import Supervision
+from opsmith.tasks.module_call import ModuleCall
 
 CPU = torch.device("cpu")
+RELU = aten_schemas()["relu.default"]
+OF_RANKS = msgspec.structs.replace(RELU, name="all_reduce", kind=TaskKind.COLLECTIVE)
+OF_A_MODEL = msgspec.structs.replace(RELU, name="L1/19_ReLU", kind=TaskKind.MODULE)
 
 
 @pytest.fixture
@@ -100,6 +104,29 @@ def test_native_sees_every_way_into_aten(supervision: Supervision, kernel: Calla
     conduct = watched(supervision, kernel, torch.randn(8))
     assert op in forbidden_ops(conduct)
     assert all("test_watch.py:" in call.place for call in conduct.forbidden)
+
+
+def _forward_without_a_file() -> type[torch.nn.Module]:
+    scope: dict[str, Any] = {}
+    exec(compile("import torch\ndef forward(self, x):\n    return torch.relu(x)", "<generated>", "exec"), scope)
+    return type("Model", (torch.nn.Module,), {"forward": scope["forward"]})
+
+
+def _forward_in_torchs_name() -> type[torch.nn.Module]:
+    scope: dict[str, Any] = {}
+    file = torch.nn.functional.__file__
+    exec(compile("import torch\ndef forward(self, x):\n    return torch.relu(x)", file, "exec"), scope)
+    return type("Model", (torch.nn.Module,), {"forward": scope["forward"]})
+
+
+@pytest.mark.parametrize("model", [torch.nn.ReLU, _forward_without_a_file(), _forward_in_torchs_name()])
+def test_a_module_is_watched_whoever_wrote_its_forward(supervision: Supervision, model: type[torch.nn.Module]) -> None:
+    """A class that inherits it from torch's layer has no line of its own that calls."""
+    supervision.begin(OF_A_MODEL, "native")
+    call, x = ModuleCall(model()), torch.randn(3)
+    with supervision.watching((x,)):
+        result = call.forward(x)
+    assert {"relu.default"} == forbidden_ops(supervision.conduct(result))
 
 
 def test_any_allows_other_ops(supervision: Supervision) -> None:
@@ -307,11 +334,6 @@ def _teller(told: list[str], *, trusted: bool) -> Callable[[str], bool]:
         return trusted
 
     return tell
-
-
-RELU = aten_schemas()["relu.default"]
-OF_RANKS = msgspec.structs.replace(RELU, name="all_reduce", kind=TaskKind.COLLECTIVE)
-OF_A_MODEL = msgspec.structs.replace(RELU, name="L1/19_ReLU", kind=TaskKind.MODULE)
 
 
 @pytest.mark.parametrize(

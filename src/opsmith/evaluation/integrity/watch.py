@@ -27,6 +27,8 @@ MAX_CALLS = 200
 CHECKED_BYTES = 2 << 20
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
+#: Who calls kernels; below such a frame everything is the kernel's.
+_CALLERS = tuple(f"{Path(__file__).parents[2]}/{name}/" for name in ("evaluation", "runner", "tasks"))
 
 
 class CodeOf:
@@ -137,11 +139,16 @@ class DispatchWatch(TorchDispatchMode):
 
     def place(self, frame: types.FrameType | None) -> str | None:
         """``file:line`` of the kernel's own code that made a call; None if trusted code made it."""
+        without_file = None
         while frame is not None:
             if frame.f_code in self._trusted:
                 return None
             path = frame.f_code.co_filename
-            if not path.startswith((_TORCH, _OWN, "<")):
+            if path.startswith("<"):
+                without_file = without_file or f"{path}:{frame.f_lineno}"
+            elif path.startswith(_CALLERS) and not path.startswith(_OWN):
+                return without_file or "a function of torch's that is the kernel"
+            elif not path.startswith((_TORCH, _OWN)):
                 return f"{Path(path).name}:{frame.f_lineno}"
             frame = frame.f_back
         return "a thread without Python code"
