@@ -411,7 +411,7 @@ class Processes:
             return
         orphans = [pid for pid in _children_of(child.zygote.pid) if pid not in self._children]
         started = [*orphans, *(pid for parent in (child.pid, *orphans) for pid in _descendants(parent))]
-        if child.gate is None and not child.is_trusted:
+        if started and not child.is_trusted:
             self._end_other_programs(child, started)
         used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
         if used - child.start_bytes > child.limit_bytes:
@@ -419,13 +419,18 @@ class Processes:
             child.kill()
 
     def _end_other_programs(self, child: Child, started: Iterable[int]) -> None:
-        """Kill what a worker has started and may not start, on a machine where it cannot be kept from it."""
+        """Kill programs that have loaded code of the kernel's or torch's, as a plug-in or before they began.
+
+        On a machine where a worker cannot be kept from starting programs, kill those that it may not start, too.
+        """
         own = _first_facts(child.pid)
+        written = self._written(child.builds)
         for pid in started:
             program = running_program(pid)
             if program is None or _first_facts(pid) == own:
                 continue  # It has ended, or is a copy of the worker.
-            if refusal(program, self._written(child.builds), self._since_ns) is not None:
+            is_refused = child.gate is None and refusal(program, written, self._since_ns) is not None
+            if is_refused or any(_is_foreign(path, written) for path in _code_files(pid)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -440,6 +445,21 @@ def _first_facts(pid: int) -> bytes | None:
         return Path(f"/proc/{pid}/auxv").read_bytes()
     except OSError:
         return None
+
+
+def _code_files(pid: int) -> set[str]:
+    """The files of which a process executes code."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    fields = (line.split(maxsplit=5) for line in lines)
+    return {field[5] for field in fields if len(field) == 6 and "x" in field[1]}
+
+
+def _is_foreign(path: str, written: Iterable[Path]) -> bool:
+    """Whether no compiler has a reason to execute that file."""
+    return Path(path).name.startswith("libtorch") or any(Path(path).is_relative_to(folder) for folder in written)
 
 
 def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> dict[str, str]:
