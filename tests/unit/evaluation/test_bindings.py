@@ -63,6 +63,27 @@ def test_a_call_is_noted_and_answered(build: Build, option: str) -> None:
     assert [] == names(bindings)
 
 
+EARLY = """
+#include <dlfcn.h>
+static void* (*kept)(void**, void**);
+__attribute__((constructor)) static void find(void) {
+  kept = (void* (*)(void**, void**))dlsym(dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD), NAME);
+}
+void run(void** x, void** out) { kept(out, x); }
+"""
+
+
+def test_what_an_object_finds_while_it_is_opened_is_noted_when_it_is_called(build: Build) -> None:
+    """Nobody has heard of the lookup."""
+    bindings = Bindings()
+    library = build(EARLY.replace("NAME", '"_ZN2at3cpu7log_outERNS_6TensorERKS1_"'))
+    bindings.look()
+    assert [] == names(bindings)
+    x, out = torch.ones(3), torch.empty(3)
+    library.run(*[ctypes.byref(ctypes.c_void_p(tensor._cdata)) for tensor in (x, out)])
+    assert [("at::cpu::log_out", True, False)] == names(bindings)
+
+
 def test_a_lookup_in_c_is_noted_by_its_name(build: Build) -> None:
     """Not that of a function that the kernel has itself, nor one that is nowhere."""
     bindings = Bindings()

@@ -3,8 +3,8 @@
 That an object imports ``at::cpu::relu`` or ``cblas_sgemm`` says what it could call, not that it does. So each slot of
 such a symbol is pointed at a few instructions that note the call and jump on. Where an object looks a symbol up by its
 name, ``dlsym`` is reached through instructions that note the name. It is done when an object is first seen: after the
-kernel is loaded, when ctypes first looks something up, and after each call. What an object does while it is being
-opened goes unseen, and so does everything on other machines than x86-64.
+kernel is loaded, when ctypes first looks something up, and after each call. Of what an object has looked up while it
+was being opened, only what it keeps as it is in its own memory is found. On other machines than x86-64 nothing is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from typing import NamedTuple
 import torch
 
 from opsmith.evaluation.integrity.namespaces import installed_folders
-from opsmith.evaluation.integrity.shared_objects import SharedObject, Tables, file_of, loaded, loaded_ever, writer
+from opsmith.evaluation.integrity.shared_objects import (
+    SharedObject,
+    Tables,
+    file_of,
+    function_at,
+    loaded,
+    loaded_ever,
+    writer,
+)
 from opsmith.evaluation.integrity.symbols import HINTS, Computation, computation
 
 #: Where systems keep theirs; what lies in neither these nor where packages are is the kernel's own.
@@ -34,6 +42,8 @@ _LIBRARIES_OF_TORCH = str(Path(torch.__file__).parent)
 #: Room for what notes calls: stubs, a byte for each that says it was called, and the names that were looked up.
 _STUBS_BYTES, _FLAGS_BYTES = 1 << 16, 1 << 12
 _NAMES, _NAME_BYTES = 1024, 256
+#: Of an object's memory, what is searched for functions that it has found.
+_SEARCHED_BYTES = 1 << 20
 
 _NOTE_CALL = "49bb{flag}41c60301 49bb{target}41ffe3"
 """mov r11, flag; mov byte [r11], 1; mov r11, target; jmp r11: the register that a procedure linkage table may use."""
@@ -89,6 +99,8 @@ class Bindings:
             self._own.append(tables)
         if os.uname().machine != "x86_64" or not HINTS.search(tables.strings):
             return
+        if own:
+            self._take_in_pointers(item)
         for slot in tables.imports():
             target = ctypes.c_uint64.from_address(slot.address).value
             stub = self._room.noting_name(target) if slot.symbol in _LOOKUPS else None
@@ -96,6 +108,19 @@ class Bindings:
                 stub = self._flagging(found, item, target)
             if stub is not None:
                 writer()(slot.address, struct.pack("<Q", stub), item.read_only)
+
+    def _take_in_pointers(self, item: SharedObject) -> None:
+        """Lead what an object has found while it was opened, and keeps in its own memory, over stubs as well."""
+        others = [part for other in loaded() if not is_own(other.path) for part in other.code]
+        lowest, highest = min(part.start for part in others), max(part.stop for part in others)
+        for part in item.data:
+            start, size = -(-part.start // 8) * 8, min(part.stop - part.start, _SEARCHED_BYTES)
+            words = (ctypes.c_uint64 * (size // 8)).from_address(start)
+            for place, word in enumerate(words):
+                if lowest <= word < highest and (found := computation(function_at(word))) is not None:
+                    stub = self._flagging(found, item, word)
+                    if stub is not None:
+                        writer()(start + 8 * place, struct.pack("<Q", stub), item.read_only)
 
     @property
     def _room(self) -> _Stubs:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 _LIBC = ctypes.CDLL(None)
 _LOAD, _DYNAMIC, _RELRO = 1, 2, 0x6474E552
-_EXECUTABLE = 1
+_EXECUTABLE, _WRITABLE = 1, 2
 # Of an object's dynamic section.
 _PLT_BYTES, _STRINGS, _SYMBOLS, _RELA, _RELA_BYTES, _STRINGS_BYTES, _PLT = 2, 5, 6, 7, 8, 10, 23
 #: x86-64's relocations that put a symbol's address into a slot: R_X86_64_64, GLOB_DAT, JUMP_SLOT.
@@ -54,6 +54,7 @@ class SharedObject(NamedTuple):
         path: as it was opened.
         base: what its addresses are relative to.
         code: the ranges of its machine code.
+        data: the ranges that it writes to.
         dynamic: address of its dynamic section; 0 if it has none.
         read_only: what the linker makes read-only when the slots are filled, as a range.
     """
@@ -61,6 +62,7 @@ class SharedObject(NamedTuple):
     path: str
     base: int
     code: tuple[range, ...]
+    data: tuple[range, ...]
     dynamic: int
     read_only: range
 
@@ -98,18 +100,20 @@ def loaded() -> list[SharedObject]:
 
 def _described(listed: Any) -> SharedObject:
     code: list[range] = []
+    data: list[range] = []
     dynamic, read_only = 0, range(0)
     for number in range(listed.count):
         segment = listed.segments[number]
         start = listed.base + segment.address
-        if segment.type == _LOAD and segment.flags & _EXECUTABLE:
-            code.append(range(start, start + segment.memory_bytes))
+        if segment.type == _LOAD:
+            part = range(start, start + segment.memory_bytes)
+            (code if segment.flags & _EXECUTABLE else data if segment.flags & _WRITABLE else []).append(part)
         elif segment.type == _DYNAMIC:
             dynamic = start
         elif segment.type == _RELRO:
             read_only = range(start, start + segment.memory_bytes)
     path = (listed.name or b"").decode(errors="replace")
-    return SharedObject(path, listed.base, tuple(code), dynamic, read_only)
+    return SharedObject(path, listed.base, tuple(code), tuple(data), dynamic, read_only)
 
 
 class Tables:
@@ -179,6 +183,13 @@ def file_of(address: int) -> str:
     place = _Place()
     found = _LIBC.dladdr(ctypes.c_void_p(address), ctypes.byref(place))
     return place.file.decode(errors="replace") if found and place.file else ""
+
+
+def function_at(address: int) -> str:
+    """The exported function that begins at an address; empty if none does."""
+    place = _Place()
+    found = _LIBC.dladdr(ctypes.c_void_p(address), ctypes.byref(place))
+    return place.symbol.decode(errors="replace") if found and place.symbol and place.address == address else ""
 
 
 @functools.cache
