@@ -23,7 +23,10 @@ RELU = aten_schemas()["relu.default"]
         ("_ZN2at4cuda4blas4gemmIfEEvcclllNS_10OpMathTypeIT_E4typeE", "at::cuda::blas::gemm", None),
         ("aoti_torch_cpu_mm_out", "aoti_torch_cpu_mm_out", "mm"),
         ("aoti_torch_cuda__softmax", "aoti_torch_cuda__softmax", "softmax"),
-        *((name, name, None) for name in ("cblas_sgemm", "sgemm_", "dgetrf_", "scipy_cblas_sgemm64_", "vsExp")),
+        *(
+            (name, name, None)
+            for name in ("cblas_sgemm", "sgemm_", "dgemm_batch", "dgetrf_", "scipy_cblas_sgemm64_", "vsExp")
+        ),
         *(
             (name, name, None)
             for name in ("dnnl_sgemm", "cublasSgemm_v2", "cudnnConvolutionForward", "mkl_sparse_s_mm")
@@ -44,7 +47,17 @@ def test_what_computes_is_known_by_its_name(symbol: str, name: str | None, op: s
     [
         *("_ZN2at4_ops4relu4callERKNS_6TensorE", "_ZN2at8internal15invoke_parallelElllRKSt8functionIFvllEE"),
         *("_ZN2at4cuda20getCurrentCUDAStreamEa", "_ZN2at6native10empty_likeERKNS_6TensorE", "aoti_torch_get_data_ptr"),
-        *("aoti_torch_empty_strided", "memcpy", "expf", "cuLaunchKernel", "cudaMalloc", "vsnprintf", "vfork", "run"),
+        *(
+            "aoti_torch_empty_strided",
+            "memcpy",
+            "expf",
+            "cuLaunchKernel",
+            "cudaMalloc",
+            "vsnprintf",
+            "vfork",
+            "strtol",
+            "run",
+        ),
         *("sgemm_kernel", "my_cblas_sgemm", "mkl_set_num_threads", "nvrtcCompileProgram", "_ZN3c106detail"),
     ],
 )

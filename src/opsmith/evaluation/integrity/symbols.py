@@ -25,7 +25,7 @@ _SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps)_(\w+)")
 _VENDOR = re.compile(
     r"""
       (?:scipy_|openblas_)?(?:cblas|LAPACKE)_[a-z]\w*
-    | (?:scipy_)?[sdczb](?:gemm|gemv|gemmt|ger|symm|symv|syrk|trmm|trsm|dot|axpy|nrm2|asum|scal)(?:_?64)?_
+    | (?:scipy_)?[sdczb](?:gemm|gemv|gemmt|ger|symm|symv|syrk|trmm|trsm|dot|axpy|nrm2|asum|scal)(?:_batch)?(?:_?64)?_?
     | (?:scipy_)?[sdcz](?:ge|po|sy|he|tr|or|un|gt|pt|st)[a-z]{2,4}\d?(?:_?64)?_
     | mkl_(?!set_|get_|free|malloc|serv)\w+ | v[msdcz]?[sdcz][A-Z]\w+ | (?:dnnl|onednn|xnn|nnp|qnnp|zendnn)_\w+
     | (?:cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|hipblas|rocblas|miopen|hipsparse|hipfft)[A-Z_]\w*
@@ -38,7 +38,7 @@ _VENDOR_SPACES = frozenset({"dnnl", "ideep", "fbgemm", "xnnpack", "cudnn_fronten
 HINTS = re.compile(
     rb"_ZNK?2at(?:\d|3cpu)|aoti_torch_|cblas_|LAPACKE_|gem[mv]|mkl_|dnnl|xnn_|nnp_|fbgemm|ideep|zendnn"
     rb"|cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|hipblas|rocblas|miopen|\0v[msdcz]?[sdcz][A-Z]"
-    rb"|\0[sdcz][a-z]{3,7}\d?(?:_?64)?_\0|dlv?sym"
+    rb"|\0[sdczb][a-z]{3,7}\d?(?:_?64)?_?\0|dlv?sym"
 )
 
 
