@@ -41,6 +41,7 @@ STOPPED_BY = {
     **dict.fromkeys(("tcp", "udp", "abstract"), NETWORK),
     **dict.fromkeys(("unix", "netlink", "io_uring", "ptrace", "read_memory", "limits", "priority", "cores"), CALLS),
     **dict.fromkeys(("namespace", "mount"), CALLS),
+    "interpreter": {Layer.PROGRAMS},
     **dict.fromkeys(("signal_judge", "signal_parent", "signal_any"), SIGNALS),
     "environment": set(),
 }

@@ -9,6 +9,8 @@ import json
 import os
 import resource
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 PLACES = json.loads(Path(__file__).with_name("places.json").read_text())
@@ -97,6 +99,7 @@ ATTEMPTS = {
     "priority": lambda: os.setpriority(os.PRIO_PROCESS, JUDGE, os.getpriority(os.PRIO_PROCESS, JUDGE)),
     "cores": lambda: os.sched_setaffinity(JUDGE, os.sched_getaffinity(JUDGE)),
     "namespace": lambda: call("unshare", 0x10000000),
+    "interpreter": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
     "mount": lambda: call("mount", b"none", b"/mnt", b"tmpfs", 0, 0),
 }
 
