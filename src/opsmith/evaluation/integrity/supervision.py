@@ -72,12 +72,12 @@ class Premises(NamedTuple):
 @functools.cache
 def premises() -> Premises:
     """Made once, by the process that the others are forked from, when it has imported everything."""
-    forbidden_by_native()
     namespaces_of_torch()
     code_of_ops()
     for device in ("CPU", "CUDA"):
         for key in dispatch_keys(device):
             registered_for(key)  # Before anything is poisoned.
+    Poison(forbidden_by_native(), ("CPU", "CUDA"), bool, layouts=False)  # For what it looks up about each op.
     trusted = CodeOf(sys.modules[name] for name in TRUSTED_MODULES if name in sys.modules)
     return Premises(Launches(), Fetches(), Lookups(), Bindings(), trusted, Snapshot.take())
 
