@@ -143,12 +143,19 @@ def running_program(pid: int) -> str | None:
 
 def _stop_another(pid: int, before: str | None, expected: str) -> None:
     """Kill a process that has become another program than it asked for; a script becomes what interprets it."""
-    with open(expected, "rb") as file:  # noqa: PTH123 - as above
-        if file.read(2) == b"#!":
-            return
+    if _is_script(expected):
+        return
     deadline = time.monotonic() + _BEGINNING_S
     while (now := running_program(pid)) == before and now != expected and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
     if now not in (None, before, expected):
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # It is gone, or somebody else's by now.
             os.kill(pid, signal.SIGKILL)
+
+
+def _is_script(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - as above
+            return file.read(2) == b"#!"
+    except OSError:
+        return False  # A program may be executable and not readable.
