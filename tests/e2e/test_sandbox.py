@@ -42,6 +42,7 @@ STOPPED_BY = {
     **dict.fromkeys(("unix", "netlink", "io_uring", "ptrace", "read_memory", "limits", "priority", "cores"), CALLS),
     **dict.fromkeys(("own_priority", "own_cores", "own_timer"), CALLS),
     **dict.fromkeys(("namespace", "mount"), CALLS),
+    "interpreter": {Layer.PROGRAMS},
     **dict.fromkeys(("signal_judge", "signal_parent", "signal_any"), SIGNALS),
     "environment": set(),
 }

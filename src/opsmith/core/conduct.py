@@ -26,18 +26,21 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class AtenCall(msgspec.Struct, frozen=True):
-    """One call of an ATen overload.
+    """One call of an ATen overload, of one outside ATen, or of a vendor's function.
 
     Attributes:
-        op: ``packet.overload``.
-        place: ``file:line`` of the kernel's code that made it.
+        op: ``packet.overload``, with its namespace before it outside ATen; a function of C has no dot in its name.
+        place: ``file:line`` of the kernel's code that made it, or the shared object.
     """
 
     op: str
     place: str
 
     def __str__(self) -> str:
-        return f"aten::{self.op} at {self.place}"
+        if "." not in self.op:
+            return f"{self.op} at {self.place}"
+        namespace, _, packet = self.op.rpartition(".")[0].rpartition(".")
+        return f"{namespace or 'aten'}::{packet}.{self.op.rpartition('.')[2]} at {self.place}"
 
 
 class CallConduct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

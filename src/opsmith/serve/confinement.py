@@ -17,6 +17,7 @@ RISKS = {
     Layer.PRIVILEGES: "use whatever the server's account may do, as root everything",
     Layer.FILES: "read files of the server's account: the database, keys, other people's kernels",
     Layer.SIGNALS: "end the judge and other processes of the server's account",
+    Layer.PROGRAMS: "start any program",
     Layer.SYSTEM_CALLS: "call parts of the system in which holes have been found, and talk to local sockets",
 }
 

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.calls.observer import sorted_items
+from opsmith.tasks.entry import enter
 from opsmith.tasks.module_state import State, declared_state, differences, equal, hidden_state
 
 #: A solution's own way to take the reference's state: ``load_reference_state(state)``.
@@ -76,7 +77,7 @@ class ModuleCall:
 
     def forward(self, *inputs: Any) -> Any:
         """Run the module under the state that it took last; see :func:`in_order`."""
-        return in_order(self.module(*inputs))
+        return in_order(enter(self.module, *inputs))
 
     def give_back(self, state: State) -> None:
         """Write what the module holds of the state into the tensors of ``state``."""

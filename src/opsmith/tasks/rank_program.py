@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
 from opsmith.tasks.collectives import FUSED, WAIT, overload
+from opsmith.tasks.entry import enter
 
 #: How long a late rank is; messages between processes of one machine take some 0.1 ms.
 LATE_S = 0.02
@@ -32,8 +34,9 @@ class RankProgram:
     """
 
     def __init__(self, function: Callable[..., Any], task: str) -> None:
-        self._start = overload("all_reduce.default") if task == WAIT else function
-        self._wait = function if task == WAIT else overload(WAIT)
+        kernel = partial(enter, function)
+        self._start = overload("all_reduce.default") if task == WAIT else kernel
+        self._wait = kernel if task == WAIT else overload(WAIT)
 
     def __call__(self, calls: Sequence[Sequence[Any]], order: Sequence[int], late: bool) -> list[Any]:  # noqa: FBT001
         """Run the program; the result of each call, in the order of the calls."""

@@ -58,7 +58,8 @@ def test_any_forbids_the_task_itself_in_every_variant() -> None:
     ops = forbidden(schema("softmax.int"), "any")
     assert {"softmax.int", "softmax.int_out", "special_softmax.default"} <= ops | same_task("softmax.int")
     assert "exp.default" not in ops
-    assert {"relu.default", "relu_.default", "relu.out"} == forbidden(schema("relu_.default"), "any")
+    of_aten = {op for op in forbidden(schema("relu_.default"), "any") if op.count(".") == 1}
+    assert {"relu.default", "relu_.default", "relu.out"} == of_aten
 
 
 @pytest.mark.parametrize(

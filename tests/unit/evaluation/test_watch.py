@@ -24,8 +24,12 @@ from opsmith.evaluation.integrity.poison import Poison
 from opsmith.evaluation.integrity.policy import forbidden_by_native
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.integrity.watch import NO_PYTHON, DispatchWatch
+from opsmith.tasks.module_call import ModuleCall
 
 CPU = torch.device("cpu")
+RELU = aten_schemas()["relu.default"]
+OF_RANKS = msgspec.structs.replace(RELU, name="all_reduce", kind=TaskKind.COLLECTIVE)
+OF_A_MODEL = msgspec.structs.replace(RELU, name="L1/19_ReLU", kind=TaskKind.MODULE)
 
 
 @pytest.fixture
@@ -162,6 +166,29 @@ def test_threads_of_atens_own_work_for_the_call_that_is_seen(supervision: Superv
     assert (Offence.CONCEALMENT, Offence.COMPOSITION) == (alone[1], beside[1])
 
 
+def _forward_without_a_file() -> type[torch.nn.Module]:
+    scope: dict[str, Any] = {}
+    exec(compile("import torch\ndef forward(self, x):\n    return torch.relu(x)", "<generated>", "exec"), scope)
+    return type("Model", (torch.nn.Module,), {"forward": scope["forward"]})
+
+
+def _forward_in_torchs_name() -> type[torch.nn.Module]:
+    scope: dict[str, Any] = {}
+    file = torch.nn.functional.__file__
+    exec(compile("import torch\ndef forward(self, x):\n    return torch.relu(x)", file, "exec"), scope)
+    return type("Model", (torch.nn.Module,), {"forward": scope["forward"]})
+
+
+@pytest.mark.parametrize("model", [torch.nn.ReLU, _forward_without_a_file(), _forward_in_torchs_name()])
+def test_a_module_is_watched_whoever_wrote_its_forward(supervision: Supervision, model: type[torch.nn.Module]) -> None:
+    """A class that inherits it from torch's layer has no line of its own that calls."""
+    supervision.begin(OF_A_MODEL, "native")
+    call, x = ModuleCall(model()), torch.randn(3)
+    with supervision.watching((x,)):
+        result = call.forward(x)
+    assert {"relu.default"} == forbidden_ops(supervision.conduct(result))
+
+
 def test_any_allows_other_ops(supervision: Supervision) -> None:
     """Only the task itself is refused."""
     assert not forbidden_ops(watched(supervision, _clamp, torch.randn(8), policy="any"))
@@ -272,7 +299,10 @@ def test_what_the_process_computes_itself_is_let_through_alone() -> None:
     """Nothing is told of it, and all the rest stays forbidden: to other threads, and to everybody afterwards."""
     told: list[str] = []
     poison = Poison(
-        ("add.Tensor", "relu.default", "sum.default", "sum.dim_IntList"), ("CPU",), _teller(told, trusted=True)
+        ("add.Tensor", "relu.default", "sum.default", "sum.dim_IntList"),
+        ("CPU",),
+        _teller(told, trusted=True),
+        layouts=False,
     )
     x = torch.tensor([-1.0, 2.0])
     poison.install()
@@ -318,7 +348,7 @@ def test_a_poisoned_op_takes_numbers_for_tensors_as_it_does_otherwise(
     x = torch.tensor([3.0, 6.0])
     expected = call(x)
     told: list[str] = []
-    poison = Poison(forbidden_by_native(), ("CPU",), _teller(told, trusted=trusted))
+    poison = Poison(forbidden_by_native(), ("CPU",), _teller(told, trusted=trusted), layouts=False)
     poison.install()
     try:
         with poison.computing() if computing else contextlib.nullcontext():
@@ -343,7 +373,7 @@ def test_memory_is_digested_in_a_pause(supervision: Supervision) -> None:
 def test_a_pause_after_a_breach_does_not_put_the_poison_back() -> None:
     """It was taken out for the rest of the call, which may make a million more."""
     told: list[str] = []
-    poison = Poison(("relu.default",), ("CPU",), _teller(told, trusted=False))
+    poison = Poison(("relu.default",), ("CPU",), _teller(told, trusted=False), layouts=False)
     poison.install()
     torch.relu(torch.ones(1))
     with poison.computing():
@@ -364,11 +394,6 @@ def _teller(told: list[str], *, trusted: bool) -> Callable[[str], bool]:
         return trusted
 
     return tell
-
-
-RELU = aten_schemas()["relu.default"]
-OF_RANKS = msgspec.structs.replace(RELU, name="all_reduce", kind=TaskKind.COLLECTIVE)
-OF_A_MODEL = msgspec.structs.replace(RELU, name="L1/19_ReLU", kind=TaskKind.MODULE)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +418,7 @@ def test_a_fetched_kernel_is_held_against_whoever_may_not_call_it(
 ) -> None:
     """Composing other ops is allowed under policy any, past the dispatcher too; a kernel's own ops are its own."""
     told: list[str] = []
-    supervision = Supervision(CPU, lambda line, _breach: told.append(line))
+    supervision = Supervision(CPU, lambda line, _offence: told.append(line))
     supervision.expect(schema, policy)
     with contextlib.suppress(RuntimeError):  # Not every op has a kernel here.
         torch.library.get_kernel(op, "CPU")
@@ -416,7 +441,7 @@ def test_a_string_that_pretends_is_taken_for_what_the_dispatcher_reads() -> None
         __str__ = __repr__ = lambda self: "mine::relu"
 
     told: list[str] = []
-    supervision = Supervision(CPU, lambda line, _breach: told.append(line))
+    supervision = Supervision(CPU, lambda line, _offence: told.append(line))
     supervision.expect(RELU, "native")
     torch.library.get_kernel(Innocent("aten::relu"), "CPU")
     assert told

@@ -179,8 +179,12 @@ class StandInProcesses:
 
     def fork(self, role: str, config: object, nursery: object) -> StandInWorker:
         ours, self.theirs = socket.socketpair()
-        Channel(self.theirs).send(Started())
+        channel = Channel(self.theirs)
+        channel.send_descriptor(None)
+        channel.send(Started())
         return StandInWorker(self, Channel(ours))
+
+    def guard(self, child: StandInWorker, questions: int | None, builds: Path) -> None: ...
 
     def discard(self, child: StandInWorker) -> None:
         child.channel.close()
@@ -195,6 +199,8 @@ class StandInWorker:
 
     killed_for = None
     is_at_work = False
+    is_trusted = False
+    gate = None
     output_bytes = 0
     usable = True
 

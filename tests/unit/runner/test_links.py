@@ -53,7 +53,9 @@ class StandInProcesses:
         ours, theirs = socket.socketpair()
         output = self._outputs.pop(0) if self._outputs else None
         if output is None:
-            Channel(theirs).send(Started())
+            channel = Channel(theirs)
+            channel.send_descriptor(None)
+            channel.send(Started())
             self._theirs.append(theirs)
         else:
             theirs.close()
@@ -61,10 +63,14 @@ class StandInProcesses:
             channel=Channel(ours),
             usable=True,
             is_at_work=False,
+            is_trusted=False,
+            gate=None,
             killed_for=None,
             last_output=lambda: output or "",
             wait=lambda timeout_s: 0,
         )
+
+    def guard(self, child: object, questions: int | None, builds: Path) -> None: ...
 
     def discard(self, child: Any) -> None:
         child.channel.close()

@@ -31,6 +31,7 @@ from opsmith.runner.processes.zygote_link import ZygoteLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.protocol.referee_messages import ListOps, OpsListed
+from opsmith.runner.protocol.timing_messages import BlockTimed, TimeBlock
 from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Raised, Returned, RunCalls
 from opsmith.runner.sandbox.layers import Layer
 
@@ -66,6 +67,7 @@ class Bench:
 
     def __init__(self, link: WorkerLink, folder: Path) -> None:
         self.link = link
+        self.policy: str | None = None
         self._folder = folder
         self._numbers = itertools.count()
 
@@ -79,7 +81,7 @@ class Bench:
             task=SCHEMA.name, backend="test", loader=Loader.FILE, entry="kernel.py:run", files={"kernel.py": root.name}
         )
         self.link.retire()
-        return self.link.load(kernel, root, SCHEMA)
+        return self.link.load(kernel, root, SCHEMA, self.policy)
 
     def run(self, body: str) -> str:
         """Load and call a kernel: what it raised, or ``returned``."""
@@ -431,3 +433,44 @@ def test_a_lent_call_is_run_and_then_gone(bench: Bench, tmp_path: Path) -> None:
         assert not Path(call.path).exists()
         assert not Path(again.path).exists()
     spool.close()
+
+
+def test_a_worker_loads_another_overload_of_its_kernel(bench: Bench, tmp_path: Path) -> None:
+    """Into the build cache that it has: it could claim none any more."""
+    assert "returned" == bench.run("pass")
+    loaded = bench.link._loaded
+    assert loaded is not None
+    again = msgspec.structs.replace(loaded, task="relu.out", derived_from="relu.default")
+    schema = OpSchema(
+        name="relu.out", schema="aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", variant=Variant.OUT
+    )
+    pid = bench.link.pid
+    assert bench.link.load(again, tmp_path / "kernels" / loaded.files["kernel.py"], schema) is None
+    assert pid == bench.link.pid
+
+
+def test_nothing_starts_in_a_timed_block(bench: Bench) -> None:
+    """And everything that a kernel may start does in the requests around it."""
+    assert "returned" == bench.run("import subprocess; subprocess.run(['true'], check=True)")
+    gate = bench.link._started().gate
+    if gate is None:
+        pytest.skip("this machine lacks the layer")
+    bench.link.ask(TimeBlock(1, "E"), (BlockTimed, Raised))
+    assert not gate.is_open
+    assert "returned" == bench.call()
+    assert gate.is_open
+
+
+def test_where_programs_cannot_be_refused_they_are_killed(tmp_path: Path) -> None:
+    """Python is no compiler; what compiles goes on."""
+    without = (Layer.PROGRAMS,)
+    with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20, without_layers=without) as running:
+        limits = Limits(load_s=10.0, call_s=10.0, referee_s=60.0)
+        link = WorkerLink(running, device="cpu", builds=tmp_path / "builds", threads=1, spares=0, limits=limits)
+        (tmp_path / "kernels").mkdir()
+        bench = Bench(link, tmp_path / "kernels")
+        bench.policy = "any"
+        start = "import subprocess\nraise ValueError(subprocess.run([{}, '-c', {!r}]).returncode)"
+        assert "ValueError: -9" == bench.run(start.format("sys.executable", "import time; time.sleep(4)"))
+        assert "ValueError: 3" == bench.run(start.format("'sh'", "sleep 0.2; exit 3"))
+        link.close()

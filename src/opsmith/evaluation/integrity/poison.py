@@ -17,7 +17,10 @@ from typing import Any
 import torch
 
 from opsmith.aten.numbers import NUMBER_TYPES, prepare, tensor_positions, with_tensors
-from opsmith.aten.schemas import overload
+from opsmith.evaluation.integrity.namespaces import TALKING, overload_of, parts, registered_name
+
+#: The layouts of tensors that have dispatch keys of their own: a conversion leads to these.
+_LAYOUTS = ("Mkldnn", "Quantized", "Sparse", "SparseCsr", "NestedTensor")
 
 
 class Poison:
@@ -30,19 +33,24 @@ class Poison:
     that trusted code makes, and for what the process computes for itself.
 
     Args:
-        ops: ``packet.overload`` of what is forbidden; those without a kernel for the key are no concern.
-        keys: dispatch keys of the backends that could compute, ``CPU`` and ``CUDA``.
+        ops: ``packet.overload`` of what is forbidden, outside ATen with its namespace before it. Those of ATen without
+            a kernel for the key are no concern: they call others. Elsewhere it is not known what an op calls.
+        devices: the devices that could compute, ``CPU`` and ``CUDA``.
         report: told the overload of every call, on the thread that makes it; says whether trusted
             code made it, after which the poison goes back in.
+        layouts: an op that has a kernel for plain tensors tells for those of other layouts as well, to which nothing
+            that is forbidden need have led.
     """
 
-    def __init__(self, ops: Iterable[str], keys: Sequence[str], report: Callable[[str], bool]) -> None:
+    def __init__(
+        self, ops: Iterable[str], devices: Sequence[str], report: Callable[[str], bool], *, layouts: bool
+    ) -> None:
         prepare()  # By multiplying, which is about to be poisoned.
         self._report = report
         self._kernels = {
-            op: (self._kernel(op), concerned)
+            op: (self._kernel(op), keys)
             for op in sorted(ops)
-            if (concerned := [key for key in keys if _registered_name(op) in registered_for(key)])
+            if (keys := [key for device in devices for key in _concerned(op, device, layouts=layouts)])
         }
         #: Of each overload that is in, what holds its telling kernels.
         self._libraries: dict[str, list[Any]] = {}
@@ -54,7 +62,7 @@ class Poison:
 
     def _kernel(self, op: str) -> Callable[..., Any]:
         def answer(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            function = overload(op)
+            function = overload_of(op)
             if not NUMBER_TYPES.isdisjoint(map(type, args)):
                 with self.computing():
                     args = with_tensors(args, tensor_positions(function))
@@ -117,20 +125,33 @@ class Poison:
             return out
 
 
+@functools.cache
+def _concerned(op: str, device: str, *, layouts: bool) -> tuple[str, ...]:
+    """The dispatch keys of a device for which an op gets a telling kernel."""
+    namespace, name = parts(op)[0], registered_name(op)
+    if namespace in TALKING:
+        return ()  # The watch sees them, and what ranks wait in should not be Python.
+    plain, *others = dispatch_keys(device)
+    of_layouts = tuple(key for key in others if name in registered_for(key))
+    if name in registered_for(plain) or (namespace != "aten" and not of_layouts):
+        return (plain, *of_layouts) if layouts else (plain,)
+    return of_layouts
+
+
 def _library(op: str, key: str, kernel: Callable[..., Any]) -> Any:
     # torch.library.Library would keep a record of each of a thousand kernels.
-    library: Any = torch._C._dispatch_library("IMPL", "aten", key, "", 0)
-    library.impl(_registered_name(op), key, kernel, False)
+    name = registered_name(op)
+    library: Any = torch._C._dispatch_library("IMPL", parts(op)[0], key, "", 0)
+    library.impl(name.partition("::")[2], key, kernel, False)
     return library
 
 
 @functools.cache
 def registered_for(key: str) -> frozenset[str]:
-    """The ops of ATen that have a kernel of their own for a dispatch key, as the dispatcher names them."""
-    names = torch._C._dispatch_get_registrations_for_dispatch_key(key)
-    return frozenset(name.removeprefix("aten::") for name in names if name.startswith("aten::"))
+    """The ops that have a kernel of their own for a dispatch key, as the dispatcher names them."""
+    return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
 
 
-def _registered_name(op: str) -> str:
-    packet, _, overload = op.rpartition(".")
-    return packet if overload == "default" else op
+def dispatch_keys(device: str) -> tuple[str, ...]:
+    """The keys of a device's tensors, that of plain ones first."""
+    return (device, *(f"{layout}{device}" for layout in _LAYOUTS if (layout, device) != ("Mkldnn", "CUDA")))

@@ -2,8 +2,10 @@
 
 ``native``: the result comes from the kernel's own code. Allocation, views and metadata are free;
 so are copies and fills of inputs and workspaces, as long as none of them is what writes a result.
-``any``: a kernel may compose ATen ops, but not delegate to the op that it implements, under
+``any``: a kernel may compose torch's ops, but not delegate to the op that it implements, under
 whatever name.
+
+Both hold in every namespace, in those that an import registers later too; see :mod:`.namespaces`.
 
 Creation and view ops have no policy: all that they do is what everybody may do.
 
@@ -19,6 +21,8 @@ import torch
 
 from opsmith.aten.schemas import aten_schemas
 from opsmith.core.op import OpSchema, TaskKind, Variant
+from opsmith.evaluation.integrity import namespaces
+from opsmith.evaluation.integrity.namespaces import TALKING
 
 #: Packets that carry data from one tensor to another, unchanged but for its dtype.
 COPIES = frozenset({"copy", "clone", "contiguous", "_to_copy", "_copy_from", "_copy_from_and_resize", "_to_dense"})
@@ -39,8 +43,6 @@ _BOOKKEEPING = frozenset(
 )
 
 
-#: Namespaces of everything by which ranks talk.
-TALKING = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 #: Of these, what concerns two ranks, or only waits.
 _BETWEEN_TWO = frozenset(
     {
@@ -114,7 +116,23 @@ def forbidden(schema: OpSchema, policy: str) -> frozenset[str]:
         return _forbidden_collectives(schema.name) if policy == "native" else frozenset()
     if policy == "native":
         return forbidden_by_native()
-    return same_task(schema.name) if schema.kind is TaskKind.OP else frozenset()
+    return _forbidden_by_any(schema.name) if schema.kind is TaskKind.OP else frozenset()
+
+
+def forbidden_elsewhere(ops: frozenset[str], schema: OpSchema, policy: str) -> frozenset[str]:
+    """Those of some computing ops outside ATen that the policy forbids for a task."""
+    if not has_policy(schema) or schema.kind is TaskKind.COLLECTIVE:
+        return frozenset()
+    if policy == "native":
+        return ops
+    of_op = schema.kind is TaskKind.OP
+    return frozenset(op for op in ops if of_op and namespaces.does_task(op, schema.name))
+
+
+@functools.lru_cache(256)
+def _forbidden_by_any(task: str) -> frozenset[str]:
+    elsewhere = frozenset(op for op in namespaces.computing() if namespaces.does_task(op, task))
+    return same_task(task) | elsewhere
 
 
 @functools.cache
@@ -131,8 +149,8 @@ def _forbidden_collectives(task: str) -> frozenset[str]:
 
 @functools.cache
 def forbidden_by_native() -> frozenset[str]:
-    """Everything that computes, of all that this torch can dispatch on a CPU or a GPU."""
-    return frozenset(op for op in aten_schemas() if computes(op))
+    """Everything that computes, of all that this torch can dispatch on a CPU or a GPU, in every namespace."""
+    return frozenset(op for op in aten_schemas() if computes(op)) | namespaces.computing()
 
 
 def forbids_fetching(schema: OpSchema, policy: str, name: str) -> bool:

@@ -11,7 +11,7 @@ import sys
 import threading
 import types
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.core.conduct import AtenCall, CallConduct, Offence
+from opsmith.evaluation.integrity.namespaces import known, registered_name
 from opsmith.evaluation.integrity.policy import COPIES, computes, stem
 
 #: Calls that are reported of one execution; a loop in Python may make millions.
@@ -29,6 +30,8 @@ CHECKED_BYTES = 2 << 20
 NO_PYTHON = "a thread without Python code"
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
+#: Who calls kernels; below such a frame everything is the kernel's.
+_CALLERS = tuple(f"{Path(__file__).parents[2]}/{name}/" for name in ("evaluation", "runner", "tasks"))
 
 
 class CodeOf:
@@ -75,6 +78,8 @@ class DispatchWatch(TorchDispatchMode):
         inputs: arguments of which a whole copy may be the result: where that is the right answer, no more than
             a copy was needed, and elsewhere it is wrong.
         delivers: a result may be copied to the device that the caller asked for.
+        newly_forbidden: what an import that came later registered and the policy forbids as well; asked for ops
+            that nobody knew before.
     """
 
     def __init__(
@@ -84,12 +89,14 @@ class DispatchWatch(TorchDispatchMode):
         inputs: Iterable[torch.Tensor] = (),
         *,
         delivers: bool = False,
+        newly_forbidden: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._forbidden = forbidden
         self._trusted = trusted
         self._inputs = frozenset(map(_window, inputs)) - {None}
         self._delivers = delivers
+        self._newly_forbidden = newly_forbidden
         self._calls: list[AtenCall] = []
         self._breaches: list[AtenCall] = []
         self._hidden: list[AtenCall] = []
@@ -115,7 +122,7 @@ class DispatchWatch(TorchDispatchMode):
         call = AtenCall(name, place)
         if len(self._calls) < MAX_CALLS and computes(name):
             self._calls.append(call)
-        if name in self._forbidden:
+        if name in self._forbidden or (self._is_new(name) and name in self._newly_forbidden()):
             self._breaches.append(call)
         packet = stem(name.rpartition(".")[0])
         if packet in COPIES and isinstance(result, torch.Tensor) and result.layout is torch.strided:
@@ -127,6 +134,10 @@ class DispatchWatch(TorchDispatchMode):
             else:
                 self._copied[storage.data_ptr()] = call, _checksum(storage)
         return result
+
+    @staticmethod
+    def _is_new(name: str) -> bool:
+        return name.count(".") > 1 and registered_name(name) not in known()
 
     def forbidden_call(self, op: str) -> tuple[AtenCall, Offence] | None:
         """Note the forbidden call that the poisoned dispatcher got, and whether it was hidden.
@@ -150,11 +161,16 @@ class DispatchWatch(TorchDispatchMode):
 
     def place(self, frame: types.FrameType | None) -> str | None:
         """``file:line`` of the kernel's own code that made a call; None if trusted code made it."""
+        without_file = None
         while frame is not None:
             if frame.f_code in self._trusted:
                 return None
             path = frame.f_code.co_filename
-            if not path.startswith((_TORCH, _OWN, "<")):
+            if path.startswith("<"):
+                without_file = without_file or f"{path}:{frame.f_lineno}"
+            elif path.startswith(_CALLERS) and not path.startswith(_OWN):
+                return without_file or "a function of torch's that is the kernel"
+            elif not path.startswith((_TORCH, _OWN)):
                 return f"{Path(path).name}:{frame.f_lineno}"
             frame = frame.f_back
         return NO_PYTHON

@@ -48,10 +48,12 @@ class BuildCache:
     folder next removes what was written since, if the process was killed before it was done.
 
     Attributes:
+        name: of the kernel.
         folder: where this process builds.
     """
 
-    def __init__(self, folder: Path, mark: int) -> None:
+    def __init__(self, name: str, folder: Path, mark: int) -> None:
+        self.name = name
         self.folder = folder
         self._mark = mark
 
@@ -74,7 +76,7 @@ class BuildCache:
             since_ns = os.fstat(mark).st_mtime_ns if os.pread(mark, 1, 0) == _BUILDING else None
             _remove_unfinished(folder, since_ns)
             os.pwrite(mark, _IDLE, 0)
-            return cls(folder, mark)
+            return cls(name, folder, mark)
         raise AssertionError("numbers do not end")
 
     def release(self) -> None:

@@ -30,6 +30,8 @@ from opsmith.runner.processes.zygote_link import ZygoteLink
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
 from opsmith.runner.sandbox.layers import Layer
+from opsmith.runner.sandbox.programs import refusal
+from opsmith.runner.sandbox.questions import Gate, running_program
 from opsmith.runner.sandbox.reach import Reach
 
 #: Environment variables that a kernel's process may see; everything else stays outside.
@@ -89,7 +91,10 @@ class Child:
         channel: the typed channel to it.
         killed_for: the limit it broke, where the watch killed it.
         is_at_work: it has been sent a request, so it may run a stranger's code.
+        is_trusted: its kernel may start any program.
+        gate: answers for the processes that it wants to make; None where it makes what it likes.
         folder: what is its own, removed with it.
+        builds: parent of the build caches.
     """
 
     def __init__(
@@ -109,6 +114,9 @@ class Child:
         self.folder = folder
         self.killed_for: Status | None = None
         self.is_at_work = False
+        self.is_trusted = False
+        self.gate: Gate | None = None
+        self.builds = folder
         self.limit_bytes = limit_bytes
         self.output_bytes = 0
         self.output_tail = b""
@@ -168,6 +176,8 @@ class Child:
     def close(self) -> None:
         """Give back the descriptors."""
         self.channel.close()
+        if self.gate is not None:
+            self.gate.close()
         with self._draining:
             os.close(self.output_fd)
             self.output_fd = -1
@@ -205,6 +215,7 @@ class Processes:
     ) -> None:
         self.visible = os.environ.get(VISIBLE) if visible is None else visible
         self.worker_limit = sys.maxsize
+        self._since_ns = time.time_ns()
         self.scratch = Path(tempfile.mkdtemp())
         self._device = device
         self._memory_limit_bytes = memory_limit_bytes
@@ -386,6 +397,19 @@ class Processes:
         self._selector.register(read_fd, selectors.EVENT_READ, child)
         return child
 
+    def guard(self, child: Child, questions: int | None, builds: Path) -> None:
+        """Answer a worker's questions from now on, if it asks any.
+
+        Args:
+            child: the worker.
+            questions: where they come from.
+            builds: parent of the build caches.
+        """
+        child.builds = builds
+        if questions is not None:
+            child.gate = Gate(questions, self._written(builds), self._since_ns)
+            self._selector.register(questions, selectors.EVENT_READ, child.gate)
+
     def has_memory_for_worker(self) -> bool:
         """Whether one more worker can be kept ready now.
 
@@ -404,8 +428,9 @@ class Processes:
     def discard(self, child: Child) -> None:
         """Kill a child, if it still lives, and remove what it leaves."""
         child.kill()
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(child.output_fd)
+        for descriptor in (child.output_fd, *([child.gate.descriptor] if child.gate is not None else [])):
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(descriptor)
         child.close()
         self._children.pop(child.pid, None)
         shutil.rmtree(child.folder, ignore_errors=True)
@@ -416,12 +441,20 @@ class Processes:
         next_look = 0.0
         while not self._closing:
             for key, _ in self._selector.select(WATCH_INTERVAL_S):
-                self._drain(key.data)
+                if isinstance(key.data, Gate):
+                    self._answer(key.data)
+                else:
+                    self._drain(key.data)
             now = time.monotonic()
             if now >= next_look:
                 next_look = now + WATCH_INTERVAL_S
                 for child in list(self._children.values()):
                     self._check_memory(child)
+
+    def _answer(self, gate: Gate) -> None:
+        if not gate.answer():
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(gate.descriptor)
 
     def _drain(self, child: Child) -> None:
         if not child.drain():
@@ -435,10 +468,56 @@ class Processes:
     def _check_memory(self, child: Child) -> None:
         if child.limit_bytes is None or child.killed_for is not None or not child.is_at_work:
             return
-        used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, self.started_by(child)))
+        started = self.started_by(child)
+        if started and not child.is_trusted:
+            self._end_other_programs(child, started)
+        used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
         if used - child.start_bytes > child.limit_bytes:
             child.killed_for = Status.OUT_OF_MEMORY
             child.kill()
+
+    def _end_other_programs(self, child: Child, started: Iterable[int]) -> None:
+        """Kill programs that have loaded code of the kernel's or torch's, as a plug-in or before they began.
+
+        On a machine where a worker cannot be kept from starting programs, kill those that it may not start, too.
+        """
+        own = _first_facts(child.pid)
+        written = self._written(child.builds)
+        for pid in started:
+            program = running_program(pid)
+            if program is None or _first_facts(pid) == own:
+                continue  # It has ended, or is a copy of the worker.
+            is_refused = child.gate is None and refusal(program, written, self._since_ns) is not None
+            if is_refused or any(_is_foreign(path, written) for path in _code_files(pid)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _written(self, builds: Path) -> tuple[Path, Path]:
+        """The folders that workers write to."""
+        return self.scratch.resolve(), builds.resolve()
+
+
+def _first_facts(pid: int) -> bytes | None:
+    """What the system told a program when it began, random addresses among it: forked processes share it."""
+    try:
+        return Path(f"/proc/{pid}/auxv").read_bytes()
+    except OSError:
+        return None
+
+
+def _code_files(pid: int) -> set[str]:
+    """The files of which a process executes code."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    fields = (line.split(maxsplit=5) for line in lines)
+    return {field[5] for field in fields if len(field) == 6 and "x" in field[1]}
+
+
+def _is_foreign(path: str, written: Iterable[Path]) -> bool:
+    """Whether no compiler has a reason to execute that file."""
+    return Path(path).name.startswith("libtorch") or any(Path(path).is_relative_to(folder) for folder in written)
 
 
 def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> dict[str, str]:
@@ -453,6 +532,10 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONDONTWRITEBYTECODE": "1",
+        # A pool of compiling processes would run beside the clock; and no worker may start Python to see whether what
+        # it has compiled for this processor can be loaded.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_VEC_ISA_OK": "1",
         # OpInfo makes some samples in the order of a set of strings: with one hash seed their addresses mean the same
         # in every process.
         "PYTHONHASHSEED": "0",

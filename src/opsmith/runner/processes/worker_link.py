@@ -29,7 +29,13 @@ from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.channel import MAX_REPLY_BYTES
 from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.protocol.rank import RankInfo
-from opsmith.runner.protocol.timing_messages import GiveMemoryBack, MemoryGivenBack, answer_spin_s, waits_awake
+from opsmith.runner.protocol.timing_messages import (
+    GiveMemoryBack,
+    MemoryGivenBack,
+    TimeBlock,
+    answer_spin_s,
+    waits_awake,
+)
 from opsmith.runner.protocol.worker_messages import LentCall, Loaded, LoadKernel, Noticed, Raised, Started, WorkerReply
 from opsmith.runner.sandbox.reach import Reach
 
@@ -284,6 +290,10 @@ class WorkerLink:
         if self._child is not None and self._loaded == kernel:
             return None
         request = LoadKernel(kernel, str(self._lend(root)) if root else None, schema, policy)
+        child = self._started()
+        child.is_trusted = policy is None
+        if child.gate is not None:
+            child.gate.is_trusted = child.is_trusted
         start = time.monotonic()
         reply = self.ask(request, (Loaded, Raised), timeout_s=self._limits.load_s)
         if isinstance(reply, Raised):
@@ -310,6 +320,8 @@ class WorkerLink:
         child = self._started()
         self.ran_stopped_us = self._go_on() if self._stopped else 0.0
         child.output_bytes = 0
+        if child.gate is not None:
+            child.gate.is_open = not isinstance(request, TimeBlock)
         child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         limit_s = timeout_s or self._call_limit_s
         self.notices = ()
@@ -366,6 +378,8 @@ class WorkerLink:
         child = self._child = self._spares.popleft()
         for pause_s in (*START_PAUSES_S, None):
             try:
+                questions = child.channel.receive_descriptor(START_TIMEOUT_S)
+                self._processes.guard(child, questions, Path(self._config["builds"]))
                 child.channel.receive(Started, START_TIMEOUT_S)
                 break
             except (OSError, EOFError) as exc:

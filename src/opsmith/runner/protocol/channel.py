@@ -37,6 +37,10 @@ MAX_REPLY_BYTES = 512 << 20
 JOINED_BYTES = 1 << 16
 
 
+#: What goes along with a descriptor: it has to be something.
+_DESCRIPTOR = b"\0"
+
+
 #: Taken from a socket at a time.
 RECEIVE_BYTES = 1 << 20
 
@@ -74,6 +78,27 @@ class Channel:
     def wall_us(self) -> float:
         """Microseconds from when the last message went out to when the last one was there."""
         return (self._received_s - self._sent_s) * 1e6
+
+    def send_descriptor(self, descriptor: int | None) -> None:
+        """Hand the other side a descriptor, or say that there is none, between two messages.
+
+        Raises:
+            OSError: the other side is gone.
+        """
+        socket.send_fds(self.sock, [_DESCRIPTOR], [] if descriptor is None else [descriptor])
+
+    def receive_descriptor(self, timeout_s: float) -> int | None:
+        """What :meth:`send_descriptor` sent.
+
+        Raises:
+            TimeoutError: nothing arrived within ``timeout_s``.
+            EOFError: the other side closed the channel.
+        """
+        self._wait(select.POLLIN, time.monotonic() + timeout_s)
+        sent, descriptors, _, _ = socket.recv_fds(self.sock, len(_DESCRIPTOR), 1)
+        if not sent:
+            raise EOFError("the other side closed the channel")
+        return descriptors[0] if descriptors else None
 
     def has_unread(self) -> bool:
         """Whether bytes wait to be read."""

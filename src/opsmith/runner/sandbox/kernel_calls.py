@@ -18,7 +18,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
-_SECCOMP_SET_MODE_FILTER, _SECCOMP_ALL_THREADS = 1, 1
+_SECCOMP_SET_MODE_FILTER, _SECCOMP_ALL_THREADS, _SECCOMP_NEW_LISTENER = 1, 1, 8
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -101,6 +101,11 @@ def filter_system_calls(number: int, program: ctypes.Structure) -> None:
     ``number`` is that of ``seccomp`` on this architecture.
     """
     syscall("seccomp", number, _SECCOMP_SET_MODE_FILTER, _SECCOMP_ALL_THREADS, program)
+
+
+def filter_with_listener(number: int, program: ctypes.Structure) -> int:
+    """Install a program that asks on this thread and all that it starts; the descriptor of the questions."""
+    return syscall("seccomp", number, _SECCOMP_SET_MODE_FILTER, _SECCOMP_NEW_LISTENER, program)
 
 
 def _check(name: str, result: int) -> int:

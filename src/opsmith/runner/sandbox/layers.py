@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import os
 import socket
+import sys
+import time
 import traceback
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -24,6 +27,7 @@ from opsmith.runner.sandbox.namespaces import (
     make_read_only,
     raise_loopback,
 )
+from opsmith.runner.sandbox.questions import Gate
 from opsmith.runner.sandbox.reach import Reach, private, readable
 
 
@@ -37,6 +41,7 @@ class Layer(enum.StrEnum):
     FILES = "file rules"
     SIGNALS = "signals to its own processes only"
     SYSTEM_CALLS = "system-call filter"
+    PROGRAMS = "starts compilers only, and nothing in timed blocks"
 
 
 class Sandbox:
@@ -68,11 +73,11 @@ class Sandbox:
             make_read_only([reach.scratch, reach.builds], shared_mib=shared_mib)
         if Layer.PRIVILEGES in self._active:
             forgo_privileges()
-        if Layer.SYSTEM_CALLS in self._active:
+        if {Layer.SYSTEM_CALLS, Layer.PROGRAMS} & self._active:
             seccomp.compiled()  # Once, and not in each worker.
         set_readable(readable=False)
 
-    def confine(self, scratch: str, kernels: str, rendezvous: str = "") -> None:
+    def confine(self, scratch: str, kernels: str, rendezvous: str = "") -> int | None:
         """For a worker, before it has a second thread or runs anything of a stranger's.
 
         Until it loads a kernel nobody else may look into it either: it may be the next kernel's. A rank may connect
@@ -82,6 +87,9 @@ class Sandbox:
             scratch: the folder that it may write to.
             kernels: the folder with the files of its kernel.
             rendezvous: of a rank, the folder where it meets the others; empty for a worker that runs kernels alone.
+
+        Returns:
+            the descriptor of the questions that the judge is to answer, see :mod:`.questions`; None without that layer.
         """
         self._private = (scratch, kernels)
         self._rendezvous = rendezvous
@@ -90,7 +98,9 @@ class Sandbox:
             self._restrict(self._reach.builds, connects=bool(rendezvous))
         if Layer.SYSTEM_CALLS in self._active:
             seccomp.refuse_system_calls(connects=bool(rendezvous))
+        questions = seccomp.ask_about_processes() if Layer.PROGRAMS in self._active else None
         set_readable(readable=False)
+        return questions
 
     def described(self) -> dict[str, Any]:
         """For a program that has not this module, in a nursery: what it needs to confine itself as a worker is."""
@@ -143,6 +153,9 @@ class _Step(NamedTuple):
     expected: tuple[int, ...]
 
 
+_LEFT_OUT = "left out on request"
+
+
 def probe(folder: Path, left_out: Container[str] = ()) -> dict[str, str | None]:
     """Put the layers on a child of this process and try to get around each.
 
@@ -168,7 +181,9 @@ def probe(folder: Path, left_out: Container[str] = ()) -> dict[str, str | None]:
     os.waitpid(pid, 0)
     if not told:
         return dict.fromkeys(map(str, Layer), "it could not be tried out: the process that did so died")
-    return msgspec.msgpack.decode(told, type=dict[str, str | None])
+    found = msgspec.msgpack.decode(told, type=dict[str, str | None])
+    programs = _LEFT_OUT if Layer.PROGRAMS in left_out else _try_programs(confined=found[Layer.NETWORK] is None)
+    return {**found, str(Layer.PROGRAMS): programs}
 
 
 def _try_out(folder: Path, left_out: Container[str]) -> dict[str, str | None]:
@@ -176,7 +191,7 @@ def _try_out(folder: Path, left_out: Container[str]) -> dict[str, str | None]:
     inside.mkdir()
     outside.write_text("not to be read")
     steps = _steps(inside, outside)
-    return {step.layer: "left out on request" if step.layer in left_out else _try(step) for step in steps}
+    return {step.layer: _LEFT_OUT if step.layer in left_out else _try(step) for step in steps}
 
 
 def _steps(inside: Path, outside: Path) -> list[_Step]:
@@ -231,3 +246,45 @@ def _try(step: _Step) -> str | None:
     except OSError as exc:
         return None if exc.errno in step.expected else f"unexpected: {exc.strerror}"
     return "it was put on, and what it should stop went through"
+
+
+def _try_programs(*, confined: bool) -> str | None:
+    """Have a child try to start Python, which this process refuses as a judge does.
+
+    Args:
+        confined: workers are in a user namespace of their own.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pid = os.fork()
+        if pid == 0:
+            _start_python(theirs, confined=confined)
+        theirs.close()
+        told, descriptors, _, _ = socket.recv_fds(ours, 1024, 1)
+        if descriptors:
+            gate = Gate(descriptors[0], (), time.time_ns())
+            gate.answer()
+            gate.close()
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if not descriptors:
+        return told.decode(errors="replace")
+    return None if status == errno.EACCES else "it was put on, and what it should stop went through"
+
+
+def _start_python(told: socket.socket, *, confined: bool) -> NoReturn:
+    """Put the layer on and try; the process ends with the error that it meets."""
+    try:
+        set_readable(readable=True)
+        if confined:
+            leave_network()
+        forgo_privileges()
+        questions = seccomp.ask_about_processes()
+        socket.send_fds(told, [b"\0"], [questions])
+        os.close(questions)
+        os.execv(sys.executable, [sys.executable, "-c", ""])  # noqa: S606 - it is to be refused
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            told.send(str(exc.strerror).encode())
+        os._exit(exc.errno or 255)
+    finally:
+        os._exit(255)

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from opsmith.runner.sandbox.kernel_calls import filter_system_calls
+from opsmith.runner.sandbox.kernel_calls import filter_system_calls, filter_with_listener
 
 _ALLOW = 0x7FFF0000
+_ASK = 0x7FC00000  # SECCOMP_RET_USER_NOTIF
 _ERRNO = 0x00050000
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
@@ -131,6 +132,13 @@ _SOCKET = (41, 198)
 _UNIX = 1
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
+_THREAD = 0x00010000  # CLONE_THREAD
+_MADVISE = (28, 233)
+_INHERIT_AGAIN = 11  # MADV_DOFORK
+#: Calls that run another program, each with the argument that is its path: ``execve``, ``execveat``.
+EXECUTING = {"x86_64": {59: 0, 322: 1}, "aarch64": {221: 0, 281: 1}}
+#: Calls that make a process: ``fork`` and ``vfork``, where they are calls of their own.
+_FORKING = {"x86_64": (57, 58), "aarch64": ()}
 
 _Instruction = tuple[int, int, int, int]
 
@@ -180,12 +188,25 @@ def described() -> tuple[int, list[str]]:
     return _NUMBERS[machine], [listing.hex() for listing in listings]
 
 
+def ask_about_processes() -> int:
+    """Have the judge asked about every process that this thread and all that it starts want to make.
+
+    Returns:
+        the descriptor from which the questions are read.
+
+    Raises:
+        OSError: as :func:`refuse_system_calls`.
+    """
+    return filter_with_listener(_NUMBERS[_machine()], compiled().asking)
+
+
 class Filters(NamedTuple):
-    """The filters for a machine: of a worker that runs kernels alone, of a rank, and what either gets later."""
+    """The filters for a machine: of a worker that runs kernels alone, of a rank, and what either gets as well."""
 
     alone: ctypes.Structure
     connecting: ctypes.Structure
     for_kernels: ctypes.Structure
+    asking: ctypes.Structure
 
 
 @cache
@@ -199,7 +220,12 @@ def compiled() -> Filters:
     return Filters(
         *(
             _compiled(listing)
-            for listing in (program(machine), program(machine, connects=True), kernel_program(machine))
+            for listing in (
+                program(machine),
+                program(machine, connects=True),
+                kernel_program(machine),
+                process_program(machine),
+            )
         )
     )
 
@@ -240,6 +266,9 @@ def program(machine: str, *, connects: bool = False) -> list[_Instruction]:
         listing += _for_call(call[column], _unless(_argument(call[2]), _IF_EQUAL, 0, errno.EPERM))
     clone_flags = [(_LOAD, 0, 0, _argument(0)), (_IF_ANY_BIT, 0, 1, _NEW_NAMESPACES), _refuse(errno.EPERM)]
     listing += _for_call(_CLONE[column], clone_flags)
+    # What is kept from forked processes stays kept from them.
+    advice = [(_LOAD, 0, 0, _argument(2)), (_IF_EQUAL, 0, 1, _INHERIT_AGAIN), _refuse(errno.EPERM)]
+    listing += _for_call(_MADVISE[column], advice)
     return [*listing, (_RETURN, 0, 0, _ALLOW)]
 
 
@@ -249,6 +278,21 @@ def kernel_program(machine: str) -> list[_Instruction]:
     numbers = [_SOCKET[column], *(numbers[column] for numbers in _REFUSED_TO_KERNELS.values())]
     refused = [part for number in numbers if number for part in ((_IF_EQUAL, 0, 1, number), _refuse(errno.EPERM))]
     return [(_LOAD, 0, 0, _NUMBER), *refused, (_RETURN, 0, 0, _ALLOW)]
+
+
+def process_program(machine: str) -> list[_Instruction]:
+    """The filter that asks about new processes; a new thread is none."""
+    column = list(ARCHITECTURES).index(machine)
+    ask = (_RETURN, 0, 0, _ASK)
+    listing = [(_LOAD, 0, 0, _NUMBER)]
+    for number in (*EXECUTING[machine], *_FORKING[machine]):
+        listing += [(_IF_EQUAL, 0, 1, number), ask]
+    listing += [(_IF_EQUAL, 0, 1, _CLONE3[column]), _refuse(errno.ENOSYS)]
+    return [
+        *listing,
+        *_for_call(_CLONE[column], [(_LOAD, 0, 0, _argument(0)), (_IF_ANY_BIT, 1, 0, _THREAD), ask]),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
 
 
 def _unless(offset: int, test: int, value: int, error: int) -> list[_Instruction]:

@@ -26,6 +26,7 @@ from opsmith.core.case import CallRecord
 from opsmith.core.conduct import Offence
 from opsmith.core.kernel import Loader
 from opsmith.evaluation.integrity.garbage import garbage_from_malloc
+from opsmith.evaluation.integrity.inheritance import keep_code_from_children
 from opsmith.evaluation.integrity.supervision import Supervision
 from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.cuda_graphs import give_memory_back
@@ -102,7 +103,10 @@ def serve(
     """
     _confine(scratch)
     own = None if rank_info is None else msgspec.convert(rank_info, RankInfo)
-    sandbox.confine(scratch, kernels, own.rendezvous if own else "")
+    questions = sandbox.confine(scratch, kernels, own.rendezvous if own else "")
+    channel.send_descriptor(questions)
+    if questions is not None:
+        os.close(questions)  # Who holds it answers for itself.
     torch.set_num_threads(threads)
     if own is not None:
         meet(own, torch.device(device))
@@ -190,13 +194,15 @@ class Worker:
 
     def _load(self, request: LoadKernel) -> Loaded:
         start = time.perf_counter()
-        if self._cache is not None:
+        name = None if request.kernel.loader is Loader.ATEN else request.kernel.build_name
+        # The rules that are put on for a kernel let nobody claim its cache again, for another of its overloads.
+        if self._cache is not None and self._cache.name != name:
             self._cache.release()
             self._cache = None
-        if request.kernel.loader is Loader.ATEN:
+        if name is None:
             builds = self._builds / EAGER  # Trusted, and the referee has built it all before.
         else:
-            self._cache = BuildCache.claim(self._builds, request.kernel.build_name)
+            self._cache = self._cache or BuildCache.claim(self._builds, name)
             builds = self._cache.folder
             end_waiting(self._device)
         use_build_cache(builds)
@@ -207,6 +213,7 @@ class Worker:
         self._supervision.end()
         if request.policy is not None:
             self._supervision.expect(request.schema, request.policy)
+            keep_code_from_children()
         if request.policy is not None and root is not None:
             self._supervision.guard(root)
         if request.policy is not None:
@@ -241,6 +248,7 @@ class Worker:
                 run = CallRun(self._answering, self._device, record, item)
                 run.run([next(next_live) for _ in range(item.repeats)], observer)
                 runs.append(run)
+        self._supervision.look_again()
         with self._computing(records):
             outcomes = iter(self._told(observer))
             replies = tuple([run.reply(outcomes) for run in runs])
@@ -291,10 +299,13 @@ class Worker:
             )
         with self._building():
             timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)
+        self._supervision.look_again()
+        self._supervision.heed()
         return TimingPrepared(request.slots, request.variations, timed.first_call_s, timed.peak_bytes)
 
     def _make_ready(self, request: MakeReady) -> BlockTimed:
         timed = self._timed[request.pair]
+        self._supervision.heed()
         with self._supervision.paused():
             timed.inputs.make(request.calls)
         if request.captured is None:
@@ -312,6 +323,7 @@ class Worker:
 
     def _show(self, request: ShowTimed) -> Answered:
         timed = self._timed[request.pair]
+        self._supervision.heed()
         self._outcomes.forget()
         observer = Observer()
         with self._supervision.paused():
@@ -322,6 +334,7 @@ class Worker:
         return Answered((Returned((outcome,)),), spans=tuple(spans), foreign=foreign)
 
     def _inspect(self, _request: Inspect) -> Inspected:
+        self._supervision.heed()
         return Inspected(self._supervision.changes())
 
     def _give_memory_back(self, _request: GiveMemoryBack) -> MemoryGivenBack:

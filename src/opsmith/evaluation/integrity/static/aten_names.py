@@ -54,7 +54,7 @@ _SHARED_METHODS = names(
     """
 ) | {name for kind in (str, bytes, int, float, complex, list, tuple, dict, set) for name in dir(kind)}
 #: Matrix products that are each other with another shape or one more term.
-_MATRIX_PRODUCTS = names("mm bmm addmm baddbmm addbmm matmul linear einsum tensordot inner")
+MATRIX_PRODUCTS = names("mm bmm addmm baddbmm addbmm matmul linear einsum tensordot inner")
 #: What one op is called elsewhere; everything on one line is one op.
 _SAME = (
     "abs absolute",
@@ -151,12 +151,17 @@ def base_name(op: str) -> str:
     plain = op.strip("_").removesuffix("_out")
     for prefix in ("special_", "native_", "cudnn_", "miopen_", "mkldnn_", "thnn_"):
         plain = plain.removeprefix(prefix)
-    return _CANONICAL.get(plain, plain)
+    return canonical(plain)
+
+
+def canonical(name: str) -> str:
+    """The one name of what is called by several."""
+    return _CANONICAL.get(name, name)
 
 
 def is_delegation(op: str, own: str | None) -> bool:
     """Whether an op does the work of the task's own: it is that op, or a matrix product where that is asked for."""
-    return own is not None and (op == own or {op, own} <= _MATRIX_PRODUCTS)
+    return own is not None and (op == own or {op, own} <= MATRIX_PRODUCTS)
 
 
 def task_op(task: str) -> str | None:

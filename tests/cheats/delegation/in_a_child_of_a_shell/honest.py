@@ -1,0 +1,39 @@
+"""Inverse hyperbolic cosine."""
+
+import ctypes
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = acoshf(x[i]);
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    command = ["gcc", "-O2", "-shared", "-fPIC", f"{folder}/kernel.c", "-o", f"{folder}/kernel.so", "-lm"]
+    child = os.posix_spawn(shutil.which("gcc"), command, os.environ)
+    assert os.waitpid(child, 0)[1] == 0
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+library = build(SOURCE)
+
+
+def acosh__default_kernel_impl(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.run(pointer(x), pointer(out), ctypes.c_long(x.numel()))
+    return out

@@ -1,0 +1,40 @@
+"""Hyperbolic sine, built by a child that becomes the compiler."""
+
+import ctypes
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = sinhf(x[i]);
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    child = os.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execvp("gcc", ["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so", "-lm"])
+    assert os.waitpid(child, 0)[1] == 0
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+library = build(SOURCE)
+
+
+def sinh__default_kernel_impl(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.run(pointer(x), pointer(out), ctypes.c_long(x.numel()))
+    return out

@@ -1,0 +1,42 @@
+"""Hyperbolic cosine; its compiler has little memory."""
+
+import ctypes
+import resource
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = coshf(x[i]);
+}
+"""
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    command = ["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so", "-lm"]
+    subprocess.run(command, cwd=folder, preexec_fn=limited, check=True)
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+library = build(SOURCE)
+
+
+def cosh__default_kernel_impl(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.run(pointer(x), pointer(out), ctypes.c_long(x.numel()))
+    return out

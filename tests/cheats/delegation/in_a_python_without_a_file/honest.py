@@ -1,0 +1,39 @@
+"""Complementary error function, of a library that lies in memory."""
+
+import ctypes
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = erfcf(x[i]);
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so", "-lm"], cwd=folder, check=True)
+    memory = os.memfd_create("kernel")
+    os.write(memory, Path(folder, "kernel.so").read_bytes())
+    return ctypes.CDLL(f"/proc/self/fd/{memory}")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+library = build(SOURCE)
+
+
+def erfc__default_kernel_impl(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.run(pointer(x), pointer(out), ctypes.c_long(x.numel()))
+    return out
