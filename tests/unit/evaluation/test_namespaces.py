@@ -59,14 +59,14 @@ def test_an_op_elsewhere_does_a_task_that_its_name_names(op: str, task: str, *, 
 
 @pytest.mark.parametrize("policy", ["native", "any"])
 def test_a_call_elsewhere_is_seen_on_every_thread(policy: str) -> None:
-    """The poison is in every namespace."""
+    """The poison is in every namespace; what no mode could see is hidden."""
     supervision = Supervision(torch.device("cpu"), lambda _line, _offence: None)
     supervision.begin(aten_schemas()["exp.default"], policy)
     with supervision.watching(()):
         thread = threading.Thread(target=lambda: torch.ops.prims.exp(torch.ones(2)))
         thread.start()
         thread.join()
-    (call, *_) = supervision.conduct(None).forbidden
+    (call, *_) = supervision.conduct(None).hidden
     assert str(call).startswith("prims::exp.default at test_namespaces.py:")
     supervision.end()
 

@@ -170,14 +170,14 @@ def test_a_link_is_no_answer(tmp_path: Path) -> None:
 
 
 def test_the_program_imports_nothing_of_opsmiths_nor_of_others() -> None:
-    """A kernel that looks for either would find its judge."""
+    """A kernel that looks for either would find its judge; Triton is there where kernels import it."""
     import ast
     import sys
 
     tree = ast.parse((Path(__file__).parents[3] / "src/opsmith/runner/bare/program.py").read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "torch"}
+    assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "torch", "triton"}
 
 
 def test_a_call_is_sent_whole(program: ModuleType) -> None:

@@ -198,6 +198,7 @@ class _PointerAttributes(ctypes.Structure):
         ("device", ctypes.c_int),
         ("device_pointer", ctypes.c_void_p),
         ("host_pointer", ctypes.c_void_p),
+        ("reserved", ctypes.c_long * 8),  # From CUDA 13 on.
     )
 
 
