@@ -76,9 +76,10 @@ class Hack(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Hacks that one run judges: of one policy, and at most one for each task."""
+    """Hacks that one run judges: of one policy and dtype, and at most one for each task."""
 
     policy: str
+    dtype: str
     hacks: dict[str, Hack]
 
     def write(self, folder: Path, side: Side) -> Path:
@@ -119,10 +120,10 @@ def rounds(hacks: Iterable[Hack]) -> list[Round]:
     """Spread hacks over as few rounds as their tasks allow."""
     spread: list[Round] = []
     for hack in hacks:
-        task, policy = hack.about.task, hack.about.policy
-        free = next((r for r in spread if r.policy == policy and task not in r.hacks), None)
+        task, policy, dtype = hack.about.task, hack.about.policy, hack.about.dtype
+        free = next((r for r in spread if (r.policy, r.dtype) == (policy, dtype) and task not in r.hacks), None)
         if free is None:
-            free = Round(policy, {})
+            free = Round(policy, dtype, {})
             spread.append(free)
         free.hacks[task] = hack
     return spread

@@ -68,7 +68,7 @@ def judge(of_name: tuple[Round, str, str], side: Side, folder: Path, *, timed: b
     done = subprocess.run(
         [
             *(sys.executable, "-c", OPSMITH, "run", "--suite", "opinfo", "--backend", str(kernels)),
-            *("--ops", ",".join(round_.hacks), "--dtype", "f32", "--device", device, "--policy", round_.policy),
+            *("--ops", ",".join(round_.hacks), "--dtype", round_.dtype, "--device", device, "--policy", round_.policy),
             *("--integrity", "on", "--timing", "quick" if timed or side == "hack" else "off"),
             *("--seed", seed, "-o", str(folder / "run"), "--json"),
         ],
