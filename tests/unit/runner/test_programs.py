@@ -55,10 +55,11 @@ def program(folder: Path, name: str) -> str:
             "ptxas",
         ),
         *("ptxas-blackwell", "cicc", "cudafe++", "nvcc", "llvm-ar-17", "dash", "which.debianutils", "ccache"),
+        *("g++-real", "x86_64-linux-gnu-gcc-13.real", ".gcc-wrapped", "ld-real", "gcc.bin"),
     ],
 )
 def test_compilers_have_many_names(name: str, tmp_path: Path) -> None:
-    """With a machine before them, and a version behind."""
+    """With a machine before them, and a version or what a wrapper tells them by behind."""
     assert refusal(program(tmp_path, name), (), time.time_ns() + 10**10) is None
 
 
