@@ -22,7 +22,18 @@ from opsmith.core.verdict import Status
 HACKS = read_corpus()
 #: What an issue, a paper or a log of a training run has shown; each needs at least one hack.
 FAMILIES = {
-    *("approximation", "arguments", "baked", "caching", "clock", "composition", "decoy", "delegation", "fallback", "inputs"),
+    *(
+        "approximation",
+        "arguments",
+        "baked",
+        "caching",
+        "clock",
+        "composition",
+        "decoy",
+        "delegation",
+        "fallback",
+        "inputs",
+    ),
     *(
         "introspection",
         "knowing",
