@@ -13,8 +13,8 @@ from pathlib import Path
 #: Of the name that symbolic links lead to; what a wrapper starts may have a suffix of its own.
 _NAMES = re.compile(
     r"""(?x)
-      \.? (?:[\w.+]+-)*? (?:gcc|g\+\+|c\+\+|cc|cpp|clang|clang\+\+|clang-cl|gfortran|flang|tcc|icx|icpx|icc|icpc|nvcc|nvc
-        |nvc\+\+|nvfortran|hipcc|amdclang|amdclang\+\+|dpcpp|acpp|rustc|rustup|cargo|go|zig|nim|ldc2|dmd|ghc|fpc|nasm|yasm
+      \.? (?:[\w.+]+-)*? (?:gcc|g\+\+|c\+\+|cc|cpp|clang|clang\+\+|clang-cl|gfortran|flang|tcc|icx|icpx|icc|icpc|nvcc
+        |nvc|nvc\+\+|nvfortran|hipcc|amdclang|amdclang\+\+|dpcpp|acpp|rustc|rustup|cargo|go|zig|nim|ldc2|dmd|ghc|fpc|nasm|yasm
         |ispc|ccache|sccache|distcc) (?:-?[\d.]+)? (?:[-.](?:bin|real|orig|wrapped|unwrapped))?
     | cc1|cc1plus|cc1obj|f951|go1|d21|gnat1|lto1|lto-wrapper|collect2|g\+\+-mapper-server
     | \.? (?:[\w.+]+-)*? (?:as|ld|ld\.\w+|gold|lld|ld64\.lld|wasm-ld|lld-link|mold|ar|ranlib|nm|strip|objcopy|objdump
