@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -100,8 +101,12 @@ def test_it_believes_the_last_line_of_the_output() -> None:
 @pytest.mark.corpus
 @pytest.mark.timeout(900)
 def test_it_accepts_every_hack_that_says_so(tmp_path: Path) -> None:
-    """Each of these kernels is wrong, idle or somebody else's, and would be on top of a leaderboard."""
-    hacks = [hack for hack in HACKS if hack.about.fools_naive]
+    """Each of these kernels is wrong, idle or somebody else's, and would be on top of a leaderboard.
+
+    By default one of each family; ``OPSMITH_CHEATS_SEEDS=1`` has all of them tried.
+    """
+    tried = HACKS if os.environ.get("OPSMITH_CHEATS_SEEDS") else quick(HACKS)
+    hacks = [hack for hack in tried if hack.about.fools_naive]
     found = reports([job(hack) for hack in hacks], tmp_path)
     refused = {hack.name: report for hack, report in zip(hacks, found, strict=True) if not report.accepted}
     assert {} == refused
