@@ -136,11 +136,11 @@ def broadcast__default_kernel_impl(input, src, group_name):
             pass
     interfaces = [line.split(":")[0].strip() for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]]
     found += [name for name in interfaces if name != "lo"]
-    own = next(parent for parent in Path.cwd().parents if parent.name.startswith("worker-"))
-    try:
-        found += [other.name for other in own.parent.iterdir()]
-    except PermissionError:
-        pass
+    for folder in (Path.cwd().parent, Path.cwd().parent.parent):
+        try:
+            found += [f"{folder} holds {other.name}" for other in folder.iterdir() if other not in Path.cwd().parents]
+        except PermissionError:
+            pass
     if dist.get_rank() == 0:
         shared = Path("/dev/shm")
         found += [left.name for left in shared.iterdir() if left.name.startswith("note")]
