@@ -94,13 +94,13 @@ class ValueBank:
 
         A storage that has been given another size is written where it lies now.
         """
-        for slot, target in enumerate(targets, first):
-            if not self._on_host:
-                self._write_row(target, key, slot)
-            elif slot == first or slot % self._rows == 0:
-                group, skipped = divmod(slot, self._rows)
-                of_group = targets[slot - first :][: self._rows - skipped]
-                self._write_host_group(of_group, key, group, skipped)
+        write = self._write_host_group if self._on_host else self._write_rows
+        done = 0
+        while done < len(targets):
+            group, skipped = divmod(first + done, self._rows)
+            of_group = targets[done : done + self._rows - skipped]
+            write(of_group, key, group, skipped)
+            done += len(of_group)
 
     def storage(self, key: int, slot: int) -> torch.UntypedStorage:
         """A fresh storage with the values that one set has in a round."""
@@ -157,14 +157,15 @@ class ValueBank:
 
     # ------------------------------------------------------------ on a device
 
-    def _write_row(self, target: torch.Tensor, key: int, slot: int) -> None:
-        group, place = divmod(slot, self._rows)
+    def _write_rows(self, targets: Sequence[torch.Tensor], key: int, group: int, skipped: int) -> None:
+        """The values of sets of one group, which lie apart."""
         if self._rows == 1:
-            self._write_group(target.view(1, -1), key, group)
+            self._write_group(targets[0].view(1, -1), key, group)
             return
-        rows = torch.empty((place + 1, self.length), dtype=self.unit, device=target.device)
+        rows = torch.empty((skipped + len(targets), self.length), dtype=self.unit, device=targets[0].device)
         self._write_group(rows, key, group)
-        call_kernel("aten::copy_", target, rows[place], False)
+        for target, row in zip(targets, rows[skipped:], strict=True):
+            call_kernel("aten::copy_", target, row, False)
 
     def _write_group(self, target: torch.Tensor, key: int, group: int) -> None:
         """The values of the first sets of a group, whose numbers are drawn for all of them."""

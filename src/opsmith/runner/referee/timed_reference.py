@@ -99,7 +99,7 @@ class TimedReference:
         found: tuple[Variation, ...],
     ) -> tuple[tuple[Variation, ...], float]:
         """Prepare with as much made anew as the op takes: how, and the seconds of compiling the baseline."""
-        for tried in (found, fixed_numbers(found, record)):
+        for tried in dict.fromkeys((found, fixed_numbers(found, record))):
             try:
                 prepared_s = self._prepare(record, storages, request, slots, tried)
                 if tried != fixed_numbers(tried, record):
