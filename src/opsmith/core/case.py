@@ -146,6 +146,14 @@ def tensor_values(values: Sequence[Value]) -> list[TensorValue]:
     return found
 
 
+def tensors_by_storage(record: CallRecord) -> dict[int, list[TensorValue]]:
+    """The tensors that look at each storage of a call, in order."""
+    found: dict[int, list[TensorValue]] = {}
+    for tensor in tensor_values((*record.args, *record.kwargs.values())):
+        found.setdefault(tensor.storage, []).append(tensor)
+    return found
+
+
 class GeneratedStorage(msgspec.Struct, frozen=True, tag="generated", array_like=True):
     """A storage that is generated where it is needed.
 

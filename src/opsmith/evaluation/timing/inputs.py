@@ -25,7 +25,7 @@ from opsmith.calls.fresh_values import BANK_ELEMENTS, UNITS, ValueBank, call_ker
 from opsmith.calls.live import LiveCall, item_bytes, live_call, make_storages
 from opsmith.calls.synthetic import flat_view, generate, value_bank
 from opsmith.calls.transfer import storage_bytes
-from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, tensor_values
+from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, tensor_values, tensors_by_storage
 from opsmith.core.fresh_values import FreshDraw, Redraw, Variation
 from opsmith.core.seeds import derive_seed
 
@@ -167,9 +167,7 @@ def _values(
     storage = record.storages[number]
     if variation.how is Redraw.FIXED:
         return _FixedValues(storage, content)
-    tensor = next(
-        tensor for tensor in tensor_values((*record.args, *record.kwargs.values())) if tensor.storage == number
-    )
+    tensor = tensors_by_storage(record)[number][0]
     if variation.how is Redraw.DRAWN:
         return _DrawnValues(_drawn_from(storage, tensor, variation), content.device, computing)
     return _BankedValues(storage, tensor, content, variation, count, number)
@@ -372,9 +370,7 @@ def _widest(size_bytes: int) -> int:
 
 def without_gaps(record: CallRecord) -> CallRecord:
     """The call with values between its elements, too: fresh values are made of whatever lies in a storage."""
-    covering: dict[int, list[TensorValue]] = {}
-    for tensor in tensor_values((*record.args, *record.kwargs.values())):
-        covering.setdefault(tensor.storage, []).append(tensor)
+    covering = tensors_by_storage(record)
     storages = [
         _filled(storage, covering[number][0])
         if isinstance(storage, bytes) and len({tensor.dtype for tensor in covering.get(number, ())}) == 1

@@ -9,7 +9,7 @@ import torch
 from opsmith.aten.dtypes import torch_dtype
 from opsmith.calls.fresh_values import BANK_ELEMENTS
 from opsmith.calls.synthetic import flat_view
-from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, tensor_values
+from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, tensor_values, tensors_by_storage
 from opsmith.core.domains import Domain, IndependentDomain, Integers, Magnitude
 from opsmith.core.fresh_values import Freshness, KnownDomain, Redraw, Variation
 
@@ -32,9 +32,7 @@ def variations(
         storages: the recorded values.
         domains: by storage, what is known of values that were recorded as bytes.
     """
-    tensors: dict[int, list[TensorValue]] = {}
-    for tensor in tensor_values((*record.args, *record.kwargs.values())):
-        tensors.setdefault(tensor.storage, []).append(tensor)
+    tensors = tensors_by_storage(record)
     return tuple(
         [
             _variation(record, number, content, tensors.get(number, []), domains.get(number))
