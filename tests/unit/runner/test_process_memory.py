@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -47,10 +48,26 @@ def test_a_file_is_not(tmp_path: Path, flags: int) -> None:
         assert told.startswith(str(path))
 
 
-def test_shared_memory_is_not() -> None:
-    """A child may write to it."""
+def test_memory_that_is_shared_with_a_child_is_not() -> None:
+    """The child may write to it; while nobody else has mapped it, it is like pinned memory of CUDA's."""
     mapped = mmap.mmap(-1, SIZE)  # Shared, which is the default.
-    assert foreign_memory(os.getpid(), [span(mapped)]) is not None
+    assert foreign_memory(os.getpid(), [span(mapped)]) is None
+    child = os.fork()
+    if not child:
+        signal.pause()
+        os._exit(0)
+    try:
+        told = foreign_memory(os.getpid(), [span(mapped)])
+        assert told is not None
+        assert told.startswith("/dev/zero (deleted)")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert foreign_memory(os.getpid(), [span(mapped)]) is None
+
+
+def test_shared_memory_with_a_name_is_not() -> None:
+    """Anybody may map it."""
     descriptor = os.memfd_create("shared")
     os.ftruncate(descriptor, SIZE)
     assert foreign_memory(os.getpid(), [span(mmap.mmap(descriptor, SIZE))]) is not None

@@ -7,27 +7,50 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opsmith.runner.machine.process_times import descendants
+
 #: Of mappings that have a name and are a process's own all the same, what the name begins with: huge pages, and what
 #: older allocators take memory from.
 _OWN_NAMES = ("/anon_hugepage", "/dev/zero")
-#: The driver's, which pinned memory of a process is, and which are shared with it alone.
+#: The driver's, which managed memory of a process is, and which are shared with it alone.
 _DRIVER_NAMES = ("/dev/nvidia",)
+#: What Linux calls shared memory without a file: CUDA 13's pinned memory is some. A process shares it with those that
+#: it has started since.
+_SHARED_NAME = "/dev/zero (deleted)"
 
 
 class _Mapping(NamedTuple):
     start: int
     end: int
     rights: str
+    device: str
     inode: int
     name: str
 
-    @property
-    def is_own(self) -> bool:
-        """Whether the process can read and write it, nobody else can, and no file lies behind it."""
+    def is_own(self, pid: int) -> bool:
+        """Whether a process can read and write it, nobody else can, and no file lies behind it."""
         if not self.rights.startswith("rw"):
             return False
+        if self.name == _SHARED_NAME:
+            return not self._is_mapped_beside(pid)
         is_private = self.rights.endswith("p") and (not self.inode or self.name.startswith(_OWN_NAMES))
         return is_private or self.name.startswith(_DRIVER_NAMES)
+
+    def _is_mapped_beside(self, pid: int) -> bool:
+        """Whether another process has mapped the same, or is a child that hides what it has mapped."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            other = int(folder.name)
+            if other == pid:
+                continue
+            try:
+                if any((mapping.device, mapping.inode) == (self.device, self.inode) for mapping in _mappings(other)):
+                    return True
+            except PermissionError:
+                if other in descendants(pid):
+                    return True
+            except OSError:  # It has ended.
+                continue
+        return False
 
     def __str__(self) -> str:
         return f"{self.name or 'memory without a name'}, {self.rights}"
@@ -44,7 +67,7 @@ def foreign_memory(pid: int, spans: Sequence[tuple[int, int]]) -> str | None:
         one line, or None where all of it is its own, or nobody may know.
     """
     try:
-        mappings = [_mapping(line) for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()]
+        mappings = _mappings(pid)
     except OSError:
         return None
     starts = [mapping.start for mapping in mappings]
@@ -54,7 +77,7 @@ def foreign_memory(pid: int, spans: Sequence[tuple[int, int]]) -> str | None:
         for mapping in mappings[place:]:
             if reached >= end or not mapping.start <= reached < mapping.end:
                 break
-            if not mapping.is_own:
+            if not mapping.is_own(pid):
                 return str(mapping)
             reached = mapping.end
         if reached < end:
@@ -62,7 +85,11 @@ def foreign_memory(pid: int, spans: Sequence[tuple[int, int]]) -> str | None:
     return None
 
 
+def _mappings(pid: int) -> list[_Mapping]:
+    return [_mapping(line) for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()]
+
+
 def _mapping(line: str) -> _Mapping:
-    addresses, rights, _offset, _device, inode, *name = line.split(maxsplit=5)
+    addresses, rights, _offset, device, inode, *name = line.split(maxsplit=5)
     start, end = addresses.split("-")
-    return _Mapping(int(start, 16), int(end, 16), rights, int(inode), name[0] if name else "")
+    return _Mapping(int(start, 16), int(end, 16), rights, device, int(inode), name[0] if name else "")
