@@ -13,7 +13,7 @@ from typing import Any
 from opsmith.aten.derivation import DerivedKernel
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, TaskKind
-from opsmith.dispatch.entry import Override, backend_function
+from opsmith.dispatch.entry import Override, backend_function, launch_recorder
 from opsmith.dispatch.serving import Serving
 
 Call = Callable[..., Any]
@@ -39,6 +39,7 @@ def as_installed(judged: Call, record: Kernel, schema: OpSchema, device_type: st
         return judged
     # Torch's own kernel would be asked once how it lays its result out. Here that is the judged one, which may draw.
     serving.layout = None
+    launch_recorder()  # A worker hides opsmith's modules while a kernel runs, so that it would be another one then.
     override = Override(schema, device_type)
     override.serve(serving)
     return backend_function(override, judged)

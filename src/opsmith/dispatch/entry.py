@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,6 @@ from opsmith.aten.arguments import tensors_in
 from opsmith.aten.derivation import DoesNotFit
 from opsmith.aten.numbers import tensor_positions, with_tensors
 from opsmith.aten.schemas import overload
-from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.guards import Fallback, gradient_needed, obstacle, special_guard
 from opsmith.dispatch.plans.cuda_driver import Driver
@@ -113,7 +113,9 @@ def backend_function(override: Override, original: Call) -> Call:
         if signature is None or not plans.wants(signature) or not _recording.acquire(blocking=False):
             return answer(serving, serving.kernel, args, kwargs)
         try:
-            recorder = _recorder(serving.record, tensors, written_by(args, kwargs), home)
+            recorder = launch_recorder()(
+                tensors, written_by(args, kwargs), elementwise=serving.record.elementwise, device=home
+            )
             result = answer(serving, recorder.watching(serving.kernel), args, kwargs)
             plans.keep(signature, recorder.plan(result))
         finally:
@@ -200,12 +202,15 @@ def original_kernel(op: OpOverload, key: str) -> Call:
     return call
 
 
-def _recorder(
-    record: Kernel, tensors: list[torch.Tensor], written: list[torch.Tensor], home: torch.device | None
-) -> LaunchRecorder:
-    from opsmith.dispatch.plans.recorder import LaunchRecorder  # It imports Triton, which many programs do without.
+@cache
+def launch_recorder() -> type[LaunchRecorder]:
+    """What records the launches of a call; imported when it is first asked for.
 
-    return LaunchRecorder(tensors, written, elementwise=record.elementwise, device=home)
+    It imports Triton, which many programs do without.
+    """
+    from opsmith.dispatch.plans.recorder import LaunchRecorder
+
+    return LaunchRecorder
 
 
 def _home(values: Iterable[Any], driver: Driver) -> torch.device | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -15,6 +16,7 @@ from opsmith.backends.directory import KernelDirectory
 from opsmith.core.kernel import Kernel
 from opsmith.core.task import Task
 from opsmith.dispatch.as_installed import as_installed
+from opsmith.dispatch.entry import launch_recorder
 from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode
 from opsmith.dispatch.plans.plan import Refusal
 from opsmith.dispatch.plans.recorder import LaunchRecorder
@@ -49,6 +51,21 @@ def test_a_call_is_repeated_from_its_plan() -> None:
         x = torch.full((4,), value, dtype=torch.float64)
         assert torch.equal(x + 1, timed(x, torch.ones(4, dtype=torch.float64)))
     assert [PYTHON] == [*launched]
+
+
+def test_plans_need_no_module_that_a_worker_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import of opsmith's would make a second module, whose classes are not those of the first."""
+    launch_recorder.cache_clear()
+    _, timed = loaded("add.Tensor")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "opsmith"]:
+        monkeypatch.delitem(sys.modules, name)
+    before = [*sys.modules]
+    for value in (1.0, 2.0, 3.0):
+        launched.clear()
+        x = torch.full((4,), value, dtype=torch.float64)
+        assert torch.equal(x + 1, timed(x, torch.ones(4, dtype=torch.float64)))
+    assert [PYTHON] == [*launched]
+    assert before == [*sys.modules]
 
 
 def test_an_elementwise_kernel_writes_over_its_argument() -> None:
