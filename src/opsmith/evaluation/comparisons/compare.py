@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from opsmith.core.op import TaskKind
-from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, placement, value
+from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, placement, solutions, value
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Result, Results
 from opsmith.evaluation.criteria.results import PASSED, merge, near_the_work
 from opsmith.evaluation.criteria.rules import ComparisonRule, rule_for
@@ -41,6 +41,8 @@ def compare(call: JudgedCall, reference: Sequence[Results], candidate: Sequence[
         return placement.compare(call, reference[0], candidate[0])
     if rule.kind == "factorisation":
         return factorisation.compare(call, rule, reference[0], candidate[0], finding)
+    if rule.stem in solutions.FITS:
+        return solutions.compare(call, rule.stem, reference[0], candidate[0], finding)
     return finding
 
 

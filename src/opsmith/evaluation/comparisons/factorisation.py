@@ -18,13 +18,13 @@ from typing import Any
 import torch
 
 from opsmith.evaluation.comparisons import value
+from opsmith.evaluation.comparisons.solutions import FITS, SLACK, fits
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
 from opsmith.evaluation.criteria.results import PASSED, wrong
 from opsmith.evaluation.criteria.rules import ComparisonRule
 from opsmith.evaluation.criteria.tolerance import tolerance_for
 from opsmith.evaluation.oracle.float64 import Oracle
 
-SLACK = 10.0
 Leaves = list[torch.Tensor]
 
 
@@ -218,6 +218,8 @@ def _compact_lu(first: int) -> Callable[[_Problem, Leaves, Leaves], str | None]:
             complaint = None
             if index not in (first, first + 1):
                 complaint = problem.same_value(expected, got, index, len(expected))
+            if complaint is not None and index == 0 and problem.rule.stem in FITS:
+                complaint = fits(problem.rule.stem, problem.call, got[0])
             if complaint is not None:
                 return complaint
         pivots, rows = got[first + 1], got[first].shape[-2]

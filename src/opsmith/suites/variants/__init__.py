@@ -3,7 +3,7 @@
 A kernel that was fitted to the calls it is judged by (to their range, their strides, their shapes, or
 to their very values) is right on those and wrong on their variants. A variant is a proposal: eager
 may refuse it, and then nobody is asked. What is proposed leaves an honest kernel as right as it was:
-which op takes which values is in :mod:`.scope`.
+which op takes which values is in :mod:`.scope`, which matrices in :mod:`.matrices`.
 
 =============  ====================================================================
 value label    what every varied tensor holds
@@ -31,10 +31,11 @@ from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.arguments import argument_variants
 from opsmith.suites.variants.layouts import layout_variants
+from opsmith.suites.variants.matrices import matrix_variants
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
 
-__all__ = ["argument_variants", "layout_variants", "probes", "shape_variants", "value_variants"]
+__all__ = ["argument_variants", "layout_variants", "matrix_variants", "probes", "shape_variants", "value_variants"]
 
 #: A call this large or smaller shows what a larger one would.
 ENOUGH_BYTES = 1 << 20
@@ -42,6 +43,7 @@ ENOUGH_BYTES = 1 << 20
 _Variants = Callable[[CallRecord, OpSchema, int], Iterator[tuple[str, CallRecord]]]
 #: In which turn the kinds of variants are chosen: half of them have other values.
 _TURNS: tuple[_Variants, ...] = (
+    matrix_variants,
     value_variants,
     shape_variants,
     value_variants,
