@@ -4,20 +4,49 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-_BLOCK = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
+from markdown_it import MarkdownIt
+
+#: Languages of blocks that may hold a kernel, as models name them; and of those that hold a reply of their own.
 _PYTHON = frozenset({"python", "py", "python3", "triton", ""})
+_MARKDOWN = frozenset({"markdown", "md"})
+#: A tag such as ``<answer>`` on a line of its own would make HTML of the block behind it.
+_PARSER = MarkdownIt("commonmark").disable("html_block")
+_REASONING = re.compile(r"<(think|thinking|thought|reasoning|reflection|scratchpad)>.*?</\1>", re.DOTALL)
+_REASONING_ENDS = re.compile(r"</(?:think|thinking|thought|reasoning|reflection|scratchpad)>")
+_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})[ \t]*$")
+#: How a line of Python begins at the left margin.
+_STATEMENT = re.compile(r"""(?:import|from|def|class|if|try|with|for)\b|[@#'"]|[A-Za-z_]\w*\s*(?::[^:\n]+)?=""")
+#: Lines of prose around code that are cut off, one after another, before a reply is given up.
+_MOST_CUTS = 64
 
 
 class NoCode(Exception):
     """There is no kernel in a reply; the message is a clause that says why."""
 
 
+class _Block(NamedTuple):
+    """A fenced block of code.
+
+    Attributes:
+        source: what is in it.
+        line: where it begins, counted from 1.
+        closed: the fence that ends it is there.
+    """
+
+    source: str
+    line: int
+    closed: bool
+
+
 def kernel_source(text: str, name: str, *, complete: bool) -> str:
     """The Python source in a reply that defines ``name``.
 
-    Of several code blocks that do, the last one counts: models correct themselves. A reply without blocks may be
-    the source itself.
+    The reply is read as CommonMark. Of several code blocks that define ``name``, the last one counts: models correct
+    themselves. What they thought before (``<think>``) does not count. A reply that ended by itself may leave out the
+    last closing fence, or all of them.
 
     Args:
         text: the reply.
@@ -27,39 +56,136 @@ def kernel_source(text: str, name: str, *, complete: bool) -> str:
     Raises:
         NoCode: no part of the reply defines ``name``.
     """
-    blocks: list[str] = [body for _, language, body in _BLOCK.findall(text) if language.lower() in _PYTHON]
-    candidates = blocks or [text]
-    for source in reversed(candidates):
-        if _defines(source, name):
-            return source.strip("\n") + "\n"
-    if not complete:
-        raise NoCode("the reply was cut off before its code ended; write less around the code")
-    if any(re.search(rf"\b{re.escape(name)}\b", source) for source in candidates):
-        for source in reversed(candidates):
-            problem = _syntax_problem(source)
-            if problem is not None:
-                raise NoCode(f"the code is no Python: {problem}")
-    raise NoCode(f"it holds no Python code block that defines {name}")
+    answer = _answer(text)
+    blocks = [*_blocks(answer)]
+    for block in reversed(blocks):
+        for source in _readings(block, answer, complete=complete):
+            if _defines(source, name):
+                return source.strip("\n") + "\n"
+    if complete and not any(block.closed and name in block.source for block in blocks):
+        found = _among_prose(answer.split("\n"), name)
+        if found is not None:
+            return found
+    raise NoCode(_reason(answer, blocks, name, complete=complete))
+
+
+def _answer(text: str) -> str:
+    """The reply without what the model thought before it, its lines ended by line feeds."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = _REASONING.sub("\n", text)
+    # Some servers take away the tag that opens it.
+    *_, answer = _REASONING_ENDS.split(text)
+    return answer
+
+
+def _blocks(answer: str) -> Iterator[_Block]:
+    lines = answer.split("\n")
+    for token in _PARSER.parse(answer):
+        if token.type != "fence" or token.map is None:
+            continue
+        language = re.match(r"[{.\s]*([\w+-]*)", token.info.lower())
+        spoken = language[1] if language else ""
+        if spoken in _MARKDOWN:
+            yield from _blocks(token.content)
+        elif spoken in _PYTHON:
+            begin, end = token.map
+            closed = end - begin > 1 and _closes(lines[end - 1], token.markup)
+            yield _Block(token.content, begin + 1, closed)
+
+
+def _closes(line: str, opening: str) -> bool:
+    found = _FENCE.match(line)
+    return found is not None and found[1].startswith(opening)
+
+
+def _readings(block: _Block, answer: str, *, complete: bool) -> Iterator[str]:
+    """What a block may be: what its fences hold, or more where a docstring holds fences, too."""
+    if block.closed:
+        yield block.source
+        lines = answer.split("\n")
+        for end in range(block.line + 1, len(lines)):
+            if _FENCE.match(lines[end]):
+                yield "\n".join(lines[block.line : end])
+    elif complete:
+        yield block.source
+        yield from _cut(block.source.split("\n"))
+
+
+def _among_prose(lines: list[str], name: str) -> str | None:
+    """Source between paragraphs that no fence tells from it; the earliest line that can begin it does."""
+    if not any(name in line for line in lines):
+        return None
+    starts = [number for number, line in enumerate(lines) if _STATEMENT.match(line)]
+    for start in starts[:_MOST_CUTS]:
+        for source in _cut(lines[start:]):
+            if _defines(source, name):
+                return source.strip("\n") + "\n"
+    return None
+
+
+def _cut(lines: list[str]) -> Iterator[str]:
+    """The lines, without the paragraphs behind them: from a line at the left margin on that is no Python."""
+    for _ in range(_MOST_CUTS):
+        source = "\n".join(lines)
+        problem = _problem(source)
+        if problem is None:
+            yield source
+        if not isinstance(problem, SyntaxError) or problem.lineno is None:
+            return
+        stop = min(problem.lineno, len(lines)) - 1
+        if stop < 0 or lines[stop][:1].isspace() or _STATEMENT.match(lines[stop]):
+            return  # A mistake in the code: what stands before it is not all that was meant.
+        lines = lines[:stop]
+
+
+def _problem(source: str) -> Exception | None:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
+        return exc
+    return None
 
 
 def _defines(source: str, name: str) -> bool:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
-            return True
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-            return True
-    return False
+    return _problem(source) is None and name in _defined(ast.parse(source).body)
 
 
-def _syntax_problem(source: str) -> str | None:
-    try:
-        ast.parse(source)
-    except SyntaxError as exc:
-        return f"line {exc.lineno}: {exc.msg}"
-    except (ValueError, RecursionError, MemoryError) as exc:
-        return type(exc).__name__
-    return None
+def _defined(statements: Iterable[ast.AST]) -> Iterator[str]:
+    """Names that statements of a module bind, those within ``if``, ``try`` and ``with`` included."""
+    for statement in statements:
+        match statement:
+            case ast.FunctionDef() | ast.ClassDef():
+                yield statement.name
+            case ast.Assign():
+                names = [node for target in statement.targets for node in ast.walk(target)]
+                yield from (node.id for node in names if isinstance(node, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+                yield name
+            case ast.ImportFrom() | ast.Import():
+                yield from (alias.asname or alias.name for alias in statement.names)
+            case ast.If() | ast.Try() | ast.With() | ast.ExceptHandler():
+                yield from _defined(ast.iter_child_nodes(statement))
+
+
+def _reason(answer: str, blocks: list[_Block], name: str, *, complete: bool) -> str:
+    """Why a reply has no kernel, as a clause."""
+    unclosed = next((block for block in blocks if not block.closed), None)
+    if not complete:
+        return "the reply was cut off before its code ended; write less around the code"
+    mentions = re.compile(rf"\b{re.escape(name)}\b")
+    if unclosed is not None and mentions.search(unclosed.source):
+        return (
+            f"the code block in line {unclosed.line} has no closing fence (```), "
+            f"and what follows is no Python: {_told(_problem(unclosed.source))}"
+        )
+    for source in [*(block.source for block in reversed(blocks)), *([] if blocks else [answer])]:
+        problem = _problem(source)
+        if mentions.search(source) and problem is not None:
+            return f"the code is no Python: {_told(problem)}"
+    return f"it holds no Python code block that defines {name}"
+
+
+def _told(problem: Exception | None) -> str:
+    if isinstance(problem, SyntaxError):
+        return f"line {problem.lineno}: {problem.msg}"
+    return type(problem).__name__
