@@ -23,6 +23,9 @@ class Said(NamedTuple):
         retry_after: header of an error.
         streams: in pieces, or the whole document.
         raw: sent as it is for a body, whatever that is.
+        kind: its content type.
+        encoding: its content encoding.
+        kept_alive_s: for so long comments are sent before the reply.
         drops: closes the connection without an answer.
     """
 
@@ -34,6 +37,9 @@ class Said(NamedTuple):
     retry_after: str | None = None
     streams: bool = True
     raw: bytes | None = None
+    kind: str | None = None
+    encoding: str | None = None
+    kept_alive_s: float = 0.0
     drops: bool = False
 
 
@@ -113,7 +119,9 @@ def _send(handler: BaseHTTPRequestHandler, said: Said) -> None:
         handler.send_header("Retry-After", said.retry_after)
     if said.status != 200 or not said.streams or said.raw is not None:
         data = said.raw if said.raw is not None else _whole(said)
-        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Content-Type", said.kind or "application/json")
+        if said.encoding is not None:
+            handler.send_header("Content-Encoding", said.encoding)
         handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
         handler.wfile.write(data)
@@ -122,6 +130,10 @@ def _send(handler: BaseHTTPRequestHandler, said: Said) -> None:
     handler.send_header("Connection", "close")
     handler.end_headers()
     handler.close_connection = True
+    ends = time.monotonic() + said.kept_alive_s
+    while time.monotonic() < ends:
+        handler.wfile.write(b": keep-alive\n\n")
+        time.sleep(0.01)
     for place in range(0, len(said.text), 100):
         _event(handler, {"choices": [{"delta": {"content": said.text[place : place + 100]}}]})
     if said.finish is None:

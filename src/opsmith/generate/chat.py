@@ -61,6 +61,28 @@ class Usage(msgspec.Struct, frozen=True):
     output_tokens: int
 
 
+#: No tokenizer puts more text into a token, but for runs of one character; and no exchange has more tokens.
+LONGEST_TOKEN_BYTES = 64
+MOST_TOKENS = 1_000_000_000
+
+
+def usage_of(request: Request, text: str, input_tokens: int, output_tokens: int) -> Usage | None:
+    """Tokens as a provider counted them; None where it cannot have: an exchange that costs less than its text holds.
+
+    Args:
+        request: what was sent.
+        text: what came back.
+        input_tokens: as the provider says.
+        output_tokens: likewise.
+    """
+    sent_bytes = sum(len(message.text.encode()) for message in request.messages)
+    fewest = (sent_bytes // LONGEST_TOKEN_BYTES, len(text.encode()) // LONGEST_TOKEN_BYTES)
+    told = (input_tokens, output_tokens)
+    if any(not least <= count <= MOST_TOKENS for least, count in zip(fewest, told, strict=True)):
+        return None
+    return Usage(input_tokens, output_tokens)
+
+
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What a model answered.
 

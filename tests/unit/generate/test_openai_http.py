@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -93,6 +94,96 @@ def test_a_malformed_answer_is_no_reply(serving: Any, raw: bytes) -> None:
     """Whatever a server sends, the campaign goes on."""
     with serving(Said(raw=raw)) as (_, model), pytest.raises(NoReply):
         model.ask(request())
+
+
+NEST = b"[" * 100_000 + b"]" * 100_000
+
+
+def _event(document: bytes) -> bytes:
+    return b"data: " + document + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (b'{"choices": 5}', "protocol"),
+        (b'{"choices": ["x"]}', "protocol"),
+        (b'{"choices": [{"delta": "x"}]}', "protocol"),
+        (b'{"choices": [{"delta": {"content": 7}}]}', "protocol"),
+        (b'{"choices": [{"delta": {"content": "x"}, "finish_reason": 1e999}]}', "protocol"),
+        (b'{"x": ' + NEST + b"}", "protocol"),
+        (b"null", "protocol"),
+        (b'{"choices": [{"delta": {"content": "\xff"}}]}', "protocol"),
+        (b'{"choices": [{"delta": {"content": "\\ud800"}}]}', "protocol"),
+        (b'{"error": {"message": "overloaded"}}', "the server failed: .*overloaded"),
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_documents_of_other_types_are_no_reply(serving: Any, document: bytes, said: str, *, streams: bool) -> None:
+    """Wherever in the JSON they are, in one piece as in a stream."""
+    raw = _event(document) if streams else document.replace(b"delta", b"message")
+    wrong = Said(raw=raw, kind="text/event-stream" if streams else None)
+    with serving(wrong) as (_, model), pytest.raises(NoReply, match=said) as raised:
+        model.ask(request())
+    assert raised.value.may_have_cost
+
+
+def test_content_in_parts_is_put_together(serving: Any) -> None:
+    """As the protocol allows it."""
+    raw = b'{"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"text": "b"}]}}]}'
+    with serving(Said(raw=raw)) as (_, model):
+        assert "ab" == model.ask(request()).text
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        b'{"prompt_tokens": -1000000, "completion_tokens": 5}',
+        b'{"prompt_tokens": 5, "completion_tokens": -1}',
+        b'{"prompt_tokens": 1e999, "completion_tokens": 5}',
+        b'{"prompt_tokens": 10000000000000000000000, "completion_tokens": 5}',
+        b'{"prompt_tokens": "many", "completion_tokens": 5}',
+        b'{"prompt_tokens": 0, "completion_tokens": 0}',
+        b"[]",
+        b"7",
+    ],
+)
+def test_a_count_that_cannot_be_right_is_none(serving: Any, usage: bytes) -> None:
+    """So that the most that the exchange can cost is charged; a reply of 999 characters is more than no token."""
+    raw = b'{"choices": [{"message": {"content": "' + b"x" * 999 + b'"}, "finish_reason": "stop"}], "usage": ' + usage
+    with serving(Said(raw=raw + b"}")) as (_, model):
+        reply = model.ask(request())
+    assert (None, True) == (reply.usage, reply.complete)
+
+
+def test_a_long_line_is_not_kept(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor a long stream."""
+    monkeypatch.setattr(openai_http, "MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr(openai_http, "MOST_STREAM_BYTES", 1 << 20)
+    for raw, said in ((b"data: " + b"x" * 500_000, "a line"), (b": keep-alive\n" * 200_000, "longer than 1048576")):
+        with serving(Said(raw=raw, kind="text/event-stream")) as (_, model), pytest.raises(NoReply, match=said):
+            model.ask(request())
+
+
+def test_keep_alives_do_not_go_on_for_ever(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer has a deadline, though bytes arrive."""
+    monkeypatch.setattr(openai_http, "DEADLINE_S", 0.2)
+    with serving(Said(kept_alive_s=5.0)) as (_, model), pytest.raises(NoReply, match="has not ended after"):
+        model.ask(request())
+
+
+def test_a_compressed_answer_is_refused(serving: Any) -> None:
+    """A kilobyte may hold a gigabyte."""
+    bomb = gzip.compress(bytes(1 << 24))
+    with serving(Said(raw=bomb, encoding="gzip")) as (_, model), pytest.raises(NoReply, match="compressed"):
+        model.ask(request())
+
+
+@pytest.mark.parametrize("retry_after", ["nan", "1e999", "-5", "soon"])
+def test_a_time_that_is_none_is_not_waited(serving: Any, retry_after: str) -> None:
+    """The doubling time is."""
+    with serving(Said(status=503, retry_after=retry_after), Said("done")) as (_, model):
+        assert "done" == model.ask(request()).text
 
 
 def test_an_empty_reply_is_a_reply(serving: Any) -> None:

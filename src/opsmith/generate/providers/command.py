@@ -15,6 +15,7 @@ import json
 import shlex
 import shutil
 import subprocess
+from typing import Annotated
 
 import msgspec
 
@@ -24,15 +25,15 @@ from opsmith.generate.chat import NoReply, Reply, Request, Usage
 TIME_LIMIT_S = 900.0
 
 
+class _Counted(msgspec.Struct, frozen=True):
+    input_tokens: Annotated[int, msgspec.Meta(ge=0)]
+    output_tokens: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _Told(msgspec.Struct, frozen=True):
     text: str
-    usage: Usage | None = None
+    usage: _Counted | None = None
     complete: bool = True
-
-
-class _Counted(msgspec.Struct, frozen=True):
-    input_tokens: int
-    output_tokens: int
 
 
 class CommandChat:
@@ -85,12 +86,9 @@ class CommandChat:
 def _reply(output: str) -> Reply:
     if output.lstrip().startswith("{"):
         try:
-            document = json.loads(output)
-            told = msgspec.convert(document | {"usage": None}, _Told)
-            counted = document.get("usage")
-            usage = msgspec.convert(counted, _Counted) if counted is not None else None
-        except (ValueError, TypeError, msgspec.ValidationError):
+            told = msgspec.json.decode(output, type=_Told)
+        except (msgspec.MsgspecError, RecursionError):
             return Reply(text=output)
-        used = None if usage is None else Usage(usage.input_tokens, usage.output_tokens)
+        used = None if told.usage is None else Usage(told.usage.input_tokens, told.usage.output_tokens)
         return Reply(text=told.text, usage=used, complete=told.complete)
     return Reply(text=output)

@@ -5,12 +5,16 @@ stopped sending is noticed within :data:`SILENCE_S`. What is not answered for a 
 is asked again, after as long as the server says or a doubling time with jitter, under the same ``Idempotency-Key``. A
 stream that breaks off is not asked again: its tokens have been charged, so what came of it is the reply.
 
+A server may be broken or hostile. What it sends is bounded in bytes, in the length of a line and in time, and has to
+have the protocol's types. Compressed answers are refused. Where its count of tokens cannot be right, the most that the
+exchange can cost is charged.
+
 Protocol: https://platform.openai.com/docs/api-reference/chat (streaming: server-sent events with ``data:`` lines).
 """
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import random
 import time
@@ -18,9 +22,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import msgspec
 
 from opsmith.errors import BadInput
-from opsmith.generate.chat import NoReply, Reply, Request, Usage
+from opsmith.generate.chat import NoReply, Reply, Request, Usage, usage_of
 
 DEFAULT_URL = "https://api.openai.com/v1"
 TRIES = 6
@@ -29,14 +34,54 @@ LONGEST_WAIT_S = 60.0
 CONNECT_S = 15.0
 #: Without a byte for so long a server is taken for dead. Reasoning models think for minutes before they speak.
 SILENCE_S = 600.0
-#: A reply that is longer is no kernel.
+#: An answer that takes longer is cut off, though bytes arrive: keep-alives may go on for ever.
+DEADLINE_S = 3600.0
+#: A reply that is longer is no kernel. Streamed, each of its tokens comes in a document of some hundred bytes.
 MOST_REPLY_BYTES = 4 << 20
+MOST_STREAM_BYTES = 512 << 20
+MOST_LINE_BYTES = 1 << 20
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _FOR_GOOD = {
     401: "the key is refused: set OPENAI_API_KEY",
     403: "the key may not use this",
     404: "no such model or path",
 }
+
+
+_NULL = msgspec.Raw(b"null")
+
+
+class _Part(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: str | list[_Part] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Message | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+
+
+class _Document(msgspec.Struct, frozen=True):
+    """An answer in one piece, or one event of a stream."""
+
+    choices: list[_Choice] | None = None
+    usage: msgspec.Raw = _NULL
+    error: msgspec.Raw = _NULL
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    prompt_tokens: int
+    completion_tokens: int
 
 
 class OpenAIChat:
@@ -54,7 +99,9 @@ class OpenAIChat:
         self._model = model
         self._key = os.environ.get("OPENAI_API_KEY", "")
         url = os.environ.get("OPENAI_BASE_URL", DEFAULT_URL)
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        headers = {"Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
         timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
         try:
             self._http = httpx2.Client(base_url=url, headers=headers, timeout=timeout)
@@ -86,8 +133,8 @@ class OpenAIChat:
                 if response.status_code != 200:
                     self._refuse(response)
                 if "event-stream" in response.headers.get("content-type", ""):
-                    return _streamed(response.iter_lines())
-                return _whole(_limited(response))
+                    return self._streamed(request, response)
+                return self._whole(request, response)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
             raise _Passing(f"{self._http.base_url}: {exc}") from exc
         except httpx2.HTTPError as exc:
@@ -107,9 +154,50 @@ class OpenAIChat:
             body["temperature"] = request.temperature
         return body
 
+    def _streamed(self, request: Request, response: httpx2.Response) -> Reply:
+        """Put the pieces of a stream together; one that ends without its end mark is incomplete."""
+        text: list[str] = []
+        usage, finish, length = None, None, 0
+        try:
+            for line in _lines(response):
+                data = line.removeprefix(b"data:").strip()
+                if not line.startswith(b"data:") or data == b"[DONE]":
+                    continue
+                event = self._parsed(data)
+                usage = _counted(event) or usage
+                for choice in event.choices or ():
+                    piece = choice.delta.text if choice.delta is not None else ""
+                    text.append(piece)
+                    length += len(piece)
+                    finish = choice.finish_reason or finish
+                if length > MOST_REPLY_BYTES:
+                    raise NoReply(f"the reply is longer than {MOST_REPLY_BYTES} characters", may_have_cost=True)
+        except httpx2.HTTPError:
+            finish = None
+        return _reply(request, "".join(text), usage, finish)
+
+    def _whole(self, request: Request, response: httpx2.Response) -> Reply:
+        """A reply in one piece, from servers that do not stream."""
+        document = self._parsed(b"".join(_pieces(response, MOST_REPLY_BYTES)))
+        message = document.choices[0].message if document.choices else None
+        if not document.choices or message is None:
+            raise NoReply("the server's answer holds no message", may_have_cost=True)
+        return _reply(request, message.text, _counted(document), document.choices[0].finish_reason)
+
+    def _parsed(self, data: bytes) -> _Document:
+        try:
+            document = msgspec.json.decode(data, type=_Document)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            raise NoReply(f"the server's answer is not of the protocol: {exc}", may_have_cost=True) from exc
+        if bytes(document.error) != b"null":
+            said = self._without_key(bytes(document.error)[:300].decode(errors="replace"))
+            raise NoReply(f"the server failed: {said}", may_have_cost=True)
+        return document
+
     def _refuse(self, response: httpx2.Response) -> None:
         """Raise what a status other than 200 means."""
-        text = self._without_key(" ".join(_limited(response).decode(errors="replace").split())[:300])
+        said = b"".join(_pieces(response, MOST_REPLY_BYTES)).decode(errors="replace")
+        text = self._without_key(" ".join(said.split())[:300])
         status = response.status_code
         if status in _PASSING:
             raise _Passing(f"status {status}: {text}", wait_s=_seconds(response.headers.get("retry-after")))
@@ -129,73 +217,57 @@ class _Passing(Exception):
         self.wait_s = wait_s
 
 
-def _streamed(lines: Iterator[str]) -> Reply:
-    """Put the pieces of a stream together; one that ends without its end mark is incomplete."""
-    text: list[str] = []
-    usage, finish, length = None, None, 0
+def _reply(request: Request, text: str, counted: _Counted | None, finish: str | None) -> Reply:
+    usage: Usage | None = None
+    if counted is not None:
+        usage = usage_of(request, text, counted.prompt_tokens, counted.completion_tokens)
+    return Reply(text=text, usage=usage, complete=finish == "stop")
+
+
+def _counted(document: _Document) -> _Counted | None:
     try:
-        for line in lines:
-            data = line.removeprefix("data:").strip()
-            if not line.startswith("data:") or data == "[DONE]":
-                continue
-            chunk = _parsed(data)
-            usage = _usage(chunk) or usage
-            for choice in chunk.get("choices") or ():
-                piece = (choice.get("delta") or {}).get("content") or ""
-                text.append(piece)
-                length += len(piece)
-                finish = choice.get("finish_reason") or finish
-            if length > MOST_REPLY_BYTES:
-                raise NoReply(f"the reply is longer than {MOST_REPLY_BYTES} characters", may_have_cost=True)
-    except httpx2.HTTPError:
-        finish = None
-    return Reply(text="".join(text), usage=usage, complete=finish == "stop")
-
-
-def _whole(data: bytes) -> Reply:
-    """A reply in one piece, from servers that do not stream."""
-    document = _parsed(data)
-    try:
-        choice = document["choices"][0]
-        text, finish = choice["message"]["content"] or "", choice.get("finish_reason")
-    except (LookupError, TypeError) as exc:
-        raise NoReply("the server's answer holds no message", may_have_cost=True) from exc
-    return Reply(text=str(text), usage=_usage(document), complete=finish == "stop")
-
-
-def _parsed(data: str | bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(data)
-    except ValueError as exc:
-        raise NoReply("the server's answer is no JSON", may_have_cost=True) from exc
-    if not isinstance(document, dict):
-        raise NoReply("the server's answer is no JSON object", may_have_cost=True)
-    return document
-
-
-def _usage(document: dict[str, Any]) -> Usage | None:
-    counted = document.get("usage")
-    try:
-        return Usage(int(counted["prompt_tokens"]), int(counted["completion_tokens"])) if counted else None
-    except (LookupError, TypeError, ValueError):
+        return msgspec.json.decode(document.usage, type=_Counted | None)
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 
-def _limited(response: httpx2.Response) -> bytes:
-    data = b""
-    for piece in response.iter_bytes():
-        data += piece
-        if len(data) > MOST_REPLY_BYTES:
-            raise NoReply(f"the server's answer is longer than {MOST_REPLY_BYTES} bytes", may_have_cost=True)
-    return data
+def _pieces(response: httpx2.Response, most_bytes: int) -> Iterator[bytes]:
+    """The body as it arrives.
+
+    Raises:
+        NoReply: it is compressed, longer than ``most_bytes``, or takes longer than :data:`DEADLINE_S`.
+    """
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise NoReply(f"the server's answer is compressed ({encoding[:30]}), though none was to be", may_have_cost=True)
+    begun, length = time.monotonic(), 0
+    for piece in response.iter_raw():
+        length += len(piece)
+        if length > most_bytes:
+            raise NoReply(f"the server's answer is longer than {most_bytes} bytes", may_have_cost=True)
+        if time.monotonic() - begun > DEADLINE_S:
+            raise NoReply(f"the server's answer has not ended after {DEADLINE_S:.0f} s", may_have_cost=True)
+        yield piece
+
+
+def _lines(response: httpx2.Response) -> Iterator[bytes]:
+    """The lines of a stream; what a broken stream ends with is none."""
+    rest = b""
+    for piece in _pieces(response, MOST_STREAM_BYTES):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+        if len(rest) > MOST_LINE_BYTES:
+            raise NoReply(f"a line of the server's answer is longer than {MOST_LINE_BYTES} bytes", may_have_cost=True)
+    yield rest
 
 
 def _seconds(header: str | None) -> float | None:
     """``Retry-After`` in seconds; dates are left to the doubling wait."""
     try:
-        return max(0.0, float(header)) if header else None
+        asked_s = float(header) if header else math.nan
     except ValueError:
         return None
+    return max(0.0, asked_s) if math.isfinite(asked_s) else None
 
 
 def _wait_s(number: int, asked_s: float | None) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opsmith.errors import BadInput, MissingDependency
-from opsmith.generate.chat import Message, NoReply, Reply, Request, Role, Usage
+from opsmith.generate.chat import Message, NoReply, Reply, Request, Role, usage_of
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -55,7 +55,7 @@ class PydanticAIChat:
             raise NoReply(f"status {exc.status_code}", may_have_cost=False) from exc
         except AgentRunError as exc:
             raise NoReply(" ".join(str(exc).split())[:300], may_have_cost=True) from exc
-        return _reply(response)
+        return _reply(request, response)
 
     def close(self) -> None:
         """pydantic-ai shares its connections between models and closes them itself."""
@@ -74,10 +74,10 @@ def _messages(messages: tuple[Message, ...]) -> list[ModelMessage]:
     return told
 
 
-def _reply(response: ModelResponse) -> Reply:
+def _reply(request: Request, response: ModelResponse) -> Reply:
     from pydantic_ai.messages import TextPart
 
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     counted = response.usage
-    usage = Usage(counted.input_tokens, counted.output_tokens) if counted.has_values() else None
+    usage = usage_of(request, text, counted.input_tokens, counted.output_tokens) if counted.has_values() else None
     return Reply(text=text, usage=usage, complete=response.finish_reason in (None, "stop"))
