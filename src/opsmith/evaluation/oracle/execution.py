@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -36,9 +36,10 @@ def run_wide(
     count: int,
     *,
     change: Change | None = None,
+    kept: Sequence[torch.Tensor] = (),
     steps: AbstractContextManager[Any] = nullcontext(),  # noqa: B008 - it holds nothing
 ) -> list[Any] | None:
-    """Run ``call`` on copies of its inputs in float64, changed ones if ``change`` is given, within ``steps``.
+    """Run ``call`` on copies of its inputs in float64, within ``steps``; with ``change``, all but ``kept`` are changed.
 
     Takes up to four times the memory of half-precision inputs and results, and for a changed
     input the largest of them once more.
@@ -47,6 +48,7 @@ def run_wide(
     they are, others on the CPU. None where the op cannot be run in float64, or not in the memory that there is.
     """
     copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    fixed = {id(tensor) for tensor in kept}
 
     def widen(leaf: Any) -> Any:
         if isinstance(leaf, torch.dtype):
@@ -54,7 +56,7 @@ def run_wide(
         if not isinstance(leaf, torch.Tensor):
             return abs(leaf) if change is torch.abs and type(leaf) in (float, complex) else leaf
         if id(leaf) not in copies:
-            copies[id(leaf)] = leaf, _wide_copy(leaf, change)
+            copies[id(leaf)] = leaf, _wide_copy(leaf, None if id(leaf) in fixed else change)
         return copies[id(leaf)][1]
 
     is_op = call.schema.kind is TaskKind.OP

@@ -63,9 +63,17 @@ def _with_moved_coordinates(call: JudgedCall, stem: str, trial: int, eps: float)
 
 def perturbed(wide: torch.Tensor, *, trial: int, eps: float = torch.finfo(torch.float32).eps) -> torch.Tensor:
     """Each element up or down by ``eps`` of it; the same each time for one content and trial."""
+    return _jittered(wide, _generator_of(wide, trial), eps)
+
+
+def signed(wide: torch.Tensor, *, trial: int) -> torch.Tensor:
+    """Each element or its opposite; the same each time for one content and trial."""
+    return wide * _signs(wide, _generator_of(wide, trial))
+
+
+def _generator_of(wide: torch.Tensor, trial: int) -> torch.Generator:
     # A generator of the CPU takes 32 bits of a seed.
-    generator = torch.Generator(wide.device).manual_seed(hash((wide.sum().item(), trial)) % (1 << 32))
-    return _jittered(wide, generator, eps)
+    return torch.Generator(wide.device).manual_seed(hash((wide.sum().item(), trial)) % (1 << 32))
 
 
 def _jittered(wide: torch.Tensor, generator: torch.Generator, eps: float) -> torch.Tensor:
