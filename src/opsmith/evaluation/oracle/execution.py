@@ -16,8 +16,8 @@ from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, JudgedCall
 from opsmith.evaluation.oracle.op_tables import ADDING_UP
 from opsmith.tasks import registry
 
-#: What is made of an input before the op runs on it.
-Change = Callable[[torch.Tensor], torch.Tensor]
+#: What is made of an input, which has a number among the inputs, before the op runs on it.
+Change = Callable[[torch.Tensor, int], torch.Tensor]
 
 #: Dtypes in which results are computed.
 WIDE = (torch.float64, torch.complex128)
@@ -54,9 +54,9 @@ def run_wide(
         if isinstance(leaf, torch.dtype):
             return WIDER.get(leaf, leaf)
         if not isinstance(leaf, torch.Tensor):
-            return abs(leaf) if change is torch.abs and type(leaf) in (float, complex) else leaf
+            return abs(leaf) if change is in_magnitude and type(leaf) in (float, complex) else leaf
         if id(leaf) not in copies:
-            copies[id(leaf)] = leaf, _wide_copy(leaf, None if id(leaf) in fixed else change)
+            copies[id(leaf)] = leaf, _wide_copy(leaf, None if id(leaf) in fixed else change, len(copies))
         return copies[id(leaf)][1]
 
     is_op = call.schema.kind is TaskKind.OP
@@ -66,7 +66,7 @@ def run_wide(
         warnings.simplefilter("ignore")
         try:
             args, kwargs = tree_map(widen, (call.args, call.kwargs))
-            if change is torch.abs:
+            if change is in_magnitude:
                 kwargs |= {name: abs(kwargs[name]) for name in ("alpha", "beta") if name in kwargs}
                 packet = ADDING_UP.get(call.schema.packet)
                 function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
@@ -81,9 +81,14 @@ def run_wide(
     return [_settled(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]
 
 
-def _wide_copy(tensor: torch.Tensor, change: Change | None) -> torch.Tensor:
+def in_magnitude(wide: torch.Tensor, _number: int) -> torch.Tensor:
+    """A change: the magnitudes of all numbers, of Python's too; with them differences are added up."""
+    return wide.abs()
+
+
+def _wide_copy(tensor: torch.Tensor, change: Change | None, number: int) -> torch.Tensor:
     wide = tensor.to(WIDER.get(tensor.dtype, tensor.dtype), copy=True)
-    return change(wide) if change is not None and (wide.is_floating_point() or wide.is_complex()) else wide
+    return change(wide, number) if change is not None and (wide.is_floating_point() or wide.is_complex()) else wide
 
 
 def _without_half_to_float(
@@ -106,8 +111,8 @@ def _written(
     own = {id(leaf) for leaf in returned}
     return [
         copy
-        for original, copy in copies
-        if id(copy) not in own and copy.layout is torch.strided and _differ(copy, _wide_copy(original, change))
+        for number, (original, copy) in enumerate(copies)
+        if id(copy) not in own and copy.layout is torch.strided and _differ(copy, _wide_copy(original, change, number))
     ]
 
 

@@ -18,7 +18,7 @@ from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.oracle.analytic_bounds import layer_norm_slack, product_slack, sampling_slopes, small_products
 from opsmith.evaluation.oracle.attention import BACKWARDS, FORWARDS, LOGSUMEXP, attention, gradients, logsumexp
 from opsmith.evaluation.oracle.error_bound import LINEAR_SLACK, Opinion
-from opsmith.evaluation.oracle.execution import WIDE, WIDER, run_wide
+from opsmith.evaluation.oracle.execution import WIDE, WIDER, in_magnitude, run_wide
 from opsmith.evaluation.oracle.op_tables import (
     ADDED_IN_MEMORY,
     EXCLUDED,
@@ -159,4 +159,4 @@ class Oracle:
     def _magnitudes(self) -> list[Any] | None:
         if self._stem not in LINEAR | WITH_MEAN and not self._sums_reduction:
             return None
-        return run_wide(self._call, self._count, change=torch.abs)
+        return run_wide(self._call, self._count, change=in_magnitude)

@@ -15,7 +15,7 @@ import torch
 
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.oracle.analytic_bounds import ROUNDING
-from opsmith.evaluation.oracle.execution import run_wide
+from opsmith.evaluation.oracle.execution import in_magnitude, run_wide
 from opsmith.evaluation.oracle.op_tables import SAMPLERS
 from opsmith.evaluation.oracle.perturbation import signed
 
@@ -35,7 +35,7 @@ def walks(call: JudgedCall, stem: str, wide: list[Any]) -> list[torch.Tensor | N
     """
     kept = (call.args[2],) if stem in SAMPLERS else ()
     probe = partial(run_wide, call, len(wide), kept=kept)
-    magnitudes, counts = probe(change=torch.abs), probe(change=_ones)
+    magnitudes, counts = probe(change=in_magnitude), probe(change=_ones)
     trials = [probe(change=partial(signed, trial=trial)) for trial in range(TRIALS)]
     if magnitudes is None or counts is None or not all(trials):
         return [None] * len(wide)
@@ -47,7 +47,7 @@ def walks(call: JudgedCall, stem: str, wide: list[Any]) -> list[torch.Tensor | N
     ]
 
 
-def _ones(wide: torch.Tensor) -> torch.Tensor:
+def _ones(wide: torch.Tensor, _number: int) -> torch.Tensor:
     return (wide != 0).to(wide.dtype)
 
 

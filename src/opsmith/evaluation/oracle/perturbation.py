@@ -58,22 +58,30 @@ def _with_moved_coordinates(call: JudgedCall, stem: str, trial: int, eps: float)
     gradient, image, grid, *rest = call.args
     wide = grid.double()
     reach = _COORDINATE_ROUNDINGS * (wide.abs() + 1)
-    return replace(call, args=(gradient, image, wide + perturbed(reach, trial=trial, eps=eps) - reach, *rest))
+    return replace(
+        call, args=(gradient, image, wide + perturbed(reach, len(call.args), trial=trial, eps=eps) - reach, *rest)
+    )
 
 
-def perturbed(wide: torch.Tensor, *, trial: int, eps: float = torch.finfo(torch.float32).eps) -> torch.Tensor:
-    """Each element up or down by ``eps`` of it; the same each time for one content and trial."""
-    return _jittered(wide, _generator_of(wide, trial), eps)
+def perturbed(
+    wide: torch.Tensor, number: int, *, trial: int, eps: float = torch.finfo(torch.float32).eps
+) -> torch.Tensor:
+    """Each element up or down by ``eps`` of it.
+
+    The same each time for one number of an input and trial. Inputs of one content move apart: a row of one element and
+    its mean, whose difference is what both have been rounded by.
+    """
+    return _jittered(wide, _generator_of(wide, number, trial), eps)
 
 
-def signed(wide: torch.Tensor, *, trial: int) -> torch.Tensor:
-    """Each element or its opposite; the same each time for one content and trial."""
-    return wide * _signs(wide, _generator_of(wide, trial))
+def signed(wide: torch.Tensor, number: int, *, trial: int) -> torch.Tensor:
+    """Each element or its opposite; the same each time for one number of an input and trial."""
+    return wide * _signs(wide, _generator_of(wide, number, trial))
 
 
-def _generator_of(wide: torch.Tensor, trial: int) -> torch.Generator:
+def _generator_of(wide: torch.Tensor, number: int, trial: int) -> torch.Generator:
     # A generator of the CPU takes 32 bits of a seed.
-    return torch.Generator(wide.device).manual_seed(hash((wide.sum().item(), trial)) % (1 << 32))
+    return torch.Generator(wide.device).manual_seed(hash((number, trial)) % (1 << 32))
 
 
 def _jittered(wide: torch.Tensor, generator: torch.Generator, eps: float) -> torch.Tensor:
