@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from opsmith.aten.arguments import overload_of
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, JudgedCall
+from opsmith.evaluation.oracle.draws import drawn_as_eager
 from opsmith.evaluation.oracle.op_tables import ADDING_UP
 from opsmith.tasks import registry
 
@@ -71,7 +72,7 @@ def run_wide(
                 packet = ADDING_UP.get(call.schema.packet)
                 function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
             args, kwargs = _without_half_to_float(call, args, kwargs) if is_op else (args, kwargs)
-            with steps:
+            with drawn_as_eager(call), steps:
                 returned = tree_leaves(function(*args, **kwargs))
             missing = count - len(returned)
             written = _written(list(copies.values()), returned, change) if missing else []

@@ -19,6 +19,7 @@ from opsmith.aten.schemas import aten_schemas
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import PLACING, rule_for
 from opsmith.evaluation.oracle.analytic_bounds import rounding_of_sum, terms_of
+from opsmith.evaluation.oracle.draws import is_draw
 from opsmith.evaluation.oracle.execution import WIDE, run_wide
 from opsmith.evaluation.oracle.op_tables import DECOMPOSED, SAMPLERS
 
@@ -119,6 +120,7 @@ class _PerturbedSteps(TorchDispatchMode):
         if (
             any(result.alias_info is not None for result in schema.returns)
             or not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(args))
+            or is_draw(str(func).removeprefix("aten."))
             or not _rounds(str(func).removeprefix("aten."))
         ):
             return returned
