@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from opsmith.aten.strides import extent
+from opsmith.core.dtypes import SHORT_NAMES, of_call
 from opsmith.core.op import OpSchema, TaskKind
 
 
@@ -22,6 +23,16 @@ def tensors_in(values: Iterable[Any]) -> list[Tensor]:
         elif isinstance(value, (list, tuple)):
             found.extend(tensors_in(value))
     return found
+
+
+def undeclared(declared: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Why a kernel that declares its dtypes does not serve a call, or None; one that declares none serves all."""
+    if not declared:
+        return None
+    tensors = tensors_in((*args, *kwargs.values()))
+    names = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors]
+    strange = of_call(SHORT_NAMES.get(name, name) for name in names).difference(declared)
+    return f"declared for {', '.join(declared)}, not for {', '.join(sorted(strange))}" if strange else None
 
 
 def share_memory(destinations: Iterable[Any], values: Iterable[Any], *, or_are_one: bool = False) -> bool:

@@ -133,6 +133,7 @@ class KernelDirectory:
             dsl=described.dsl or self._guessed_dsl(root / entry.rpartition(":")[0]),
             root=str(root),
             files=self._files[root],
+            dtypes=described.dtypes,
             plans=described.plans,
             elementwise=described.elementwise,
             provenance=described.provenance,

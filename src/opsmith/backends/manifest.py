@@ -9,9 +9,10 @@
 
 ``entry`` is a file of the directory and a function in it. ``best`` chooses among the versions in
 the op's own folder, by number or by file name. An op with neither keeps the folder's highest
-version and gains a DSL or a provenance. ``plans`` says that the kernel's host code depends on nothing but
-the signature of a call, so that its launches may be repeated without it; ``elementwise``, that they may then write
-over an argument: see :class:`opsmith.core.kernel.Kernel`.
+version and gains a DSL or a provenance. ``dtypes`` are those that the kernel serves; it declines others.
+``plans`` says that the kernel's host code depends on nothing but the signature of a call, so that its launches may be
+repeated without it; ``elementwise``, that they may then write over an argument: see
+:class:`opsmith.core.kernel.Kernel`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.core.kernel import Provenance
 from opsmith.errors import BadInput
 
@@ -36,6 +38,7 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     entry: str | None = None
     best: int | str | None = None
     dsl: str | None = None
+    dtypes: tuple[str, ...] = ()
     plans: bool = False
     elementwise: bool = False
     provenance: Provenance = Provenance()
@@ -101,6 +104,9 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_entry(path: Path, op: str, entry: KernelEntry, outside: set[str]) -> None:
     if isinstance(entry.best, str) and PurePosixPath(entry.best).name != entry.best:
         raise BadInput(f"{path}: the best version {entry.best!r} of {op!r} is no file name")
+    for dtype in entry.dtypes:
+        if dtype not in TORCH_NAMES:
+            raise BadInput(f"{path}: {dtype!r} among the dtypes of {op!r} is none of {', '.join(TORCH_NAMES)}")
     if entry.entry is None:
         return
     if entry.best is not None:

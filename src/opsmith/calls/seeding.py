@@ -5,6 +5,13 @@ from __future__ import annotations
 import torch
 
 
+def random_state(device: torch.device) -> tuple[torch.Tensor, ...]:
+    """The states of the default generators of the CPU and of ``device``; a call that draws changes them."""
+    if device.type == "cuda":
+        return torch.get_rng_state(), torch.cuda.get_rng_state(device)
+    return (torch.get_rng_state(),)
+
+
 def seed_generators(seed: int, device: torch.device) -> None:
     """Seed the default generators of the CPU and of ``device``.
 

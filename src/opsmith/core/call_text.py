@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from opsmith.core.case import CallRecord, ComplexValue, MappingValue, NamedValue, SequenceValue, TensorValue, Value
 from opsmith.core.dtypes import SHORT_NAMES
+
+_TENSOR = re.compile(r"\bT\(\[[^\]]*\], (\w+)")
+
+
+def dtypes_in(text: str) -> set[str]:
+    """The short names of the dtypes of the tensors in what :func:`describe` wrote."""
+    return set(_TENSOR.findall(text))
 
 
 def describe(record: CallRecord) -> str:

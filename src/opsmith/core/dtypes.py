@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from opsmith.errors import UnknownName
 
 #: short name -> name of the attribute of ``torch``.
@@ -26,6 +28,18 @@ SHORT_NAMES = {long: short for short, long in TORCH_NAMES.items()}
 #: Those that a tensor of a record or a trace can have: a generator's state is u64. No suite is asked
 #: for one of the last three.
 TENSOR_DTYPES = {**TORCH_NAMES, "u64": "uint64", "u32": "uint32", "u16": "uint16"}
+
+#: Those of numbers that are rounded.
+ROUNDED_DTYPES = frozenset({"f64", "f32", "f16", "bf16", "c128", "c64", "c32"})
+
+
+def of_call(dtypes: Iterable[str]) -> frozenset[str]:
+    """The dtypes that decide who answers a call, of those that its tensors have: where any are rounded, these alone.
+
+    Indices and masks beside floats have dtypes of their own in every call.
+    """
+    found = frozenset(dtypes)
+    return found & ROUNDED_DTYPES or found
 
 
 #: Stands for the dtypes that a dataset's inputs were recorded with.

@@ -48,6 +48,8 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         files: relative path -> content hash of every file that belongs to the kernel.
         derived_from: the functional overload whose kernel answers this in-place or ``out=``
             overload with a copy at the end, or None.
+        dtypes: short names of those that it says to serve, of a call's floating tensors, or of all of them where none
+            is floating; other calls it declines. Empty: it says nothing.
         plans: its calls may be repeated from launch plans: its host code depends on what
             :mod:`opsmith.dispatch.plans.plan` calls a signature and on nothing else.
         elementwise: a program of it reads the elements of its arguments before it writes the element of the
@@ -64,6 +66,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     root: str | None = None
     files: dict[str, str] = {}
     derived_from: str | None = None
+    dtypes: tuple[str, ...] = ()
     plans: bool = False
     elementwise: bool = False
     provenance: Provenance = Provenance()
@@ -72,7 +75,8 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     def content_hash(self) -> str:
         """Names what is judged: loader, entry, derivation and file contents, not where they lie."""
         identity = (self.task, self.loader, self.entry, self.derived_from, sorted(self.files.items()))
-        return digest(msgspec.json.encode(identity))
+        declared = (self.dtypes,) if self.dtypes else ()
+        return digest(msgspec.json.encode((*identity, *declared)))
 
     @property
     def build_name(self) -> str:

@@ -231,6 +231,9 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
             decline one.
         void: why the problem asks nothing; such a one is in a ``summary.json`` by name alone.
         not_asked: why the problem could not be asked.
+        accepted_for: of a kernel that is not accepted because it declines calls, and right wherever it answers: the
+            dtypes of which it answers every case whose tensors are of that dtype, integers and masks beside floats
+            aside.
     """
 
     accepted: bool
@@ -254,6 +257,7 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     first_call_s: float | None = None
     void: str | None = None
     not_asked: str | None = None
+    accepted_for: tuple[str, ...] = ()
 
     def speedup(self, quantity: str) -> float | None:
         """Of ``K`` or ``E``."""
@@ -395,6 +399,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     columns: dict[str, ColumnSummary] = {}
     policy: int = 0
     void: dict[str, str] = {}
+    accepted_for: tuple[str, ...] = ()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

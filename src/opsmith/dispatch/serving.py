@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opsmith.aten.arguments import tensors_in
+from opsmith.aten.arguments import tensors_in, undeclared
 from opsmith.aten.derivation import derived_exactly
 from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
@@ -68,6 +68,8 @@ class Serving:
         self.plans = _plans(record, schema, device_type, under_jit=under_jit)
 
     def _prepared(self, function: Call) -> Call:
+        if self.record.dtypes:
+            function = _of_declared_dtypes(function, self.record.dtypes)
         if self.device_type != "cpu":
             function = _on_their_device(function, self.device_type)
         if self.record.derived_from is not None:
@@ -126,6 +128,18 @@ def _on_their_device(function: Call, device_type: str) -> Call:
         tensors = tensors_in(args) or tensors_in(kwargs.values())
         with module.device(tensors[0].device) if tensors else nullcontext():
             return function(*args, **kwargs)
+
+    return call
+
+
+def _of_declared_dtypes(function: Call, dtypes: tuple[str, ...]) -> Call:
+    """Declines what a kernel's author says that it does not serve."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        why_not = undeclared(dtypes, args, kwargs)
+        if why_not is not None:
+            raise NotImplementedError(why_not)
+        return function(*args, **kwargs)
 
     return call
 

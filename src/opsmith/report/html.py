@@ -168,6 +168,7 @@ def _op_row(planned: PlannedOp, results: Results, worst: ErrorFigures | None) ->
         "cases": op.cases,
         "passed": op.passed,
         "statuses": op.statuses,
+        "acceptedFor": op.accepted_for,
         "raised": op.error_cases["raised"],
         "badCalls": op.error_cases["asked"],
         "k": op.speedup_k,

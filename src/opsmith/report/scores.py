@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from opsmith.core.call_text import dtypes_in
+from opsmith.core.dtypes import of_call
 from opsmith.core.op import TaskKind
 from opsmith.core.problems import counting_order, split_sample
 from opsmith.core.run import ColumnResult, OpSummary, PlannedOp, RunManifest, RunPlan, Score, Summary, TimedCase
@@ -41,6 +43,9 @@ class Tally:
         variants: the same for variants of the suite's cases, which are counted apart.
         conduct: verdicts on the kernel as a whole, by status.
         fails: a verdict of any kind alone keeps the op from being accepted.
+        is_wrong: a verdict of any kind but a declined call does.
+        passed_in: dtype -> cases that passed.
+        declined_in: dtypes of which it declines a case whose tensors are of that dtype.
         timings: quantity (``K`` or ``E``) -> (timing, occurrences) of each timed case.
         undecided: quantity -> cases that were timed and of which nothing can be said.
         first_calls_s: seconds of the first call of each timed case, where they are known.
@@ -54,6 +59,9 @@ class Tally:
     variants: Counter[Status] = field(default_factory=Counter)
     conduct: Counter[Status] = field(default_factory=Counter)
     fails: bool = False
+    is_wrong: bool = False
+    passed_in: Counter[str] = field(default_factory=Counter)
+    declined_in: set[str] = field(default_factory=set)
     timings: defaultdict[str, list[tuple[Timing, int]]] = field(default_factory=lambda: defaultdict(list))
     undecided: Counter[str] = field(default_factory=Counter)
     first_calls_s: list[float] = field(default_factory=list)
@@ -63,6 +71,7 @@ class Tally:
 
     def add(self, verdict: Verdict) -> None:
         self.fails |= verdict.counts_against
+        self.is_wrong |= verdict.counts_against and verdict.status is not Status.UNSUPPORTED
         if verdict.part is Part.CONDUCT:
             self.conduct[verdict.status] += 1
             return
@@ -73,6 +82,9 @@ class Tally:
             self.bad_calls[verdict.status] += 1
             return
         self.statuses[verdict.status] += 1
+        self.passed_in[verdict.dtype] += verdict.status is Status.PASSED
+        if verdict.status is Status.UNSUPPORTED and of_call(dtypes_in(verdict.inputs)) <= {verdict.dtype}:
+            self.declined_in.add(verdict.dtype)
         if verdict.status is Status.VOID:
             self.void = verdict.detail
         self.derived |= verdict.derived
@@ -88,6 +100,13 @@ class Tally:
 
     def labels(self, quantity: str) -> dict[str, int]:
         return count_labels((timing for timing, _ in self.timings[quantity]), self.undecided[quantity])
+
+    @property
+    def accepted_for(self) -> tuple[str, ...]:
+        """See :class:`~opsmith.core.run.OpSummary`; all cases have a verdict."""
+        if self.is_wrong or not self.fails:
+            return ()
+        return tuple(sorted(dtype for dtype in +self.passed_in if dtype not in self.declined_in))
 
     @property
     def percent_of_floor(self) -> float | None:
@@ -149,7 +168,15 @@ def summarise(
         columns=column_scores(plan, columns),
         policy=sum(outcome(op) == Status.POLICY for op in per_op.values()),
         void=dict(sorted(void.items(), key=lambda entry: counting_order(entry[0]))),
+        accepted_for=_accepted_for(answered, manifest.options.dtypes),
     )
+
+
+def _accepted_for(answered: Sequence[OpSummary], dtypes: Sequence[str]) -> tuple[str, ...]:
+    """The dtypes of a run in which every op that was answered is accepted, if some are in no other."""
+    if all(op.accepted for op in answered):
+        return ()
+    return tuple(dtype for dtype in dtypes if all(op.accepted or dtype in op.accepted_for for op in answered))
 
 
 def _settled(planned: PlannedOp, tally: Tally) -> PlannedOp:
@@ -221,6 +248,7 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
         task_kind=planned.kind,
         void=planned.void,
         not_asked=planned.not_asked,
+        accepted_for=tally.accepted_for if answered and planned.cases == tally.statuses.total() else (),
     )
 
 

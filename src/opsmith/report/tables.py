@@ -83,6 +83,8 @@ def headline(results: Results) -> Panel:
     for label, value in _headline_rows(results):
         grid.add_row(label, value)
     verdict = Text("ACCEPTED", style="bold green") if summary.accepted else Text("NOT ACCEPTED", style="bold red")
+    if summary.accepted_for:
+        verdict.append(f", ACCEPTED FOR {', '.join(summary.accepted_for)}", style="bold yellow")
     title = Text.assemble(one_line(summary.backend), " on ", one_line(summary.suite), "  ", verdict)
     notes = [Text(f"! {one_line(note)}", style="yellow") for note in summary.notes]
     return Panel(Stack(grid, *notes), title=title, title_align="left", border_style="bright_black", expand=False)
@@ -308,6 +310,8 @@ def _statuses(statuses: Mapping[str, int]) -> Text:
 
 def _failures(op: OpSummary) -> Text:
     failing, variants = failing_statuses(op.statuses), failing_statuses(op.variants)
+    if op.accepted_for:
+        return _statuses(failing).append(f" accepted for {', '.join(op.accepted_for)}")
     if failing or op.accepted or not variants:
         return _statuses(failing)
     return _statuses(variants).append(" of variants")

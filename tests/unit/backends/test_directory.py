@@ -248,6 +248,18 @@ def test_a_package_answers_no_op_by_its_name(tmp_path: Path) -> None:
     assert "relu_implementation_v1.py:relu_kernel_impl" == entry_of(tmp_path, "relu.default")
 
 
+def test_a_manifest_declares_the_dtypes_of_a_kernel(tmp_path: Path) -> None:
+    """They are part of what is judged."""
+    add_kernel(tmp_path, "relu__default")
+    silent = kernel_of(tmp_path, "relu.default")
+    add_manifest(tmp_path, {"relu.default": {"dtypes": ["f32"]}})
+    declared = kernel_of(tmp_path, "relu.default")
+    assert silent is not None
+    assert declared is not None
+    assert ((), ("f32",)) == (silent.dtypes, declared.dtypes)
+    assert silent.content_hash != declared.content_hash
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -263,6 +275,10 @@ def test_a_package_answers_no_op_by_its_name(tmp_path: Path) -> None:
         ('{"kernels": {"relu.default": {"best": "../x.py"}}}', "is no file name"),
         ('{"kernels": {"relu.default": {"entry": "pointwise.py"}}}', "not of the form file.py:function"),
         ('{"kernels": {"relu.default": {"entry": "a.py:f", "best": 2}}}', "keep one of them"),
+        (
+            '{"kernels": {"relu.default": {"dtypes": ["float"]}}}',
+            "'float' among the dtypes of 'relu.default' is none of",
+        ),
         (b'{"\xff": 1}', "is no kernel manifest: 'utf-8' codec"),
     ],
 )

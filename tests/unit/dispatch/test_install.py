@@ -191,6 +191,18 @@ def test_a_kernel_that_does_not_load_is_named_with_the_way_out(tmp_path: Path) -
         assert torch.equal(torch.zeros(2), -torch.ones(2))
 
 
+def test_calls_of_dtypes_that_a_kernel_does_not_declare_are_pytorchs(tmp_path: Path) -> None:
+    """Its author knows what it serves; indices and masks beside floats are none of that."""
+    (tmp_path / "family.py").write_text("def relu(x): return x + 7\ndef take(x, index): return x[index] + 7\n")
+    entries = {f"{op}.default": {"entry": f"family.py:{op}", "dtypes": ["f32", "bf16"]} for op in ("relu", "take")}
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": 1, "kernels": entries}))
+    with opsmith.enabled(tmp_path):
+        answers = [torch.relu(torch.zeros((), dtype=dtype)).item() for dtype in (torch.float32, torch.float64)]
+        answers += [torch.relu(torch.zeros((), dtype=torch.int64)).item()]
+        assert [7.0, 0.0, 0] == answers
+        assert 7.0 == torch.take(torch.zeros(3), torch.tensor(1)).item()
+
+
 def test_the_ops_of_one_file_share_it(tmp_path: Path) -> None:
     """What a file compiles or keeps is there once; a directory with other content is another one."""
     source = "made = []\ndef relu(x): made.append(1); return x * 0 + len(made)\nneg = relu\n"

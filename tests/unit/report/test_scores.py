@@ -382,3 +382,45 @@ def test_most_frequent_failure_names_the_op() -> None:
     statuses = [Status.ERROR, Status.WRONG_VALUE, Status.WRONG_VALUE]
     summary = score([verdict(number=n, status=s) for n, s in enumerate(statuses)], planned(cases=3))
     assert Status.WRONG_VALUE == outcome(summary.per_op["relu.default"])
+
+
+OTHERS = "(T([2], f64), T([2], i64)), {'dtype': f32}"
+
+
+@pytest.mark.parametrize(
+    ("second", "accepted_for"),
+    [
+        # Another dtype's case, declined; a case of float32 with other tensors, declined; float32 itself, declined.
+        (verdict(number=1, status=Status.UNSUPPORTED, dtype="bf16", inputs="(T([2], bf16)), {}"), ("f32",)),
+        (verdict(number=1, status=Status.UNSUPPORTED, inputs=OTHERS), ("f32",)),
+        (verdict(number=1, status=Status.UNSUPPORTED, inputs="(T([2], i64)), {}"), ("f32",)),
+        (verdict(number=1, status=Status.UNSUPPORTED, inputs="(T([2], f32), T([2], i64)), {}"), ()),
+        (verdict(number=1, status=Status.WRONG_VALUE, dtype="bf16"), ()),
+        (verdict(number=1, status=Status.NOT_RUN, dtype="bf16"), ()),
+        (verdict(number=1, status=Status.WRONG_VALUE, part=Part.VARIANT, variant="tiny"), ()),
+    ],
+)
+def test_a_kernel_that_declines_and_is_right_elsewhere_is_accepted_for_its_dtypes(
+    second: Verdict, accepted_for: tuple[str, ...]
+) -> None:
+    """It is not accepted, and not wrong either; the dtypes are those of the tensors, not of the suite's generator."""
+    summary = score([verdict(), second], planned(cases=1 if second.part is Part.VARIANT else 2))
+    assert not summary.accepted
+    assert not summary.per_op["relu.default"].accepted
+    assert accepted_for == summary.per_op["relu.default"].accepted_for == summary.accepted_for
+
+
+def test_an_accepted_kernel_is_accepted_for_nothing_in_particular() -> None:
+    """What stands beside `accepted` explains where it is false."""
+    summary = score([verdict(), verdict(number=1)], planned())
+    assert summary.accepted
+    assert () == summary.per_op["relu.default"].accepted_for == summary.accepted_for
+
+
+def test_a_run_is_accepted_for_what_all_of_its_ops_are() -> None:
+    """An op that is wrong in a dtype, or declines it, takes the dtype from the run."""
+    declined = verdict("relu.default", 1, Status.UNSUPPORTED, dtype="bf16", inputs="(T([2], bf16)), {}")
+    found = [verdict("relu.default"), declined, verdict("exp.default", 2), verdict("exp.default", 3, dtype="bf16")]
+    assert ("f32",) == score(found, planned("relu.default"), planned("exp.default")).accepted_for
+    wrong = [*found[:3], verdict("exp.default", 3, Status.WRONG_VALUE)]
+    assert () == score(wrong, planned("relu.default"), planned("exp.default")).accepted_for

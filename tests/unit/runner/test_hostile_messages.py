@@ -201,6 +201,7 @@ class StandInWorker:
     is_at_work = False
     is_trusted = False
     gate = None
+    pid = 0
     output_bytes = 0
     usable = True
 

@@ -60,6 +60,7 @@ class StandInProcesses:
         else:
             theirs.close()
         return SimpleNamespace(
+            pid=0,
             channel=Channel(ours),
             usable=True,
             is_at_work=False,

@@ -155,6 +155,18 @@ def test_a_worker_that_ends_its_parent_is_replaced(
     link.close()
 
 
+def test_a_call_that_compiles_has_the_time_of_loading(bench: Bench) -> None:
+    """C++ that a first call compiles takes half a minute; the processor is the compiler's then, as while loading."""
+    bench.policy = "any"
+    # The compiler reads its source from a pipe, which stays open for longer than a call may take.
+    compile_slowly = """import subprocess
+compiler = subprocess.Popen(["c++", "-x", "c++", "-c", "-o", "/dev/null", "-"], stdin=subprocess.PIPE)
+time.sleep(3)
+compiler.stdin.close()
+assert compiler.wait() == 0"""
+    assert "returned" == bench.run(compile_slowly)
+
+
 def test_a_death_costs_under_a_second(bench: Bench) -> None:
     """From the crash to the answer of the next kernel, which is loaded into a fresh worker."""
     costs = []

@@ -73,6 +73,7 @@ class CaseUnderJudgement:
         device: where the oracle may run the op again.
         tolerance: (rtol, atol) declared by the suite, or None.
         summary: what stands for eager's only outcome where a candidate's may be told by a summary too.
+        seed: of the random state before eager's first outcome, if it is known.
         small_results: see :class:`~opsmith.evaluation.criteria.judged_call.JudgedCall`.
         run_again: runs eager as often as wanted on the same arguments and random state, each time with other garbage
             in the memory that is not its to read.
@@ -94,9 +95,11 @@ class CaseUnderJudgement:
         run_again: Callable[[], Iterator[HeldOutcome]],
         repeats: int = 1,
         summary: bytes | None = None,
+        seed: int | None = None,
         small_results: bool = False,
     ) -> None:
         self._small_results = small_results
+        self._seed = seed
         self.repeats = repeats
         self._summary = summary
         self._run_again = run_again
@@ -231,6 +234,7 @@ class CaseUnderJudgement:
             args=live.args,
             kwargs=live.kwargs,
             tolerance=self._tolerance,
+            seed=self._seed,
             small_results=self._small_results,
         )
         return compare(

@@ -28,6 +28,7 @@ class JudgedCall:
         args: positional arguments with their values from before the call.
         kwargs: keyword arguments likewise.
         tolerance: (rtol, atol) that the suite's author declared for this op, or None.
+        seed: what the generators were seeded with before eager's first execution, or None where nobody knows.
         small_results: results far below 1 are asked on purpose, so the absolute tolerance follows their size.
     """
 
@@ -35,6 +36,7 @@ class JudgedCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     tolerance: tuple[float, float] | None = None
+    seed: int | None = None
     small_results: bool = False
 
     def bound(self) -> dict[str, Any]:

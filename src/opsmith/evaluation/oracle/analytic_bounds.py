@@ -13,7 +13,7 @@ from opsmith.evaluation.oracle.error_bound import LINEAR_SLACK, half_a_step
 LONGEST_SUM = 4096
 #: One standard deviation of a rounding, in ``eps`` of a number whose logarithm may be anything: 1/12 of the square of a
 #: last digit, and the mean of 1/m^2 for mantissas m from 1 to 2.
-_ROUNDING = (3 / 8 / math.log(2) / 12) ** 0.5
+ROUNDING = (3 / 8 / math.log(2) / 12) ** 0.5
 #: Standard deviations of the walk that the roundings of a product make: an element is as far off as this once in 5e8.
 PRODUCT_SLACK = 6.0
 #: What the weights of a cubic slope, and of the cubics across it, add up to in magnitude.
@@ -40,13 +40,13 @@ def rounding_of_sum(total: torch.Tensor, squares: torch.Tensor, count: int, eps:
     """
     longest = min(count, LONGEST_SUM)
     places = total.abs().square() * longest**2 / count / 3 + squares * longest / 2
-    rounding: torch.Tensor = places.sqrt() * (eps * _ROUNDING)
+    rounding: torch.Tensor = places.sqrt() * (eps * ROUNDING)
     return rounding
 
 
 def product_slack(call: JudgedCall, stem: str, value: torch.Tensor, eps: float) -> torch.Tensor:
     """What rounding after each factor explains of a product (``prod``, ``cumprod``), as a random walk."""
-    share: torch.Tensor = PRODUCT_SLACK * _ROUNDING * eps * _factors(call, stem, value).sqrt()
+    share: torch.Tensor = PRODUCT_SLACK * ROUNDING * eps * _factors(call, stem, value).sqrt()
     return share * value.abs().nan_to_num(0.0, 0.0, 0.0)
 
 

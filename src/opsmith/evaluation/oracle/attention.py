@@ -232,7 +232,7 @@ def _gradients_of_rows(arguments: Mapping[str, Any]) -> list[Opinion] | None:
     if opinions is None:
         return None
     first = [
-        Opinion(value.transpose(1, 2), slack.transpose(1, 2)) for value, slack, _ in opinions[:3] if slack is not None
+        Opinion(value.transpose(1, 2), slack.transpose(1, 2)) for value, slack, *_ in opinions[:3] if slack is not None
     ]
     return first + opinions[3:]
 

@@ -34,8 +34,11 @@ class Opinion(NamedTuple):
         value: the result in float64 or complex128.
         slack: absolute error that the condition of the problem explains, or None.
         rounding: gives the absolute error that roundings to a dtype on the way to the result explain, or is None.
+        orders: gives, of an op that eager adds up in the result's type, one standard deviation of what rounding each
+            addition does to an element, in ``eps`` of that type; 0 where nothing is added. It may give None.
     """
 
     value: torch.Tensor
     slack: torch.Tensor | None
     rounding: Callable[[torch.dtype], torch.Tensor] | None = None
+    orders: Callable[[], torch.Tensor | None] | None = None

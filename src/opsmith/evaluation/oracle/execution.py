@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -13,11 +13,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 from opsmith.aten.arguments import overload_of
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, JudgedCall
+from opsmith.evaluation.oracle.draws import drawn_as_eager
 from opsmith.evaluation.oracle.op_tables import ADDING_UP
 from opsmith.tasks import registry
 
-#: What is made of an input before the op runs on it.
-Change = Callable[[torch.Tensor], torch.Tensor]
+#: What is made of an input, which has a number among the inputs, before the op runs on it.
+Change = Callable[[torch.Tensor, int], torch.Tensor]
 
 #: Dtypes in which results are computed.
 WIDE = (torch.float64, torch.complex128)
@@ -36,9 +37,10 @@ def run_wide(
     count: int,
     *,
     change: Change | None = None,
+    kept: Sequence[torch.Tensor] = (),
     steps: AbstractContextManager[Any] = nullcontext(),  # noqa: B008 - it holds nothing
 ) -> list[Any] | None:
-    """Run ``call`` on copies of its inputs in float64, changed ones if ``change`` is given, within ``steps``.
+    """Run ``call`` on copies of its inputs in float64, within ``steps``; with ``change``, all but ``kept`` are changed.
 
     Takes up to four times the memory of half-precision inputs and results, and for a changed
     input the largest of them once more.
@@ -47,14 +49,15 @@ def run_wide(
     they are, others on the CPU. None where the op cannot be run in float64, or not in the memory that there is.
     """
     copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    fixed = {id(tensor) for tensor in kept}
 
     def widen(leaf: Any) -> Any:
         if isinstance(leaf, torch.dtype):
             return WIDER.get(leaf, leaf)
         if not isinstance(leaf, torch.Tensor):
-            return abs(leaf) if change is torch.abs and type(leaf) in (float, complex) else leaf
+            return abs(leaf) if change is in_magnitude and type(leaf) in (float, complex) else leaf
         if id(leaf) not in copies:
-            copies[id(leaf)] = leaf, _wide_copy(leaf, change)
+            copies[id(leaf)] = leaf, _wide_copy(leaf, None if id(leaf) in fixed else change, len(copies))
         return copies[id(leaf)][1]
 
     is_op = call.schema.kind is TaskKind.OP
@@ -64,12 +67,12 @@ def run_wide(
         warnings.simplefilter("ignore")
         try:
             args, kwargs = tree_map(widen, (call.args, call.kwargs))
-            if change is torch.abs:
+            if change is in_magnitude:
                 kwargs |= {name: abs(kwargs[name]) for name in ("alpha", "beta") if name in kwargs}
                 packet = ADDING_UP.get(call.schema.packet)
                 function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
             args, kwargs = _without_half_to_float(call, args, kwargs) if is_op else (args, kwargs)
-            with steps:
+            with drawn_as_eager(call), steps:
                 returned = tree_leaves(function(*args, **kwargs))
             missing = count - len(returned)
             written = _written(list(copies.values()), returned, change) if missing else []
@@ -79,9 +82,14 @@ def run_wide(
     return [_settled(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]
 
 
-def _wide_copy(tensor: torch.Tensor, change: Change | None) -> torch.Tensor:
+def in_magnitude(wide: torch.Tensor, _number: int) -> torch.Tensor:
+    """A change: the magnitudes of all numbers, of Python's too; with them differences are added up."""
+    return wide.abs()
+
+
+def _wide_copy(tensor: torch.Tensor, change: Change | None, number: int) -> torch.Tensor:
     wide = tensor.to(WIDER.get(tensor.dtype, tensor.dtype), copy=True)
-    return change(wide) if change is not None and (wide.is_floating_point() or wide.is_complex()) else wide
+    return change(wide, number) if change is not None and (wide.is_floating_point() or wide.is_complex()) else wide
 
 
 def _without_half_to_float(
@@ -104,8 +112,8 @@ def _written(
     own = {id(leaf) for leaf in returned}
     return [
         copy
-        for original, copy in copies
-        if id(copy) not in own and copy.layout is torch.strided and _differ(copy, _wide_copy(original, change))
+        for number, (original, copy) in enumerate(copies)
+        if id(copy) not in own and copy.layout is torch.strided and _differ(copy, _wide_copy(original, change, number))
     ]
 
 

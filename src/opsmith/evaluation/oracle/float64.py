@@ -18,8 +18,9 @@ from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.oracle.analytic_bounds import layer_norm_slack, product_slack, sampling_slopes, small_products
 from opsmith.evaluation.oracle.attention import BACKWARDS, FORWARDS, LOGSUMEXP, attention, gradients, logsumexp
 from opsmith.evaluation.oracle.error_bound import LINEAR_SLACK, Opinion
-from opsmith.evaluation.oracle.execution import WIDE, WIDER, run_wide
+from opsmith.evaluation.oracle.execution import WIDE, WIDER, in_magnitude, run_wide
 from opsmith.evaluation.oracle.op_tables import (
+    ADDED_IN_MEMORY,
     EXCLUDED,
     ISOTROPIC,
     LINEAR,
@@ -31,6 +32,7 @@ from opsmith.evaluation.oracle.op_tables import (
     SENSITIVE,
     WITH_MEAN,
 )
+from opsmith.evaluation.oracle.orders import walks
 from opsmith.evaluation.oracle.perturbation import PERTURBATION_SLACK, farthest_moves
 
 #: The second result of ops with a mean, and of a gradient of sampling.
@@ -59,7 +61,8 @@ class Oracle:
         value = self._values[index] if self._values else None
         if not isinstance(value, torch.Tensor) or value.dtype not in WIDE:
             return None
-        return Opinion(value, self._slack(index, value), partial(self._rounding, index, value))
+        orders = partial(self._orders, index) if self._adds_in_memory else None
+        return Opinion(value, self._slack(index, value), partial(self._rounding, index, value), orders)
 
     def _slack(self, index: int, value: torch.Tensor) -> torch.Tensor | None:
         """What float32's roundings explain of result ``index``."""
@@ -138,8 +141,22 @@ class Oracle:
         return [value.masked_fill(at_pole.to(value.device), torch.inf) for value in values]
 
     @cached_property
+    def _sums_reduction(self) -> bool:
+        return self._stem in LINEAR_REDUCTIONS and self._call.bound().get("reduce") in ("sum", "add", "mean")
+
+    @cached_property
+    def _adds_in_memory(self) -> bool:
+        return self._stem in ADDED_IN_MEMORY | SAMPLERS or self._sums_reduction
+
+    @cached_property
+    def _walks(self) -> list[torch.Tensor | None]:
+        return walks(self._call, self._stem, self._values or [])
+
+    def _orders(self, index: int) -> torch.Tensor | None:
+        return self._walks[index]
+
+    @cached_property
     def _magnitudes(self) -> list[Any] | None:
-        reduction = self._call.bound().get("reduce") if self._stem in LINEAR_REDUCTIONS else None
-        if self._stem not in LINEAR | WITH_MEAN and reduction not in ("sum", "mean"):
+        if self._stem not in LINEAR | WITH_MEAN and not self._sums_reduction:
             return None
-        return run_wide(self._call, self._count, change=torch.abs)
+        return run_wide(self._call, self._count, change=in_magnitude)

@@ -18,35 +18,42 @@ EXCLUDED = frozenset(
     }
 )
 
-#: Ops that are linear in their floating inputs (or bounded by themselves on magnitudes).
-LINEAR = frozenset(
+#: Linear ops that eager adds up in memory, term by term in the type of the result, on a GPU by atomic additions. The
+#: order is nobody's.
+ADDED_IN_MEMORY = frozenset(
     {
-        *("mm", "bmm", "addmm", "addbmm", "baddbmm", "addmv", "mv", "addr", "dot", "vdot", "linear", "_trilinear"),
-        *("convolution", "convolution_backward", "_convolution", "mkldnn_convolution", "cudnn_convolution"),
-        *("_addmm_activation", "sum", "nansum", "mean", "cumsum", "trace", "add", "sub", "rsub", "addcmul"),
-        *("index_add", "scatter_add", "index_put", "put", "embedding_dense_backward", "segment_reduce"),
-        *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_dense_backward", "_embedding_bag_backward"),
-        *("col2im",),
-        *("avg_pool2d", "avg_pool3d", "avg_pool2d_backward", "avg_pool3d_backward", "unfold_backward"),
-        *("_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d"),
-        *("_adaptive_avg_pool3d_backward", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
+        *("index_add", "scatter_add", "index_put", "_index_put_impl", "_unsafe_index_put", "put"),
+        *("embedding_dense_backward", "_embedding_bag_dense_backward", "_embedding_bag_backward"),
+        *("col2im", "unfold_backward", "_unsafe_masked_index_put_accumulate"),
+        *("avg_pool2d_backward", "avg_pool3d_backward"),
+        *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"),
         *("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_trilinear3d_backward"),
         *("upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"),
         *("_upsample_nearest_exact1d_backward", "_upsample_nearest_exact2d_backward"),
-        *("_upsample_nearest_exact3d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward"),
-        *("upsample_bicubic2d", "upsample_bicubic2d_backward"),
-        *("_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa_backward"),
+        *("_upsample_nearest_exact3d_backward", "_upsample_bilinear2d_aa_backward"),
+        *("upsample_bicubic2d_backward", "_upsample_bicubic2d_aa_backward"),
         *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
         *("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward"),
         *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
-        *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "_unsafe_masked_index_put_accumulate"),
+        *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
         *("fractional_max_pool2d_backward", "fractional_max_pool3d_backward"),
     }
 )
+#: Ops that are linear in their floating inputs (or bounded by themselves on magnitudes).
+LINEAR = ADDED_IN_MEMORY | {
+    *("mm", "bmm", "addmm", "addbmm", "baddbmm", "addmv", "mv", "addr", "dot", "vdot", "linear", "_trilinear"),
+    *("convolution", "convolution_backward", "_convolution", "mkldnn_convolution", "cudnn_convolution"),
+    *("_addmm_activation", "sum", "nansum", "mean", "cumsum", "trace", "add", "sub", "rsub", "addcmul"),
+    *("segment_reduce", "_embedding_bag", "_embedding_bag_forward_only"),
+    *("_embedding_bag_per_sample_weights_backward", "nll_loss_forward", "nll_loss2d_forward"),
+    *("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"),
+    *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "_upsample_bilinear2d_aa"),
+    *("upsample_bicubic2d", "_upsample_bicubic2d_aa"),
+}
 #: The op that adds up magnitudes where the op itself takes a difference.
 ADDING_UP = {"sub": "add", "rsub": "add", "sub_": "add_"}
-#: Linear when their ``reduce`` argument is sum or mean.
-LINEAR_REDUCTIONS = frozenset({"scatter_reduce", "index_reduce"})
+#: Linear when their ``reduce`` argument is a sum or mean, and added up in memory then.
+LINEAR_REDUCTIONS = frozenset({"scatter", "scatter_reduce", "index_reduce"})
 #: Ops of whose results the second is a mean, which is linear.
 WITH_MEAN = frozenset({"native_layer_norm", "var_mean", "std_mean"})
 #: Unitary transforms: an element's error has the scale of the whole signal.

@@ -19,6 +19,7 @@ from opsmith.aten.schemas import aten_schemas
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import PLACING, rule_for
 from opsmith.evaluation.oracle.analytic_bounds import rounding_of_sum, terms_of
+from opsmith.evaluation.oracle.draws import is_draw
 from opsmith.evaluation.oracle.execution import WIDE, run_wide
 from opsmith.evaluation.oracle.op_tables import DECOMPOSED, SAMPLERS
 
@@ -58,14 +59,30 @@ def _with_moved_coordinates(call: JudgedCall, stem: str, trial: int, eps: float)
     gradient, image, grid, *rest = call.args
     wide = grid.double()
     reach = _COORDINATE_ROUNDINGS * (wide.abs() + 1)
-    return replace(call, args=(gradient, image, wide + perturbed(reach, trial=trial, eps=eps) - reach, *rest))
+    return replace(
+        call, args=(gradient, image, wide + perturbed(reach, len(call.args), trial=trial, eps=eps) - reach, *rest)
+    )
 
 
-def perturbed(wide: torch.Tensor, *, trial: int, eps: float = torch.finfo(torch.float32).eps) -> torch.Tensor:
-    """Each element up or down by ``eps`` of it; the same each time for one content and trial."""
+def perturbed(
+    wide: torch.Tensor, number: int, *, trial: int, eps: float = torch.finfo(torch.float32).eps
+) -> torch.Tensor:
+    """Each element up or down by ``eps`` of it.
+
+    The same each time for one number of an input and trial. Inputs of one content move apart: a row of one element and
+    its mean, whose difference is what both have been rounded by.
+    """
+    return _jittered(wide, _generator_of(wide, number, trial), eps)
+
+
+def signed(wide: torch.Tensor, number: int, *, trial: int) -> torch.Tensor:
+    """Each element or its opposite; the same each time for one number of an input and trial."""
+    return wide * _signs(wide, _generator_of(wide, number, trial))
+
+
+def _generator_of(wide: torch.Tensor, number: int, trial: int) -> torch.Generator:
     # A generator of the CPU takes 32 bits of a seed.
-    generator = torch.Generator(wide.device).manual_seed(hash((wide.sum().item(), trial)) % (1 << 32))
-    return _jittered(wide, generator, eps)
+    return torch.Generator(wide.device).manual_seed(hash((number, trial)) % (1 << 32))
 
 
 def _jittered(wide: torch.Tensor, generator: torch.Generator, eps: float) -> torch.Tensor:
@@ -103,6 +120,7 @@ class _PerturbedSteps(TorchDispatchMode):
         if (
             any(result.alias_info is not None for result in schema.returns)
             or not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(args))
+            or is_draw(str(func).removeprefix("aten."))
             or not _rounds(str(func).removeprefix("aten."))
         ):
             return returned

@@ -68,7 +68,8 @@
   const timed = {k: data.ops.some((op) => op.k !== null), e: data.ops.some((op) => op.e !== null)};
   const bounds = data.ops.some((op) => op.bound !== null);
   const statuses = (op) => Object.entries(op.statuses).filter(([status]) => status !== "PASSED")
-    .map(([status, count]) => `${status}\u00a0${integer.format(count)}`).join(", ");
+    .map(([status, count]) => `${status}\u00a0${integer.format(count)}`).join(", ") +
+    (op.acceptedFor.length ? ` accepted for ${op.acceptedFor.join(", ")}` : "");
   const columns = [
     {title: "Op", key: (op) => op.op},
     {title: "Result", key: (op) => op.result},

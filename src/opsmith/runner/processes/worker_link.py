@@ -21,7 +21,7 @@ from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, ProtocolError
-from opsmith.runner.machine.process_times import is_stopped, process_us, runs
+from opsmith.runner.machine.process_times import descendants, is_stopped, process_us, runs
 from opsmith.runner.processes.children import Child, Processes
 from opsmith.runner.processes.failures import LIMIT_DETAILS, REAP_TIMEOUT_S, WorkerFailed, describe_end
 from opsmith.runner.processes.nursery import Nursery
@@ -64,6 +64,10 @@ def is_cache_of(name: str, kernel: Kernel) -> bool:
     """Whether a worker's word for its kernel's build cache names one of those that the kernel may have."""
     own, _, number = name.partition("-")
     return own == kernel.build_name and (not number or number.isdecimal())
+
+
+def _left_s(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.0)
 
 
 def _error_line(output: str) -> str:
@@ -325,7 +329,8 @@ class WorkerLink:
         child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         limit_s = timeout_s or self._call_limit_s
         self.notices = ()
-        deadline = time.monotonic() + limit_s
+        started = time.monotonic()
+        deadline = started + limit_s
         try:
             while child.channel.has_unread():
                 unasked = child.channel.receive(WorkerReply, limit_s, most_bytes=MAX_NOTICE_BYTES)
@@ -333,11 +338,14 @@ class WorkerLink:
                     raise ProtocolError("it spoke before it was asked")
                 self._take_notice(unasked)
             child.channel.send(request, limit_s)
-            reply = child.channel.receive(WorkerReply, limit_s, most_bytes=MAX_REPLY_BYTES)
+            if not isinstance(request, TimeBlock) and not child.channel.is_answered(limit_s):
+                # What starts programs compiles: of C++ a first call may, like a file that is loaded.
+                limit_s = max(limit_s, self._limits.load_s) if descendants(child.pid) else limit_s
+                deadline = started + limit_s
+            reply = child.channel.receive(WorkerReply, _left_s(deadline), most_bytes=MAX_REPLY_BYTES)
             while isinstance(reply, Noticed):
                 self._take_notice(reply)
-                left_s = max(deadline - time.monotonic(), 0.0)
-                reply = child.channel.receive(WorkerReply, left_s, most_bytes=MAX_REPLY_BYTES)
+                reply = child.channel.receive(WorkerReply, _left_s(deadline), most_bytes=MAX_REPLY_BYTES)
             self.wall_us = child.channel.wall_us
             if not isinstance(reply, reply_types):
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")

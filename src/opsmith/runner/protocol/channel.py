@@ -107,6 +107,14 @@ class Channel:
         except OSError:
             return False  # Nothing there, or nobody.
 
+    def is_answered(self, timeout_s: float) -> bool:
+        """Whether something arrives, or the other side closes the channel, within ``timeout_s``."""
+        try:
+            self._wait(select.POLLIN, time.monotonic() + timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
     def receive(self, message_type: Any, timeout_s: float | None = None, *, most_bytes: int = MAX_FRAME_BYTES) -> Any:
         """Receive one message of ``message_type`` (a struct type or a union of them).
 

@@ -11,7 +11,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         load_s: for loading a kernel; compilers may run during it.
         call_s: for one request to a worker: one case, or one timed block. A kernel that Triton's interpreter runs
-            gets INTERPRETED_CALL times as long.
+            gets INTERPRETED_CALL times as long, and one that runs a compiler then gets ``load_s``.
         eager_s: for one request to a referee to run eager on calls of up to SMALL_CALLS_BYTES together, in float64 too;
             three times what a kernel gets.
         referee_s: for any other request to a referee, those about larger calls among them.

@@ -465,6 +465,7 @@ class Referee:
             tolerance=item.case.tolerance,
             repeats=repeats,
             summary=answer.summary,
+            seed=item.rng_seed,
             small_results=item.case.variant == "tiny",
             run_again=lambda: repetitions(
                 record, result_bytes(answer.form), item.rng_seed, self._device, surround=surround

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import torch
 
+from opsmith.aten.arguments import undeclared
 from opsmith.calls.live import LiveCall, live_call
 from opsmith.calls.observer import Observer, before_call
 from opsmith.calls.seeding import seed_generators
@@ -69,7 +70,15 @@ class Answering:
         return as_installed(self.function, self._kernel, self._schema, self._device.type)
 
     def call(self, live: LiveCall) -> tuple[Any, CallConduct | None]:
-        """Answer a call; the result and what was seen of how it came about."""
+        """Answer a call; the result and what was seen of how it came about.
+
+        Raises:
+            NotImplementedError: the kernel declares other dtypes.
+            BaseException: whatever the kernel raises.
+        """
+        why_not = undeclared(self._kernel.dtypes, live.args, live.kwargs)
+        if why_not is not None:
+            raise NotImplementedError(why_not)
         if self.supervision is None:
             return self.function(*live.args, **live.kwargs), None
         if not isinstance(self.function, ModuleCall):
