@@ -136,6 +136,43 @@ def test_an_in_place_kernel_may_not_write_between_the_elements() -> None:
     assert Status.MUTATED_INPUT is judged(record, careless).status
 
 
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ((1,), "1 element in front of its first element"),
+        ((3, 9), "2 elements between its elements"),
+        ((13, 14), "2 elements behind its last element"),
+        ((0, 14), "1 element in front of its first element and 1 element behind its last element"),
+        ((2, 12), None),
+    ],
+)
+@pytest.mark.parametrize("written", [True, False])
+def test_the_verdict_says_where_a_kernel_wrote_outside(*, places: tuple[int, ...], said: str, written: bool) -> None:
+    """``b[3]`` of ``b[:3]`` is the caller's, whether or not the kernel may write to ``b[:3]``."""
+    base = torch.randn(16)
+    record = recorded("relu_.default" if written else "relu.default", base[2:14:2])
+
+    def careless(x: torch.Tensor) -> torch.Tensor:
+        y = x.relu_() if written else x.relu()
+        memory = torch.as_strided(x, (16,), (1,), 0)
+        for place in places:
+            memory[place] = torch.where(memory[place] == 0, 0, 5.0)
+        return y
+
+    found = judged(record, careless)
+    if said is None:
+        assert Status.MUTATED_INPUT is not found.status or not written
+    else:
+        named = "wrote outside input tensor 0" if written else "changed the memory of input tensor 0"
+        assert (Status.MUTATED_INPUT, f"{named}: overwrote {said}") == (found.status, found.detail)
+
+
+def test_what_eager_writes_outside_may_be_written() -> None:
+    """A result that is resized reaches further into its storage than the tensor that was given."""
+    record = recorded("neg.out", X_MN, out=torch.zeros(64)[:3])
+    assert Status.PASSED is judged(record, torch.ops.aten.neg.out).status
+
+
 def test_an_in_place_kernel_has_to_return_its_argument() -> None:
     """A right value in a new tensor leaves the caller's tensor unchanged."""
     assert Status.ALIASED_OUTPUT is judged(recorded("relu_.default", X_MN), torch.relu).status

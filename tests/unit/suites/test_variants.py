@@ -18,6 +18,7 @@ from opsmith.core.op import OpSchema
 from opsmith.core.trace import TracedCall
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import layout_variants, probes, shape_variants, value_variants
+from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.scope import LABELS
 
 CPU = torch.device("cpu")
@@ -199,6 +200,64 @@ def test_probes_are_limited_and_cover_the_labels() -> None:
 def test_probes_of_nothing_are_nothing() -> None:
     """An op without recorded calls, or one whose results are random values only, ends the search."""
     assert [] == probes([], aten_schemas()["relu.default"], 1, 5)
+
+
+def guarded(record: CallRecord, schema: OpSchema, seed: int = 1) -> CallRecord:
+    """The call with guard elements around its tensors."""
+    return Guards(schema, seed).around(record)
+
+
+def test_guards_lie_around_every_tensor_and_change_no_value() -> None:
+    """A kernel that writes one element too many overwrites memory of the call's, which is compared."""
+    record, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(4, 6)[1:, 1:5])
+    for seed in range(8):
+        variant = guarded(record, schema, seed)
+        assert same(tensors(record), tensors(variant))
+        for before, after, storage in zip(record.args, variant.args, variant.storages, strict=True):
+            assert isinstance(before, TensorValue)
+            assert isinstance(after, TensorValue)
+            assert (before.shape, before.strides) == (after.shape, after.strides)
+            assert after.offset > before.offset
+            assert len(storage) > 4 * (after.offset - before.offset) + len(record.storages[before.storage])
+
+
+def test_how_far_guards_reach_follows_from_the_seed() -> None:
+    """A known offset would be a map of what is safe; most calls are aligned, as most tensors are."""
+    record, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(3, 4))
+    offsets = [[t.offset for t in tensor_values(guarded(record, schema, seed).args)] for seed in range(64)]
+    assert len({tuple(two) for two in offsets}) > 16
+    assert [] == [two for two in offsets if (two[0] % 16 == 0) is not (two[1] % 16 == 0)]
+    assert 32 < sum(two[0] % 16 == 0 for two in offsets) < 64
+
+
+def test_elements_next_to_a_tensor_are_changed_by_what_works_in_place() -> None:
+    """``relu_`` of a positive number that is not the kernel's to write would leave no trace."""
+    for op in (torch.relu, torch.abs, torch.neg, torch.floor, torch.zeros_like, torch.sigmoid):
+        record, schema = recorded(torch.ops.aten.relu_.default, torch.randn(5, dtype=torch.float64))
+        [value], [storage] = tensor_values(guarded(record, schema).args), guarded(record, schema).storages
+        assert isinstance(storage, bytes)
+        memory = torch.frombuffer(bytearray(storage), dtype=torch.float64)
+        neighbours = memory[[value.offset - 1, value.offset + 5]]
+        assert not bool((op(neighbours) == neighbours).any())
+
+
+def test_what_has_no_elements_or_asks_for_its_layout_is_not_guarded() -> None:
+    """An empty ``out=`` is resized, and ``as_strided`` counts from the beginning of the storage."""
+    record, schema = recorded(torch.ops.aten.neg.out, torch.randn(3), out=torch.empty(0))
+    assert (0, b"") == (guarded(record, schema).kwargs["out"].offset, guarded(record, schema).storages[1])  # type: ignore[union-attr]
+    record, schema = recorded(torch.ops.aten.as_strided.default, torch.randn(12), [2, 2], [3, 1])
+    assert record == guarded(record, schema)
+
+
+def test_generated_tensors_are_guarded_too() -> None:
+    """Their storages grow, and what lies around them is drawn like them."""
+    value = TensorValue(0, "f32", (4, 8), (8, 1), 0, "cpu")
+    schema = aten_schemas()["relu_.default"]
+    variant = guarded(traced_record(TracedCall(op="relu_.default", args=(value,), kwargs={}), seed=1), schema)
+    [moved], [storage] = tensor_values(variant.args), variant.storages
+    assert isinstance(storage, GeneratedStorage)
+    assert storage.offset == moved.offset > 0
+    assert storage.size_bytes > 4 * (moved.offset + 32)
 
 
 # ---------------------------------------------------------------- kernels

@@ -30,6 +30,7 @@ from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, sto
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.arguments import argument_variants
+from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
@@ -52,7 +53,7 @@ _TURNS: tuple[_Variants, ...] = (
 
 
 def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
-    """At most ``limit`` different variants of an op's recorded calls.
+    """At most ``limit`` different variants of an op's recorded calls, with guard elements around each tensor.
 
     Labels come first, so that each occurs once before one occurs again; calls with different
     patterns of arguments (ranks, dtypes, keywords, flags) take turns. Which labels are left out
@@ -64,6 +65,11 @@ def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: in
         seed: of the choice and of the values.
         limit: of the number of variants.
     """
+    guards = Guards(schema, seed)
+    return [(label, guards.around(record)) for label, record in _chosen(records, schema, seed, limit)]
+
+
+def _chosen(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
     bases = _bases(records)
     sources = {vary: _in_turn(vary, bases, schema, seed) for vary in dict.fromkeys(_TURNS)}
     chosen: list[tuple[str, CallRecord]] = []

@@ -17,7 +17,6 @@ gets valid values and a wrong result. A generated storage is drawn anew for the 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -30,20 +29,16 @@ from opsmith.aten.strides import extent
 from opsmith.core.case import CallRecord, GeneratedStorage, MappingValue, SequenceValue, Storage, TensorValue, Value
 from opsmith.core.op import OpSchema, Variant
 from opsmith.suites.valid_inputs.binding import ArgumentSlot, stem_of
-from opsmith.suites.variants.scope import KEPT, bound_call, has_rule, is_elementwise, reads_values, written_arguments
+from opsmith.suites.variants.scope import (
+    bound_call,
+    has_rule,
+    is_about_layout,
+    is_elementwise,
+    is_trusting,
+    written_arguments,
+)
 
 SHIFT = 16
-#: Ops whose result is about the layout, or that take a storage apart by themselves.
-ABOUT_LAYOUT = (
-    *("as_strided", "set", "resize", "empty", "new_empty", "_reshape_alias", "_unsafe_view", "lift", "swap"),
-    *("view_as", "reshape", "_pin_memory", "record_stream", "is_", "_resize"),
-)
-#: Ops that trust their caller: what they read by address is dense, or eager itself answers wrongly.
-TRUSTING = (
-    *("_scaled_dot_product", "_flash_attention", "_efficient_attention", "_embedding_bag", "_weight_norm_interface"),
-    *itertools.chain(*KEPT),
-)
-
 #: Given ``out=``, eager on a CPU reads their input as if it lay in memory as the result does.
 MISREAD = ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
 
@@ -64,12 +59,10 @@ def layout_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator
         schema: of its overload.
         seed: chooses the dimension that is expanded.
     """
-    stem, elementwise = stem_of(schema.name), is_elementwise(schema)
-    # The caller of a backward op, autograd, hands it dense tensors.
-    trusting = not elementwise and (stem.startswith(TRUSTING) or "_backward" in stem)
-    misread = schema.variant is Variant.OUT and stem in MISREAD
-    if not reads_values(schema) or stem.startswith(ABOUT_LAYOUT) or trusting or misread:
+    misread = schema.variant is Variant.OUT and stem_of(schema.name) in MISREAD
+    if is_about_layout(schema) or is_trusting(schema) or misread:
         return
+    elementwise = is_elementwise(schema)
     slots = _movable(record, schema)
     for label, layout in LAYOUTS.items():
         moved: dict[int, tuple[Storage, TensorValue]] = {}
