@@ -60,6 +60,10 @@ def judged(record: CallRecord, candidate: Callable[..., object], *, layout: str 
     return case.judge([outcome_of(record, candidate)], tolerance="strict", layout=layout)
 
 
+class Marked(torch.Tensor):
+    """A tensor that can answer operations in its own way."""
+
+
 X_MN = torch.randn(6, 7)
 
 
@@ -100,6 +104,11 @@ def test_it_is_known_which_calls_write_anything(*, op: str, args: tuple[object, 
         (Status.WRONG_STRUCTURE, lambda _: None),
         (Status.WRONG_DEVICE, lambda x: torch.relu(x).to("meta")),
         (Status.WRONG_STRIDE, lambda x: torch.relu(torch.cat([x, x], 1))[:, : x.shape[1]]),
+        (Status.WRONG_STRUCTURE, lambda x: torch.relu(x).requires_grad_()),
+        (Status.WRONG_STRUCTURE, lambda x: torch.nn.Parameter(torch.relu(x))),
+        (Status.WRONG_STRUCTURE, lambda x: torch.nn.Parameter(torch.relu(x), requires_grad=False)),
+        (Status.WRONG_STRUCTURE, lambda x: torch.relu(x).as_subclass(Marked)),
+        (Status.WRONG_STRUCTURE, lambda x: torch._neg_view(-torch.relu(x))),
         (Status.ALIASED_OUTPUT, lambda x: x),
         (Status.ALIASED_OUTPUT, lambda x: x.relu_()),
         (Status.MUTATED_INPUT, lambda x: torch.relu(x.abs_())),
@@ -108,6 +117,20 @@ def test_it_is_known_which_calls_write_anything(*, op: str, args: tuple[object, 
 def test_each_broken_promise_has_its_own_status(status: Status, candidate: Callable[..., object]) -> None:
     """The form of a result is judged before its values."""
     assert status is judged(recorded("relu.default", X_MN), candidate).status
+
+
+def test_memory_to_be_conjugated_by_its_readers_is_no_result() -> None:
+    """Equal where torch reads it, and the conjugate of the answer where a kernel does."""
+    record = recorded("exp.default", torch.complex(X_MN, X_MN))
+    assert Status.WRONG_STRUCTURE is judged(record, lambda x: torch.exp(x.conj_physical()).conj()).status
+    assert Status.PASSED is judged(record, lambda x: torch.exp(x.conj()).conj().resolve_conj()).status
+
+
+def test_a_view_has_the_bits_of_eager() -> None:
+    """A new view without them shows other values; what has memory of its own may hold the values themselves."""
+    record = recorded("_conj.default", torch.complex(X_MN, X_MN))
+    assert Status.PASSED is judged(record, torch.ops.aten._conj.default).status
+    assert Status.WRONG_STRUCTURE is judged(record, lambda x: x.view(x.shape)).status
 
 
 def test_another_dense_layout_passes_and_is_noted() -> None:

@@ -35,6 +35,7 @@ from opsmith.evaluation.comparisons.boundaries import overwritten
 from opsmith.evaluation.comparisons.compare import compare
 from opsmith.evaluation.comparisons.form import (
     alias_problem,
+    bits_problem,
     device_problem,
     dtype_problem,
     kind_problem,
@@ -42,6 +43,7 @@ from opsmith.evaluation.comparisons.form import (
     layout_differs,
     shape_problem,
     stride_problem,
+    type_problem,
 )
 from opsmith.evaluation.comparisons.stability import REPETITIONS, stabilised
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, Finding, JudgedCall, Result
@@ -174,6 +176,8 @@ class CaseUnderJudgement:
             dtype_problem,
             shape_problem,
             alias_problem,
+            type_problem,
+            bits_problem,
             partial(stride_problem, layout=layout),
         ):
             for tensor in tensors:
@@ -181,10 +185,16 @@ class CaseUnderJudgement:
         yield from self._mutation_problems(candidate)
 
     def _asked_of(self, mine: OutputTensor, other: OutputTensor) -> OutputTensor:
-        """The form to hold a result against: a module may return a new tensor where Model returns an input."""
-        if self._schema.kind is TaskKind.MODULE and other.input_storage is None:
-            return msgspec.structs.replace(mine, input_storage=None)
-        return mine
+        """The form to hold a result against: a module may return a new tensor, or its own state, where Model does not."""
+        if self._schema.kind is not TaskKind.MODULE:
+            return mine
+        storage = None if other.input_storage is None else mine.input_storage
+        return msgspec.structs.replace(
+            mine,
+            input_storage=storage,
+            is_parameter=other.is_parameter,
+            requires_grad=mine.requires_grad or other.is_parameter,
+        )
 
     def _mutation_problems(self, theirs: HeldOutcome) -> Iterator[tuple[Status, str]]:
         for number, after in theirs.changed.items():
@@ -217,9 +227,8 @@ class CaseUnderJudgement:
         eager = self._reference[0].changed.get(number)
         if eager is not None and size_of(eager) != size_bytes:
             return None
-        before = self._record.storages[number]
-        if not isinstance(before, bytes):
-            before = flat_view(generate(before, self.device), torch.uint8)
+        storage = self._record.storages[number]
+        before = storage if isinstance(storage, bytes) else flat_view(generate(storage, self.device), torch.uint8)
         return overwritten(windows, before, content, eager)
 
     def _content(self, number: int) -> bytes:
