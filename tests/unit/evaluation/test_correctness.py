@@ -196,6 +196,27 @@ def test_what_eager_writes_outside_may_be_written() -> None:
     assert Status.PASSED is judged(record, torch.ops.aten.neg.out).status
 
 
+def test_a_resized_result_may_have_any_dense_layout() -> None:
+    """Whoever resizes decides the layout, as of a new tensor; a result that fits keeps its own."""
+
+    def row_major(x: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        return out.resize_(x.shape).copy_(x.neg())
+
+    def every_other(x: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        return out.resize_(*x.shape, 2)[..., 0].copy_(x.neg())
+
+    def misfit(x: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        return out.set_(x.neg().untyped_storage(), 0, x.shape, x.contiguous().stride())  # type: ignore[call-overload, no-any-return]
+
+    record = recorded("neg.out", X_MN.t(), out=torch.empty(0))
+    assert 1 == outcome_of(record, overload("neg.out")).form.outputs[0].strides[0]  # type: ignore[union-attr]
+    assert Status.PASSED is judged(record, row_major).status
+    assert Status.PASSED is not judged(record, every_other).status
+    fitting = recorded("neg.out", X_MN, out=torch.empty(7, 6).t())
+    assert Status.PASSED is judged(fitting, torch.ops.aten.neg.out).status
+    assert Status.PASSED is not judged(fitting, misfit).status
+
+
 def test_an_in_place_kernel_has_to_return_its_argument() -> None:
     """A right value in a new tensor leaves the caller's tensor unchanged."""
     assert Status.ALIASED_OUTPUT is judged(recorded("relu_.default", X_MN), torch.relu).status

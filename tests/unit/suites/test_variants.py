@@ -19,6 +19,7 @@ from opsmith.core.trace import TracedCall
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import layout_variants, probes, shape_variants, value_variants
 from opsmith.suites.variants.guards import Guards
+from opsmith.suites.variants.results import result_variants
 from opsmith.suites.variants.scope import LABELS
 
 CPU = torch.device("cpu")
@@ -96,8 +97,6 @@ def test_results_of_out_variants_are_not_inputs() -> None:
     out = torch.empty(5)
     record, schema = recorded(torch.ops.aten.exp.out, torch.randn(5), out=out)
     assert {record.storages[1]} == {variant.storages[1] for variant in values_of(record, schema).values()}
-    for _, variant in layout_variants(record, schema, 1):
-        assert record.kwargs["out"] == variant.kwargs["out"]
 
 
 def test_generated_storages_stay_generated() -> None:
@@ -120,21 +119,49 @@ def test_layouts_keep_the_values_and_change_the_memory() -> None:
     """A kernel that ignores strides or offsets reads elements of other places."""
     record, schema = recorded(torch.ops.aten.add.Tensor, torch.randn(3, 4), torch.randn(3, 4))
     variants = dict(layout_variants(record, schema, 1))
-    assert {"shifted", "misaligned", "gapped", "transposed", "expanded"} == set(variants)
+    assert {"misaligned", "gapped", "padded", "permuted", "expanded"} == set(variants)
     for label, variant in variants.items():
         assert (label != "expanded") is same(tensors(record), tensors(variant))
     first = {label: tensor_values(variant.args)[0] for label, variant in variants.items()}
-    assert (1, (4, 1)) == (first["misaligned"].offset, first["misaligned"].strides)
-    assert (8, 2) == first["gapped"].strides
-    assert (1, 3) == first["transposed"].strides
+    assert (1, (4, 1)) == (first["misaligned"].offset % 2, first["misaligned"].strides)
+    step = first["gapped"].strides[1]
+    assert (4 * step, step) == first["gapped"].strides
+    assert 1 == first["padded"].strides[1]
+    assert 4 < first["padded"].strides[0] <= 4 + 64
+    assert (1, 3) == first["permuted"].strides
     assert 0 in first["expanded"].strides
 
 
-def test_written_tensors_and_layout_ops_keep_their_layout() -> None:
-    """Where the layout is the answer, or is written to, another one would be another question."""
-    record, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(3, 4))
+def test_steps_pads_and_offsets_are_drawn() -> None:
+    """A step that is always 2 would be the one that a kernel is written for."""
+    record, schema = recorded(torch.ops.aten.neg.default, torch.randn(3, 5, 4))
+    drawn = [dict(layout_variants(record, schema, seed)) for seed in range(40)]
+    windows = {label: [tensor_values(variants[label].args)[0] for variants in drawn] for label in drawn[0]}
+    assert set(range(2, 8)) == {window.strides[-1] for window in windows["gapped"]}
+    assert 10 < len({window.strides[0] for window in windows["padded"]})
+    assert 10 < len({window.offset for window in windows["misaligned"]})
+    assert 5 == len({window.strides for window in windows["permuted"]})
+
+
+def test_what_is_written_is_laid_out_otherwise_too() -> None:
+    """An in-place kernel that takes its argument for dense writes to elements of others."""
+    in_place, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(3, 4))
+    variants = dict(layout_variants(in_place, schema, 1))
+    moved = {label for label, variant in variants.items() if variant.args[0] != in_place.args[0]}
+    assert {"misaligned", "gapped", "padded", "permuted"} == moved
+    assert {"expanded"} == set(variants) - moved, "two elements cannot be written to one place"
+    into, schema = recorded(torch.ops.aten.neg.out, torch.randn(3, 4), out=torch.zeros(3, 4))
+    variants = dict(layout_variants(into, schema, 1))
+    assert moved == {label for label, variant in variants.items() if variant.kwargs["out"] != into.kwargs["out"]}
+
+
+def test_running_statistics_and_layout_ops_keep_their_layout() -> None:
+    """Where the layout is the answer, another one would be another question; statistics are dense in every model."""
+    x, statistics = torch.randn(2, 3, 4), (torch.zeros(3), torch.ones(3))
+    norm = torch.ops.aten._native_batch_norm_legit.default
+    record, schema = recorded(norm, x, None, None, *statistics, True, 0.1, 1e-5)
     for _, variant in layout_variants(record, schema, 1):
-        assert record.args[0] == variant.args[0]
+        assert record.args[3:5] == variant.args[3:5]
     indices, offsets = torch.tensor([0, 2, 1]), torch.tensor([0, 2])
     for trusting, schema in (
         recorded(torch.ops.aten.as_strided.default, torch.randn(12), [2, 2], [3, 1]),
@@ -154,7 +181,36 @@ def test_no_layout_is_asked_of_what_eager_reads_wrongly() -> None:
     record, schema = recorded(norm.no_stats_out, x, *arguments, **given)
     assert [] == list(layout_variants(record, schema, 1))
     record, schema = recorded(norm.no_stats, x, *arguments)
-    assert {"gapped", "transposed"} <= dict(layout_variants(record, schema, 1)).keys()
+    assert {"gapped", "permuted"} <= dict(layout_variants(record, schema, 1)).keys()
+
+
+def results_of(function: Any, *args: Any, out: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """For each label what ``out=`` was given as, and what eager made of it."""
+    record, schema = recorded(function, *args, out=out)
+    found = {}
+    for label, variant in result_variants(record, schema, 1):
+        live, before = rebuild(variant, CPU), rebuild(variant, CPU)
+        found[label] = before.kwargs["out"], function(*live.args, **live.kwargs)
+    return found
+
+
+def test_results_get_another_size_or_dtype() -> None:
+    """Eager resizes what it is given and casts its result into it."""
+    x = torch.randn(3, 4)
+    found = results_of(torch.ops.aten.exp.out, x, out=torch.empty(3, 4))
+    assert {"emptied", "refitted", "cast"} == set(found)
+    assert 0 == found["emptied"][0].numel()
+    assert found["refitted"][0].numel()
+    assert (3, 4) not in {found["emptied"][0].shape, found["refitted"][0].shape}
+    assert [(3, 4)] * 3 == [tuple(result.shape) for _, result in found.values()]
+    assert torch.bfloat16 is found["cast"][1].dtype
+    assert "cast" not in results_of(torch.ops.aten.mm.out, x, x.t(), out=torch.empty(3, 3))
+
+
+def test_only_out_overloads_have_results_to_vary() -> None:
+    """An in-place argument is its own result."""
+    record, schema = recorded(torch.ops.aten.exp_.default, torch.randn(3))
+    assert [] == list(result_variants(record, schema, 1))
 
 
 def test_sizes_that_belong_together_change_together() -> None:

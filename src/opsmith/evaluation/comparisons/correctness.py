@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 
 import msgspec
@@ -171,21 +171,15 @@ class CaseUnderJudgement:
             yield from kind_problem(f"result {number}", mine, other)
             if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor):
                 tensors.append((f"result {number}", self._asked_of(mine, other), other))
-        for check in (
-            device_problem,
-            dtype_problem,
-            shape_problem,
-            alias_problem,
-            type_problem,
-            bits_problem,
-            partial(stride_problem, layout=layout),
-        ):
+        for check in (device_problem, dtype_problem, shape_problem, alias_problem, type_problem, bits_problem):
             for tensor in tensors:
                 yield from check(*tensor)
+        for name, mine, other in tensors:
+            yield from stride_problem(name, self._laid_out(mine), other, layout)
         yield from self._mutation_problems(candidate)
 
     def _asked_of(self, mine: OutputTensor, other: OutputTensor) -> OutputTensor:
-        """The form to hold a result against: a module may return a new tensor, or its own state, where Model does not."""
+        """The form to hold a result against: of a module, a new tensor or its own state may stand for what Model returns."""
         if self._schema.kind is not TaskKind.MODULE:
             return mine
         storage = None if other.input_storage is None else mine.input_storage
@@ -195,6 +189,12 @@ class CaseUnderJudgement:
             is_parameter=other.is_parameter,
             requires_grad=mine.requires_grad or other.is_parameter,
         )
+
+    def _laid_out(self, mine: OutputTensor) -> OutputTensor:
+        """The layout to hold a result against: of an ``out=`` that was resized it is free, as of a new tensor."""
+        given = [tensor.shape for tensor in self._all_tensors() if tensor.storage == mine.input_storage]
+        resized = self._schema.variant is Variant.OUT and mine.shape not in given
+        return msgspec.structs.replace(mine, input_storage=None) if resized else mine
 
     def _mutation_problems(self, theirs: HeldOutcome) -> Iterator[tuple[Status, str]]:
         for number, after in theirs.changed.items():

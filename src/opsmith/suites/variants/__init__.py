@@ -27,11 +27,12 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, storage_size, tensor_values
-from opsmith.core.op import OpSchema
+from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.arguments import argument_variants
 from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.layouts import layout_variants
+from opsmith.suites.variants.results import result_variants
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
 
@@ -49,6 +50,17 @@ _TURNS: tuple[_Variants, ...] = (
     argument_variants,
     value_variants,
     layout_variants,
+)
+#: The same for overloads that write their arguments: what these look like comes first.
+_WRITING_TURNS: tuple[_Variants, ...] = (
+    layout_variants,
+    value_variants,
+    result_variants,
+    shape_variants,
+    layout_variants,
+    argument_variants,
+    value_variants,
+    result_variants,
 )
 
 
@@ -71,9 +83,10 @@ def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: in
 
 def _chosen(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
     bases = _bases(records)
-    sources = {vary: _in_turn(vary, bases, schema, seed) for vary in dict.fromkeys(_TURNS)}
+    turns = _WRITING_TURNS if schema.variant in (Variant.INPLACE, Variant.OUT) else _TURNS
+    sources = {vary: _in_turn(vary, bases, schema, seed) for vary in dict.fromkeys(turns)}
     chosen: list[tuple[str, CallRecord]] = []
-    for vary in itertools.cycle(_TURNS):
+    for vary in itertools.cycle(turns):
         if len(chosen) >= limit or not sources:
             return chosen
         if vary in sources:
