@@ -22,6 +22,7 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement, Judgement
 from opsmith.evaluation.criteria.rules import rule_for
 from opsmith.evaluation.eager.answers import answers_of
+from opsmith.evaluation.eager.reference import misreads
 
 CPU = torch.device("cpu")
 
@@ -348,3 +349,15 @@ def test_a_result_on_memory_of_its_own_is_recognised_by_address() -> None:
     output = outcome_of(record, wrapped).form.outputs[0]
     assert isinstance(output, OutputTensor)
     assert 0 == output.input_storage
+
+
+@pytest.mark.parametrize(
+    ("order", "wrong"),
+    [((0, 2, 1, 3), True), ((0, 1, 2, 3), False)],
+)
+def test_where_eager_misreads_a_layout_nobody_is_asked(order: tuple[int, ...], *, wrong: bool) -> None:
+    """On a CPU ``triu.out`` takes the batch of its result for one that lies as in a dense tensor."""
+    x = torch.randn(2, 3, 4, 5)
+    out = torch.empty([x.shape[dim] for dim in order]).permute(order)
+    record = recorded("triu.out", x, 0, out=out)
+    assert wrong is misreads(record, CPU)

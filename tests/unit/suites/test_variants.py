@@ -17,7 +17,8 @@ from opsmith.core.domains import Integers, Normal
 from opsmith.core.op import OpSchema
 from opsmith.core.trace import TracedCall
 from opsmith.suites.valid_inputs import traced_record
-from opsmith.suites.variants import layout_variants, probes, shape_variants, value_variants
+from opsmith.suites.variants import argument_variants, layout_variants, probes, shape_variants, value_variants
+from opsmith.suites.variants.arguments import combined_arguments
 from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.results import result_variants
 from opsmith.suites.variants.scope import LABELS
@@ -182,6 +183,106 @@ def test_no_layout_is_asked_of_what_eager_reads_wrongly() -> None:
     assert [] == list(layout_variants(record, schema, 1))
     record, schema = recorded(norm.no_stats, x, *arguments)
     assert {"gapped", "permuted"} <= dict(layout_variants(record, schema, 1)).keys()
+
+
+def arguments_of(function: Any, *args: Any, seeds: int = 8, **kwargs: Any) -> dict[str, list[Any]]:
+    """For each label of arguments what eager answers, over several seeds; None where it refuses."""
+    record, schema = recorded(function, *args, **kwargs)
+    found: dict[str, list[Any]] = {}
+    for seed in range(seeds):
+        for label, variant in (*argument_variants(record, schema, seed), *combined_arguments(record, schema, seed)):
+            live = rebuild(variant, CPU)
+            try:
+                found.setdefault(label, []).append((live, function(*live.args, **live.kwargs)))
+            except (RuntimeError, IndexError):
+                continue
+    return found
+
+
+ATEN = torch.ops.aten
+INDICES = torch.tensor([0, 2, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "labels"),
+    [
+        (ATEN.embedding_dense_backward.default, (torch.randn(6, 4), INDICES, 3, -1, False), {"padding_idx"}),
+        (ATEN.embedding_dense_backward.default, (torch.randn(6, 4), INDICES, 3, -1, False), {"scale_grad_by_freq"}),
+        (ATEN.clamp.default, (torch.randn(9), -0.5, 0.5), {"crossed", "min", "max"}),
+        (ATEN.clamp.Tensor, (torch.randn(9), -torch.rand(9), torch.rand(9)), {"crossed"}),
+        (ATEN.nan_to_num.default, (torch.randn(40),), {"nan", "posinf", "neginf"}),
+        (ATEN.argmax.default, (torch.randn(4, 5),), {"dim", "keepdim"}),
+        (ATEN.masked_fill.Scalar, (torch.randn(9), torch.rand(9) > 0.5, 2.0), {"value"}),
+        (ATEN.addmm.default, (torch.randn(3, 5), torch.randn(3, 4), torch.randn(4, 5)), {"alpha", "beta"}),
+        (ATEN.addmv.default, (torch.randn(3), torch.randn(3, 4), torch.randn(4)), {"alpha", "beta"}),
+        (ATEN.add.Tensor, (torch.randn(9), torch.randn(9)), {"alpha"}),
+        (ATEN.sum.dim_IntList, (torch.randn(4, 5), [0]), {"dim", "keepdim", "dtype"}),
+        (
+            ATEN.avg_pool2d.default,
+            (torch.randn(2, 9, 9), [3, 3], [2, 2], [1, 1]),
+            {"count_include_pad", "divisor_override"},
+        ),
+        (ATEN.nll_loss_forward.default, (torch.randn(6, 3), INDICES, None, 1, -100), {"reduction"}),
+        (ATEN.tril.default, (torch.randn(5, 5),), {"diagonal"}),
+        (ATEN.var.correction, (torch.randn(5, 5), [0]), {"correction", "dim", "keepdim"}),
+        (ATEN.softplus.default, (torch.randn(9),), {"beta", "threshold"}),
+        (ATEN.roll.default, (torch.randn(5, 5), [1, 2], [0, 1]), {"shifts"}),
+        (ATEN.constant_pad_nd.default, (torch.randn(3, 3), [1, 1], 0.0), {"value"}),
+    ],
+)
+def test_each_argument_makes_a_difference(function: Any, args: tuple[Any, ...], labels: set[str]) -> None:
+    """A kernel that leaves one out, or takes its default for it, is wrong in some variant of that name."""
+    torch.manual_seed(0)
+    found = arguments_of(function, *args)
+    for label in labels:
+        assert label in found, set(found)
+        assert any(not equal(answer, function(*args)) for _, answer in found[label])
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two answers are the same, in dtypes too."""
+    pairs = zip(*([answer] if isinstance(answer, torch.Tensor) else answer for answer in (one, other)), strict=True)
+    return all(
+        left.dtype is right.dtype and left.shape == right.shape and torch.equal(left, right) for left, right in pairs
+    )
+
+
+def test_numbers_that_replace_nan_and_infinities_meet_them() -> None:
+    """``nan_to_num(posinf=7)`` of finite numbers is what any ``posinf`` gives."""
+    found = arguments_of(ATEN.nan_to_num.default, torch.randn(64))
+    for live, _ in (*found["posinf"], *found["arguments"]):
+        assert bool(live.args[0].isnan().any())
+        assert {torch.inf, -torch.inf} <= set(live.args[0].tolist())
+
+
+def test_several_arguments_change_in_one_call() -> None:
+    """``argmax(None, keepdim=True)`` is asked of neither argument alone."""
+    found = arguments_of(ATEN.argmax.default, torch.randn(4, 5), None, False, seeds=20)
+    assert (None, True) in {live.args[1:] for live, _ in found["keepdim"]}
+    both = {live.args[1:] for live, _ in found["arguments"]}
+    assert both
+    assert all(dim is not None and keepdim for dim, keepdim in both)
+    found = arguments_of(ATEN.addmm.default, torch.randn(3, 5), torch.randn(3, 4), torch.randn(4, 5))
+    assert {2} == {len({"alpha", "beta"} & live.kwargs.keys()) for live, _ in found["arguments"]}
+    assert 0 in {live.kwargs["beta"] for live, _ in found["beta"]}
+
+
+def test_filled_numbers_are_infinite_too() -> None:
+    """A mask is filled with minus infinity in every attention."""
+    found = arguments_of(ATEN.masked_fill.Scalar, torch.randn(9), torch.rand(9) > 0.5, 2.0)
+    assert {torch.inf, -torch.inf} <= {live.args[2] for live, _ in found["value"]}
+
+
+def test_a_mean_of_no_element_is_asked() -> None:
+    """It is NaN, and a sum of none is 0."""
+    record, schema = recorded(ATEN.mean.dim, torch.randn(4, 5), [1])
+    variants = [variant for label, variant in shape_variants(record, schema, 1) if label == "empty"]
+    assert {(0, 5), (4, 0)} == {t.shape for variant in variants for t in tensor_values(variant.args)}
+
+
+def test_a_dimension_that_holds_places_stays() -> None:
+    """Along another one an index points outside, which ends the context of a GPU."""
+    assert "dim" not in arguments_of(ATEN.gather.default, torch.randn(3, 2), 0, torch.tensor([[0, 1], [2, 0]]))
 
 
 def results_of(function: Any, *args: Any, out: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:

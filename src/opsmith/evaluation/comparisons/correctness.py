@@ -179,7 +179,7 @@ class CaseUnderJudgement:
         yield from self._mutation_problems(candidate)
 
     def _asked_of(self, mine: OutputTensor, other: OutputTensor) -> OutputTensor:
-        """The form to hold a result against: of a module, a new tensor or its own state may stand for what Model returns."""
+        """The form to hold a result against: a module may return a new tensor, or its state, where Model does not."""
         if self._schema.kind is not TaskKind.MODULE:
             return mine
         storage = None if other.input_storage is None else mine.input_storage
@@ -192,9 +192,12 @@ class CaseUnderJudgement:
 
     def _laid_out(self, mine: OutputTensor) -> OutputTensor:
         """The layout to hold a result against: of an ``out=`` that was resized it is free, as of a new tensor."""
+        return msgspec.structs.replace(mine, input_storage=None) if self._is_resized(mine) else mine
+
+    def _is_resized(self, mine: OutputTensor) -> bool:
+        """Whether one of eager's results is an ``out=`` argument that had another shape."""
         given = [tensor.shape for tensor in self._all_tensors() if tensor.storage == mine.input_storage]
-        resized = self._schema.variant is Variant.OUT and mine.shape not in given
-        return msgspec.structs.replace(mine, input_storage=None) if resized else mine
+        return self._schema.variant is Variant.OUT and bool(given) and mine.shape not in given
 
     def _mutation_problems(self, theirs: HeldOutcome) -> Iterator[tuple[Status, str]]:
         for number, after in theirs.changed.items():
@@ -214,7 +217,7 @@ class CaseUnderJudgement:
     def _overwritten(self, number: int, content: Content) -> str | None:
         """Which bytes around and between a written tensor's elements changed that eager left alone, in words.
 
-        None where there are none, and where eager resized the storage: shape and values were or will be compared.
+        None where there are none, and where eager resized the tensor: shape and values were or will be compared.
         """
         windows = [t for t in self._all_tensors() if t.storage == number]
         size_bytes = storage_size(self._record.storages[number])
@@ -224,8 +227,10 @@ class CaseUnderJudgement:
             or any(_occupied_bytes(window) == size_bytes for window in windows)
         ):
             return None
-        eager = self._reference[0].changed.get(number)
-        if eager is not None and size_of(eager) != size_bytes:
+        reference = self._reference[0]
+        eager = reference.changed.get(number)
+        results = [o for o in reference.form.outputs if isinstance(o, OutputTensor) and o.input_storage == number]
+        if (eager is not None and size_of(eager) != size_bytes) or any(map(self._is_resized, results)):
             return None
         storage = self._record.storages[number]
         before = storage if isinstance(storage, bytes) else flat_view(generate(storage, self.device), torch.uint8)

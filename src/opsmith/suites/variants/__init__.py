@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, storage_size, tensor_values
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
-from opsmith.suites.variants.arguments import argument_variants
+from opsmith.suites.variants.arguments import argument_variants, combined_arguments
 from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.results import result_variants
@@ -42,14 +42,15 @@ __all__ = ["argument_variants", "layout_variants", "probes", "shape_variants", "
 ENOUGH_BYTES = 1 << 20
 
 _Variants = Callable[[CallRecord, OpSchema, int], Iterator[tuple[str, CallRecord]]]
-#: In which turn the kinds of variants are chosen: half of them have other values.
+#: In which turn the kinds of variants are chosen: nearly half of them have other values.
 _TURNS: tuple[_Variants, ...] = (
     value_variants,
     shape_variants,
     value_variants,
-    argument_variants,
-    value_variants,
+    combined_arguments,
     layout_variants,
+    value_variants,
+    argument_variants,
 )
 #: The same for overloads that write their arguments: what these look like comes first.
 _WRITING_TURNS: tuple[_Variants, ...] = (

@@ -25,7 +25,14 @@ from opsmith.core.case import CallRecord, Storage, TensorValue
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.layouts import dense_strides
-from opsmith.suites.variants.scope import bound_call, is_about_layout, is_elementwise, is_random, tags, written_arguments
+from opsmith.suites.variants.scope import (
+    bound_call,
+    is_about_layout,
+    is_elementwise,
+    is_random,
+    tags,
+    written_arguments,
+)
 
 #: A dtype to cast to whose values a result of another one has to the last bit, or rounded once.
 _CASTS = {"f64": "bf16", "f32": "bf16", "i64": "f32", "i32": "f32", "i16": "f32", "i8": "i32", "u8": "i32", "b8": "u8"}
