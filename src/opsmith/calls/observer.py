@@ -215,6 +215,10 @@ def _describe_tensor(tensor: torch.Tensor, input_storage: int | None, output: in
         input_storage=input_storage,
         output=output,
         data=b"",
+        is_conj=tensor.is_conj(),
+        is_neg=tensor.is_neg(),
+        requires_grad=tensor.requires_grad,
+        is_parameter=type(tensor) is torch.nn.Parameter,
     )
 
 

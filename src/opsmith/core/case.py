@@ -205,6 +205,10 @@ class OutputTensor(msgspec.Struct, frozen=True, tag="tensor"):
         input_storage: number of the input storage whose memory it uses, or None.
         output: number of the earlier result whose memory it shares, or None.
         data: its elements in row-major order.
+        is_conj: its elements are the conjugates of what lies in memory.
+        is_neg: its elements are what lies in memory, negated.
+        requires_grad: autograd follows it.
+        is_parameter: it is a ``torch.nn.Parameter``; no other subclass of a tensor is told as a tensor.
     """
 
     dtype: str
@@ -216,6 +220,10 @@ class OutputTensor(msgspec.Struct, frozen=True, tag="tensor"):
     input_storage: int | None
     output: int | None
     data: bytes
+    is_conj: bool = False
+    is_neg: bool = False
+    requires_grad: bool = False
+    is_parameter: bool = False
 
 
 class OutputOther(msgspec.Struct, frozen=True, tag="other"):

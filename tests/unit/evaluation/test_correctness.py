@@ -22,6 +22,7 @@ from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement, Judgement
 from opsmith.evaluation.criteria.rules import rule_for
 from opsmith.evaluation.eager.answers import answers_of
+from opsmith.evaluation.eager.reference import misreads
 
 CPU = torch.device("cpu")
 
@@ -58,6 +59,10 @@ def judged(record: CallRecord, candidate: Callable[..., object], *, layout: str 
         run_again=lambda: itertools.repeat(reference),
     )
     return case.judge([outcome_of(record, candidate)], tolerance="strict", layout=layout)
+
+
+class Marked(torch.Tensor):
+    """A tensor that can answer operations in its own way."""
 
 
 X_MN = torch.randn(6, 7)
@@ -100,6 +105,11 @@ def test_it_is_known_which_calls_write_anything(*, op: str, args: tuple[object, 
         (Status.WRONG_STRUCTURE, lambda _: None),
         (Status.WRONG_DEVICE, lambda x: torch.relu(x).to("meta")),
         (Status.WRONG_STRIDE, lambda x: torch.relu(torch.cat([x, x], 1))[:, : x.shape[1]]),
+        (Status.WRONG_STRUCTURE, lambda x: torch.relu(x).requires_grad_()),
+        (Status.WRONG_STRUCTURE, lambda x: torch.nn.Parameter(torch.relu(x))),
+        (Status.WRONG_STRUCTURE, lambda x: torch.nn.Parameter(torch.relu(x), requires_grad=False)),
+        (Status.WRONG_STRUCTURE, lambda x: torch.relu(x).as_subclass(Marked)),
+        (Status.WRONG_STRUCTURE, lambda x: torch._neg_view(-torch.relu(x))),
         (Status.ALIASED_OUTPUT, lambda x: x),
         (Status.ALIASED_OUTPUT, lambda x: x.relu_()),
         (Status.MUTATED_INPUT, lambda x: torch.relu(x.abs_())),
@@ -108,6 +118,20 @@ def test_it_is_known_which_calls_write_anything(*, op: str, args: tuple[object, 
 def test_each_broken_promise_has_its_own_status(status: Status, candidate: Callable[..., object]) -> None:
     """The form of a result is judged before its values."""
     assert status is judged(recorded("relu.default", X_MN), candidate).status
+
+
+def test_memory_to_be_conjugated_by_its_readers_is_no_result() -> None:
+    """Equal where torch reads it, and the conjugate of the answer where a kernel does."""
+    record = recorded("exp.default", torch.complex(X_MN, X_MN))
+    assert Status.WRONG_STRUCTURE is judged(record, lambda x: torch.exp(x.conj_physical()).conj()).status
+    assert Status.PASSED is judged(record, lambda x: torch.exp(x.conj()).conj().resolve_conj()).status
+
+
+def test_a_view_has_the_bits_of_eager() -> None:
+    """A new view without them shows other values; what has memory of its own may hold the values themselves."""
+    record = recorded("_conj.default", torch.complex(X_MN, X_MN))
+    assert Status.PASSED is judged(record, torch.ops.aten._conj.default).status
+    assert Status.WRONG_STRUCTURE is judged(record, lambda x: x.view(x.shape)).status
 
 
 def test_another_dense_layout_passes_and_is_noted() -> None:
@@ -134,6 +158,64 @@ def test_an_in_place_kernel_may_not_write_between_the_elements() -> None:
 
     assert Status.PASSED is judged(record, torch.relu_).status
     assert Status.MUTATED_INPUT is judged(record, careless).status
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ((1,), "1 element in front of its first element"),
+        ((3, 9), "2 elements between its elements"),
+        ((13, 14), "2 elements behind its last element"),
+        ((0, 14), "1 element in front of its first element and 1 element behind its last element"),
+        ((2, 12), None),
+    ],
+)
+@pytest.mark.parametrize("written", [True, False])
+def test_the_verdict_says_where_a_kernel_wrote_outside(*, places: tuple[int, ...], said: str, written: bool) -> None:
+    """``b[3]`` of ``b[:3]`` is the caller's, whether or not the kernel may write to ``b[:3]``."""
+    base = torch.randn(16)
+    record = recorded("relu_.default" if written else "relu.default", base[2:14:2])
+
+    def careless(x: torch.Tensor) -> torch.Tensor:
+        y = x.relu_() if written else x.relu()
+        memory = torch.as_strided(x, (16,), (1,), 0)
+        for place in places:
+            memory[place] = torch.where(memory[place] == 0, 0, 5.0)
+        return y
+
+    found = judged(record, careless)
+    if said is None:
+        assert Status.MUTATED_INPUT is not found.status or not written
+    else:
+        named = "wrote outside input tensor 0" if written else "changed the memory of input tensor 0"
+        assert (Status.MUTATED_INPUT, f"{named}: overwrote {said}") == (found.status, found.detail)
+
+
+def test_what_eager_writes_outside_may_be_written() -> None:
+    """A result that is resized reaches further into its storage than the tensor that was given."""
+    record = recorded("neg.out", X_MN, out=torch.zeros(64)[:3])
+    assert Status.PASSED is judged(record, torch.ops.aten.neg.out).status
+
+
+def test_a_resized_result_may_have_any_dense_layout() -> None:
+    """Whoever resizes decides the layout, as of a new tensor; a result that fits keeps its own."""
+
+    def row_major(x: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        return out.resize_(x.shape).copy_(x.neg())
+
+    def every_other(x: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        return out.resize_(*x.shape, 2)[..., 0].copy_(x.neg())
+
+    def misfit(x: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        return out.set_(x.neg().untyped_storage(), 0, x.shape, x.contiguous().stride())  # type: ignore[call-overload, no-any-return]
+
+    record = recorded("neg.out", X_MN.t(), out=torch.empty(0))
+    assert 1 == outcome_of(record, overload("neg.out")).form.outputs[0].strides[0]  # type: ignore[union-attr]
+    assert Status.PASSED is judged(record, row_major).status
+    assert Status.PASSED is not judged(record, every_other).status
+    fitting = recorded("neg.out", X_MN, out=torch.empty(7, 6).t())
+    assert Status.PASSED is judged(fitting, torch.ops.aten.neg.out).status
+    assert Status.PASSED is not judged(fitting, misfit).status
 
 
 def test_an_in_place_kernel_has_to_return_its_argument() -> None:
@@ -267,3 +349,15 @@ def test_a_result_on_memory_of_its_own_is_recognised_by_address() -> None:
     output = outcome_of(record, wrapped).form.outputs[0]
     assert isinstance(output, OutputTensor)
     assert 0 == output.input_storage
+
+
+@pytest.mark.parametrize(
+    ("order", "wrong"),
+    [((0, 2, 1, 3), True), ((0, 1, 2, 3), False)],
+)
+def test_where_eager_misreads_a_layout_nobody_is_asked(order: tuple[int, ...], *, wrong: bool) -> None:
+    """On a CPU ``triu.out`` takes the batch of its result for one that lies as in a dense tensor."""
+    x = torch.randn(2, 3, 4, 5)
+    out = torch.empty([x.shape[dim] for dim in order]).permute(order)
+    record = recorded("triu.out", x, 0, out=out)
+    assert wrong is misreads(record, CPU)

@@ -17,7 +17,10 @@ from opsmith.core.domains import Integers, Normal
 from opsmith.core.op import OpSchema
 from opsmith.core.trace import TracedCall
 from opsmith.suites.valid_inputs import traced_record
-from opsmith.suites.variants import layout_variants, probes, shape_variants, value_variants
+from opsmith.suites.variants import argument_variants, layout_variants, probes, shape_variants, value_variants
+from opsmith.suites.variants.arguments import combined_arguments
+from opsmith.suites.variants.guards import Guards
+from opsmith.suites.variants.results import result_variants
 from opsmith.suites.variants.scope import LABELS
 
 CPU = torch.device("cpu")
@@ -95,8 +98,6 @@ def test_results_of_out_variants_are_not_inputs() -> None:
     out = torch.empty(5)
     record, schema = recorded(torch.ops.aten.exp.out, torch.randn(5), out=out)
     assert {record.storages[1]} == {variant.storages[1] for variant in values_of(record, schema).values()}
-    for _, variant in layout_variants(record, schema, 1):
-        assert record.kwargs["out"] == variant.kwargs["out"]
 
 
 def test_generated_storages_stay_generated() -> None:
@@ -119,21 +120,49 @@ def test_layouts_keep_the_values_and_change_the_memory() -> None:
     """A kernel that ignores strides or offsets reads elements of other places."""
     record, schema = recorded(torch.ops.aten.add.Tensor, torch.randn(3, 4), torch.randn(3, 4))
     variants = dict(layout_variants(record, schema, 1))
-    assert {"shifted", "misaligned", "gapped", "transposed", "expanded"} == set(variants)
+    assert {"misaligned", "gapped", "padded", "permuted", "expanded"} == set(variants)
     for label, variant in variants.items():
         assert (label != "expanded") is same(tensors(record), tensors(variant))
     first = {label: tensor_values(variant.args)[0] for label, variant in variants.items()}
-    assert (1, (4, 1)) == (first["misaligned"].offset, first["misaligned"].strides)
-    assert (8, 2) == first["gapped"].strides
-    assert (1, 3) == first["transposed"].strides
+    assert (1, (4, 1)) == (first["misaligned"].offset % 2, first["misaligned"].strides)
+    step = first["gapped"].strides[1]
+    assert (4 * step, step) == first["gapped"].strides
+    assert 1 == first["padded"].strides[1]
+    assert 4 < first["padded"].strides[0] <= 4 + 64
+    assert (1, 3) == first["permuted"].strides
     assert 0 in first["expanded"].strides
 
 
-def test_written_tensors_and_layout_ops_keep_their_layout() -> None:
-    """Where the layout is the answer, or is written to, another one would be another question."""
-    record, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(3, 4))
+def test_steps_pads_and_offsets_are_drawn() -> None:
+    """A step that is always 2 would be the one that a kernel is written for."""
+    record, schema = recorded(torch.ops.aten.neg.default, torch.randn(3, 5, 4))
+    drawn = [dict(layout_variants(record, schema, seed)) for seed in range(40)]
+    windows = {label: [tensor_values(variants[label].args)[0] for variants in drawn] for label in drawn[0]}
+    assert set(range(2, 8)) == {window.strides[-1] for window in windows["gapped"]}
+    assert 10 < len({window.strides[0] for window in windows["padded"]})
+    assert 10 < len({window.offset for window in windows["misaligned"]})
+    assert 5 == len({window.strides for window in windows["permuted"]})
+
+
+def test_what_is_written_is_laid_out_otherwise_too() -> None:
+    """An in-place kernel that takes its argument for dense writes to elements of others."""
+    in_place, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(3, 4))
+    variants = dict(layout_variants(in_place, schema, 1))
+    moved = {label for label, variant in variants.items() if variant.args[0] != in_place.args[0]}
+    assert {"misaligned", "gapped", "padded", "permuted"} == moved
+    assert {"expanded"} == set(variants) - moved, "two elements cannot be written to one place"
+    into, schema = recorded(torch.ops.aten.neg.out, torch.randn(3, 4), out=torch.zeros(3, 4))
+    variants = dict(layout_variants(into, schema, 1))
+    assert moved == {label for label, variant in variants.items() if variant.kwargs["out"] != into.kwargs["out"]}
+
+
+def test_running_statistics_and_layout_ops_keep_their_layout() -> None:
+    """Where the layout is the answer, another one would be another question; statistics are dense in every model."""
+    x, statistics = torch.randn(2, 3, 4), (torch.zeros(3), torch.ones(3))
+    norm = torch.ops.aten._native_batch_norm_legit.default
+    record, schema = recorded(norm, x, None, None, *statistics, True, 0.1, 1e-5)
     for _, variant in layout_variants(record, schema, 1):
-        assert record.args[0] == variant.args[0]
+        assert record.args[3:5] == variant.args[3:5]
     indices, offsets = torch.tensor([0, 2, 1]), torch.tensor([0, 2])
     for trusting, schema in (
         recorded(torch.ops.aten.as_strided.default, torch.randn(12), [2, 2], [3, 1]),
@@ -153,7 +182,136 @@ def test_no_layout_is_asked_of_what_eager_reads_wrongly() -> None:
     record, schema = recorded(norm.no_stats_out, x, *arguments, **given)
     assert [] == list(layout_variants(record, schema, 1))
     record, schema = recorded(norm.no_stats, x, *arguments)
-    assert {"gapped", "transposed"} <= dict(layout_variants(record, schema, 1)).keys()
+    assert {"gapped", "permuted"} <= dict(layout_variants(record, schema, 1)).keys()
+
+
+def arguments_of(function: Any, *args: Any, seeds: int = 8, **kwargs: Any) -> dict[str, list[Any]]:
+    """For each label of arguments what eager answers, over several seeds; None where it refuses."""
+    record, schema = recorded(function, *args, **kwargs)
+    found: dict[str, list[Any]] = {}
+    for seed in range(seeds):
+        for label, variant in (*argument_variants(record, schema, seed), *combined_arguments(record, schema, seed)):
+            live = rebuild(variant, CPU)
+            try:
+                found.setdefault(label, []).append((live, function(*live.args, **live.kwargs)))
+            except (RuntimeError, IndexError):
+                continue
+    return found
+
+
+ATEN = torch.ops.aten
+INDICES = torch.tensor([0, 2, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "labels"),
+    [
+        (ATEN.embedding_dense_backward.default, (torch.randn(6, 4), INDICES, 3, -1, False), {"padding_idx"}),
+        (ATEN.embedding_dense_backward.default, (torch.randn(6, 4), INDICES, 3, -1, False), {"scale_grad_by_freq"}),
+        (ATEN.clamp.default, (torch.randn(9), -0.5, 0.5), {"crossed", "min", "max"}),
+        (ATEN.clamp.Tensor, (torch.randn(9), -torch.rand(9), torch.rand(9)), {"crossed"}),
+        (ATEN.nan_to_num.default, (torch.randn(40),), {"nan", "posinf", "neginf"}),
+        (ATEN.argmax.default, (torch.randn(4, 5),), {"dim", "keepdim"}),
+        (ATEN.masked_fill.Scalar, (torch.randn(9), torch.rand(9) > 0.5, 2.0), {"value"}),
+        (ATEN.addmm.default, (torch.randn(3, 5), torch.randn(3, 4), torch.randn(4, 5)), {"alpha", "beta"}),
+        (ATEN.addmv.default, (torch.randn(3), torch.randn(3, 4), torch.randn(4)), {"alpha", "beta"}),
+        (ATEN.add.Tensor, (torch.randn(9), torch.randn(9)), {"alpha"}),
+        (ATEN.sum.dim_IntList, (torch.randn(4, 5), [0]), {"dim", "keepdim", "dtype"}),
+        (
+            ATEN.avg_pool2d.default,
+            (torch.randn(2, 9, 9), [3, 3], [2, 2], [1, 1]),
+            {"count_include_pad", "divisor_override"},
+        ),
+        (ATEN.nll_loss_forward.default, (torch.randn(6, 3), INDICES, None, 1, -100), {"reduction"}),
+        (ATEN.tril.default, (torch.randn(5, 5),), {"diagonal"}),
+        (ATEN.var.correction, (torch.randn(5, 5), [0]), {"correction", "dim", "keepdim"}),
+        (ATEN.softplus.default, (torch.randn(9),), {"beta", "threshold"}),
+        (ATEN.roll.default, (torch.randn(5, 5), [1, 2], [0, 1]), {"shifts"}),
+        (ATEN.constant_pad_nd.default, (torch.randn(3, 3), [1, 1], 0.0), {"value"}),
+    ],
+)
+def test_each_argument_makes_a_difference(function: Any, args: tuple[Any, ...], labels: set[str]) -> None:
+    """A kernel that leaves one out, or takes its default for it, is wrong in some variant of that name."""
+    torch.manual_seed(0)
+    found = arguments_of(function, *args)
+    for label in labels:
+        assert label in found, set(found)
+        assert any(not equal(answer, function(*args)) for _, answer in found[label])
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two answers are the same, in dtypes too."""
+    pairs = zip(*([answer] if isinstance(answer, torch.Tensor) else answer for answer in (one, other)), strict=True)
+    return all(
+        left.dtype is right.dtype and left.shape == right.shape and torch.equal(left, right) for left, right in pairs
+    )
+
+
+def test_numbers_that_replace_nan_and_infinities_meet_them() -> None:
+    """``nan_to_num(posinf=7)`` of finite numbers is what any ``posinf`` gives."""
+    found = arguments_of(ATEN.nan_to_num.default, torch.randn(64))
+    for live, _ in (*found["posinf"], *found["arguments"]):
+        assert bool(live.args[0].isnan().any())
+        assert {torch.inf, -torch.inf} <= set(live.args[0].tolist())
+
+
+def test_several_arguments_change_in_one_call() -> None:
+    """``argmax(None, keepdim=True)`` is asked of neither argument alone."""
+    found = arguments_of(ATEN.argmax.default, torch.randn(4, 5), None, False, seeds=20)
+    assert (None, True) in {live.args[1:] for live, _ in found["keepdim"]}
+    both = {live.args[1:] for live, _ in found["arguments"]}
+    assert both
+    assert all(dim is not None and keepdim for dim, keepdim in both)
+    found = arguments_of(ATEN.addmm.default, torch.randn(3, 5), torch.randn(3, 4), torch.randn(4, 5))
+    assert {2} == {len({"alpha", "beta"} & live.kwargs.keys()) for live, _ in found["arguments"]}
+    assert 0 in {live.kwargs["beta"] for live, _ in found["beta"]}
+
+
+def test_filled_numbers_are_infinite_too() -> None:
+    """A mask is filled with minus infinity in every attention."""
+    found = arguments_of(ATEN.masked_fill.Scalar, torch.randn(9), torch.rand(9) > 0.5, 2.0)
+    assert {torch.inf, -torch.inf} <= {live.args[2] for live, _ in found["value"]}
+
+
+def test_a_mean_of_no_element_is_asked() -> None:
+    """It is NaN, and a sum of none is 0."""
+    record, schema = recorded(ATEN.mean.dim, torch.randn(4, 5), [1])
+    variants = [variant for label, variant in shape_variants(record, schema, 1) if label == "empty"]
+    assert {(0, 5), (4, 0)} == {t.shape for variant in variants for t in tensor_values(variant.args)}
+
+
+def test_a_dimension_that_holds_places_stays() -> None:
+    """Along another one an index points outside, which ends the context of a GPU."""
+    assert "dim" not in arguments_of(ATEN.gather.default, torch.randn(3, 2), 0, torch.tensor([[0, 1], [2, 0]]))
+
+
+def results_of(function: Any, *args: Any, out: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """For each label what ``out=`` was given as, and what eager made of it."""
+    record, schema = recorded(function, *args, out=out)
+    found = {}
+    for label, variant in result_variants(record, schema, 1):
+        live, before = rebuild(variant, CPU), rebuild(variant, CPU)
+        found[label] = before.kwargs["out"], function(*live.args, **live.kwargs)
+    return found
+
+
+def test_results_get_another_size_or_dtype() -> None:
+    """Eager resizes what it is given and casts its result into it."""
+    x = torch.randn(3, 4)
+    found = results_of(torch.ops.aten.exp.out, x, out=torch.empty(3, 4))
+    assert {"emptied", "refitted", "cast"} == set(found)
+    assert 0 == found["emptied"][0].numel()
+    assert found["refitted"][0].numel()
+    assert (3, 4) not in {found["emptied"][0].shape, found["refitted"][0].shape}
+    assert [(3, 4)] * 3 == [tuple(result.shape) for _, result in found.values()]
+    assert torch.bfloat16 is found["cast"][1].dtype
+    assert "cast" not in results_of(torch.ops.aten.mm.out, x, x.t(), out=torch.empty(3, 3))
+
+
+def test_only_out_overloads_have_results_to_vary() -> None:
+    """An in-place argument is its own result."""
+    record, schema = recorded(torch.ops.aten.exp_.default, torch.randn(3))
+    assert [] == list(result_variants(record, schema, 1))
 
 
 def test_sizes_that_belong_together_change_together() -> None:
@@ -199,6 +357,64 @@ def test_probes_are_limited_and_cover_the_labels() -> None:
 def test_probes_of_nothing_are_nothing() -> None:
     """An op without recorded calls, or one whose results are random values only, ends the search."""
     assert [] == probes([], aten_schemas()["relu.default"], 1, 5)
+
+
+def guarded(record: CallRecord, schema: OpSchema, seed: int = 1) -> CallRecord:
+    """The call with guard elements around its tensors."""
+    return Guards(schema, seed).around(record)
+
+
+def test_guards_lie_around_every_tensor_and_change_no_value() -> None:
+    """A kernel that writes one element too many overwrites memory of the call's, which is compared."""
+    record, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(4, 6)[1:, 1:5])
+    for seed in range(8):
+        variant = guarded(record, schema, seed)
+        assert same(tensors(record), tensors(variant))
+        for before, after, storage in zip(record.args, variant.args, variant.storages, strict=True):
+            assert isinstance(before, TensorValue)
+            assert isinstance(after, TensorValue)
+            assert (before.shape, before.strides) == (after.shape, after.strides)
+            assert after.offset > before.offset
+            assert len(storage) > 4 * (after.offset - before.offset) + len(record.storages[before.storage])
+
+
+def test_how_far_guards_reach_follows_from_the_seed() -> None:
+    """A known offset would be a map of what is safe; most calls are aligned, as most tensors are."""
+    record, schema = recorded(torch.ops.aten.add_.Tensor, torch.randn(3, 4), torch.randn(3, 4))
+    offsets = [[t.offset for t in tensor_values(guarded(record, schema, seed).args)] for seed in range(64)]
+    assert len({tuple(two) for two in offsets}) > 16
+    assert [] == [two for two in offsets if (two[0] % 16 == 0) is not (two[1] % 16 == 0)]
+    assert 32 < sum(two[0] % 16 == 0 for two in offsets) < 64
+
+
+def test_elements_next_to_a_tensor_are_changed_by_what_works_in_place() -> None:
+    """``relu_`` of a positive number that is not the kernel's to write would leave no trace."""
+    for op in (torch.relu, torch.abs, torch.neg, torch.floor, torch.zeros_like, torch.sigmoid):
+        record, schema = recorded(torch.ops.aten.relu_.default, torch.randn(5, dtype=torch.float64))
+        [value], [storage] = tensor_values(guarded(record, schema).args), guarded(record, schema).storages
+        assert isinstance(storage, bytes)
+        memory = torch.frombuffer(bytearray(storage), dtype=torch.float64)
+        neighbours = memory[[value.offset - 1, value.offset + 5]]
+        assert not bool((op(neighbours) == neighbours).any())
+
+
+def test_what_has_no_elements_or_asks_for_its_layout_is_not_guarded() -> None:
+    """An empty ``out=`` is resized, and ``as_strided`` counts from the beginning of the storage."""
+    record, schema = recorded(torch.ops.aten.neg.out, torch.randn(3), out=torch.empty(0))
+    assert (0, b"") == (guarded(record, schema).kwargs["out"].offset, guarded(record, schema).storages[1])  # type: ignore[union-attr]
+    record, schema = recorded(torch.ops.aten.as_strided.default, torch.randn(12), [2, 2], [3, 1])
+    assert record == guarded(record, schema)
+
+
+def test_generated_tensors_are_guarded_too() -> None:
+    """Their storages grow, and what lies around them is drawn like them."""
+    value = TensorValue(0, "f32", (4, 8), (8, 1), 0, "cpu")
+    schema = aten_schemas()["relu_.default"]
+    variant = guarded(traced_record(TracedCall(op="relu_.default", args=(value,), kwargs={}), seed=1), schema)
+    [moved], [storage] = tensor_values(variant.args), variant.storages
+    assert isinstance(storage, GeneratedStorage)
+    assert storage.offset == moved.offset > 0
+    assert storage.size_bytes > 4 * (moved.offset + 32)
 
 
 # ---------------------------------------------------------------- kernels

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 
 import msgspec
 import torch
 
 from opsmith.aten.schemas import overload
-from opsmith.calls.live import content_of, item_bytes, rebuild, tensor_from_bytes
+from opsmith.calls.live import content_of, item_bytes, rebuild
 from opsmith.calls.outcomes import HeldOutcome, elements_of, tensor_of
+from opsmith.calls.synthetic import flat_view, generate
 from opsmith.calls.transfer import Content, are_equal, as_bytes, size_of
 from opsmith.core.case import (
     CallRecord,
@@ -30,9 +31,11 @@ from opsmith.core.case import (
 )
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.verdict import ErrorFigures, Status
+from opsmith.evaluation.comparisons.boundaries import overwritten
 from opsmith.evaluation.comparisons.compare import compare
 from opsmith.evaluation.comparisons.form import (
     alias_problem,
+    bits_problem,
     device_problem,
     dtype_problem,
     kind_problem,
@@ -40,6 +43,7 @@ from opsmith.evaluation.comparisons.form import (
     layout_differs,
     shape_problem,
     stride_problem,
+    type_problem,
 )
 from opsmith.evaluation.comparisons.stability import REPETITIONS, stabilised
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, Finding, JudgedCall, Result
@@ -170,55 +174,70 @@ class CaseUnderJudgement:
             yield from kind_problem(f"result {number}", mine, other)
             if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor):
                 tensors.append((f"result {number}", self._asked_of(mine, other), other))
-        for check in (
-            device_problem,
-            dtype_problem,
-            shape_problem,
-            alias_problem,
-            partial(stride_problem, layout=layout),
-        ):
+        for check in (device_problem, dtype_problem, shape_problem, alias_problem, type_problem, bits_problem):
             for tensor in tensors:
                 yield from check(*tensor)
+        for name, mine, other in tensors:
+            yield from stride_problem(name, self._laid_out(mine), other, layout)
         yield from self._mutation_problems(candidate)
 
     def _asked_of(self, mine: OutputTensor, other: OutputTensor) -> OutputTensor:
-        """The form to hold a result against: a module may return a new tensor where Model returns an input."""
-        if self._schema.kind is TaskKind.MODULE and other.input_storage is None:
-            return msgspec.structs.replace(mine, input_storage=None)
-        return mine
+        """The form to hold a result against: a module may return a new tensor, or its state, where Model does not."""
+        if self._schema.kind is not TaskKind.MODULE:
+            return mine
+        storage = None if other.input_storage is None else mine.input_storage
+        return msgspec.structs.replace(
+            mine,
+            input_storage=storage,
+            is_parameter=other.is_parameter,
+            requires_grad=mine.requires_grad or other.is_parameter,
+        )
+
+    def _laid_out(self, mine: OutputTensor) -> OutputTensor:
+        """The layout to hold a result against: of an ``out=`` that was resized it is free, as of a new tensor."""
+        return msgspec.structs.replace(mine, input_storage=None) if self._is_resized(mine) else mine
+
+    def _is_resized(self, mine: OutputTensor) -> bool:
+        """Whether one of eager's results is an ``out=`` argument that had another shape."""
+        given = [tensor.shape for tensor in self._all_tensors() if tensor.storage == mine.input_storage]
+        return self._schema.variant is Variant.OUT and bool(given) and mine.shape not in given
 
     def _mutation_problems(self, theirs: HeldOutcome) -> Iterator[tuple[Status, str]]:
         for number, after in theirs.changed.items():
             if not 0 <= number < len(self._record.storages):
                 yield Status.MUTATED_INPUT, f"reported a change of input storage {number}, which does not exist"
-            elif number not in self._written:
-                yield Status.MUTATED_INPUT, f"changed the memory of input tensor {self._tensor_number(number)}"
-            elif self._wrote_outside(number, after):
-                yield (
-                    Status.MUTATED_INPUT,
-                    f"wrote outside the elements of input tensor {self._tensor_number(number)}",
-                )
+                continue
+            tensor, outside = self._tensor_number(number), self._overwritten(number, after)
+            if number not in self._written:
+                said = f"changed the memory of input tensor {tensor}"
+                yield Status.MUTATED_INPUT, f"{said}: overwrote {outside}" if outside else said
+            elif outside:
+                yield Status.MUTATED_INPUT, f"wrote outside input tensor {tensor}: overwrote {outside}"
 
     def _tensor_number(self, storage: int) -> int:
         return next((i for i, t in enumerate(self._all_tensors()) if t.storage == storage), storage)
 
-    def _wrote_outside(self, number: int, content: Content) -> bool:
-        """Whether bytes changed that eager left alone in a storage of the same length."""
+    def _overwritten(self, number: int, content: Content) -> str | None:
+        """Which bytes around and between a written tensor's elements changed that eager left alone, in words.
+
+        None where there are none, and where eager resized the tensor: shape and values were or will be compared.
+        """
         windows = [t for t in self._all_tensors() if t.storage == number]
         size_bytes = storage_size(self._record.storages[number])
-        if any(_occupied_bytes(window) == size_bytes for window in windows):
-            return False
-        before, after = self._content(number), as_bytes(content)
-        eager = as_bytes(self._reference[0].changed.get(number, before))
-        if len(after) != len(eager):
-            return False  # eager resized it; shape and values were or will be compared
-        inside = torch.zeros(len(before), dtype=torch.bool)
-        for window in windows:
-            _mark_window(inside, window)
-        if bool(inside.all()) or len(before) != len(after):
-            return False
-        changed = _byte_tensor(after) != _byte_tensor(before)
-        return bool((changed & ~inside).any())
+        if (
+            not windows
+            or size_of(content) != size_bytes
+            or any(_occupied_bytes(window) == size_bytes for window in windows)
+        ):
+            return None
+        reference = self._reference[0]
+        eager = reference.changed.get(number)
+        results = [o for o in reference.form.outputs if isinstance(o, OutputTensor) and o.input_storage == number]
+        if (eager is not None and size_of(eager) != size_bytes) or any(map(self._is_resized, results)):
+            return None
+        storage = self._record.storages[number]
+        before = storage if isinstance(storage, bytes) else flat_view(generate(storage, self.device), torch.uint8)
+        return overwritten(windows, before, content, eager)
 
     def _content(self, number: int) -> bytes:
         """An input storage as it was before the call."""
@@ -330,10 +349,6 @@ def _window(content: bytes, tensor: TensorValue) -> torch.Tensor:
     return window
 
 
-def _byte_tensor(data: bytes) -> torch.Tensor:
-    return tensor_from_bytes(data, "u8", (len(data),))
-
-
 def _occupied_bytes(window: TensorValue) -> int:
     """Bytes of a tensor whose elements lie in a block without gaps or overlaps; 0 of any other."""
     step = 1
@@ -342,11 +357,3 @@ def _occupied_bytes(window: TensorValue) -> int:
             return 0
         step *= size
     return step * item_bytes(window.dtype)
-
-
-def _mark_window(inside: torch.Tensor, window: TensorValue) -> None:
-    """Set the bytes that a tensor's elements occupy."""
-    size = item_bytes(window.dtype)
-    if not inside.numel() or 0 in window.shape:
-        return
-    inside.as_strided((*window.shape, size), (*[s * size for s in window.strides], 1), window.offset * size).fill_(True)

@@ -62,6 +62,27 @@ def stride_problem(name: str, mine: OutputTensor, other: OutputTensor, layout: s
         yield Status.WRONG_STRIDE, f"{name} has strides {other.strides}: not dense, as eager's {mine.strides} is"
 
 
+def type_problem(name: str, mine: OutputTensor, other: OutputTensor) -> Iterator[tuple[Status, str]]:
+    """Another class than eager's, or a result that autograd follows where it does not follow eager's."""
+    if other.is_parameter and not mine.is_parameter:
+        yield Status.WRONG_STRUCTURE, f"{name} is a torch.nn.Parameter, eager's is a torch.Tensor"
+    elif other.requires_grad and not mine.requires_grad:
+        yield Status.WRONG_STRUCTURE, f"{name} requires grad, eager's does not"
+
+
+def bits_problem(name: str, mine: OutputTensor, other: OutputTensor) -> Iterator[tuple[Status, str]]:
+    """Memory that its readers have to conjugate or negate, where eager's is as it is read, or the other way in a view.
+
+    Kernels read memory as it is, and so do all who take its address.
+    """
+    for attribute, verb in (("is_conj", "conjugate"), ("is_neg", "negative")):
+        theirs, ours = getattr(other, attribute), getattr(mine, attribute)
+        if theirs and not ours:
+            yield Status.WRONG_STRUCTURE, f"{name} has its {verb} bit set, eager's has not"
+        elif ours and not theirs and other.input_storage is not None:
+            yield Status.WRONG_STRUCTURE, f"{name} has no {verb} bit, eager's view has"
+
+
 def layout_differs(ours: Outcome, theirs: Outcome) -> bool:
     """Whether some result is laid out otherwise than eager's."""
     return any(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from opsmith.calls.live import LiveCall, item_bytes, live_call, make_storages
 from opsmith.calls.observer import Observer, before_call
@@ -22,6 +23,8 @@ GARBAGE_BYTES = (0xFF, 0x40)
 #: At most this much garbage on each side of an input, bytes; a multiple of every element's size.
 MAX_MARGIN_BYTES = 4 << 20
 FREED_BLOCKS = 8
+#: Answers that differ by less, relative to the largest number, differ by rounding.
+_NEAR = 0.05
 #: All blocks of one size together; one block of every size is freed in any case.
 MAX_FREED_BYTES = 1 << 30
 
@@ -31,6 +34,35 @@ def run_eager(record: CallRecord, live: LiveCall, seed: int, device: torch.devic
     seed_generators(seed, device)
     with torch.no_grad():
         return registry.reference(record.op)(*live.args, **live.kwargs)
+
+
+def misreads(record: CallRecord, device: torch.device) -> bool:
+    """Whether eager's answer to a call is another one than to the same call on dense tensors, beyond any rounding.
+
+    On a CPU ``triu.out`` into some permutations of a batch is, and so is a batch norm with ``out=``.
+
+    Raises:
+        Exception: what eager raises.
+    """
+    laid_out, dense = (live_call(record, make_storages([record], device)[0], device) for _ in range(2))
+    dense.args, dense.kwargs = tree_map_only(torch.Tensor, _dense, (dense.args, dense.kwargs))
+    ours, theirs = (tree_leaves(run_eager(record, live, 0, device)) for live in (laid_out, dense))
+    return not all(_is_near(*pair) for pair in zip(ours, theirs, strict=True))
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _is_near(one: object, other: object) -> bool:
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or one.shape != other.shape:
+        return True  # Numbers, and what is compared by its form.
+    if not one.numel() or not (one.is_floating_point() or one.is_complex()):
+        return torch.equal(one, other)
+    wide = torch.complex128 if one.is_complex() else torch.float64
+    left, right = one.to(wide), other.to(wide)
+    scale = float(right.abs().nan_to_num(0, 0, 0).max())
+    return torch.allclose(left, right, rtol=_NEAR, atol=_NEAR * scale, equal_nan=True)
 
 
 def reference_calls(record: CallRecord) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ MAX_CHUNK_BYTES = 8 << 20
 
 #: Variants of an op: of its functional overload, and of the others, which the same code mostly answers.
 VARIANTS = 24
-VARIANTS_OF_VARIANTS = 4
+VARIANTS_OF_VARIANTS = 8
 #: Cases that variants are made from, spread over the op's.
 MAX_VARIED_CASES = 24
 MAX_VARIED_BYTES = 1 << 20

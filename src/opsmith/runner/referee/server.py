@@ -50,7 +50,7 @@ from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import ComparisonRule, rule_for
 from opsmith.evaluation.criteria.tolerance import is_within
 from opsmith.evaluation.eager.answers import Answer, answers_of
-from opsmith.evaluation.eager.reference import observe_eager, reference_calls, repetitions, run_eager
+from opsmith.evaluation.eager.reference import misreads, observe_eager, reference_calls, repetitions, run_eager
 from opsmith.evaluation.integrity.policy import computes
 from opsmith.evaluation.roofline.ceilings import cached_ceilings
 from opsmith.evaluation.timing.cuda_graphs import give_memory_back, graph_costs
@@ -108,6 +108,7 @@ from opsmith.suites import AsksOwnTasks, FindsVoid, Search, Selective, Shrinkabl
 from opsmith.suites.traced_size import argument_bytes
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import probes
+from opsmith.suites.variants.layouts import LAYOUTS
 from opsmith.tasks import registry
 
 MAX_ERROR_CHARS = 500
@@ -326,7 +327,7 @@ class Referee:
         for number, (label, record) in enumerate(varied):
             if len(cases) == request.limit:
                 break
-            if self._refusal(record) is None:
+            if self._refusal(record) is None and not (label in LAYOUTS and misreads(record, self._device)):
                 address = CaseAddress(first.address.suite, first.op, first.address.dtype, "variant", number, 0)
                 case = self._spooled_case(address, record, f"{first.op}~{number}~{label}")
                 cases.append(msgspec.structs.replace(case, variant=label, tolerance=first.tolerance))

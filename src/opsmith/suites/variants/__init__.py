@@ -27,11 +27,13 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, storage_size, tensor_values
-from opsmith.core.op import OpSchema
+from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
-from opsmith.suites.variants.arguments import argument_variants
+from opsmith.suites.variants.arguments import argument_variants, combined_arguments
+from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.matrices import matrix_variants
+from opsmith.suites.variants.results import result_variants
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
 
@@ -41,20 +43,32 @@ __all__ = ["argument_variants", "layout_variants", "matrix_variants", "probes", 
 ENOUGH_BYTES = 1 << 20
 
 _Variants = Callable[[CallRecord, OpSchema, int], Iterator[tuple[str, CallRecord]]]
-#: In which turn the kinds of variants are chosen: half of them have other values.
+#: In which turn the kinds of variants are chosen: nearly half of them have other values.
 _TURNS: tuple[_Variants, ...] = (
     matrix_variants,
     value_variants,
     shape_variants,
     value_variants,
+    combined_arguments,
+    layout_variants,
+    value_variants,
+    argument_variants,
+)
+#: The same for overloads that write their arguments: what these look like comes first.
+_WRITING_TURNS: tuple[_Variants, ...] = (
+    layout_variants,
+    value_variants,
+    result_variants,
+    shape_variants,
+    layout_variants,
     argument_variants,
     value_variants,
-    layout_variants,
+    result_variants,
 )
 
 
 def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
-    """At most ``limit`` different variants of an op's recorded calls.
+    """At most ``limit`` different variants of an op's recorded calls, with guard elements around each tensor.
 
     Labels come first, so that each occurs once before one occurs again; calls with different
     patterns of arguments (ranks, dtypes, keywords, flags) take turns. Which labels are left out
@@ -66,10 +80,16 @@ def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: in
         seed: of the choice and of the values.
         limit: of the number of variants.
     """
+    guards = Guards(schema, seed)
+    return [(label, guards.around(record)) for label, record in _chosen(records, schema, seed, limit)]
+
+
+def _chosen(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
     bases = _bases(records)
-    sources = {vary: _in_turn(vary, bases, schema, seed) for vary in dict.fromkeys(_TURNS)}
+    turns = _WRITING_TURNS if schema.variant in (Variant.INPLACE, Variant.OUT) else _TURNS
+    sources = {vary: _in_turn(vary, bases, schema, seed) for vary in dict.fromkeys(turns)}
     chosen: list[tuple[str, CallRecord]] = []
-    for vary in itertools.cycle(_TURNS):
+    for vary in itertools.cycle(turns):
         if len(chosen) >= limit or not sources:
             return chosen
         if vary in sources:

@@ -1,24 +1,27 @@
 """The same call on the same values in another memory layout.
 
 =============== ==================================================================
-label           layout of every tensor that the op only reads
+label           layout of every tensor that the op reads, and of what it writes
+                in place or into ``out=``
 =============== ==================================================================
-``shifted``     begins 16 elements into its storage
-``misaligned``  begins one element into its storage
-``gapped``      every other element of its storage along the last dimension
-``transposed``  dimensions in reverse order in memory
+``misaligned``  begins an odd number of elements, up to 63, into its storage
+``gapped``      every second to seventh element of its storage along the last
+                dimension
+``padded``      rows are dense, and 1 to 64 elements of others lie between them
+``permuted``    dimensions in another order in memory
 ``expanded``    stride 0 along one dimension; its values are those of the first
-                (elementwise ops only: eager's median, for one, takes others apart)
+                (elementwise ops only: eager's median, for one, takes others
+                apart; what is written keeps its layout)
 =============== ==================================================================
 
-What lies between a tensor's elements is other elements of its own, so that a kernel that reads them
-gets valid values and a wrong result. A generated storage is drawn anew for the new layout.
+Steps, pads, offsets and orders are drawn. What lies between a tensor's elements is other elements of its own, so that
+a kernel that reads them gets valid values and a wrong result. A generated storage is drawn anew for the new layout.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -29,23 +32,22 @@ from opsmith.aten.dtypes import torch_dtype
 from opsmith.aten.strides import extent
 from opsmith.core.case import CallRecord, GeneratedStorage, MappingValue, SequenceValue, Storage, TensorValue, Value
 from opsmith.core.op import OpSchema, Variant
+from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs.binding import ArgumentSlot, stem_of
-from opsmith.suites.variants.scope import KEPT, bound_call, has_rule, is_elementwise, reads_values, written_arguments
-
-SHIFT = 16
-#: Ops whose result is about the layout, or that take a storage apart by themselves.
-ABOUT_LAYOUT = (
-    *("as_strided", "set", "resize", "empty", "new_empty", "_reshape_alias", "_unsafe_view", "lift", "swap"),
-    *("view_as", "reshape", "_pin_memory", "record_stream", "is_", "_resize"),
-)
-#: Ops that trust their caller: what they read by address is dense, or eager itself answers wrongly.
-TRUSTING = (
-    *("_scaled_dot_product", "_flash_attention", "_efficient_attention", "_embedding_bag", "_weight_norm_interface"),
-    *itertools.chain(*KEPT),
+from opsmith.suites.variants.scope import (
+    bound_call,
+    has_rule,
+    is_about_layout,
+    is_elementwise,
+    is_trusting,
+    written_arguments,
 )
 
+#: Offsets are odd and below this, and so many elements lie between rows at most.
+MOST_ELEMENTS = 64
+STEPS = range(2, 8)
 #: Given ``out=``, eager on a CPU reads their input as if it lay in memory as the result does.
-MISREAD = ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
+MISREAD = ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "narrow_copy")
 
 
 class _Window(NamedTuple):
@@ -57,26 +59,25 @@ class _Window(NamedTuple):
 
 
 def layout_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[tuple[str, CallRecord]]:
-    """The call with its read-only tensors laid out otherwise; labels as in the module's docstring.
+    """The call with its tensors laid out otherwise; labels as in the module's docstring.
 
     Args:
         record: a recorded call.
         schema: of its overload.
-        seed: chooses the dimension that is expanded.
+        seed: of what is drawn.
     """
-    stem, elementwise = stem_of(schema.name), is_elementwise(schema)
-    # The caller of a backward op, autograd, hands it dense tensors.
-    trusting = not elementwise and (stem.startswith(TRUSTING) or "_backward" in stem)
-    misread = schema.variant is Variant.OUT and stem in MISREAD
-    if not reads_values(schema) or stem.startswith(ABOUT_LAYOUT) or trusting or misread:
+    misread = schema.variant is Variant.OUT and stem_of(schema.name) in MISREAD
+    if is_about_layout(schema) or is_trusting(schema) or misread:
         return
-    slots = _movable(record, schema)
+    elementwise = is_elementwise(schema)
+    slots, written = _movable(record, schema), written_arguments(schema)
     for label, layout in LAYOUTS.items():
         moved: dict[int, tuple[Storage, TensorValue]] = {}
         for slot in slots:
-            if label == "expanded" and (not elementwise or has_rule(schema, slot.name)):
+            if label == "expanded" and (not elementwise or has_rule(schema, slot.name) or slot.name in written):
                 continue
-            window = layout(slot.tensor.shape, seed)
+            chance = random.Random(derive_seed(seed, label, slot.name))  # noqa: S311 - a choice, no secret
+            window = layout(slot.tensor.shape, chance)
             if window is not None:
                 moved[slot.tensor.storage] = _moved(record.storages[slot.tensor.storage], slot.tensor, window)
         if moved:
@@ -84,16 +85,17 @@ def layout_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator
 
 
 def _movable(record: CallRecord, schema: OpSchema) -> list[ArgumentSlot]:
-    """Tensors that the op only reads, each alone on its storage."""
+    """Tensors that the op reads, or writes in place or as ``out=``, each alone on its storage."""
     call = bound_call(record)
     if call is None:
         return []
     numbers = [slot.tensor.storage for slot in call.slots]
-    written = written_arguments(schema)
+    # What others write beside their result (running statistics) is dense wherever it is used.
+    kept = frozenset() if schema.variant in (Variant.INPLACE, Variant.OUT) else written_arguments(schema)
     return [
         slot
         for slot in call.slots
-        if slot.name not in written and numbers.count(slot.tensor.storage) == 1 and 0 not in slot.tensor.shape
+        if slot.name not in kept and numbers.count(slot.tensor.storage) == 1 and 0 not in slot.tensor.shape
     ]
 
 
@@ -106,38 +108,46 @@ def dense_strides(shape: Sequence[int], step: int = 1) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _shifted(shape: tuple[int, ...], _seed: int) -> _Window:
-    return _Window(shape, dense_strides(shape), SHIFT)
+def _misaligned(shape: tuple[int, ...], chance: random.Random) -> _Window:
+    return _Window(shape, dense_strides(shape), chance.randrange(1, MOST_ELEMENTS, 2))
 
 
-def _misaligned(shape: tuple[int, ...], _seed: int) -> _Window:
-    return _Window(shape, dense_strides(shape), 1)
+def _gapped(shape: tuple[int, ...], chance: random.Random) -> _Window | None:
+    return _Window(shape, dense_strides(shape, chance.choice(STEPS)), 0) if math.prod(shape) > 1 else None
 
 
-def _gapped(shape: tuple[int, ...], _seed: int) -> _Window | None:
-    return _Window(shape, dense_strides(shape, 2), 0) if math.prod(shape) > 1 else None
-
-
-def _transposed(shape: tuple[int, ...], _seed: int) -> _Window | None:
-    if sum(size > 1 for size in shape) < 2:
+def _padded(shape: tuple[int, ...], chance: random.Random) -> _Window | None:
+    if math.prod(shape[:-1]) < 2:
         return None
-    return _Window(shape, tuple(reversed(dense_strides(tuple(reversed(shape))))), 0)
+    wider = (*shape[:-1], shape[-1] + chance.randint(1, MOST_ELEMENTS))
+    return _Window(shape, dense_strides(wider), 0)
 
 
-def _expanded(shape: tuple[int, ...], seed: int) -> _Window | None:
+def _permuted(shape: tuple[int, ...], chance: random.Random) -> _Window | None:
+    long = [dim for dim, size in enumerate(shape) if size > 1]
+    if len(long) < 2:
+        return None
+    order = list(range(len(shape)))
+    while [dim for dim in order if dim in long] == long:
+        chance.shuffle(order)
+    dense = dense_strides([shape[dim] for dim in order])
+    return _Window(shape, tuple([dense[order.index(dim)] for dim in range(len(shape))]), 0)
+
+
+def _expanded(shape: tuple[int, ...], chance: random.Random) -> _Window | None:
     dims = [dim for dim, size in enumerate(shape) if size > 1]
     if not dims:
         return None
-    chosen = dims[seed % len(dims)]
+    chosen = chance.choice(dims)
     dense = dense_strides([1 if dim == chosen else size for dim, size in enumerate(shape)])
     return _Window(shape, tuple([0 if dim == chosen else stride for dim, stride in enumerate(dense)]), 0)
 
 
-LAYOUTS: dict[str, Callable[[tuple[int, ...], int], _Window | None]] = {
-    "shifted": _shifted,
+LAYOUTS: dict[str, Callable[[tuple[int, ...], random.Random], _Window | None]] = {
     "misaligned": _misaligned,
     "gapped": _gapped,
-    "transposed": _transposed,
+    "padded": _padded,
+    "permuted": _permuted,
     "expanded": _expanded,
 }
 

@@ -9,6 +9,7 @@ declares for an argument is kept, except where the op works element by element.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import NamedTuple
 
@@ -68,6 +69,17 @@ KEPT = {
     ("prod", "cumprod", "logcumsumexp"): "The error of a long product grows with its length and overflows midway.",
 }
 
+
+#: Ops whose result is about the layout, or that take a storage apart by themselves.
+ABOUT_LAYOUT = (
+    *("as_strided", "set", "resize", "empty", "new_empty", "_reshape_alias", "_unsafe_view", "lift", "swap"),
+    *("view_as", "reshape", "_pin_memory", "record_stream", "is_", "_resize"),
+)
+#: Ops that trust their caller: what they read by address is dense, or eager itself answers wrongly.
+TRUSTING = (
+    *("_scaled_dot_product", "_flash_attention", "_efficient_attention", "_embedding_bag", "_weight_norm_interface"),
+    *itertools.chain(*itertools.islice(KEPT, 2)),  # Those of matrices.
+)
 
 #: Labels that some ops go without, by stem.
 WITHOUT: dict[str, tuple[frozenset[str], str]] = {
@@ -141,6 +153,17 @@ def is_elementwise(schema: OpSchema) -> bool:
 def reads_values(schema: OpSchema) -> bool:
     """Whether the result is more than another view of the memory."""
     return schema.variant is not Variant.VIEW
+
+
+def is_about_layout(schema: OpSchema) -> bool:
+    """Whether the result is about the layout of the memory, or is another view of it."""
+    return not reads_values(schema) or stem_of(schema.name).startswith(ABOUT_LAYOUT)
+
+
+def is_trusting(schema: OpSchema) -> bool:
+    """Whether the op is handed dense and aligned tensors, as autograd hands them to a backward op."""
+    stem = stem_of(schema.name)
+    return not is_elementwise(schema) and (stem.startswith(TRUSTING) or "_backward" in stem)
 
 
 @functools.cache

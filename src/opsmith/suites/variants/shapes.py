@@ -63,8 +63,8 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     values = (*record.args, *record.kwargs.values())
     sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
-    # The mean of no element is nothing that honest kernels agree on, nor is the shape of an empty product.
-    smallest = 0 if is_elementwise(schema) else 1
+    # What rows of no element are brought to is nothing that honest kernels agree on, nor is an empty product.
+    smallest = 0 if is_elementwise(schema) or "reduction" in tags(schema) or _is_along(schema) else 1
     renamings = [(old, new) for old in sizes for new in SIZES if new != old and new >= smallest]
     chance.shuffle(renamings)
     for old, new in renamings:
@@ -74,6 +74,10 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
                 yield _label(new), traced_record(call, seed=seed)
             except CannotRebuild:
                 continue
+
+
+def _is_along(schema: OpSchema) -> bool:
+    return stem_of(schema.name) in ALONG_A_DIMENSION
 
 
 def _label(size: int) -> str:
