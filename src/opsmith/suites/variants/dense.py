@@ -178,7 +178,10 @@ def _on_boundaries(record: CallRecord, free: dict[int, Freedom]) -> dict[int, to
             pools[number] = _signed(DIVISORS if freedom.slot.name == "other" else DIVIDENDS).to(dtype)
         elif dtype.is_floating_point:
             hull = _hull(domains[number].domain) if number in domains else None
-            pools[number] = _bends(own, dtype, hull, tensors=len(free), denormals="denormals" in freedom.labels)
+            # A half type's product with a number may be rounded before the sum.
+            exact = len(free) > 2 or (len(free) == 2 and dtype.itemsize == 2 and not own <= {0.0, 1.0, -1.0})
+            small = "denormals" in freedom.labels
+            pools[number] = _bends(own, dtype, hull, alone=len(free) == 1, exact=exact, denormals=small)
         else:
             pools[number] = _whole_bends(own, dtype, ends="huge" in freedom.labels)
     return pools
@@ -206,23 +209,20 @@ def _signed(numbers: Iterable[float]) -> torch.Tensor:
 
 
 def _bends(
-    own: set[float], dtype: torch.dtype, hull: tuple[float, float] | None, *, tensors: int, denormals: bool
+    own: set[float], dtype: torch.dtype, hull: tuple[float, float] | None, *, alone: bool, exact: bool, denormals: bool
 ) -> torch.Tensor:
-    """Numbers at which an op may bend, those around them too where it has no more than two tensors."""
+    """Numbers at which an op may bend; those around them too, but for ops of which only exact results are asked."""
     combined = {a * b for a, b in itertools.combinations(own, 2)} | {a / b for a in own for b in own if b}
     near = {number for number in (*own, *combined) if abs(number) <= LARGEST}
-    if tensors > 1:
+    if not alone:
         near = {number for number in near if abs(number) <= LARGEST_OF_TWO}
-    wide = _signed((*BENDS, *(FAR_BENDS if tensors == 1 else ()), *near))
+    wide = _signed((*BENDS, *(FAR_BENDS if alone else ()), *near))
     narrow = wide.to(dtype)
-    exact = narrow[narrow.double() == wide]
-    if tensors > 2:
-        found = exact
-    else:
+    found = narrow[narrow.double() == wide]
+    if not exact:
         infinity = torch.tensor(math.inf, dtype=dtype)
         around = torch.cat([torch.nextafter(narrow, infinity), torch.nextafter(narrow, -infinity)])
-        around = around[(around.abs() >= torch.finfo(dtype).tiny) | denormals]
-        found = torch.cat([exact, around])
+        found = torch.cat([found, around[(around.abs() >= torch.finfo(dtype).tiny) | denormals]])
     if hull is not None:
         inside = (found >= math.floor(hull[0])) & (found <= math.ceil(hull[1]))
         found = found[inside] if bool(inside.any()) else found
@@ -276,8 +276,9 @@ def _swept(record: CallRecord, free: dict[int, Freedom], *, alone: bool, seed: i
 
 
 def _all_values(dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """All that a type of two bytes has, in any order."""
-    return torch.randperm(SWEPT, generator=generator, dtype=torch.int32).to(torch.int16).view(dtype)
+    """All that a type of two bytes has, in any order; its NaNs are all the usual one."""
+    values = torch.randperm(SWEPT, generator=generator, dtype=torch.int32).to(torch.int16).view(dtype)
+    return values.masked_fill_(values.isnan(), math.nan)
 
 
 def _allowed(values: torch.Tensor, freedom: Freedom) -> torch.Tensor:

@@ -62,7 +62,7 @@ BENT = frozenset(
     {
         *("binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "smooth_l1_loss", "huber_loss"),
         *("soft_margin_loss", "hinge_embedding_loss", "margin_ranking_loss", "log_sigmoid_forward", "hardswish"),
-        *("_prelu_kernel", "glu", "multi_margin_loss", "multilabel_margin_loss_forward"),
+        *("_prelu_kernel", "multi_margin_loss", "multilabel_margin_loss_forward"),
     }
 )
 #: Ops with steps: which side a rounded quotient falls on is nobody's, but that of an exact one is certain.
@@ -107,8 +107,13 @@ KEPT = {
 
 #: Labels that some ops go without, by stem.
 WITHOUT: dict[str, tuple[frozenset[str], str]] = {
-    "addcdiv": (frozenset({"large", "offset", "mixed"}), "A sum and a quotient, both large, cancel."),
-    "lerp": (frozenset({"large", "offset", "mixed"}), "Two products, both large, cancel."),
+    "add": (frozenset({"sweep"}), "Numbers of any size, one of them scaled, cancel."),
+    "sub": (frozenset({"sweep"}), "As above."),
+    "rsub": (frozenset({"sweep"}), "As above."),
+    "addcmul": (frozenset({"sweep"}), "As above."),
+    "addcdiv": (frozenset({"large", "offset", "mixed", "sweep"}), "A sum and a quotient, both large, cancel."),
+    "lerp": (frozenset({"large", "offset", "mixed", "sweep"}), "Two products, both large, cancel."),
+    "special_i0e": (frozenset({"sweep"}), "In bfloat16 eager itself is off where it is asked element by element."),
     "atan2": (frozenset({"denormals"}), "Hardware division flushes them, and their ratio decides."),
     "cumsum": (frozenset({"structured", "mixed"}), "In half types eager itself rounds between the blocks of a row."),
     "mode": (frozenset({"special", "nan"}), "How often a NaN occurs is a matter of how it is compared."),
