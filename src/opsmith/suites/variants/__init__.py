@@ -16,7 +16,12 @@ value label    what every varied tensor holds
 ``structured`` constant rows, ramps, rows with one outlier
 ``mixed``      each element 10 to the power of a number between -6 and 6
 ``special``    normal numbers with some NaN, infinities and negative zeros
+``nan``        normal numbers with a single NaN in some rows
+``infinite``   rows with one infinity, with one of each sign, with negative ones only
+``ties``       few different numbers, zeros of both signs among them; some rows all equal
 ``denormals``  numbers below the smallest normal one, next to normal ones
+``boundaries`` the call's own numbers and where ops bend; see :mod:`.dense`
+``sweep``      all numbers of a half type, many of a wider one; likewise
 =============  ====================================================================
 """
 
@@ -31,18 +36,20 @@ from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.arguments import argument_variants
 from opsmith.suites.variants.layouts import layout_variants
+from opsmith.suites.variants.places import place_variants
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
 
-__all__ = ["argument_variants", "layout_variants", "probes", "shape_variants", "value_variants"]
+__all__ = ["argument_variants", "layout_variants", "place_variants", "probes", "shape_variants", "value_variants"]
 
 #: A call this large or smaller shows what a larger one would.
 ENOUGH_BYTES = 1 << 20
 
 _Variants = Callable[[CallRecord, OpSchema, int], Iterator[tuple[str, CallRecord]]]
-#: In which turn the kinds of variants are chosen: half of them have other values.
+#: In which turn the kinds of variants are chosen: half of them have other values, where there are no indices.
 _TURNS: tuple[_Variants, ...] = (
     value_variants,
+    place_variants,
     shape_variants,
     value_variants,
     argument_variants,

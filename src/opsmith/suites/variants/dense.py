@@ -72,7 +72,7 @@ def dense_variants(
     reshapable = bool(ranked) and len(set(numbers)) == len(numbers) and not _has_lists(record)
     bent = {number: freedom for number, freedom in free.items() if "boundaries" in freedom.labels}
     if bent and (reshapable or not is_elementwise(schema)):
-        rounded = _with_round_numbers(record)
+        rounded = with_round_numbers(record)
         pools, own = _on_boundaries(rounded, bent), derive_seed(seed, "boundaries")
         changed = _reshaped(rounded, ranked, _met(pools, own)) if reshapable else _refilled(rounded, pools, own)
         yield "boundaries", changed
@@ -141,7 +141,7 @@ def _elements(storage: Storage, tensor: TensorValue) -> torch.Tensor:
 # ---------------------------------------------------------------- boundaries
 
 
-def _with_round_numbers(record: CallRecord) -> CallRecord:
+def with_round_numbers(record: CallRecord) -> CallRecord:
     """The call with its floats rounded to four bits, which every floating dtype holds."""
     return msgspec.structs.replace(
         record,
@@ -164,7 +164,7 @@ def _numbers(record: CallRecord) -> set[float]:
         left_out = argument.kwarg_only or position >= len(record.args)
         if left_out and argument.name not in record.kwargs and argument.has_default_value():
             given.append(argument.default_value)
-    found = {float(value) for value in given if type(value) in (int, float)}
+    found = {float(value) for value in given if isinstance(value, int | float) and not isinstance(value, bool)}
     return {number for number in found if math.isfinite(number) and abs(number) <= LARGEST}
 
 
@@ -227,8 +227,9 @@ def _bends(
         inside = (found >= math.floor(hull[0])) & (found <= math.ceil(hull[1]))
         found = found[inside] if bool(inside.any()) else found
     # By their bits, so that zeros of both signs stay.
-    whole = torch.int16 if dtype.itemsize == 2 else torch.int32 if dtype.itemsize == 4 else torch.int64
-    return found.view(whole).unique().view(dtype)
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    bits: torch.Tensor = torch.unique(found.view(whole))
+    return bits.view(dtype)
 
 
 def _whole_bends(own: set[float], dtype: torch.dtype, *, ends: bool) -> torch.Tensor:
