@@ -31,7 +31,8 @@ def test_an_index_may_not_be_given_twice() -> None:
 
 def test_an_index_has_to_point_at_the_value_and_into_the_input() -> None:
     """An index out of range is named."""
-    assert judge(aten.max.dim, (TIES, 1), (torch.tensor([3.0]), torch.tensor([2]))).passed
+    assert judge(aten.kthvalue.default, (TIES, 4, 1), (torch.tensor([3.0]), torch.tensor([2]))).passed
+    assert judge(aten.kthvalue.default, (TIES, 4, 1), (torch.tensor([3.0]), torch.tensor([0]))).passed
     assert not judge(aten.max.dim, (TIES, 1), (torch.tensor([3.0]), torch.tensor([1]))).passed
     finding = judge(aten.max.dim, (TIES, 1), (torch.tensor([3.0]), torch.tensor([4])))
     assert "index 4 at [0] is outside of [0, 4)" in finding.detail
@@ -42,11 +43,15 @@ def test_wrong_values_fail_under_right_indices() -> None:
     assert not judge(aten.max.dim, (TIES, 1), (torch.tensor([3.1]), torch.tensor([2]))).passed
 
 
-def test_argmax_may_name_any_maximum() -> None:
-    """Of the flattened input when no dimension is given; NaN is the largest."""
-    x = torch.tensor([[1.0, torch.nan], [torch.nan, 2.0]])
-    assert judge(aten.argmax.default, (x,), torch.tensor(2)).passed
+def test_argmax_names_the_first_maximum() -> None:
+    """Torch's documentation promises the first of equal elements; of several NaNs it promises nothing."""
+    x = torch.tensor([1.0, 3.0, 3.0, 2.0])
+    assert judge(aten.argmax.default, (x,), torch.tensor(1)).passed
+    assert not judge(aten.argmax.default, (x,), torch.tensor(2)).passed
     assert not judge(aten.argmax.default, (x,), torch.tensor(3)).passed
+    assert not judge(aten.min.dim, (-x, 0), (torch.tensor(-3.0), torch.tensor(2))).passed
+    unordered = torch.tensor([1.0, torch.nan, torch.nan])
+    assert judge(aten.argmax.default, (unordered,), torch.tensor(2)).passed
     assert judge(aten.argmax.default, (torch.tensor(5.0), 0), torch.tensor(0)).passed
 
 

@@ -1,7 +1,8 @@
 """Ops that say where a value lies: several answers are right where values are equal.
 
 The values have to be eager's exactly. An index has to be in range, to point at the value that is
-reported with it, and not to be given twice where a permutation or selection is promised.
+reported with it, and not to be given twice where a permutation or selection is promised. ``max``, ``min``,
+``argmax`` and ``argmin`` promise the first of equal elements.
 ``stable=True`` promises eager's indices, so there only equality is right.
 """
 
@@ -70,6 +71,18 @@ def _compare_picked(data: torch.Tensor, arguments: dict[str, Any], expected: Lea
     return _renamed(exact.compare(wanted, picked), "the indices point at other values than eager's: ")
 
 
+def _compare_first(data: torch.Tensor, arguments: dict[str, Any], expected: Leaves, got: Leaves) -> Finding:
+    """As :func:`_compare_picked`; of equal numbers torch promises the first one, of several NaNs none."""
+    finding = _compare_picked(data, arguments, expected, got)
+    if not finding.passed or torch.equal(expected[-1], got[-1]):
+        return finding
+    dim = arguments.get("dim")
+    data = data.flatten() if dim is None else _lines(data, dim)[0]
+    picked = _gather(data, got[-1].reshape(*data.shape[:-1], 1)).reshape(got[-1].shape)
+    later = (got[-1] != expected[-1]) & (picked == picked)  # noqa: PLR0124 - NaN is no number, of whatever dtype
+    return wrong("an index points at a later one of equal elements") if bool(later.any()) else finding
+
+
 def _compare_mode(data: torch.Tensor, arguments: dict[str, Any], expected: Leaves, got: Leaves) -> Finding:
     """Any of the most frequent values is a mode: it has to be as frequent as eager's."""
     data, _ = _lines(data, arguments["dim"])
@@ -123,6 +136,10 @@ _JUDGES: dict[str, Callable[[torch.Tensor, dict[str, Any], Leaves, Leaves], Find
     "sort": _compare_ordered,
     "argsort": _compare_ordered,
     "topk": _compare_ordered,
+    "max": _compare_first,
+    "min": _compare_first,
+    "argmax": _compare_first,
+    "argmin": _compare_first,
     "mode": _compare_mode,
     "cummax": _compare_running,
     "cummin": _compare_running,

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
+from opsmith.aten.unrounded import COPYING
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.tasks.collectives import MOVES
@@ -63,26 +64,6 @@ def _names(text: str) -> frozenset[str]:
 METADATA = _names("""
     empty empty_like empty_strided empty_permuted new_empty new_empty_strided empty_quantized resize resize_as
     _resize_output _empty_affine_quantized _empty_per_channel_affine_quantized
-""")
-
-EXACT = _names("""
-    clone copy _to_copy contiguous detach lift lift_fresh alias fill zero zeros ones full new_full new_zeros
-    new_ones zeros_like ones_like full_like scalar_tensor _efficientzerotensor eye tril triu where _pin_memory
-    cat concat stack hstack vstack dstack block_diag _chunk_cat constant_pad_nd flip roll rot90 repeat
-    repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle im2col select_scatter slice_scatter
-    diagonal_scatter as_strided_scatter diag_embed diagonal_backward select_backward slice_backward
-    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
-    index index_select index_fill index_copy gather masked_fill masked_scatter masked_select take embedding
-    _unsafe_index _unsafe_masked_index masked_scatter_backward
-    maximum minimum fmax fmin clamp clamp_max clamp_min amax amin aminmax max min neg relu threshold
-    threshold_backward hardtanh hardtanh_backward copysign floor ceil trunc frac heaviside nan_to_num nextafter
-    frexp conj conj_physical _conj _conj_physical _neg_view view_as_real view_as_complex complex real imag
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
-    _upsample_nearest_exact2d _upsample_nearest_exact3d _unsafe_view _reshape_copy permute transpose t squeeze
-    unsqueeze expand view slice select unbind split split_with_sizes unfold diagonal narrow as_strided
-    unsafe_split unsafe_split_with_sizes unsafe_chunk lu_unpack to_sparse _to_sparse _to_dense to_dense
-    _coalesce sparse_mask sort values indices set isin unique_consecutive unique_dim _unique _unique2
-    hash_tensor _local_scalar_dense item
 """)
 
 #: Copies of values to places that indices may name more than once.
@@ -167,7 +148,7 @@ def stem_of(schema: OpSchema) -> str:
     if stem.endswith("_") and not stem.endswith("__"):
         stem = stem[:-1]
     shorter = stem.removesuffix("_copy")
-    return shorter if shorter in EXACT else stem
+    return shorter if shorter in COPYING else stem
 
 
 def rule_for(schema: OpSchema, call: JudgedCall | None = None) -> ComparisonRule:
@@ -214,7 +195,7 @@ def _static_rule(schema: OpSchema) -> ComparisonRule:
         return ComparisonRule(kind="value", stem=stem, roles=ROLES[stem])
     if schema.variant is Variant.VIEW:
         return ComparisonRule(kind="view", stem=stem, rest="view")
-    if stem in EXACT | PLACEMENT or stem in PLACING or stem in INDICES:
+    if stem in COPYING | PLACEMENT or stem in PLACING or stem in INDICES:
         return ComparisonRule(kind="placement" if stem in PLACEMENT else "exact", stem=stem, rest="exact")
     return ComparisonRule(kind="value", stem=stem)
 

@@ -86,7 +86,7 @@ def _running_place(call: BoundCall, _: ArgumentSlot) -> Domain:
 # ---------------------------------------------------------------- several dimensions
 
 
-def _indexed_dims(call: BoundCall) -> dict[int, tuple[int, ...]]:
+def indexed_dims(call: BoundCall) -> dict[int, tuple[int, ...]]:
     """For each tensor of ``indices`` the sizes of the dimensions of self that it indexes.
 
     A mask stands for as many dimensions as it has itself.
@@ -106,14 +106,14 @@ def _indexed_dims(call: BoundCall) -> dict[int, tuple[int, ...]]:
 def _taken(call: BoundCall, slot: ArgumentSlot) -> Domain:
     if slot.tensor.dtype in ("b8", "u8"):
         return Mask(0.5)
-    return below(_indexed_dims(call)[slot.number][0])
+    return below(indexed_dims(call)[slot.number][0])
 
 
 def _stored(call: BoundCall, slot: ArgumentSlot) -> Domain:
     """As :func:`_taken`; where values are stored and not added, no place occurs twice."""
     if slot.tensor.dtype in ("b8", "u8"):
         return _stored_mask(call, slot)
-    sizes = _indexed_dims(call)
+    sizes = indexed_dims(call)
     shapes = {s.number: s.tensor.shape for s in call.slots if s.name == "indices"}
     if call.flag("accumulate") or call.elements("values") <= 1:
         return below(sizes[slot.number][0])

@@ -16,7 +16,12 @@ value label    what every varied tensor holds
 ``structured`` constant rows, ramps, rows with one outlier
 ``mixed``      each element 10 to the power of a number between -6 and 6
 ``special``    normal numbers with some NaN, infinities and negative zeros
+``nan``        normal numbers with a single NaN in some rows
+``infinite``   rows with one infinity, with one of each sign, with negative ones only
+``ties``       few different numbers, zeros of both signs among them; some rows all equal
 ``denormals``  numbers below the smallest normal one, next to normal ones
+``boundaries`` the call's own numbers and where ops bend; see :mod:`.dense`
+``sweep``      all numbers of a half type, many of a wider one; likewise
 =============  ====================================================================
 """
 
@@ -33,11 +38,20 @@ from opsmith.suites.variants.arguments import argument_variants, combined_argume
 from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.matrices import matrix_variants
+from opsmith.suites.variants.places import place_variants
 from opsmith.suites.variants.results import result_variants
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
 
-__all__ = ["argument_variants", "layout_variants", "matrix_variants", "probes", "shape_variants", "value_variants"]
+__all__ = [
+    "argument_variants",
+    "layout_variants",
+    "matrix_variants",
+    "place_variants",
+    "probes",
+    "shape_variants",
+    "value_variants",
+]
 
 #: A call this large or smaller shows what a larger one would.
 ENOUGH_BYTES = 1 << 20
@@ -47,6 +61,7 @@ _Variants = Callable[[CallRecord, OpSchema, int], Iterator[tuple[str, CallRecord
 _TURNS: tuple[_Variants, ...] = (
     matrix_variants,
     value_variants,
+    place_variants,
     shape_variants,
     value_variants,
     combined_arguments,
@@ -58,6 +73,7 @@ _TURNS: tuple[_Variants, ...] = (
 _WRITING_TURNS: tuple[_Variants, ...] = (
     layout_variants,
     value_variants,
+    place_variants,
     result_variants,
     shape_variants,
     layout_variants,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from opsmith.aten.dtypes import torch_dtype
 from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.aten.unrounded import COPYING, ORDERING
 from opsmith.core.case import CallRecord
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.trace import TracedCall
@@ -23,11 +24,19 @@ from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import COMMON_RULES, VALUE_RULES
 
 #: Every label of floating values, in the order in which they are proposed.
-LABELS = ("signed", "large", "huge", "tiny", "offset", "structured", "mixed", "special", "denormals")
+LABELS = (
+    *("signed", "large", "huge", "tiny", "offset", "structured", "mixed", "special", "nan", "infinite", "ties"),
+    *("denormals", "boundaries", "sweep"),
+)
 WHOLE_LABELS = ("signed", "large")
 
-_SUMMED = frozenset(LABELS) - {"huge", "special", "denormals"}
-_RANGED = frozenset({"signed", "large", "tiny", "special"})
+#: Of a row: one NaN, or infinities, in some of its places. What a sum or a scale makes of them has one right answer.
+_SINGLE = frozenset({"nan", "infinite"})
+#: On these only an op that works element by element is asked.
+DENSE = frozenset({"boundaries", "sweep"})
+_SUMMED = frozenset(LABELS) - DENSE - {"huge", "special", "ties", "denormals"}
+_RANGED = frozenset({"signed", "large", "tiny", "special"}) | DENSE
+_ELEMENTWISE = frozenset(LABELS) - _SINGLE - {"ties"}
 
 #: Ops that are sums of products of their tensors.
 CONTRACTIONS = frozenset(
@@ -46,9 +55,36 @@ ROWWISE = frozenset(
         *("cudnn_batch_norm", "_batch_norm_with_update", "rms_norm", "_fused_rms_norm", "instance_norm"),
     }
 )
-_ROWWISE_LABELS = frozenset(LABELS) - {"special", "denormals"}
+_ROWWISE_LABELS = frozenset(LABELS) - DENSE - {"special", "ties", "denormals"}
 #: What rows of fewer elements are brought to is mostly rounding when all of them are large.
 ENOUGH_TO_CENTRE = 16
+#: Losses and what else takes its tensors element by element, though torch does not say so.
+BENT = frozenset(
+    {
+        *("binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "smooth_l1_loss", "huber_loss"),
+        *("soft_margin_loss", "hinge_embedding_loss", "margin_ranking_loss", "log_sigmoid_forward", "hardswish"),
+        *("_prelu_kernel", "multi_margin_loss", "multilabel_margin_loss_forward"),
+    }
+)
+#: Ops with steps: which side a rounded quotient falls on is nobody's, but that of an exact one is certain.
+STEPPED = frozenset({"remainder", "fmod", "floor_divide"})
+#: Ops of :data:`KEPT` whose bends are where their domain ends.
+BOUNDED = frozenset({"logit", "erfinv", "special_erfinv"})
+#: Ops of whole numbers that are exact modulo the number of values of their dtype.
+WRAPPING = frozenset(
+    {
+        *("add", "sub", "rsub", "mul", "neg", "abs", "square", "bitwise_and", "bitwise_or", "bitwise_xor"),
+        *("bitwise_not", "__and__", "__or__", "__xor__"),
+    }
+)
+#: Of these, what adds up its first tensor's elements as they are; a product may be split or made of sums of others.
+ADDED_UP = frozenset(
+    {*("cumsum", "trace", "avg_pool1d", "avg_pool2d", "avg_pool3d"), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
+)
+#: Arguments of ops that round nothing which may hold any number, though traced calls give them a range.
+ANY_NUMBER = frozenset({"self", "elements", "test_elements"})
+#: Ops of :mod:`opsmith.aten.unrounded` that keep the values of the call all the same.
+CONVERTING = frozenset({"_to_copy", "copy", "lu_unpack", "hash_tensor", "_local_scalar_dense", "item"})
 #: The gradient that comes in takes part linearly, but next to factors that cancel: it stays moderate.
 _GRADIENT_LABELS = frozenset({"signed", "tiny", "structured"})
 _OTHER_LABELS = frozenset({"signed", "structured"})
@@ -83,10 +119,20 @@ TRUSTING = (
 
 #: Labels that some ops go without, by stem.
 WITHOUT: dict[str, tuple[frozenset[str], str]] = {
-    "addcdiv": (frozenset({"large", "offset", "mixed"}), "A sum and a quotient, both large, cancel."),
-    "lerp": (frozenset({"large", "offset", "mixed"}), "Two products, both large, cancel."),
+    "add": (frozenset({"sweep"}), "Numbers of any size, one of them scaled, cancel."),
+    "sub": (frozenset({"sweep"}), "As above."),
+    "rsub": (frozenset({"sweep"}), "As above."),
+    "addcmul": (frozenset({"sweep"}), "As above."),
+    "addcdiv": (frozenset({"large", "offset", "mixed", "sweep"}), "A sum and a quotient, both large, cancel."),
+    "lerp": (frozenset({"large", "offset", "mixed", "sweep"}), "Two products, both large, cancel."),
+    "special_i0e": (frozenset({"sweep"}), "In bfloat16 eager itself is off where it is asked element by element."),
     "atan2": (frozenset({"denormals"}), "Hardware division flushes them, and their ratio decides."),
     "cumsum": (frozenset({"structured", "mixed"}), "In half types eager itself rounds between the blocks of a row."),
+    "mode": (frozenset({"special", "nan"}), "How often a NaN occurs is a matter of how it is compared."),
+    "_unique": (frozenset({"special", "nan"}), "As above."),
+    "_unique2": (frozenset({"special", "nan"}), "As above."),
+    "unique_dim": (frozenset({"special", "nan"}), "As above."),
+    "unique_consecutive": (frozenset({"special", "nan"}), "As above."),
 }
 
 
@@ -193,14 +239,64 @@ def _labels(schema: OpSchema, call: BoundCall, slot: ArgumentSlot) -> frozenset[
     if slot.tensor.dtype == "b8" or is_placed(schema, slot.name) or slot.name in COMMON_RULES:
         return frozenset()
     ranged = slot.name in VALUE_RULES.get(call.stem, {})
-    if not (dtype.is_floating_point or dtype.is_complex):
-        plain = not ranged and (is_elementwise(schema) or "reduction" in tags(schema))
-        return frozenset(WHOLE_LABELS) if plain else frozenset()
-    if keeps_values(schema) or call.value("rounding_mode") is not None:
+    if rounds_nothing(schema, call) and not (is_elementwise(schema) and "_backward" in call.stem):
+        found = _unrounded_labels(schema, slot, ranged=ranged, whole=not (dtype.is_floating_point or dtype.is_complex))
+    elif not (dtype.is_floating_point or dtype.is_complex):
+        return _whole_labels(schema, call, ranged=ranged)
+    elif has_steps(call):
+        found = frozenset({"boundaries"})
+    elif keeps_values(schema):
+        found = _kept_labels(schema, call.stem)
+    elif call.stem in ROWWISE and not ranged:
+        found = _rowwise_labels(call, slot)
+    else:
+        found = _float_labels(schema, call.stem, slot.name, ranged=ranged)
+    found -= WITHOUT.get(call.stem, (frozenset(), ""))[0]
+    return found - _SINGLE - DENSE if dtype.is_complex or dtype.itemsize == 1 else found
+
+
+def has_steps(call: BoundCall) -> bool:
+    """Whether a rounding error before a step makes another result."""
+    return call.stem in STEPPED or call.value("rounding_mode") is not None
+
+
+def _kept_labels(schema: OpSchema, stem: str) -> frozenset[str]:
+    """What is certain of ops that are approximated inside a range, and of long products."""
+    if is_elementwise(schema):
+        return DENSE if stem in BOUNDED else frozenset({"sweep"})
+    return _SINGLE if stem in _SCALED_UP else frozenset()
+
+
+def _whole_labels(schema: OpSchema, call: BoundCall, *, ranged: bool) -> frozenset[str]:
+    if ranged or not (is_elementwise(schema) or "reduction" in tags(schema)):
         return frozenset()
-    if call.stem in ROWWISE and not ranged:
-        return _rowwise_labels(call, slot)
-    return _float_labels(schema, call.stem, slot.name, ranged=ranged) - WITHOUT.get(call.stem, (frozenset(), ""))[0]
+    if not is_elementwise(schema) or keeps_values(schema):
+        return frozenset(WHOLE_LABELS)
+    return frozenset({*WHOLE_LABELS, "boundaries", *(("huge",) if call.stem in WRAPPING else ())})
+
+
+def rounds_nothing(schema: OpSchema, call: BoundCall) -> bool:
+    """Whether each number of the result is one of the call's, a count or a place."""
+    stem = call.stem.removesuffix("_copy")
+    if stem in _PLACING:
+        return call.value(_PLACING[stem]) in (None, False)
+    return stem in COPYING | ORDERING and stem not in CONVERTING and not is_random(schema)
+
+
+#: Ops that place numbers unless this argument says how to combine them.
+_PLACING = {"scatter": "reduce", "index_put": "accumulate", "_index_put_impl": "accumulate", "put": "accumulate"}
+#: Long products and what is near them, of which one NaN or infinity makes the same whatever the order.
+_SCALED_UP = frozenset({"prod", "cumprod", "logcumsumexp", "_logcumsumexp"})
+
+
+def _unrounded_labels(schema: OpSchema, slot: ArgumentSlot, *, ranged: bool, whole: bool) -> frozenset[str]:
+    if is_elementwise(schema):
+        if whole:
+            return frozenset() if ranged else frozenset({*WHOLE_LABELS, "huge", "boundaries"})
+        return _RANGED if ranged else _ELEMENTWISE
+    if ranged and slot.name not in ANY_NUMBER:
+        return frozenset()
+    return frozenset({*WHOLE_LABELS, "huge", "ties"}) if whole else frozenset(LABELS) - DENSE
 
 
 def keeps_values(schema: OpSchema) -> bool:
@@ -210,15 +306,19 @@ def keeps_values(schema: OpSchema) -> bool:
 
 
 def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> frozenset[str]:
+    if stem.removesuffix("_backward") in BENT:
+        return frozenset({"boundaries"}) | (frozenset() if ranged or "_backward" in stem else _OTHER_LABELS)
     if "_backward" in stem:
-        return _GRADIENT_LABELS if name.startswith("grad") or (is_elementwise(schema) and not ranged) else frozenset()
+        if is_elementwise(schema):
+            return (_GRADIENT_LABELS if name.startswith("grad") or not ranged else frozenset()) | DENSE
+        return _GRADIENT_LABELS if name.startswith("grad") else frozenset()
     if is_elementwise(schema):
-        return _RANGED if ranged else frozenset(LABELS)
+        return _RANGED if ranged else _ELEMENTWISE
     if ranged:
-        return frozenset()
-    if stem in CONTRACTIONS or "reduction" in tags(schema):
+        return _SINGLE if "reduction" in tags(schema) else frozenset()
+    if stem in ADDED_UP or "reduction" in tags(schema):
         return _SUMMED
-    return _OTHER_LABELS
+    return _SUMMED - _SINGLE if stem in CONTRACTIONS else _OTHER_LABELS
 
 
 def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:
@@ -228,10 +328,10 @@ def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:
     if call.stem.endswith("softmax"):
         return _ROWWISE_LABELS
     if _row_elements(call, slot) < ENOUGH_TO_CENTRE:
-        return _OTHER_LABELS
+        return _OTHER_LABELS | _SINGLE
     # Half types keep too few bits of a large row for `x * scale + shift`, eager's way, to have one right answer.
     steady = slot.tensor.dtype not in ("f16", "bf16") and (call.number("eps") or 0.0) >= 0
-    return _ROWWISE_LABELS if steady else _OTHER_LABELS | {"tiny"}
+    return _ROWWISE_LABELS if steady else _OTHER_LABELS | _SINGLE | {"tiny"}
 
 
 def _row_elements(call: BoundCall, slot: ArgumentSlot) -> int:

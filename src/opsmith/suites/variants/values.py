@@ -9,12 +9,14 @@ import msgspec
 import torch
 
 from opsmith.aten.dtypes import torch_dtype
-from opsmith.core.case import CallRecord, GeneratedStorage, Storage
+from opsmith.aten.strides import extent, overlaps
+from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue
 from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, StructuredDomain, Uniform
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs.fitting import fitted
-from opsmith.suites.variants.scope import LABELS, Freedom, freedoms
+from opsmith.suites.variants.dense import dense_variants
+from opsmith.suites.variants.scope import DENSE, LABELS, Freedom, bound_call, freedoms
 
 #: Constant rows hold this: their mean is exact however it is rounded, and its error far below a tolerance.
 CONSTANT = 2.0**-6
@@ -26,6 +28,12 @@ ONE_SIGN = frozenset({"large", "mixed"})
 OUTLIER = 8.0
 #: Of ``special``, one in so many elements is each of NaN, +inf, -inf and -0.0.
 SPECIAL_EVERY = 16
+#: Of ``nan``, one row in so many holds one.
+NAN_EVERY = 3
+#: Few different numbers, of which rows have several equal ones: zeros of both signs among them.
+FEW = (-2.0, -1.0, -0.0, 0.0, 1.0, 2.0)
+#: Labels that give each row something of its own, along the dimension that an op works on.
+_BY_ROWS = frozenset({"nan", "infinite", "ties"})
 
 
 class _Scale:
@@ -61,12 +69,15 @@ def value_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         seed: of the values.
     """
     free = freedoms(record, schema)
+    yield from dense_variants(record, schema, free, seed)
     for label in LABELS:
+        if label in DENSE:
+            continue
         changed = {}
         for number, freedom in free.items():
             if label in freedom.labels:
                 own = derive_seed(seed, label, number)
-                storage = _varied(record.storages[number], freedom, label, own)
+                storage = _varied(record, number, freedom, label, own)
                 if storage is not None:
                     changed[number] = storage
         if changed:
@@ -74,18 +85,36 @@ def value_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
             yield label, msgspec.structs.replace(record, storages=storages)
 
 
-def _varied(storage: Storage, freedom: Freedom, label: str, seed: int) -> Storage | None:
+def _varied(record: CallRecord, number: int, freedom: Freedom, label: str, seed: int) -> Storage | None:
     """Other content for a storage, or None where its dtype or size leaves nothing to vary."""
-    tensor = freedom.slot.tensor
+    tensor, storage = freedom.slot.tensor, record.storages[number]
     dtype = torch_dtype(tensor.dtype)
     if isinstance(storage, GeneratedStorage):
         domain = _domain(storage.domain, label, tensor.dtype, one_sign=freedom.one_sign)
         return None if domain is None else msgspec.structs.replace(storage, domain=domain, seed=seed)
     if not storage:
         return None
-    row = next((size for size in reversed(tensor.shape) if size > 1), 1)
     count = len(storage) // dtype.itemsize
-    return content(label, dtype, count, row=row, one_sign=freedom.one_sign, seed=seed)
+    dim = _worked_on(record, tensor) if label in _BY_ROWS else None
+    if dim is None or count != math.prod(tensor.shape):
+        row = next((size for size in reversed(tensor.shape) if size > 1), 1)
+        return content(label, dtype, count, row=row, one_sign=freedom.one_sign, seed=seed)
+    # Rows along that dimension, wherever it lies in memory.
+    rows = content(label, dtype, count, row=tensor.shape[dim], one_sign=freedom.one_sign, seed=seed)
+    others = [size for place, size in enumerate(tensor.shape) if place != dim]
+    lines = torch.frombuffer(bytearray(rows), dtype=dtype).view(*others, tensor.shape[dim]).movedim(-1, dim)
+    memory = torch.empty(count, dtype=dtype)
+    memory.as_strided(tensor.shape, tensor.strides, tensor.offset).copy_(lines)
+    return memory.view(torch.uint8).numpy().tobytes()
+
+
+def _worked_on(record: CallRecord, tensor: TensorValue) -> int | None:
+    """The dimension of a dense tensor along which the call works, if it names one."""
+    call = bound_call(record)
+    dims = call.integers("dim") if call is not None else ()
+    rank, elements = len(tensor.shape), math.prod(tensor.shape)
+    is_dense = not overlaps(tensor) and extent(tensor.shape, tensor.strides, tensor.offset) == elements
+    return dims[0] % rank if is_dense and dims and -rank <= dims[0] < rank else None
 
 
 def content(label: str, dtype: torch.dtype, count: int, *, row: int, one_sign: bool, seed: int) -> bytes:
@@ -108,11 +137,22 @@ def content(label: str, dtype: torch.dtype, count: int, *, row: int, one_sign: b
         if one_sign and label in ONE_SIGN:
             flat = flat.abs()
     else:
-        limits = torch.iinfo(dtype)
-        reach = 10 if label == "signed" else 1 << 20
-        low, high = max(-reach, limits.min), min(reach, limits.max)
-        flat = torch.randint(low, high + 1, (count,), generator=generator).to(dtype)
+        flat = _whole(label, dtype, count, generator)
     return flat.view(torch.uint8).numpy().tobytes()
+
+
+def _whole(label: str, dtype: torch.dtype, count: int, generator: torch.Generator) -> torch.Tensor:
+    limits = torch.iinfo(dtype)
+    if label != "huge":
+        reach = {"signed": 10, "ties": 2}.get(label, 1 << 20)
+        low, high = max(-reach, limits.min), min(reach, limits.max)
+        return torch.randint(low, high + 1, (count,), generator=generator).to(dtype)
+    # All bit patterns; both ends are among them, and numbers that float32 takes for the same.
+    numbers = torch.randint(0, 256, (count * dtype.itemsize,), generator=generator, dtype=torch.uint8).view(dtype)
+    ends = torch.tensor([limits.min, limits.max, limits.max - 1, limits.min + 1], dtype=dtype)
+    places = torch.randperm(count, generator=generator)[: len(ends)]
+    numbers[places] = ends[: len(places)]
+    return numbers
 
 
 def _numbers(label: str, dtype: torch.dtype, count: int, row: int, generator: torch.Generator) -> torch.Tensor:
@@ -175,6 +215,39 @@ def _special(count: int, _row: int, _scale: _Scale, generator: torch.Generator) 
     return numbers
 
 
+def _nan(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """One NaN in some of the rows, anywhere in them."""
+    rows = torch.randn((-(-count // row), row), generator=generator)
+    chosen = torch.randperm(len(rows), generator=generator)[: -(-len(rows) // NAN_EVERY)]
+    rows[chosen, torch.randint(0, row, (len(chosen),), generator=generator)] = math.nan
+    return rows.flatten()[:count]
+
+
+def _infinite(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """Rows by turns with one infinity, with one of each sign, with negative ones only, half of them, none.
+
+    In every other tensor all rows are of one kind or as they were, so that a sum over all rows is no NaN throughout.
+    """
+    numbers = torch.randn((-(-count // row), row), generator=generator)
+    turn, alike = (int(torch.randint(0, high, (1,), generator=generator)) for high in (6, 2))
+    lines = torch.arange(len(numbers)).unsqueeze(1)
+    kinds = torch.where(lines % 2 == 0, turn, 5) if alike else (lines + turn) % 6
+    # Each element's place in a random order of its row.
+    places = torch.rand(numbers.shape, generator=generator).argsort(1)
+    first, last, half = places == 0, places == row - 1, places < -(-row // 2)
+    negative = ((kinds == 1) | (kinds == 2)) & first | (kinds == 3) | (kinds == 4) & half
+    numbers.masked_fill_(negative, -math.inf).masked_fill_((kinds == 0) & first | (kinds == 2) & last, math.inf)
+    return numbers.flatten()[:count]
+
+
+def _ties(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """Few different numbers; the elements of some rows are all equal."""
+    rows = -(-count // row)
+    numbers = torch.tensor(FEW)[torch.randint(0, len(FEW), (rows, row), generator=generator)]
+    equal = torch.randint(0, 4, (rows, 1), generator=generator) == 0
+    return torch.where(equal, numbers[:, :1], numbers).flatten()[:count]
+
+
 _PATTERNS: dict[str, _Pattern] = {
     "signed": _signed,
     "large": lambda count, _row, scale, generator: _powers(count, scale.large, generator),
@@ -184,6 +257,9 @@ _PATTERNS: dict[str, _Pattern] = {
     "structured": _structured,
     "mixed": lambda count, _row, scale, generator: _powers(count, scale.mixed, generator),
     "special": _special,
+    "nan": _nan,
+    "infinite": _infinite,
+    "ties": _ties,
     "denormals": _signed,
 }
 
@@ -197,7 +273,7 @@ def _domain(kept: Domain, label: str, short: str, *, one_sign: bool) -> Domain |
         return None
     dtype = torch_dtype(short)
     if not (dtype.is_floating_point or dtype.is_complex):
-        reach = 10 if label == "signed" else 1 << 20
+        reach = {"signed": 10, "ties": 2, "huge": 1 << 62}.get(label, 1 << 20)
         return fitted(Integers(-reach, reach + 1), short)
     scale = _Scale(torch.float16 if dtype is torch.complex32 else dtype.to_real())
     match label:
@@ -209,6 +285,10 @@ def _domain(kept: Domain, label: str, short: str, *, one_sign: bool) -> Domain |
             return Uniform(scale.offset - 1.75, scale.offset + 1.75)
         case "special":
             return Specials(3 / SPECIAL_EVERY)
+        case "nan":
+            return Specials(1 / 256, infinities=False)
+        case "ties":
+            return Integers(-2, 3)
         case "large" | "tiny" | "mixed":
             low, high = getattr(scale, label)
             return Magnitude(10**low, 10**high, signed=not (one_sign and label in ONE_SIGN))
