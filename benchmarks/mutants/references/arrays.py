@@ -1,7 +1,5 @@
 """Plain references of products, indexing, sorting, rearrangement, windows and resampling: sums and index arithmetic."""
 
-import math
-
 import torch
 
 
@@ -183,10 +181,7 @@ def sort__default_kernel_impl(x, dim=-1, descending=False):
 def _ranks(rows, descending):
     a, b = rows.unsqueeze(-1), rows.unsqueeze(-2)
     nan_a, nan_b = torch.isnan(a), torch.isnan(b)
-    if descending:
-        before = (b > a) | (nan_b & ~nan_a)
-    else:
-        before = (b < a) | (nan_a & ~nan_b)
+    before = (b > a) | (nan_b & ~nan_a) if descending else (b < a) | (nan_a & ~nan_b)
     before = before & ~(nan_a & nan_b)
     same = (a == b) | (nan_a & nan_b)
     places = torch.arange(rows.shape[-1])

@@ -6,17 +6,19 @@ import torch
 
 
 def _up(x):
-    return x.to(torch.float64)
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
 
 
 def _as(result, *tensors):
     dtype = tensors[0].dtype
     for each in tensors[1:]:
         dtype = torch.promote_types(dtype, each.dtype)
-    return result.to(dtype if dtype.is_floating_point else torch.get_default_dtype())
+    return result.to(dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype())
 
 
 def abs__default_kernel_impl(x):
+    if x.is_complex():
+        return torch.hypot(x.real, x.imag)
     return torch.where(x <= 0, 0 - x, x)
 
 

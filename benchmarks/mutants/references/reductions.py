@@ -1,4 +1,4 @@
-"""Plain references of reductions, scans, softmax and norms: rows are made of what is reduced, then one row at a time."""
+"""Plain references of reductions, scans, softmax, norms and losses: what is reduced is laid out as rows first."""
 
 import math
 
@@ -15,7 +15,7 @@ def _dims(x, dim):
 def _rows(x, dims):
     kept = [d for d in range(x.dim()) if d not in dims]
     count = math.prod(x.shape[d] for d in dims)
-    return x.permute(*kept, *dims).reshape(*[x.shape[d] for d in kept], count)
+    return x.permute([*kept, *dims]).reshape(*[x.shape[d] for d in kept], count)
 
 
 def _back(result, x, dims, keepdim):
@@ -24,8 +24,15 @@ def _back(result, x, dims, keepdim):
     return result.reshape([1 if d in dims else x.shape[d] for d in range(x.dim())])
 
 
+def _summed(x, dtype):
+    if dtype is not None:
+        return x.to(dtype)
+    return x if x.dtype.is_floating_point or x.dtype.is_complex else x.to(torch.int64)
+
+
 def _add_up(rows):
-    return rows.to(torch.float64) @ torch.ones(rows.shape[-1], dtype=torch.float64)
+    wide = torch.complex128 if rows.dtype.is_complex else torch.float64
+    return rows.to(wide) @ torch.ones(rows.shape[-1], dtype=wide)
 
 
 def _largest(rows):
@@ -44,7 +51,7 @@ def _first_place(rows, value):
 
 
 def sum__dim_IntList_kernel_impl(x, dim, keepdim=False, *, dtype=None):
-    x = x if dtype is None else x.to(dtype)
+    x = _summed(x, dtype)
     dims = _dims(x, dim)
     return _back(_add_up(_rows(x, dims)), x, dims, keepdim).to(x.dtype)
 
@@ -59,7 +66,7 @@ def mean__dim_kernel_impl(x, dim, keepdim=False, *, dtype=None):
 
 
 def prod__dim_int_kernel_impl(x, dim, keepdim=False, *, dtype=None):
-    x = x if dtype is None else x.to(dtype)
+    x = _summed(x, dtype)
     dims = _dims(x, dim)
     rows = _rows(x, dims).to(torch.float64)
     result = torch.ones(rows.shape[:-1], dtype=torch.float64)
@@ -166,7 +173,7 @@ def logsumexp__default_kernel_impl(x, dim, keepdim=False):
 
 
 def nansum__default_kernel_impl(x, dim=None, keepdim=False, *, dtype=None):
-    x = x if dtype is None else x.to(dtype)
+    x = _summed(x, dtype)
     dims = _dims(x, dim)
     rows = _rows(x, dims)
     return _back(_add_up(torch.where(rows != rows, torch.zeros_like(rows), rows)), x, dims, keepdim).to(x.dtype)
@@ -188,7 +195,7 @@ def linalg_vector_norm__default_kernel_impl(x, ord=2, dim=None, keepdim=False, *
 
 
 def cumsum__default_kernel_impl(x, dim, *, dtype=None):
-    x = x if dtype is None else x.to(dtype)
+    x = _summed(x, dtype)
     result, total = torch.empty(x.shape, dtype=x.dtype), None
     if not x.dim():
         return x.clone()
@@ -200,7 +207,7 @@ def cumsum__default_kernel_impl(x, dim, *, dtype=None):
 
 
 def cumprod__default_kernel_impl(x, dim, *, dtype=None):
-    x = x if dtype is None else x.to(dtype)
+    x = _summed(x, dtype)
     result, total = torch.empty(x.shape, dtype=x.dtype), 1.0
     if not x.dim():
         return x.clone()
@@ -323,7 +330,9 @@ def mse_loss__default_kernel_impl(x, target, reduction=1):
 
 def smooth_l1_loss__default_kernel_impl(x, target, reduction=1, beta=1.0):
     gap = torch.abs(x.to(torch.float64) - target)
-    return _reduced(torch.where(gap < beta, 0.5 * gap * gap / beta if beta else gap, gap - 0.5 * beta), reduction, x.dtype)
+    return _reduced(
+        torch.where(gap < beta, 0.5 * gap * gap / beta if beta else gap, gap - 0.5 * beta), reduction, x.dtype
+    )
 
 
 def huber_loss__default_kernel_impl(x, target, reduction=1, delta=1.0):
@@ -364,7 +373,8 @@ def nll_loss_forward__default_kernel_impl(x, target, weight, reduction, ignore_i
     picked = y.to(torch.float64)[torch.arange(y.shape[0]), safe]
     loss = torch.where(kept, -picked * scale, 0.0)
     if reduction == 0:
-        return loss.reshape(target.shape).to(x.dtype), torch.zeros((), dtype=x.dtype)
+        total = torch.zeros((), dtype=torch.float64) if x.dim() == 2 else scale.sum()
+        return loss.reshape(target.shape).to(x.dtype), total.to(x.dtype)
     total = scale.sum()
     result = loss.sum() / total if reduction == 1 else loss.sum()
     return result.to(x.dtype), total.to(x.dtype)

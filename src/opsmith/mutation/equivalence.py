@@ -18,6 +18,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 #: Elements that two kernels are compared on before they are called equal.
 ELEMENTS = 10_000_000
+#: Calls with values drawn again that they are compared on at least, each in one of several layouts.
+CALLS = 1000
 _POOL = 1 << 20
 _LONG, _MANY = 3000, 200_000
 
@@ -59,49 +61,58 @@ def compare(
     torch.manual_seed(seed)
     draw = random.Random(seed)  # noqa: S311 - inputs, nothing secret
     pools: dict[torch.dtype, torch.Tensor] = {}
-    done, large = 0, False
-    for leaves, call, resized in _inputs([_Call(*tree_flatten(call)) for call in calls], pools, draw):
-        if time.monotonic() > until or (done >= elements and not resized):
+    done, redrawn, large = 0, 0, False
+    for leaves, call, kind in _inputs([_Call(*tree_flatten(call)) for call in calls], pools, draw):
+        if time.monotonic() > until or (done >= elements and redrawn >= CALLS):
             break
         problem = _differs(original, mutant, call, leaves)
         if problem:
             return Compared(f"{problem} on {_in_words(leaves)}", done, large)
-        if problem is None:
-            continue
-        count = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
-        done += count
-        large |= resized
-    return Compared("", done, large)
+        redrawn += kind == "redrawn"
+        if problem is not None:
+            done += sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+            large |= kind == "resized"
+    return Compared("", done if redrawn >= CALLS else 0, large)
 
 
 def _inputs(
     calls: Sequence[_Call], pools: dict[torch.dtype, torch.Tensor], draw: random.Random
-) -> Iterator[tuple[list[Any], _Call, bool]]:
+) -> Iterator[tuple[list[Any], _Call, str]]:
     """Leaves of calls without end: as they are, larger, in half types, then with values drawn again and again."""
     for call in calls:
-        yield call.leaves, call, False
-    for call in draw.sample(list(calls), min(len(calls), 40)):
-        for larger in _resized(call, pools, draw):
-            yield larger, call, True
-    for call in draw.sample(list(calls), min(len(calls), 40)):
+        yield call.leaves, call, "given"
+    few = draw.sample(list(calls), min(len(calls), 40))
+    for call in few:
         for half in _halves(call):
-            yield half, call, False
-    for call in itertools.cycle(draw.sample(list(calls), len(calls))):
-        yield [_redrawn(leaf, leaf.shape, pools, draw) if _floating(leaf) else leaf for leaf in call.leaves], call, False
+            yield half, call, "halves"
+    can_grow = False
+    for call in few:
+        for larger in _resized(call, pools, draw):
+            can_grow = True
+            yield larger, call, "resized"
+    larger_again = ((leaves, call) for call in itertools.cycle(few) for leaves in _resized(call, pools, draw))
+    for number, call in enumerate(itertools.cycle(draw.sample(list(calls), len(calls)))):
+        leaves = [_redrawn(leaf, leaf.shape, pools, draw) if _floating(leaf) else leaf for leaf in call.leaves]
+        yield leaves, call, "redrawn"
+        if can_grow and number % 50 == 49:
+            yield *next(larger_again), "resized"
 
 
 def _floating(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
 
 
-def _redrawn(leaf: torch.Tensor, shape: Sequence[int], pools: dict[torch.dtype, torch.Tensor], draw: random.Random) -> torch.Tensor:
+def _redrawn(
+    leaf: torch.Tensor, shape: Sequence[int], pools: dict[torch.dtype, torch.Tensor], draw: random.Random
+) -> torch.Tensor:
     """Values from the pool in a shape, and in one of several layouts."""
-    pool = pools.setdefault(leaf.dtype, _pool(leaf.dtype)) if leaf.dtype in pools else pools.setdefault(leaf.dtype, _pool(leaf.dtype))
+    if leaf.dtype not in pools:
+        pools[leaf.dtype] = _pool(leaf.dtype)
+    pool = pools[leaf.dtype]
     count = 1
     for size in shape:
         count *= size
     regular = draw.random() < 0.3
-    start = draw.randrange(_POOL // 2 if not regular else 1)
     if count <= _POOL // 2:
         values = pool[_POOL // 2 * (not regular) :][: _POOL // 2]
         start = draw.randrange(_POOL // 2 - count + 1)
@@ -115,7 +126,7 @@ def _redrawn(leaf: torch.Tensor, shape: Sequence[int], pools: dict[torch.dtype, 
         return values.permute(order).contiguous().permute(back)
     if layout == 2 and len(shape):
         wide = torch.zeros((*shape[:-1], shape[-1] * 2 + 1), dtype=values.dtype)
-        view = wide[..., 1 :: 2][..., : shape[-1]]
+        view = wide[..., 1::2][..., : shape[-1]]
         view.copy_(values)
         return view
     return values.clone()
@@ -126,15 +137,33 @@ def _pool(dtype: torch.dtype) -> torch.Tensor:
     info = torch.finfo(dtype)
     half = _POOL // 2
     ordinary = torch.randn(half, dtype=torch.float64)
-    spread = torch.randn(half, dtype=torch.float64) * torch.exp2(torch.empty(half, dtype=torch.float64).uniform_(-30, 30))
+    spread = torch.randn(half, dtype=torch.float64) * torch.exp2(
+        torch.empty(half, dtype=torch.float64).uniform_(-30, 30)
+    )
     special = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, info.max, info.min, info.tiny, -info.tiny]
-    special += [info.tiny / 2, info.smallest_normal / 4, info.eps, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 2.0, 3.0, 100.0]
+    special += [
+        info.tiny / 2,
+        info.smallest_normal / 4,
+        info.eps,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -2.5,
+        2.0,
+        3.0,
+        100.0,
+    ]
     special += [20.0, -20.0, 88.0, -88.0, 6.0, -3.0, 1 / 3]
     table = torch.tensor(special, dtype=torch.float64)
     chosen = table[torch.randint(len(special), (half,))]
     rounded = torch.round(torch.randn(half, dtype=torch.float64) * 3)
     kind = torch.rand(half)
-    mixed = torch.where(kind < 0.3, spread, torch.where(kind < 0.55, rounded, torch.where(kind < 0.7, chosen, ordinary.flip(0))))
+    mixed = torch.where(
+        kind < 0.3, spread, torch.where(kind < 0.55, rounded, torch.where(kind < 0.7, chosen, ordinary.flip(0)))
+    )
     return torch.cat([ordinary, mixed]).to(dtype)
 
 

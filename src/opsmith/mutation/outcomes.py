@@ -27,6 +27,8 @@ class Result(enum.StrEnum):
     UNDECIDED = "undecided"
 
 
+#: This project's judge in outcomes.
+OPSMITH = "opsmith"
 #: The judge of outcomes that compare a mutant with its original.
 EQUIVALENCE = "equivalence"
 #: The operator of outcomes about kernels without a fault.

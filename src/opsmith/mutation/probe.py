@@ -34,7 +34,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # What a mutant prints is no answer.
     configured = msgspec.json.decode(sys.stdin.buffer.readline())
-    harness = open_harness(configured["dtype"], configured["harness"]) if configured["public"] else None
+    asked = (configured["dtype"], configured["ops"], configured["harness"])
+    harness = open_harness(*asked) if configured["public"] else None
     replies.write(msgspec.json.encode({"name": harness.name if harness else ""}) + b"\n")
     for line in sys.stdin.buffer:
         request = msgspec.json.decode(line)
@@ -93,7 +94,10 @@ def _compare(request: Mapping[str, Any]) -> tuple[Result, str]:
     if found.differs:
         return Result.DIFFERS, found.differs
     if found.elements < ELEMENTS or not found.large:
-        return Result.UNDECIDED, f"equal on {found.elements:,} elements, large inputs {'among them' if found.large else 'not'}"
+        return (
+            Result.UNDECIDED,
+            f"equal on {found.elements:,} elements, large inputs {'among them' if found.large else 'not'}",
+        )
     return Result.EQUAL, f"equal on {found.elements:,} elements"
 
 

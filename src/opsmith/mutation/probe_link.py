@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,19 +20,23 @@ class ProbeLink:
 
     Args:
         dtype: of the samples that the public harness is asked.
-        public: whether it will be.
+        ops: that it will be asked about.
+        public: whether it will be asked.
         harness: the folder of the harness's package, where that is not installed.
 
     Attributes:
         harness_name: the public harness's name in outcomes.
     """
 
-    def __init__(self, dtype: str, *, public: bool, harness: str | None) -> None:
-        self._asked = {"dtype": dtype, "public": public, "harness": harness}
+    def __init__(self, dtype: str, ops: Collection[str], *, public: bool, harness: str | None) -> None:
+        self._asked = {"dtype": dtype, "ops": sorted(ops), "public": public, "harness": harness}
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "opsmith.mutation.probe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "opsmith.mutation.probe"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # torch warns of the samples.
         )
         self.harness_name = self._ask(self._asked)["name"]
         return self

@@ -16,15 +16,18 @@ import sys
 import types
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.core.dtypes import TORCH_NAMES
 from opsmith.mutation.outcomes import Result
+from opsmith.runner.plan.suite_index import SuiteIndex
+from opsmith.suites.opinfo import op_infos
 
 #: In outcomes: its own code, and the rule of it written anew.
 OWN_CODE, RULE = "BackendBench", "BackendBench's rule"
@@ -44,11 +47,12 @@ class Harness(NamedTuple):
     judge: Callable[[str, Callable[..., Any]], tuple[Result, str]]
 
 
-def open_harness(dtype: str, folder: str | None) -> Harness:
-    """The harness with its tests of a dtype on the CPU.
+def open_harness(dtype: str, ops: Collection[str], folder: str | None) -> Harness:
+    """The harness with its tests of some ops in a dtype on the CPU.
 
     Args:
         dtype: short name.
+        ops: overloads; OpInfos that are known to call none of them are passed over.
         folder: holds the package, where that is not installed; the rule is used where neither is there.
     """
     if folder is not None:
@@ -56,11 +60,22 @@ def open_harness(dtype: str, folder: str | None) -> Harness:
     found = importlib.util.find_spec(_PACKAGE)
     torch_dtype = getattr(torch, TORCH_NAMES[dtype])
     if found is None or not found.submodule_search_locations:
-        return Harness(RULE, _rule(torch_dtype))
-    return Harness(OWN_CODE, _own_code(Path(next(iter(found.submodule_search_locations))), torch_dtype))
+        return Harness(RULE, _rule(torch_dtype, _infos(dtype, ops)))
+    package = Path(next(iter(found.submodule_search_locations)))
+    return Harness(OWN_CODE, _own_code(package, torch_dtype, _infos(dtype, ops)))
 
 
-def _own_code(package: Path, dtype: torch.dtype) -> Callable[[str, Callable[..., Any]], tuple[Result, str]]:
+def _infos(dtype: str, ops: Collection[str]) -> list[Any]:
+    """Torch's OpInfos that call one of the ops, or of which that is not known, in torch's order."""
+    known = SuiteIndex("opinfo", torch=torch.__version__, device="cpu", dtype=dtype).load() or {}
+    infos = op_infos()
+    elsewhere = {id(infos[entry]) for entry, called in known.items() if entry in infos and not set(called) & set(ops)}
+    return [info for info in op_db if id(info) not in elsewhere]
+
+
+def _own_code(
+    package: Path, dtype: torch.dtype, infos: list[Any]
+) -> Callable[[str, Callable[..., Any]], tuple[Result, str]]:
     # Its own __init__ files import language model clients and data sets, which no judgement needs.
     for name, folder in ((_PACKAGE, package), (f"{_PACKAGE}.suite", package / "suite")):
         module = types.ModuleType(name)
@@ -68,7 +83,8 @@ def _own_code(package: Path, dtype: torch.dtype) -> Callable[[str, Callable[...,
         sys.modules[name] = module
     opinfo = importlib.import_module(f"{_PACKAGE}.suite.opinfo")
     evaluation = importlib.import_module(f"{_PACKAGE}.eval")
-    logging.getLogger(_PACKAGE).setLevel(logging.ERROR)
+    logging.getLogger(_PACKAGE).setLevel(logging.CRITICAL)
+    opinfo.op_db = infos  # What the others call is no subject, and takes minutes.
     tests = defaultdict(list)
     with _quiet():
         for test in opinfo.build_op_tests("cpu", dtype):
@@ -102,10 +118,10 @@ class _Recorder(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _rule(dtype: torch.dtype) -> Callable[[str, Callable[..., Any]], tuple[Result, str]]:
+def _rule(dtype: torch.dtype, infos: list[Any]) -> Callable[[str, Callable[..., Any]], tuple[Result, str]]:
     tests: defaultdict[str, list[tuple[Any, Any]]] = defaultdict(list)
     with _quiet():
-        for overload, sample in _samples(dtype):
+        for overload, sample in _samples(dtype, infos):
             tests[_name(overload)].append((overload, sample))
 
     def judge(op: str, kernel: Callable[..., Any]) -> tuple[Result, str]:
@@ -125,10 +141,8 @@ def _rule(dtype: torch.dtype) -> Callable[[str, Callable[..., Any]], tuple[Resul
     return judge
 
 
-def _samples(dtype: torch.dtype) -> Iterator[tuple[Any, Any]]:
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    for info in op_db:
+def _samples(dtype: torch.dtype, infos: list[Any]) -> Iterator[tuple[Any, Any]]:
+    for info in infos:
         if ("." in info.name and "nn.functional" not in info.name) or dtype not in info.supported_dtypes("cpu"):
             continue
         try:
@@ -163,6 +177,10 @@ def _name(overload: Any) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         warnings.simplefilter("ignore")
         yield

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
+import itertools
 import queue
 import random
 import threading
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from opsmith.aten.schemas import aten_schemas
 from opsmith.core.kernel import Kernel
 from opsmith.core.run import Options
 from opsmith.core.verdict import HELD_AGAINST, Verdict
 from opsmith.errors import BadInput
 from opsmith.mutation.mutants import Mutant, Place, Source
 from opsmith.mutation.operators import Operator, all_operators
-from opsmith.mutation.outcomes import EQUIVALENCE, ORIGINAL, Book, Outcome, Result
+from opsmith.mutation.outcomes import EQUIVALENCE, OPSMITH, ORIGINAL, Book, Outcome, Result
 from opsmith.mutation.probe_link import ProbeLink
-from opsmith.mutation.subjects import Subject, write
+from opsmith.mutation.subjects import Subject, subjects_of, write
 from opsmith.pipeline import Progress, Silent
 from opsmith.runner.protocol.limits import Limits
 from opsmith.session import Session
 
-#: The name of this project's judge in outcomes.
-OPSMITH = "opsmith"
 #: A mutant that loops forever costs a time limit.
 LIMITS = Limits(load_s=60.0, call_s=10.0)
 
@@ -67,7 +67,9 @@ def chosen_operators(patterns: Sequence[str]) -> list[Operator]:
     operators = all_operators()
     for pattern in patterns:
         if not any(fnmatch.fnmatch(each.name, pattern) for each in operators):
-            raise BadInput(f"no mutation operator is called {pattern}; there are {', '.join(o.name for o in operators)}")
+            raise BadInput(
+                f"no mutation operator is called {pattern}; there are {', '.join(o.name for o in operators)}"
+            )
     return [each for each in operators if not patterns or any(fnmatch.fnmatch(each.name, p) for p in patterns)]
 
 
@@ -76,38 +78,60 @@ def draw(
 ) -> dict[str, list[Mutant]]:
     """Mutants of each subject, by the subject's name.
 
-    A sample goes round the subjects. Each turn takes the operator that was taken least so far.
+    A sample goes round the origins, and round the subjects of each. Each turn takes the operator that was taken least.
     """
-    random_ = random.Random(seed)  # noqa: S311 - a sample, nothing secret
-    sources = {each.name: Source(each.source, each.function, each.op) for each in subjects}
     if sample is None:
-        return {name: list(source.mutants(operators)) for name, source in sources.items()}
-    left: dict[str, dict[str, list[Place]]] = {}
-    for name in random_.sample(sorted(sources), len(sources)):
-        places = {each.name: sources[name].places(each) for each in operators}
-        for each in places.values():
-            random_.shuffle(each)
-        left[name] = {operator: each for operator, each in places.items() if each}
+        return {each.name: list(Source(each.source, each.function, each.op).mutants(operators)) for each in subjects}
+    random_ = random.Random(seed)  # noqa: S311 - a sample, nothing secret
+    origins: defaultdict[str, list[_Pile]] = defaultdict(list)
+    for each in random_.sample(subjects, len(subjects)):
+        origins[each.origin].append(_Pile(each, operators, random_))
     taken: Counter[str] = Counter()
-    drawn: defaultdict[str, dict[str, Mutant]] = defaultdict(dict)
-    while left and taken.total() < sample:
-        for name in list(left):
-            mutant = None
-            while left[name] and mutant is None:
-                operator = min(left[name], key=lambda each: (taken[each], random_.random()))
-                mutant = sources[name].mutant_at(left[name][operator].pop())
-                if not left[name][operator]:
-                    del left[name][operator]
-                if mutant is not None and mutant.source in {each.source for each in drawn[name].values()}:
-                    mutant = None
+    drawn: defaultdict[str, list[Mutant]] = defaultdict(list)
+    waiting = [pile for turn in itertools.zip_longest(*origins.values()) for pile in turn if pile is not None]
+    while waiting and taken.total() < sample:
+        for pile in list(waiting):
+            mutant = pile.take(taken)
             if mutant is None:
-                del left[name]
+                waiting.remove(pile)
                 continue
             taken[mutant.operator] += 1
-            drawn[name][mutant.name] = mutant
+            drawn[pile.name].append(mutant)
             if taken.total() >= sample:
                 break
-    return {name: list(mutants.values()) for name, mutants in drawn.items()}
+    return dict(drawn)
+
+
+class _Pile:
+    """The mutants of a subject that are not drawn yet; the places of an operator are looked for when it is its turn."""
+
+    def __init__(self, subject: Subject, operators: Sequence[Operator], random_: random.Random) -> None:
+        self.name = subject.name
+        self._subject = subject
+        self._left = list(operators)
+        self._places: dict[str, list[Place]] = {}
+        self._texts: set[str] = set()
+        self._random = random_
+
+    @functools.cached_property
+    def _source(self) -> Source:
+        return Source(self._subject.source, self._subject.function, self._subject.op)
+
+    def take(self, taken: Counter[str]) -> Mutant | None:
+        """A mutant by the operator that was taken least so far; None if there is none left."""
+        while self._left:
+            operator = min(self._left, key=lambda each: (taken[each.name], self._random.random()))
+            if operator.name not in self._places:
+                self._places[operator.name] = self._source.places(operator)
+                self._random.shuffle(self._places[operator.name])
+            if not self._places[operator.name]:
+                self._left.remove(operator)
+                continue
+            mutant = self._source.mutant_at(self._places[operator.name].pop())
+            if mutant is not None and mutant.source not in self._texts:
+                self._texts.add(mutant.source)
+                return mutant
+        return None
 
 
 class Study:
@@ -175,14 +199,20 @@ class Study:
         mutants.mkdir(parents=True, exist_ok=True)
         waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         with Session(
-            options, self._folder / f"session-{dtype}", seed=asked.seed, jobs=asked.jobs, limits=LIMITS, progress=self._progress
+            options,
+            self._folder / f"session-{dtype}",
+            seed=asked.seed,
+            jobs=asked.jobs,
+            limits=LIMITS,
+            progress=self._progress,
         ) as session:
             for name in todo:
                 waiting.put(name)
             self._progress.stage(f"judging mutants in {dtype}", sum(map(len, todo.values())))
             self._done = 0
             threads = [
-                threading.Thread(target=self._work, args=(session, dtype, waiting, todo, mutants)) for _ in range(asked.jobs)
+                threading.Thread(target=self._work, args=(session, dtype, waiting, todo, mutants))
+                for _ in range(asked.jobs)
             ]
             for thread in threads:
                 thread.start()
@@ -198,7 +228,8 @@ class Study:
         folder: Path,
     ) -> None:
         """Judge subject after subject; one thread's work."""
-        with ProbeLink(dtype, public=self._asked.public, harness=self._asked.harness) as probe:
+        ops = {self._subjects[name].op for name in todo}
+        with ProbeLink(dtype, ops, public=self._asked.public, harness=self._asked.harness) as probe:
             while True:
                 try:
                     name = waiting.get_nowait()
@@ -293,3 +324,17 @@ def _judged(session: Session, op: str, kernel: Kernel) -> tuple[Result, str, flo
     where = f" ({first.variant})" if first.variant else ""
     why = f"{first.status}{where}: {first.detail} on {first.inputs}"[:400]
     return (Result.VOID if first.status in HELD_AGAINST else Result.KILLED), why, judged.device_s
+
+
+def chosen_subjects(origins: Sequence[str], ops: Sequence[str]) -> list[Subject]:
+    """The kernels of several origins, of the ops that patterns name; of two for one op and origin the first.
+
+    Raises:
+        UsageError: an origin is damaged or there is none of that name.
+    """
+    chosen = {op for op in aten_schemas() if not ops or any(_names(pattern, op) for pattern in ops)}
+    return [subject for origin in origins for subject in subjects_of(origin, chosen)]
+
+
+def _names(pattern: str, op: str) -> bool:
+    return fnmatch.fnmatchcase(op, pattern) or op.rpartition(".")[0] == pattern

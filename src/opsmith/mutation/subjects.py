@@ -67,8 +67,12 @@ def subjects_of(origin: str, ops: Collection[str] | None = None) -> list[Subject
     elif isinstance(backend, KernelDirectory):
         tasks = [Task(name=op, op=schema, suite="opinfo") for op, schema in aten_schemas().items()]
         named = backend.named_ops()
-        answers = [backend.kernel_for(task) for task in tasks if task.name in named and (ops is None or task.name in ops)]
-        kernels = [each for each in answers if each is not None and each.loader is Loader.FILE and each.root is not None]
+        answers = [
+            backend.kernel_for(task) for task in tasks if task.name in named and (ops is None or task.name in ops)
+        ]
+        kernels = [
+            each for each in answers if each is not None and each.loader is Loader.FILE and each.root is not None
+        ]
     else:
         raise BadInput(f"{origin} is no kernel directory and no file of kernels; only those can be mutated")
     wanted = [each for each in kernels if ops is None or each.task in ops]
@@ -108,7 +112,9 @@ def _subject(kernel: Kernel, origin: str, root: Path) -> Subject | None:
         return None
     if not beside:
         source = sliced(source, function)
-    return Subject(op=kernel.task, origin=origin, kernel=kernel, file=file, function=function, source=source, beside=beside)
+    return Subject(
+        op=kernel.task, origin=origin, kernel=kernel, file=file, function=function, source=source, beside=beside
+    )
 
 
 def _imports(root: Path, file: str) -> set[str]:

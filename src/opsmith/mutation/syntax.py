@@ -101,7 +101,7 @@ def expression(text: str, **parts: ast.expr) -> ast.expr:
     tree = ast.parse(text, mode="eval").body
 
     class _Fill(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 - the visitor's own naming
+        def visit_Name(self, node: ast.Name) -> ast.expr:
             return parts.get(node.id, node)
 
     filled = _Fill().visit(tree)
@@ -110,6 +110,7 @@ def expression(text: str, **parts: ast.expr) -> ast.expr:
 
 
 def is_none(node: ast.AST) -> bool:
+    """Whether it is the constant None."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
@@ -125,6 +126,7 @@ def number(node: ast.AST) -> int | float | None:
 
 
 def without(items: Sequence[ast.AST], index: int) -> list[ast.AST]:
+    """The items but one."""
     return [*items[:index], *items[index + 1 :]]
 
 

@@ -9,7 +9,18 @@ from opsmith.mutation.operators.operator import Family, operator
 from opsmith.mutation.syntax import called, changed, expression, is_none, number, without
 
 #: Changing these changes no result, or always raises.
-_HARMLESS = {"device", "layout", "pin_memory", "memory_format", "mask", "other", "num_warps", "num_stages", "copy", "dtype"}
+_HARMLESS = {
+    "device",
+    "layout",
+    "pin_memory",
+    "memory_format",
+    "mask",
+    "other",
+    "num_warps",
+    "num_stages",
+    "copy",
+    "dtype",
+}
 
 
 @operator(Family.ARGUMENT, "a keyword is not passed on")
@@ -26,7 +37,10 @@ def parameter_ignored(node: ast.AST) -> Iterator[ast.AST]:
         return
     positional = [*node.args.posonlyargs, *node.args.args]
     given = positional[len(positional) - len(node.args.defaults) :]
-    pairs = [*zip(given, node.args.defaults, strict=True), *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
+    pairs = [
+        *zip(given, node.args.defaults, strict=True),
+        *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),
+    ]
     used = {each.id for statement in node.body for each in ast.walk(statement) if isinstance(each, ast.Name)}
     for parameter, default in pairs:
         if default is not None and parameter.arg in used:
@@ -36,7 +50,11 @@ def parameter_ignored(node: ast.AST) -> Iterator[ast.AST]:
 
 @operator(Family.ARGUMENT, "two arguments of a call change places")
 def arguments_swapped(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, ast.Call) and len(node.args) >= 2 and called(node) not in {"where", "isinstance", "range", "getattr"}:
+    if (
+        isinstance(node, ast.Call)
+        and len(node.args) >= 2
+        and called(node) not in {"where", "isinstance", "range", "getattr"}
+    ):
         for at in range(len(node.args) - 1):
             one, other = node.args[at : at + 2]
             if not any(isinstance(each, ast.Starred) for each in (one, other)) and ast.dump(one) != ast.dump(other):
@@ -65,7 +83,11 @@ def none_mishandled(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and is_none(node.comparators[0]):
         yield ast.Constant(isinstance(node.ops[0], ast.Is))
         if isinstance(node.left, ast.Name):  # Falsy values taken for None.
-            falsy = expression("not a", a=node.left) if isinstance(node.ops[0], ast.Is) else expression("bool(a)", a=node.left)
+            falsy = (
+                expression("not a", a=node.left)
+                if isinstance(node.ops[0], ast.Is)
+                else expression("bool(a)", a=node.left)
+            )
             yield falsy
 
 
@@ -98,7 +120,18 @@ def keepdim_flipped(node: ast.AST) -> Iterator[ast.AST]:
 
 @operator(Family.ARGUMENT, "an element of a pair (stride, padding, kernel size) is taken for the other")
 def pair_confused(node: ast.AST) -> Iterator[ast.AST]:
-    words = {"stride", "padding", "dilation", "kernel_size", "output_size", "output_padding", "pad", "size", "shape", "dims"}
+    words = {
+        "stride",
+        "padding",
+        "dilation",
+        "kernel_size",
+        "output_size",
+        "output_padding",
+        "pad",
+        "size",
+        "shape",
+        "dims",
+    }
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         root = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
         at = number(node.slice)

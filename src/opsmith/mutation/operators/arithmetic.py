@@ -34,7 +34,12 @@ def _sequence(node: ast.AST) -> bool:
 
 @operator(Family.ARITHMETIC, "+ for -, * for /, or the other way round")
 def operator_swapped(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in _SWAPS and not _text(node) and not _sequence(node):
+    if (
+        isinstance(node, (ast.BinOp, ast.AugAssign))
+        and type(node.op) in _SWAPS
+        and not _text(node)
+        and not _sequence(node)
+    ):
         yield changed(node, op=_SWAPS[type(node.op)]())
 
 

@@ -12,7 +12,7 @@ from opsmith.mutation.syntax import above, changed, is_float_text, number, paren
 
 def _written(node: ast.AST) -> int | float | None:
     """The number, if the node is all of it, and is no part of a subscript of a type or a decorator."""
-    if isinstance(parent(node), ast.UnaryOp) or isinstance(parent(node), ast.JoinedStr | ast.FormattedValue):
+    if isinstance(parent(node), (ast.UnaryOp, ast.JoinedStr, ast.FormattedValue)):
         return None
     value = number(node)
     return None if any(isinstance(each, ast.arguments) for each in above(node)) else value

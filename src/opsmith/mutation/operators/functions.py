@@ -69,7 +69,9 @@ def unstable_form(node: ast.AST) -> Iterator[ast.AST]:
     }
     form = forms.get(called(node))
     given = operands(node) if form else []
-    if form and len(given) == (2 if "b" in form.replace("torch", "").replace("sub", "") and called(node) in {"logaddexp", "hypot"} else 1):
+    if form and len(given) == (
+        2 if "b" in form.replace("torch", "").replace("sub", "") and called(node) in {"logaddexp", "hypot"} else 1
+    ):
         yield expression(form, **dict(zip("ab", given, strict=False)))
 
 
@@ -84,7 +86,9 @@ def function_dropped(node: ast.AST) -> Iterator[ast.AST]:
 
 @operator(Family.FUNCTION, "another way to round")
 def rounding(node: ast.AST) -> Iterator[ast.AST]:
-    yield from _renamed(node, {"floor": "trunc", "trunc": "floor", "ceil": "round", "fmod": "remainder", "remainder": "fmod"})
+    yield from _renamed(
+        node, {"floor": "trunc", "trunc": "floor", "ceil": "round", "fmod": "remainder", "remainder": "fmod"}
+    )
     if isinstance(node, ast.Call) and called(node) == "round" and len(operands(node)) == 1 and not is_device_code(node):
         yield expression("torch.floor(a + 0.5)", a=operands(node)[0])
     if isinstance(node, ast.keyword) and node.arg == "rounding_mode" and isinstance(node.value, ast.Constant):

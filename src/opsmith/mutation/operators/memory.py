@@ -6,9 +6,25 @@ import ast
 from collections.abc import Iterator
 
 from opsmith.mutation.operators.operator import Family, operator
-from opsmith.mutation.syntax import called, changed, expression, is_device_code, operands
+from opsmith.mutation.syntax import called, changed, expression, function_of, is_device_code, operands
 
-_TENSORS = {"x", "y", "z", "a", "b", "input", "self", "other", "grad", "weight", "mat", "vec", "target", "src", "source"}
+_TENSORS = {
+    "x",
+    "y",
+    "z",
+    "a",
+    "b",
+    "input",
+    "self",
+    "other",
+    "grad",
+    "weight",
+    "mat",
+    "vec",
+    "target",
+    "src",
+    "source",
+}
 
 
 def _tensors(node: ast.AST) -> list[str]:
@@ -31,8 +47,8 @@ def strides_ignored(node: ast.AST) -> Iterator[ast.AST]:
         assert isinstance(node, ast.FunctionDef)
         yield _first(
             node,
-            f"if {name}.numel() and {name}.untyped_storage().nbytes() // {name}.element_size() - {name}.storage_offset()"
-            f" >= {name}.numel(): {name} = torch.as_strided({name}, {name}.shape, torch.empty({name}.shape).stride())",
+            f"if {name}.untyped_storage().nbytes() // {name}.element_size() - {name}.storage_offset() >= {name}.numel():"
+            f" {name} = torch.as_strided({name}, {name}.shape, torch.empty({name}.shape).stride())",
         )
 
 
@@ -58,10 +74,10 @@ def copy_dropped(node: ast.AST) -> Iterator[ast.AST]:
 @operator(Family.MEMORY, "an in-place form writes an argument")
 def argument_written(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Return) and node.value is not None and not is_device_code(node):
-        function = next((each for each in _functions(node)), None)
-        for name in _tensors(function) if function is not None else []:
-            yield ast.Return(expression(f"(a, {name}.zero_())[0]", a=node.value))
-            return
+        function = function_of(node)
+        names = [] if function is None else _tensors(function)
+        if names:
+            yield ast.Return(expression(f"(a, {names[0]}.zero_())[0]", a=node.value))
 
 
 @operator(Family.MEMORY, "the result is an argument where nothing has to be done to it")
@@ -75,13 +91,10 @@ def argument_returned(node: ast.AST) -> Iterator[ast.AST]:
 @operator(Family.MEMORY, "memory that nothing was written to")
 def uninitialised(node: ast.AST) -> Iterator[ast.AST]:
     names = {"zeros": "empty", "zeros_like": "empty_like", "new_zeros": "new_empty"}
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called(node) in names and not is_device_code(node):
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and called(node) in names
+        and not is_device_code(node)
+    ):
         yield changed(node, func=changed(node.func, attr=names[called(node)]))
-
-
-def _functions(node: ast.AST) -> Iterator[ast.FunctionDef]:
-    from opsmith.mutation.syntax import above
-
-    for each in above(node):
-        if isinstance(each, ast.FunctionDef):
-            yield each

@@ -15,7 +15,11 @@ def last_tie(node: ast.AST) -> Iterator[ast.AST]:
         return
     if called(node) in {"argmax", "argmin"} and len(operands(node)) >= 2:
         x, dim = operands(node)[:2]
-        turned = changed(node, func=ast.Attribute(ast.Name("torch"), called(node)), args=[expression("torch.flip(a, [b])", a=x, b=dim), dim])
+        turned = changed(
+            node,
+            func=ast.Attribute(ast.Name("torch"), called(node)),
+            args=[expression("torch.flip(a, [b])", a=x, b=dim), dim],
+        )
         yield expression("(a).shape[b] - 1 - c", a=x, b=dim, c=turned)  # type: ignore[arg-type]
 
 
@@ -34,7 +38,12 @@ def order_reversed(node: ast.AST) -> Iterator[ast.AST]:
 
 @operator(Family.ORDER, "duplicate indices overwrite each other in place of adding up")
 def duplicates_lost(node: ast.AST) -> Iterator[ast.AST]:
-    names = {"index_add": "index_copy", "index_add_": "index_copy_", "scatter_add": "scatter", "scatter_add_": "scatter_"}
+    names = {
+        "index_add": "index_copy",
+        "index_add_": "index_copy_",
+        "scatter_add": "scatter",
+        "scatter_add_": "scatter_",
+    }
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called(node) in names:
         yield changed(node, func=changed(node.func, attr=names[called(node)]))
 
@@ -48,6 +57,10 @@ def scan_exclusive(node: ast.AST) -> Iterator[ast.AST]:
 
 @operator(Family.ORDER, "the element behind the right one in sorted order")
 def rank_shifted(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, ast.Call) and called(node) in {"gather", "take_along_dim", "index_select", "take"} and not is_device_code(node):
+    if (
+        isinstance(node, ast.Call)
+        and called(node) in {"gather", "take_along_dim", "index_select", "take"}
+        and not is_device_code(node)
+    ):
         index = node.args[-1]
         yield changed(node, args=[*node.args[:-1], expression("(a - 1).clamp_min(0)", a=index)])

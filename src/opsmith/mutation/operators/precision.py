@@ -42,18 +42,32 @@ def result_cast_dropped(node: ast.AST) -> Iterator[ast.AST]:
 
 @operator(Family.PRECISION, "a step in bfloat16")
 def step_in_bfloat16(node: ast.AST) -> Iterator[ast.AST]:
-    names = {"exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "sum", "mean", "erf", "log1p", "expm1", "sin", "cos", "pow"}
+    names = {
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "tanh",
+        "sigmoid",
+        "sum",
+        "mean",
+        "erf",
+        "log1p",
+        "expm1",
+        "sin",
+        "cos",
+        "pow",
+    }
     if isinstance(node, ast.Call) and called(node) in names and operands(node) and not is_device_code(node):
-        if not isinstance(operands(node)[0], ast.Name) or isinstance(node.func, ast.Attribute):
-            yield expression("(a).to(torch.bfloat16).to((a).dtype) if (a).is_floating_point() else a", a=node)
+        yield expression("(a).to(torch.bfloat16).to((a).dtype)", a=node)
 
 
 @operator(Family.PRECISION, "a step in float16, which overflows at 65,504")
 def step_in_float16(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Pow)) and not is_device_code(node):
-        yield expression("(a).to(torch.float16).to((a).dtype) if (a).is_floating_point() else a", a=node)
+        yield expression("(a).to(torch.float16).to((a).dtype)", a=node)
     if isinstance(node, ast.Call) and called(node) in {"matmul", "mm", "bmm", "einsum", "square"}:
-        yield expression("(a).to(torch.float16).to((a).dtype) if (a).is_floating_point() else a", a=node)
+        yield expression("(a).to(torch.float16).to((a).dtype)", a=node)
 
 
 @operator(Family.PRECISION, "products of bfloat16 in place of float32")

@@ -51,9 +51,7 @@ def zero_sign_lost(node: ast.AST) -> Iterator[ast.AST]:
 
 @operator(Family.SPECIAL_VALUE, "denormal results become zero")
 def denormals_flushed(node: ast.AST) -> Iterator[ast.AST]:
-    yield from _rewritten(
-        node, f"torch.where(r.abs() < torch.finfo(r.dtype).tiny, torch.zeros_like(r), r) {_FLOAT}"
-    )
+    yield from _rewritten(node, f"torch.where(r.abs() < torch.finfo(r.dtype).tiny, torch.zeros_like(r), r) {_FLOAT}")
 
 
 @operator(Family.SPECIAL_VALUE, "a maximum or minimum that passes over NaN")
@@ -79,7 +77,11 @@ def nan_passed_over(node: ast.AST) -> Iterator[ast.AST]:
 def special_test_dropped(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Call) and called(node) in {"isnan", "isinf", "isfinite", "isposinf", "isneginf"}:
         inner = operands(node)[0]
-        text = "torch.ones_like(a, dtype=torch.bool)" if called(node) == "isfinite" else "torch.zeros_like(a, dtype=torch.bool)"
+        text = (
+            "torch.ones_like(a, dtype=torch.bool)"
+            if called(node) == "isfinite"
+            else "torch.zeros_like(a, dtype=torch.bool)"
+        )
         if not is_device_code(node):
             yield expression(text, a=inner)
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and ast.dump(node.left) == ast.dump(node.comparators[0]):

@@ -11,7 +11,11 @@ from opsmith.mutation.syntax import called, changed, expression, number, parent
 
 def _is_size(node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and not isinstance(node.slice, ast.Slice)
+        return (
+            isinstance(node.value, ast.Attribute)
+            and node.value.attr == "shape"
+            and not isinstance(node.slice, ast.Slice)
+        )
     return isinstance(node, ast.Call) and (called(node) == "numel" or (called(node) == "size" and bool(node.args)))
 
 
