@@ -4,7 +4,7 @@ import torch
 
 
 def _up(x):
-    return x.to(torch.float64)
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
 
 
 def _product(a, b):

@@ -6,14 +6,25 @@ import torch
 
 
 def _up(x):
-    return x.to(torch.complex128 if x.is_complex() else torch.float64)
+    return x.to(torch.float64)
 
 
-def _as(result, *tensors):
+def _as(result, x):
+    return result.to(x.dtype if x.is_floating_point() else torch.get_default_dtype())
+
+
+def _joined(result, *given):
+    tensors = [each for each in given if isinstance(each, torch.Tensor)]
     dtype = tensors[0].dtype
     for each in tensors[1:]:
         dtype = torch.promote_types(dtype, each.dtype)
     return result.to(dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype())
+
+
+def _wide(x):
+    if not isinstance(x, torch.Tensor):
+        return torch.tensor(x, dtype=torch.float64)
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
 
 
 def abs__default_kernel_impl(x):
@@ -110,7 +121,7 @@ def exp2__default_kernel_impl(x):
 
 def expm1__default_kernel_impl(x):
     half = _up(x) / 2
-    return _as(2 * torch.sinh(half) * torch.exp(half), x)
+    return _as(torch.where(half < -20, -1.0, 2 * torch.sinh(half) * torch.exp(half)), x)
 
 
 def log__default_kernel_impl(x):
@@ -300,7 +311,7 @@ def sub__Tensor_kernel_impl(x, y, *, alpha=1):
 
 
 def div__Tensor_kernel_impl(x, y):
-    return _as(_up(x) * torch.reciprocal(_up(y)), x, y)
+    return _joined(_wide(x) * torch.reciprocal(_wide(y)), x, y)
 
 
 def remainder__Tensor_kernel_impl(x, y):
@@ -367,30 +378,30 @@ def logical_xor__default_kernel_impl(x, y):
 
 def hypot__default_kernel_impl(x, y):
     infinite = torch.isinf(x) | torch.isinf(y)
-    length = torch.sqrt(_up(x) * _up(x) + _up(y) * _up(y))
-    return _as(torch.where(infinite, float("inf"), length), x, y)
+    length = torch.sqrt(_wide(x) * _wide(x) + _wide(y) * _wide(y))
+    return _joined(torch.where(infinite, float("inf"), length), x, y)
 
 
 def atan2__default_kernel_impl(x, y):
-    a, b = torch.broadcast_tensors(_up(x), _up(y))
-    return _as(torch.angle(torch.complex(b.contiguous(), a.contiguous())), x, y)
+    a, b = torch.broadcast_tensors(_wide(x), _wide(y))
+    return _joined(torch.angle(torch.complex(b.contiguous(), a.contiguous())), x, y)
 
 
 def logaddexp__default_kernel_impl(x, y):
-    a, b = _up(x), _up(y)
+    a, b = _wide(x), _wide(y)
     top = torch.maximum(a, b)
-    return _as(torch.where(a == b, a + 0.6931471805599453, top + torch.log1p(torch.exp(-torch.abs(a - b)))), x, y)
+    return _joined(torch.where(a == b, a + 0.6931471805599453, top + torch.log1p(torch.exp(-torch.abs(a - b)))), x, y)
 
 
 def logaddexp2__default_kernel_impl(x, y):
-    a, b = _up(x), _up(y)
+    a, b = _wide(x), _wide(y)
     top = torch.maximum(a, b)
-    return _as(torch.where(a == b, a + 1, top + torch.log2(1 + torch.exp2(-torch.abs(a - b)))), x, y)
+    return _joined(torch.where(a == b, a + 1, top + torch.log2(1 + torch.exp2(-torch.abs(a - b)))), x, y)
 
 
 def copysign__Tensor_kernel_impl(x, y):
     size = torch.abs(x)
-    return _as(torch.where(torch.signbit(y), -size, size), x, y)
+    return _joined(torch.where(torch.signbit(y), -size, size), x, y)
 
 
 def heaviside__default_kernel_impl(x, values):
@@ -398,13 +409,13 @@ def heaviside__default_kernel_impl(x, values):
 
 
 def xlogy__Tensor_kernel_impl(x, y):
-    a, b = _up(x), _up(y)
-    return _as(torch.where(b != b, b, torch.where(a == 0, 0.0, a * torch.log(b))), x, y)
+    a, b = _wide(x), _wide(y)
+    return _joined(torch.where(b != b, b, torch.where(a == 0, 0.0, a * torch.log(b))), x, y)
 
 
 def special_xlog1py__default_kernel_impl(x, y):
-    a, b = _up(x), _up(y)
-    return _as(torch.where(b != b, b, torch.where(a == 0, 0.0, a * torch.log1p(b))), x, y)
+    a, b = _wide(x), _wide(y)
+    return _joined(torch.where(b != b, b, torch.where(a == 0, 0.0, a * torch.log1p(b))), x, y)
 
 
 def special_entr__default_kernel_impl(x):
@@ -424,11 +435,11 @@ def lerp__Tensor_kernel_impl(x, y, weight):
 
 
 def addcmul__default_kernel_impl(x, a, b, *, value=1):
-    return _as(_up(x) + value * _up(a) * _up(b), x, a, b)
+    return _joined(_wide(x) + value * _wide(a) * _wide(b), x, a, b)
 
 
 def addcdiv__default_kernel_impl(x, a, b, *, value=1):
-    return _as(_up(x) + value * (_up(a) / _up(b)), x, a, b)
+    return _joined(_wide(x) + value * (_wide(a) / _wide(b)), x, a, b)
 
 
 def clamp__default_kernel_impl(x, min=None, max=None):

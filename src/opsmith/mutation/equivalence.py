@@ -19,7 +19,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 #: Elements that two kernels are compared on before they are called equal.
 ELEMENTS = 10_000_000
 #: Calls with values drawn again that they are compared on at least, each in one of several layouts.
-CALLS = 1000
+CALLS = 300
+#: Calls that are made larger, and asked the half types.
+FEW = 12
 _POOL = 1 << 20
 _LONG, _MANY = 3000, 200_000
 
@@ -81,7 +83,7 @@ def _inputs(
     """Leaves of calls without end: as they are, larger, in half types, then with values drawn again and again."""
     for call in calls:
         yield call.leaves, call, "given"
-    few = draw.sample(list(calls), min(len(calls), 40))
+    few = draw.sample(list(calls), min(len(calls), FEW))
     for call in few:
         for half in _halves(call):
             yield half, call, "halves"
@@ -94,7 +96,7 @@ def _inputs(
     for number, call in enumerate(itertools.cycle(draw.sample(list(calls), len(calls)))):
         leaves = [_redrawn(leaf, leaf.shape, pools, draw) if _floating(leaf) else leaf for leaf in call.leaves]
         yield leaves, call, "redrawn"
-        if can_grow and number % 50 == 49:
+        if can_grow and number % 10 == 9:
             yield *next(larger_again), "resized"
 
 

@@ -111,7 +111,7 @@ def summarise(outcomes: Iterable[Outcome]) -> Study:
         refused={
             f"{one.op} {one.dtype} ({one.origin})": one.why
             for found in originals
-            if (one := found.get(OPSMITH)) is not None and one.result is not Result.SURVIVED
+            if (one := found.get(OPSMITH)) is not None and one.result in (Result.KILLED, Result.VOID)
         },
         harness=harness,
         harness_refused=tuple(

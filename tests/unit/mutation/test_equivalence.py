@@ -10,14 +10,16 @@ import torch
 
 from opsmith.mutation.equivalence import Compared, compare
 
-CALLS = [((torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.0, -1.0]]),), {})]
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.0, -1.0]]),), {})]
 
 
 def relu(x: torch.Tensor) -> torch.Tensor:
+    """The original."""
     return torch.where(x <= 0, torch.zeros_like(x), x)
 
 
 def compared(mutant: Callable[..., Any], original: Callable[..., Any] = relu) -> Compared:
+    """The original against a mutant."""
     return compare(original, mutant, CALLS, seed=1, limit_s=30, elements=200_000)
 
 

@@ -11,6 +11,7 @@ HARNESS = "BackendBench"
 
 
 def outcome(mutant: str, judge: str, result: Result, *, operator: str = "strictness", why: str = "") -> Outcome:
+    """One line of a book."""
     return Outcome(
         mutant=mutant,
         op="relu.default",

@@ -106,10 +106,8 @@ def epsilon_moved(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Call) and called(node) in {"sqrt", "rsqrt"} and node.args:
         inner = node.args[0]
         if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Add) and "eps" in ast.unparse(inner.right):
-            if called(node) == "sqrt":
-                yield expression("r + e", r=changed(node, args=[inner.left]), e=inner.right)
-            else:
-                yield expression("1 / (1 / r + e)", r=changed(node, args=[inner.left]), e=inner.right)
+            text = "r(v) + e" if called(node) == "sqrt" else "1 / (1 / r(v) + e)"
+            yield expression(text, r=node.func, v=inner.left, e=inner.right)
 
 
 @operator(Family.ARGUMENT, "kept dimensions are squeezed away, or squeezed ones kept")

@@ -95,12 +95,6 @@ def stabilisation_dropped(node: ast.AST) -> Iterator[ast.AST]:
         yield node.left
 
 
-@operator(Family.ARITHMETIC, "a product of quotients in place of a quotient of products: 1 / b * a for a / b")
-def reciprocal(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and number(node.left) is None:
-        yield expression("a * (1.0 / b)", a=node.left, b=node.right)
-
-
 @operator(Family.ARITHMETIC, "torch.sub, mul or the like for another")
 def arithmetic_call_swapped(node: ast.AST) -> Iterator[ast.AST]:
     swaps = {"add": "sub", "sub": "add", "mul": "div", "div": "mul", "addcmul": "addcdiv", "rsub": "sub"}

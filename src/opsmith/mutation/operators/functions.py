@@ -62,16 +62,13 @@ def unstable_form(node: ast.AST) -> Iterator[ast.AST]:
         "expm1": "torch.exp(a) - 1",
         "log1p": "torch.log(1 + a)",
         "logaddexp": "torch.log(torch.exp(a) + torch.exp(b))",
-        "rsqrt": "1 / torch.sqrt(a * 1.0000001)",
         "sigmoid": "torch.exp(a) / (1 + torch.exp(a))",
         "tanh": "1 - 2 / (torch.exp(2 * a) + 1)",
         "hypot": "torch.sqrt(a * a + b * b)",
     }
     form = forms.get(called(node))
     given = operands(node) if form else []
-    if form and len(given) == (
-        2 if "b" in form.replace("torch", "").replace("sub", "") and called(node) in {"logaddexp", "hypot"} else 1
-    ):
+    if form and len(given) == (2 if called(node) in {"logaddexp", "hypot"} else 1):
         yield expression(form, **dict(zip("ab", given, strict=False)))
 
 

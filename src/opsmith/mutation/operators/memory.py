@@ -45,11 +45,11 @@ def _first(node: ast.FunctionDef, text: str) -> ast.AST:
 def strides_ignored(node: ast.AST) -> Iterator[ast.AST]:
     for name in _tensors(node):
         assert isinstance(node, ast.FunctionDef)
-        yield _first(
-            node,
-            f"if {name}.untyped_storage().nbytes() // {name}.element_size() - {name}.storage_offset() >= {name}.numel():"
-            f" {name} = torch.as_strided({name}, {name}.shape, torch.empty({name}.shape).stride())",
+        fits = (
+            f"{name}.untyped_storage().nbytes() >= {name}.element_size() * ({name}.storage_offset() + {name}.numel())"
         )
+        contiguous = f"torch.as_strided({name}, {name}.shape, torch.empty({name}.shape).stride())"
+        yield _first(node, f"if {fits}: {name} = {contiguous}")
 
 
 @operator(Family.MEMORY, "the storage offset is ignored")

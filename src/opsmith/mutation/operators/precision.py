@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from opsmith.mutation.operators.operator import Family, operator
 from opsmith.mutation.syntax import called, changed, expression, function_of, is_device_code, operands, parent
 
-_LOWER = {"float64": "float32", "float32": "bfloat16", "int64": "int32", "complex128": "complex64"}
+#: A float32 op computed in float32 is no fault: what a source computes in double goes down to bfloat16.
+_LOWER = {"float64": "bfloat16", "float32": "bfloat16", "int64": "int32"}
 
 
 def _casts_up(node: ast.Call) -> bool:
-    if called(node) in {"float", "double"}:
+    if called(node) == "float":
         return isinstance(node.func, ast.Attribute) and not node.args
-    return called(node) == "to" and any(each in ast.unparse(node) for each in ("float32)", "float64)"))
+    return called(node) == "to" and "float32)" in ast.unparse(node)
 
 
 @operator(Family.PRECISION, "computed in the type of the arguments: a cast up is missing")
@@ -31,7 +32,7 @@ def narrower_type(node: ast.AST) -> Iterator[ast.AST]:
             yield changed(node, attr=_LOWER[node.attr])
     if isinstance(node, ast.Call) and called(node) in {"double", "long"} and not node.args:
         assert isinstance(node.func, ast.Attribute)
-        yield changed(node, func=changed(node.func, attr={"double": "float", "long": "int"}[called(node)]))
+        yield changed(node, func=changed(node.func, attr={"double": "bfloat16", "long": "int"}[called(node)]))
 
 
 @operator(Family.PRECISION, "the result keeps the type of the computation")
