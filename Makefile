@@ -24,7 +24,7 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run quick test lint types layers unit corpus differential format hooks clean
+.PHONY: help venv run quick test lint types layers unit corpus differential mutants format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
@@ -120,6 +120,17 @@ differential: $(STAMP)  ## Compare compiled graphs with eager mode on all that t
 	@$(BIN)/python -m tests.differential.models --jobs $(JOBS) -o $(RUNS)/differential/models.json
 	@$(BIN)/python -m tests.differential.programs --count 20000 --inductor 1000 --jobs $(JOBS) \
 	  -o $(RUNS)/differential/programs.json
+
+# Faults put into the plain references, the shipped kernels and the examples, one at a time: SAMPLE of them. What MUTANTS holds already is not
+# judged again. HARNESS names a checkout of BackendBench where it is not installed.
+SAMPLE ?= 300
+MUTANTS ?= $(RUNS)/mutants
+REFERENCES := $(addprefix benchmarks/mutants/references/,pointwise.py reductions.py arrays.py)
+mutants: export OMP_NUM_THREADS ?= 1
+mutants: $(STAMP)  ## Measure the judge: which faults in kernels it sees, and the public harness
+	@status=0; $(BIN)/opsmith mutants $(REFERENCES) opsmith examples/triton --dtype f32,bf16 --sample $(SAMPLE) --seed 1 \
+	  $(if $(HARNESS),--harness $(HARNESS)) --jobs $(JOBS) -o $(MUTANTS) $(MUTANTS_OPTIONS) || status=$$?; \
+	if [ $$status -gt 1 ]; then exit $$status; fi; echo "$(MUTANTS)/table.md has the table"
 
 format: $(STAMP)  ## Rewrite the tree as ruff wants it
 	@$(BIN)/ruff check --quiet --fix-only

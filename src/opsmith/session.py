@@ -219,7 +219,13 @@ class Session:
         return kernel
 
     def judge_kernel(
-        self, task: str, kernel: Kernel, *, most_s: float = math.inf, told: Callable[[Found], None] | None = None
+        self,
+        task: str,
+        kernel: Kernel,
+        *,
+        most_s: float = math.inf,
+        until: Callable[[Verdict], bool] = lambda _: False,
+        told: Callable[[Found], None] | None = None,
     ) -> Judged:
         """As :meth:`judge`, for a kernel that a backend offers.
 
@@ -227,6 +233,7 @@ class Session:
             task: a name of :attr:`tasks`.
             kernel: for it.
             most_s: after so many seconds no further case is begun; a kernel with cases left is not accepted.
+            until: no further case is begun after the first verdict of which it is true.
             told: is given every verdict as it is found, then what the clock says of each case that was timed.
         """
         job = self._job(task, kernel)
@@ -237,7 +244,7 @@ class Session:
             verdicts.append(verdict)
             if told is not None:
                 told(verdict)
-            if time.monotonic() - started > most_s:
+            if until(verdict) or time.monotonic() - started > most_s:
                 judging.close()
         summary = summarise_op(self.planned(task, kernel), verdicts)
         if summary.accepted and self.options.timing != "off":

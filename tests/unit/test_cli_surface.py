@@ -51,6 +51,10 @@ SURFACE = {
         " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume --seed"
         " --strategy --suite --temperature --timing --tolerance -o"
     ),
+    "mutants": (
+        "SUBJECTS --device --dtype --equivalence --harness --jobs --json --no-public --operators --ops --out --public"
+        " --sample --seed -j -o"
+    ),
     "ops": (
         "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --problems --sample"
         " --sizes --spread-inputs --suite --top-inputs --trials"

@@ -22,6 +22,7 @@ from opsmith.cli import (
     doctor,
     explain,
     generate,
+    mutants,
     ops,
     package,
     prewarm,
@@ -50,7 +51,7 @@ app = typer.Typer(
 
 #: What is said of an interrupted verb that has an option ``--resume``, and of those that look for what is done already.
 _RESUME, _REPEAT = "continue with --resume and the same -o", "the same command goes on where it was"
-_REPEATED = (prewarm.prewarm, tune.tune)
+_REPEATED = (mutants.mutants, prewarm.prewarm, tune.tune)
 
 
 def _interrupted(verb: Callable[..., int | None]) -> str:
@@ -97,6 +98,7 @@ for _verb in (
     explain,
     report,
     compare,
+    mutants,
     baseline,
     serve,
     doctor,

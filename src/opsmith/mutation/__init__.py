@@ -1,0 +1,1 @@
+"""Mutation testing of judges: kernels with one small fault each, and which of them a judge refuses."""

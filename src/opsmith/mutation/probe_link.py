@@ -1,0 +1,66 @@
+"""The driver's end of a probe: a process that runs mutants outside of any sandbox, with a time limit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from opsmith.core.kernel import Kernel
+from opsmith.mutation.outcomes import Result
+
+
+class ProbeLink:
+    """A probe process; a context manager.
+
+    Args:
+        dtype: of the samples that the public harness is asked.
+        ops: that it will be asked about.
+        public: whether it will be asked.
+        harness: the folder of the harness's package, where that is not installed.
+
+    Attributes:
+        harness_name: the public harness's name in outcomes.
+    """
+
+    def __init__(self, dtype: str, ops: Collection[str], *, public: bool, harness: str | None) -> None:
+        self._asked = {"dtype": dtype, "ops": sorted(ops), "public": public, "harness": harness}
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "opsmith.mutation.probe"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # torch warns of the samples.
+        )
+        self.harness_name = self._ask(self._asked)["name"]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def harness(self, op: str, kernel: Kernel) -> tuple[Result, str]:
+        """What the public harness says of a kernel."""
+        reply = self._ask({"do": "harness", "op": op, "kernel": msgspec.to_builtins(kernel)})
+        return Result(reply["result"]), reply["why"]
+
+    def compare(self, calls: Path, original: Kernel, mutant: Kernel, seed: int, limit_s: float) -> tuple[Result, str]:
+        """Whether a mutant gives what its original gives."""
+        kernels = {"original": msgspec.to_builtins(original), "mutant": msgspec.to_builtins(mutant)}
+        reply = self._ask({"do": "compare", "calls": str(calls), "seed": seed, "limit_s": limit_s, **kernels})
+        return Result(reply["result"]), reply["why"]
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(request) + b"\n")
+        self._process.stdin.flush()
+        reply: dict[str, Any] = msgspec.json.decode(self._process.stdout.readline())
+        return reply

@@ -1,0 +1,51 @@
+"""``opsmith mutants`` from end to end: faults are killed, what changes nothing is told apart, and a record goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from opsmith.mutation.tables import Study
+
+pytestmark = pytest.mark.slow
+OPSMITH = "import sys; from opsmith.cli.main import main; sys.argv[0] = 'opsmith'; main()"
+KERNEL = '''
+import torch
+
+
+def relu__default_kernel_impl(x):
+    """Zero where it is negative; NaN stays."""
+    return torch.where(x < 0, torch.zeros_like(x), x)
+'''
+
+
+def mutants(folder: Path, *options: str) -> tuple[int, Study]:
+    """Run the command on one kernel: its status and what it prints."""
+    kernel = folder / "relu.py"
+    kernel.write_text(KERNEL)
+    asked = ("mutants", str(kernel), "--no-public", "--equivalence", "30", "-o", str(folder / "record"), "--json")
+    done = subprocess.run(
+        [sys.executable, "-c", OPSMITH, *asked, *options], capture_output=True, check=False, timeout=280
+    )
+    assert done.returncode in (0, 1), done.stderr.decode()
+    return done.returncode, msgspec.json.decode(done.stdout, type=Study)
+
+
+def test_a_handful_of_mutants(tmp_path: Path) -> None:
+    """A command that is given again judges nothing twice."""
+    options = ("--operators", "strictness,direction,branches_swapped,neighbour,nan_lost", "--seed", "3")
+    status, study = mutants(tmp_path, *options)
+    assert {} == study.refused
+    assert 5 == study.distinct
+    assert 0 == status
+    assert {"strictness"} == {name for name, row in study.by_operator.items() if not row.killed}
+    assert 1 == study.by_operator["strictness"].equivalent  # The sign of zero apart, which eager's relu keeps as well.
+    record = tmp_path / "record" / "outcomes.jsonl"
+    before = record.read_bytes()
+    assert (status, study) == mutants(tmp_path, *options)
+    assert before == record.read_bytes()
+    assert "| strictness |" in (tmp_path / "record" / "table.md").read_text()
