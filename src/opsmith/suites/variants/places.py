@@ -56,7 +56,8 @@ def place_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     call = bound_call(record)
     if call is None or is_random(schema) or schema.variant is Variant.VIEW:
         return
-    slots = [slot for slot in call.slots if _is_varied(schema, slot)]
+    # A gradient of pooling is told where in its window a maximum was.
+    slots = [slot for slot in call.slots if _is_varied(schema, slot)] if "pool" not in call.stem else []
     domains = known_domains(record) if slots else {}
     adds = not rounds_nothing(schema, call) and call.stem.startswith(ADDING)
     for label in PLACE_LABELS:

@@ -116,6 +116,8 @@ WITHOUT: dict[str, tuple[frozenset[str], str]] = {
     "special_i0e": (frozenset({"sweep"}), "In bfloat16 eager itself is off where it is asked element by element."),
     "atan2": (frozenset({"denormals"}), "Hardware division flushes them, and their ratio decides."),
     "cumsum": (frozenset({"structured", "mixed"}), "In half types eager itself rounds between the blocks of a row."),
+    "var_mean": (frozenset({"infinite"}), "How the mean is found decides whether that of an infinity is infinite."),
+    "std_mean": (frozenset({"infinite"}), "As above."),
     "mode": (frozenset({"special", "nan"}), "How often a NaN occurs is a matter of how it is compared."),
     "_unique": (frozenset({"special", "nan"}), "As above."),
     "_unique2": (frozenset({"special", "nan"}), "As above."),
@@ -304,11 +306,13 @@ def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:
         return frozenset({"signed"})
     if call.stem.endswith("softmax"):
         return _ROWWISE_LABELS
+    # How a mean is found decides whether that of an infinity is infinite.
+    single = _SINGLE if "rms" in call.stem else frozenset({"nan"})
     if _row_elements(call, slot) < ENOUGH_TO_CENTRE:
-        return _OTHER_LABELS | _SINGLE
+        return _OTHER_LABELS | single
     # Half types keep too few bits of a large row for `x * scale + shift`, eager's way, to have one right answer.
     steady = slot.tensor.dtype not in ("f16", "bf16") and (call.number("eps") or 0.0) >= 0
-    return _ROWWISE_LABELS if steady else _OTHER_LABELS | _SINGLE | {"tiny"}
+    return (_ROWWISE_LABELS - _SINGLE if steady else _OTHER_LABELS | {"tiny"}) | single
 
 
 def _row_elements(call: BoundCall, slot: ArgumentSlot) -> int:
