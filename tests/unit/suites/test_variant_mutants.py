@@ -200,6 +200,13 @@ REDUCTIONS = {
     "cumsum_by_a_product": Mutant(
         aten.cumsum.default, (randn(12, 33), 1), product_with_triangle, inclusive_scan, labels("infinite nan")
     ),
+    "addmm_scales_what_it_ignores": Mutant(
+        aten.addmm.default,
+        (randn(5, 7), randn(5, 6), randn(6, 7)),
+        lambda x, a, b, beta=1: (beta * x.float() + a.float() @ b.float()).to(x.dtype),
+        lambda x, a, b, beta=1: (a.double() @ b.double() + (beta * x.double() if beta else 0)).to(x.dtype),
+        labels("ignored"),
+    ),
     "tril_by_a_mask_of_factors": Mutant(
         aten.tril.default,
         (randn(9, 33),),
@@ -439,8 +446,10 @@ def verdicts(mutant: Mutant, record: CallRecord, schema: OpSchema, seed: int) ->
     """For each variant that eager answers whether the wrong kernel passes on it, and the honest one."""
     for vary in (value_variants, place_variants):
         for label, variant in vary(record, schema, seed):
-            args = rebuild(variant, CPU).args
-            yield label, *(judge(mutant.op, args, kernel(*args)).passed for kernel in (mutant.wrong, mutant.honest))
+            live = rebuild(variant, CPU)
+            answers = [kernel(*live.args, **live.kwargs) for kernel in (mutant.wrong, mutant.honest)]
+            wrong, honest = [judge(mutant.op, live.args, answer, **live.kwargs).passed for answer in answers]
+            yield label, wrong, honest
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -76,6 +76,8 @@ WRAPPING = frozenset(
         *("bitwise_not", "__and__", "__or__", "__xor__"),
     }
 )
+#: Of these, what ignores its first tensor, NaN in it too, where the factor ``beta`` is zero.
+WITH_BETA = frozenset({"addmm", "addbmm", "baddbmm", "addmv", "addr", "_addmm_activation"})
 #: Of these, what adds up its first tensor's elements as they are; a product may be split or made of sums of others.
 ADDED_UP = frozenset(
     {*("cumsum", "trace", "avg_pool1d", "avg_pool2d", "avg_pool3d"), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
@@ -275,7 +277,11 @@ def _unrounded_labels(schema: OpSchema, slot: ArgumentSlot, *, ranged: bool, who
         return _RANGED if ranged else _ELEMENTWISE
     if ranged and slot.name not in ANY_NUMBER:
         return frozenset()
-    return frozenset({*WHOLE_LABELS, "huge", "ties"}) if whole else frozenset(LABELS) - DENSE
+    if whole:
+        return frozenset({*WHOLE_LABELS, "huge", "ties"})
+    # Triton's interpreter flushes bfloat16's denormals where it widens them.
+    flushed = {"denormals"} if slot.tensor.dtype == "bf16" else set()
+    return frozenset(LABELS) - DENSE - flushed
 
 
 def keeps_values(schema: OpSchema) -> bool:

@@ -17,7 +17,7 @@ from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs.binding import stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.dense import dense_variants
-from opsmith.suites.variants.scope import DENSE, LABELS, Freedom, bound_call, freedoms
+from opsmith.suites.variants.scope import DENSE, LABELS, WITH_BETA, Freedom, bound_call, freedoms
 
 #: Constant rows hold this: their mean is exact however it is rounded, and its error far below a tolerance.
 CONSTANT = 2.0**-6
@@ -72,6 +72,11 @@ def value_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         seed: of the values.
     """
     free = freedoms(record, schema)
+    if stem_of(record.op) in WITH_BETA and 0 in free:
+        storage = _varied(record, 0, free[0], "special", derive_seed(seed, "ignored"))
+        if storage is not None:
+            ignored = msgspec.structs.replace(record, storages=(storage, *record.storages[1:]))
+            yield "ignored", msgspec.structs.replace(ignored, kwargs={**record.kwargs, "beta": 0})
     yield from dense_variants(record, schema, free, seed)
     for label in LABELS:
         if label in DENSE:
