@@ -70,16 +70,16 @@ def dense_variants(
     ranked = [slot for slot in call.slots if slot.tensor.shape] if is_elementwise(schema) else []
     numbers = [slot.tensor.storage for slot in call.slots]
     reshapable = bool(ranked) and len(set(numbers)) == len(numbers) and not _has_lists(record)
+    rounded = with_round_numbers(record)
     bent = {number: freedom for number, freedom in free.items() if "boundaries" in freedom.labels}
     if bent and (reshapable or not is_elementwise(schema)):
-        rounded = with_round_numbers(record)
         pools, own = _on_boundaries(rounded, bent), derive_seed(seed, "boundaries")
         changed = _reshaped(rounded, ranked, _met(pools, own)) if reshapable else _refilled(rounded, pools, own)
         yield "boundaries", changed
     swept = {number: freedom for number, freedom in free.items() if "sweep" in freedom.labels}
     if swept and reshapable:
-        values = _swept(record, swept, alone=len(ranked) == 1, seed=derive_seed(seed, "sweep"))
-        yield "sweep", _reshaped(record, ranked, values)
+        values = _swept(rounded, swept, alone=len(ranked) == 1, seed=derive_seed(seed, "sweep"))
+        yield "sweep", _reshaped(rounded, ranked, values)
 
 
 def _has_lists(record: CallRecord) -> bool:

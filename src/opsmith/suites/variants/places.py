@@ -16,6 +16,7 @@ stored, no place occurs twice that did not, because either of two values might s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -55,7 +56,8 @@ def place_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     call = bound_call(record)
     if call is None or is_random(schema) or schema.variant is Variant.VIEW:
         return
-    slots = [slot for slot in call.slots if _is_varied(schema, slot)]
+    # A gradient of pooling is told where in its window a maximum was.
+    slots = [slot for slot in call.slots if _is_varied(schema, slot)] if "pool" not in call.stem else []
     domains = known_domains(record) if slots else {}
     adds = not rounds_nothing(schema, call) and call.stem.startswith(ADDING)
     for label in PLACE_LABELS:
@@ -98,8 +100,7 @@ def _places(
     own = memory.as_strided(tensor.shape, tensor.strides, tensor.offset)
     if label == "negative":
         size = _counted_size(call, slot)
-        from_the_end = torch.randint(0, 2, own.shape, generator=generator) == 1
-        return torch.where(from_the_end, own % size - size, own) if size else None
+        return torch.where(_chosen(2, own.shape, generator) == 1, own % size - size, own) if size else None
     match domain:
         case Integers(low, high, 1.0, 0.0) if label == "descending":
             return torch.randint(low, high, own.shape, generator=generator).sort(-1, descending=True).values
@@ -119,7 +120,15 @@ def _few(label: str, low: int, high: int, shape: tuple[int, ...], generator: tor
         pool = torch.tensor([low, high - 1])
     else:
         pool = torch.randint(low, high, (1 if label == "equal" else FEW_PLACES,), generator=generator)
-    return pool[torch.randint(0, len(pool), shape, generator=generator)]
+    return pool[_chosen(len(pool), shape, generator)]
+
+
+def _chosen(count: int, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Numbers below ``count`` in any order, the last one first among those of which each occurs if there is room."""
+    flat = torch.randint(0, count, (math.prod(shape),), generator=generator)
+    places = torch.randperm(len(flat), generator=generator)[:count]
+    flat[places] = torch.arange(count - 1, -1, -1)[: len(places)]
+    return flat.view(shape)
 
 
 def _counted_size(call: BoundCall, slot: ArgumentSlot) -> int | None:

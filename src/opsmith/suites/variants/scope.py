@@ -77,6 +77,8 @@ WRAPPING = frozenset(
         *("bitwise_not", "__and__", "__or__", "__xor__"),
     }
 )
+#: Of these, what ignores its first tensor, NaN in it too, where the factor ``beta`` is zero.
+WITH_BETA = frozenset({"addmm", "addbmm", "baddbmm", "addmv", "addr", "_addmm_activation"})
 #: Of these, what adds up its first tensor's elements as they are; a product may be split or made of sums of others.
 ADDED_UP = frozenset(
     {*("cumsum", "trace", "avg_pool1d", "avg_pool2d", "avg_pool3d"), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
@@ -128,6 +130,8 @@ WITHOUT: dict[str, tuple[frozenset[str], str]] = {
     "special_i0e": (frozenset({"sweep"}), "In bfloat16 eager itself is off where it is asked element by element."),
     "atan2": (frozenset({"denormals"}), "Hardware division flushes them, and their ratio decides."),
     "cumsum": (frozenset({"structured", "mixed"}), "In half types eager itself rounds between the blocks of a row."),
+    "var_mean": (frozenset({"infinite"}), "How the mean is found decides whether that of an infinity is infinite."),
+    "std_mean": (frozenset({"infinite"}), "As above."),
     "mode": (frozenset({"special", "nan"}), "How often a NaN occurs is a matter of how it is compared."),
     "_unique": (frozenset({"special", "nan"}), "As above."),
     "_unique2": (frozenset({"special", "nan"}), "As above."),
@@ -296,7 +300,11 @@ def _unrounded_labels(schema: OpSchema, slot: ArgumentSlot, *, ranged: bool, who
         return _RANGED if ranged else _ELEMENTWISE
     if ranged and slot.name not in ANY_NUMBER:
         return frozenset()
-    return frozenset({*WHOLE_LABELS, "huge", "ties"}) if whole else frozenset(LABELS) - DENSE
+    if whole:
+        return frozenset({*WHOLE_LABELS, "huge", "ties"})
+    # Triton's interpreter flushes bfloat16's denormals where it widens them.
+    flushed = {"denormals"} if slot.tensor.dtype == "bf16" else set()
+    return frozenset(LABELS) - DENSE - flushed
 
 
 def keeps_values(schema: OpSchema) -> bool:
@@ -327,11 +335,13 @@ def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:
         return frozenset({"signed"})
     if call.stem.endswith("softmax"):
         return _ROWWISE_LABELS
+    # How a mean is found decides whether that of an infinity is infinite.
+    single = _SINGLE if "rms" in call.stem else frozenset({"nan"})
     if _row_elements(call, slot) < ENOUGH_TO_CENTRE:
-        return _OTHER_LABELS | _SINGLE
+        return _OTHER_LABELS | single
     # Half types keep too few bits of a large row for `x * scale + shift`, eager's way, to have one right answer.
     steady = slot.tensor.dtype not in ("f16", "bf16") and (call.number("eps") or 0.0) >= 0
-    return _ROWWISE_LABELS if steady else _OTHER_LABELS | _SINGLE | {"tiny"}
+    return (_ROWWISE_LABELS - _SINGLE if steady else _OTHER_LABELS | {"tiny"}) | single
 
 
 def _row_elements(call: BoundCall, slot: ArgumentSlot) -> int:

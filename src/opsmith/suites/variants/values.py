@@ -14,9 +14,10 @@ from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue
 from opsmith.core.domains import Domain, Integers, Magnitude, Normal, Specials, StructuredDomain, Uniform
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
+from opsmith.suites.valid_inputs.binding import stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.dense import dense_variants
-from opsmith.suites.variants.scope import DENSE, LABELS, Freedom, bound_call, freedoms
+from opsmith.suites.variants.scope import DENSE, LABELS, WITH_BETA, Freedom, bound_call, freedoms
 
 #: Constant rows hold this: their mean is exact however it is rounded, and its error far below a tolerance.
 CONSTANT = 2.0**-6
@@ -30,6 +31,8 @@ OUTLIER = 8.0
 SPECIAL_EVERY = 16
 #: Of ``nan``, one row in so many holds one.
 NAN_EVERY = 3
+#: Kinds of rows of ``infinite``.
+INFINITE_ROWS = 6
 #: Few different numbers, of which rows have several equal ones: zeros of both signs among them.
 FEW = (-2.0, -1.0, -0.0, 0.0, 1.0, 2.0)
 #: Labels that give each row something of its own, along the dimension that an op works on.
@@ -69,6 +72,11 @@ def value_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         seed: of the values.
     """
     free = freedoms(record, schema)
+    if stem_of(record.op) in WITH_BETA and 0 in free:
+        storage = _varied(record, 0, free[0], "special", derive_seed(seed, "ignored"))
+        if storage is not None:
+            ignored = msgspec.structs.replace(record, storages=(storage, *record.storages[1:]))
+            yield "ignored", msgspec.structs.replace(ignored, kwargs={**record.kwargs, "beta": 0})
     yield from dense_variants(record, schema, free, seed)
     for label in LABELS:
         if label in DENSE:
@@ -96,6 +104,10 @@ def _varied(record: CallRecord, number: int, freedom: Freedom, label: str, seed:
         return None
     count = len(storage) // dtype.itemsize
     dim = _worked_on(record, tensor) if label in _BY_ROWS else None
+    if label == "infinite" and dim is None:
+        label = "infinite alike"
+    elif label == "nan" and stem_of(record.op) == "any":
+        label = "nan among zeros"
     if dim is None or count != math.prod(tensor.shape):
         row = next((size for size in reversed(tensor.shape) if size > 1), 1)
         return content(label, dtype, count, row=row, one_sign=freedom.one_sign, seed=seed)
@@ -223,21 +235,35 @@ def _nan(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> to
     return rows.flatten()[:count]
 
 
-def _infinite(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
-    """Rows by turns with one infinity, with one of each sign, with negative ones only, half of them, none.
+def _nan_among_zeros(count: int, row: int, scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """As :func:`_nan`; every other element is zero, which no other truth value outshines."""
+    return torch.where(_nan(count, row, scale, generator).isnan(), math.nan, 0.0)
 
-    In every other tensor all rows are of one kind or as they were, so that a sum over all rows is no NaN throughout.
-    """
+
+def _infinite(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """Rows by turns with one infinity, with one of each sign, with negative ones only, half of them, none."""
     numbers = torch.randn((-(-count // row), row), generator=generator)
-    turn, alike = (int(torch.randint(0, high, (1,), generator=generator)) for high in (6, 2))
-    lines = torch.arange(len(numbers)).unsqueeze(1)
-    kinds = torch.where(lines % 2 == 0, turn, 5) if alike else (lines + turn) % 6
+    turn = int(torch.randint(0, INFINITE_ROWS, (1,), generator=generator))
+    return _with_infinities(numbers, (torch.arange(len(numbers)) + turn) % INFINITE_ROWS, generator)[:count]
+
+
+def _alike(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """As :func:`_infinite`, but every other row is of one kind and the rest finite: a sum of all is no NaN."""
+    numbers = torch.randn((-(-count // row), row), generator=generator)
+    turn = int(torch.randint(0, INFINITE_ROWS - 1, (1,), generator=generator))
+    kinds = torch.where(torch.arange(len(numbers)) % 2 == 0, turn, INFINITE_ROWS - 1)
+    return _with_infinities(numbers, kinds, generator)[:count]
+
+
+def _with_infinities(numbers: torch.Tensor, kinds: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Infinities in rows by their kinds, the last of which has none; flat."""
+    row, kinds = numbers.shape[1], kinds.unsqueeze(1)
     # Each element's place in a random order of its row.
     places = torch.rand(numbers.shape, generator=generator).argsort(1)
     first, last, half = places == 0, places == row - 1, places < -(-row // 2)
-    negative = ((kinds == 1) | (kinds == 2)) & first | (kinds == 3) | (kinds == 4) & half
-    numbers.masked_fill_(negative, -math.inf).masked_fill_((kinds == 0) & first | (kinds == 2) & last, math.inf)
-    return numbers.flatten()[:count]
+    negative = (((kinds == 1) | (kinds == 2)) & first) | (kinds == 3) | ((kinds == 4) & half)
+    numbers.masked_fill_(negative, -math.inf).masked_fill_(((kinds == 0) & first) | ((kinds == 2) & last), math.inf)
+    return numbers.flatten()
 
 
 def _ties(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
@@ -258,7 +284,9 @@ _PATTERNS: dict[str, _Pattern] = {
     "mixed": lambda count, _row, scale, generator: _powers(count, scale.mixed, generator),
     "special": _special,
     "nan": _nan,
+    "nan among zeros": _nan_among_zeros,
     "infinite": _infinite,
+    "infinite alike": _alike,
     "ties": _ties,
     "denormals": _signed,
 }
