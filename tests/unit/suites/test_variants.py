@@ -340,9 +340,22 @@ def test_sums_of_large_tensors_are_exact_in_any_order(function: Any, args: tuple
         assert float(exact.abs().max()) <= 1 << 24
 
 
+def test_one_size_of_a_product_is_large() -> None:
+    """Rows, columns or the sum between them, which is exact in any order."""
+    record, schema = recorded(ATEN.addmm.default, torch.randn(5), torch.randn(3, 4), torch.randn(4, 5))
+    sizes = set()
+    for seed in range(12):
+        [(label, variant)] = large_variants(record, schema, seed)
+        _, left, right = tensor_values(variant.args)
+        sizes |= {place for place, size in enumerate((*left.shape, right.shape[1])) if size > 1 << 16}
+        live, wide = rebuild(variant, CPU), rebuild(variant, CPU)
+        exact = ATEN.addmm.default(*(tensor.double() for tensor in wide.args))
+        assert ("many_rows", True) == (label, torch.equal(exact.float(), ATEN.addmm.default(*live.args)))
+    assert {0, 1, 2} == sizes
+
+
 def test_only_cheap_ops_are_asked_on_large_tensors() -> None:
-    """A product of matrices takes a time that grows with each of its sizes; half types hold no running sums."""
-    assert {} == large_of(ATEN.mm.default, torch.randn(3, 4), torch.randn(4, 5))
+    """The sums of a normalisation depend on their order; half types hold no running sums."""
     assert {} == large_of(ATEN.native_layer_norm.default, torch.randn(3, 4), [4], None, None, 1e-5)
     assert {} == large_of(ATEN.cumsum.default, torch.randn(3, 4).bfloat16(), 1)
     assert {} == large_of(ATEN.gather.default, torch.randn(3, 4), 0, torch.zeros(2, 4, dtype=torch.int64))

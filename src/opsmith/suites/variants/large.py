@@ -6,7 +6,7 @@ label         what is large
 ``vast``      more than 2^21 elements in all
 ``long_row``  65,537 to 262,144 elements along the dimension that the op works along, in few rows
 ``many_rows`` 65,537 to 131,072 along another one, of few elements each: more than a grid has blocks
-              in its second and third dimensions
+              in its second and third dimensions; of products and concatenations any one dimension
 ============= =====================================================================================
 
 Sizes are drawn. Only ops that take a time linear in their elements are asked. Values are generated, and where they are
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import msgspec
 
 from opsmith.aten.dtypes import torch_dtype
-from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, Value
+from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, Value, tensor_values
 from opsmith.core.domains import Domain, Integers, Normal
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
@@ -31,8 +31,8 @@ from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.layouts import dense_strides
-from opsmith.suites.variants.scope import bound_call, has_rule, is_elementwise, tags
-from opsmith.suites.variants.shapes import may_be_resized
+from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, has_rule, is_elementwise, tags
+from opsmith.suites.variants.shapes import largest, may_be_resized, renamed
 
 #: Elements of a vast call are more than this and at most half as many more.
 VAST = 1 << 21
@@ -46,6 +46,13 @@ _ALONG = frozenset(
         *("cummax", "cummin", "sort", "flip", "roll", "_softmax", "_log_softmax", "logsumexp", "tril", "triu"),
         *("max", "min", "amax", "amin", "argmax", "argmin", "aminmax", "any", "all", "count_nonzero"),
         *("sum", "mean", "nansum", "prod", "cumsum", "cumprod", "linalg_vector_norm", "norm", "median", "nanmedian"),
+    }
+)
+#: Ops of several tensors whose sizes differ.
+_OF_SEVERAL = frozenset(
+    {
+        *("mm", "bmm", "addmm", "addbmm", "baddbmm", "addmv", "mv", "addr", "dot", "vdot", "linear", "outer", "ger"),
+        *("cat", "stack", "glu"),
     }
 )
 _PRODUCTS = frozenset({"prod", "cumprod"})
@@ -62,16 +69,29 @@ def large_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         schema: of its overload.
         seed: of sizes and values.
     """
-    shape = _common_shape(record, schema)
-    if shape is None:
-        return
     chance = random.Random(derive_seed(seed, "large"))  # noqa: S311 - a choice, no secret
-    for label, wanted in _shapes(record, schema, shape, chance).items():
+    shape = _common_shape(record, schema)
+    if shape is not None:
+        calls = {k: _reshaped(record, shape, wanted) for k, wanted in _shapes(record, schema, shape, chance).items()}
+    else:
+        calls = _with_one_large_size(record, schema, chance)
+    for label, call in calls.items():
         try:
-            large = traced_record(_reshaped(record, shape, wanted), seed=seed)
+            large = traced_record(call, seed=seed)
         except CannotRebuild:
             continue
         yield label, msgspec.structs.replace(large, storages=tuple([_summable(s, schema) for s in large.storages]))
+
+
+def _with_one_large_size(record: CallRecord, schema: OpSchema, chance: random.Random) -> dict[str, TracedCall]:
+    """A product or a concatenation of which one size is large, wherever it stands."""
+    if stem_of(schema.name) not in _OF_SEVERAL or not may_be_resized(record, schema):
+        return {}
+    tensors = tensor_values((*record.args, *record.kwargs.values()))
+    sizes = sorted({size for tensor in tensors for size in tensor.shape if size > 1})
+    calls = [renamed(record, size, chance.randint(LONG + 1, 2 * LONG)) for size in sizes]
+    affordable = [call for call in calls if LONG < largest(call) <= VAST]
+    return {"many_rows": chance.choice(affordable)} if affordable else {}
 
 
 def _common_shape(record: CallRecord, schema: OpSchema) -> tuple[int, ...] | None:
@@ -155,6 +175,6 @@ def _summable(storage: Storage, schema: OpSchema) -> Storage:
         domain = Integers(0, 2, 2.0, -1.0)
     elif stem in _EXPONENTIALS:
         domain = Normal(8.0)
-    elif "reduction" in tags(schema) or stem in _RUNNING:
+    elif "reduction" in tags(schema) or stem in _RUNNING or stem in CONTRACTIONS:
         domain = Integers(-1, 2)
     return storage if domain is None else msgspec.structs.replace(storage, domain=fitted(domain, storage.dtype))

@@ -68,8 +68,8 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     renamings = [(old, new) for old in sizes for new in _drawn(chance) if new != old and new >= smallest]
     chance.shuffle(renamings)
     for old, new in renamings:
-        call = _renamed(record, old, new)
-        if _largest(call) <= MAX_ELEMENTS:
+        call = renamed(record, old, new)
+        if largest(call) <= MAX_ELEMENTS:
             try:
                 yield _label(new), traced_record(call, seed=seed)
             except CannotRebuild:
@@ -115,11 +115,13 @@ def _rounds_midway(stem: str, dtypes: list[str]) -> bool:
     return stem in ROWWISE and not stem.endswith("softmax") and not {"f16", "bf16"}.isdisjoint(dtypes)
 
 
-def _largest(call: TracedCall) -> int:
+def largest(call: TracedCall) -> int:
+    """Elements of a call's largest tensor."""
     return max((math.prod(t.shape) for t in tensor_values((*call.args, *call.kwargs.values()))), default=0)
 
 
-def _renamed(record: CallRecord, old: int, new: int) -> TracedCall:
+def renamed(record: CallRecord, old: int, new: int) -> TracedCall:
+    """The call with one size for another wherever it stands, its tensors dense."""
     positional = [argument.name for argument in overload(record.op)._schema.arguments if not argument.kwarg_only]
     return TracedCall(
         op=record.op,
