@@ -20,6 +20,7 @@ from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import argument_variants, layout_variants, probes, shape_variants, value_variants
 from opsmith.suites.variants.arguments import combined_arguments
 from opsmith.suites.variants.guards import Guards
+from opsmith.suites.variants.large import large_variants
 from opsmith.suites.variants.results import result_variants
 from opsmith.suites.variants.scope import DENSE, LABELS
 
@@ -211,11 +212,11 @@ INDICES = torch.tensor([0, 2, 1, 1, 2, 2])
     [
         (ATEN.embedding_dense_backward.default, (torch.randn(6, 4), INDICES, 3, -1, False), {"padding_idx"}),
         (ATEN.embedding_dense_backward.default, (torch.randn(6, 4), INDICES, 3, -1, False), {"scale_grad_by_freq"}),
-        (ATEN.clamp.default, (torch.randn(9), -0.5, 0.5), {"crossed", "min", "max"}),
+        (ATEN.clamp.default, (torch.linspace(-2, 2, 9), -0.5, 0.5), {"crossed", "min", "max"}),
         (ATEN.clamp.Tensor, (torch.randn(9), -torch.rand(9), torch.rand(9)), {"crossed"}),
         (ATEN.nan_to_num.default, (torch.randn(40),), {"nan", "posinf", "neginf"}),
         (ATEN.argmax.default, (torch.randn(4, 5),), {"dim", "keepdim"}),
-        (ATEN.masked_fill.Scalar, (torch.randn(9), torch.rand(9) > 0.5, 2.0), {"value"}),
+        (ATEN.masked_fill.Scalar, (torch.randn(9), torch.arange(9) > 5, 2.0), {"value"}),
         (ATEN.addmm.default, (torch.randn(3, 5), torch.randn(3, 4), torch.randn(4, 5)), {"alpha", "beta"}),
         (ATEN.addmv.default, (torch.randn(3), torch.randn(3, 4), torch.randn(4)), {"alpha", "beta"}),
         (ATEN.add.Tensor, (torch.randn(9), torch.randn(9)), {"alpha"}),
@@ -228,7 +229,7 @@ INDICES = torch.tensor([0, 2, 1, 1, 2, 2])
         (ATEN.nll_loss_forward.default, (torch.randn(6, 3), INDICES, None, 1, -100), {"reduction"}),
         (ATEN.tril.default, (torch.randn(5, 5),), {"diagonal"}),
         (ATEN.var.correction, (torch.randn(5, 5), [0]), {"correction", "dim", "keepdim"}),
-        (ATEN.softplus.default, (torch.randn(9),), {"beta", "threshold"}),
+        (ATEN.softplus.default, (torch.linspace(-9, 9, 19),), {"beta", "threshold"}),
         (ATEN.roll.default, (torch.randn(5, 5), [1, 2], [0, 1]), {"shifts"}),
         (ATEN.constant_pad_nd.default, (torch.randn(3, 3), [1, 1], 0.0), {"value"}),
     ],
@@ -286,6 +287,89 @@ def test_a_mean_of_no_element_is_asked() -> None:
 def test_a_dimension_that_holds_places_stays() -> None:
     """Along another one an index points outside, which ends the context of a GPU."""
     assert "dim" not in arguments_of(ATEN.gather.default, torch.randn(3, 2), 0, torch.tensor([[0, 1], [2, 0]]))
+
+
+def large_of(function: Any, *args: Any, seeds: int = 20) -> dict[str, list[tuple[int, ...]]]:
+    """The shapes of the first tensor of large variants, by label."""
+    record, schema = recorded(function, *args)
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for seed in range(seeds):
+        for label, variant in large_variants(record, schema, seed):
+            found.setdefault(label, []).append(tensor_values(variant.args)[0].shape)
+    return found
+
+
+def test_large_calls_leave_the_range_of_blocks_and_grids() -> None:
+    """A counter of 20 bits, a grid of 65,535 blocks or a scan of one block are right on every small call."""
+    for function, args, along in (
+        (ATEN.add.Tensor, (torch.randn(3, 4), torch.randn(4)), None),
+        (ATEN.cumsum.default, (torch.randn(3, 4), 1), 1),
+        (ATEN._softmax.default, (torch.randn(3, 4), 0, False), 0),
+        (ATEN.sum.dim_IntList, (torch.randn(3, 4), [-1]), 1),
+    ):
+        found = large_of(function, *args)
+        assert {"vast", "many_rows"} | ({"long_row"} if along is not None else set()) == set(found)
+        assert all(1 << 21 < shape[0] * shape[1] < 1 << 22 for shape in found["vast"])
+        assert all(1 << 16 < max(shape) <= 1 << 17 and min(shape) <= 7 for shape in found["many_rows"])
+        assert along is None or all(1 << 16 < shape[along] <= 1 << 18 for shape in found["long_row"])
+        assert all(15 < len(set(shapes)) for shapes in found.values())
+
+
+def test_what_broadcasts_goes_on_doing_so_on_large_tensors() -> None:
+    """Sizes of 1 stay, and missing dimensions stay missing."""
+    record, schema = recorded(ATEN.add.Tensor, torch.randn(3, 4), torch.randn(3, 1))
+    for _, variant in large_variants(record, schema, 1):
+        one, other = tensor_values(variant.args)
+        assert (one.shape[0], 1) == other.shape
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (ATEN.sum.dim_IntList, ([0],)),
+        (ATEN.prod.dim_int, (0,)),
+        (ATEN.cumsum.default, (0,)),
+        (ATEN.cumprod.default, (0,)),
+        (ATEN.linalg_vector_norm.default, (2, [0])),
+    ],
+)
+def test_sums_of_large_tensors_are_exact_in_any_order(function: Any, args: tuple[Any, ...]) -> None:
+    """Where two right kernels add up in two orders, a million roundings would tell them apart."""
+    record, schema = recorded(function, torch.randn(5), *args)
+    for _, variant in large_variants(record, schema, 1):
+        [x] = tensors(variant)
+        exact = function(x.double(), *args)
+        assert torch.equal(exact.float(), function(x, *args))
+        assert float(exact.abs().max()) <= 1 << 24
+
+
+def test_one_size_of_a_product_is_large() -> None:
+    """Rows, columns or the sum between them, which is exact in any order."""
+    record, schema = recorded(ATEN.addmm.default, torch.randn(5), torch.randn(3, 4), torch.randn(4, 5))
+    sizes = set()
+    for seed in range(12):
+        [(label, variant)] = large_variants(record, schema, seed)
+        _, left, right = tensor_values(variant.args)
+        sizes |= {place for place, size in enumerate((*left.shape, right.shape[1])) if size > 1 << 16}
+        live, wide = rebuild(variant, CPU), rebuild(variant, CPU)
+        exact = ATEN.addmm.default(*(tensor.double() for tensor in wide.args))
+        assert ("many_rows", True) == (label, torch.equal(exact.float(), ATEN.addmm.default(*live.args)))
+    assert {0, 1, 2} == sizes
+
+
+def test_only_cheap_ops_are_asked_on_large_tensors() -> None:
+    """The sums of a normalisation depend on their order; half types hold no running sums."""
+    assert {} == large_of(ATEN.native_layer_norm.default, torch.randn(3, 4), [4], None, None, 1e-5)
+    assert {} == large_of(ATEN.cumsum.default, torch.randn(3, 4).bfloat16(), 1)
+    assert {} == large_of(ATEN.gather.default, torch.randn(3, 4), 0, torch.zeros(2, 4, dtype=torch.int64))
+
+
+def test_large_calls_come_first_and_only_where_asked_for() -> None:
+    """They cost most, and an interpreter has no time for them."""
+    record, schema = recorded(ATEN.add.Tensor, torch.randn(3, 4), torch.randn(4))
+    assert not {"vast", "many_rows"} & {label for label, _ in probes([record], schema, 1, 40)}
+    chosen = [label for label, _ in probes([record], schema, 1, 8, large=2)]
+    assert (8, {"vast", "many_rows"}) == (len(chosen), set(chosen[:2]))
 
 
 def results_of(function: Any, *args: Any, out: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:

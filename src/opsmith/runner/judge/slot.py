@@ -49,6 +49,10 @@ MAX_CHUNK_BYTES = 8 << 20
 #: Variants of an op: of its functional overload, and of the others, which the same code mostly answers.
 VARIANTS = 24
 VARIANTS_OF_VARIANTS = 8
+#: How many of them are on large tensors: of a functional overload on a GPU, of one on a CPU, of the others on a GPU.
+LARGE_VARIANTS = 3
+LARGE_ON_CPU = 1
+LARGE_OF_VARIANTS = 1
 #: Cases that variants are made from, spread over the op's.
 MAX_VARIED_CASES = 24
 MAX_VARIED_BYTES = 1 << 20
@@ -250,7 +254,8 @@ class Slot:
         step = -(-len(varied) // MAX_VARIED_CASES)
         chosen = varied[::step]
         limit = VARIANTS if job.schema.variant is Variant.FUNCTIONAL else VARIANTS_OF_VARIANTS
-        request = MakeVariants(tuple(chosen), derive_seed(self._seed, "variants", job.schema.name), limit)
+        seed = derive_seed(self._seed, "variants", job.schema.name)
+        request = MakeVariants(tuple(chosen), seed, limit, self._large_variants(job))
         try:
             with self._admission.beside_others(0, self.give_memory_back):
                 made = self.referee.ask(request, VariantsMade)
@@ -258,6 +263,19 @@ class Slot:
             return ()  # Eager itself fails on such values.
         assert isinstance(made, VariantsMade)
         return made.cases
+
+    def _large_variants(self, job: Job) -> int:
+        functional = job.schema.variant is Variant.FUNCTIONAL
+        if not self._options.device.startswith("cpu"):
+            return LARGE_VARIANTS if functional else LARGE_OF_VARIANTS
+        return LARGE_ON_CPU if functional and not _may_be_interpreted(job) else 0
+
+
+def _may_be_interpreted(job: Job) -> bool:
+    """Whether a kernel may run in Triton's interpreter, which takes a millisecond for each program of a grid."""
+    if job.kernel.dsl not in ("torch", "cpp", "aten") or (job.root is None and job.kernel.dsl != "aten"):
+        return True
+    return any(b"triton" in (job.root / path).read_bytes() for path in job.kernel.files if job.root is not None)
 
 
 class _Tally:

@@ -71,11 +71,13 @@ class MakeVariants(msgspec.Struct, frozen=True, tag=True):
         cases: the cases whose calls are varied; they are of one op.
         seed: of what is varied how.
         limit: at most so many variants.
+        large: at most so many of them on large tensors.
     """
 
     cases: tuple[CaseRef, ...]
     seed: int
     limit: int
+    large: int = 0
 
 
 class DrawSecret(msgspec.Struct, frozen=True, tag=True):

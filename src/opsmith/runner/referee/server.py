@@ -322,7 +322,8 @@ class Referee:
         first = request.cases[0]
         records, _ = self._read(request.cases)
         # More than are asked for: eager refuses some.
-        varied = probes(records, registry.schema_of(first.op), request.seed, 2 * request.limit)
+        schema = registry.schema_of(first.op)
+        varied = probes(records, schema, request.seed, 2 * request.limit, large=request.large)
         cases: list[CaseRef] = []
         for number, (label, record) in enumerate(varied):
             if len(cases) == request.limit:

@@ -37,6 +37,7 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.arguments import argument_variants, combined_arguments
 from opsmith.suites.variants.guards import Guards
+from opsmith.suites.variants.large import large_variants
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.matrices import matrix_variants
 from opsmith.suites.variants.places import place_variants
@@ -84,7 +85,9 @@ _WRITING_TURNS: tuple[_Variants, ...] = (
 )
 
 
-def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
+def probes(
+    records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int, *, large: int = 0
+) -> list[tuple[str, CallRecord]]:
     """At most ``limit`` different variants of an op's recorded calls, with guard elements around each tensor.
 
     Labels come first, so that each occurs once before one occurs again; calls with different
@@ -96,9 +99,13 @@ def probes(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: in
         schema: of that overload.
         seed: of the choice and of the values.
         limit: of the number of variants.
+        large: how many of them may be on large tensors; they come first.
     """
     guards = Guards(schema, seed)
-    return [(label, guards.around(record)) for label, record in _chosen(records, schema, seed, limit)]
+    of_size = itertools.islice(_in_turn(large_variants, _bases(records), schema, seed), min(large, limit))
+    chosen = list(of_size) if large else []
+    chosen += _chosen(records, schema, seed, limit - len(chosen))
+    return [(label, guards.around(record)) for label, record in chosen]
 
 
 def _chosen(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:

@@ -32,8 +32,8 @@ from opsmith.suites.variants.scope import (
     written_arguments,
 )
 
-#: Around what blocks are made of, primes, and the edges.
-SIZES = (1, 0, 7, 31, 127, 129, 257, 1023, 1025)
+#: The edges, which are asked whatever is drawn.
+EDGES = (1, 0)
 MAX_ELEMENTS = 1 << 16
 #: More than the sample inputs of any scan or reduction have.
 LONG = 1000
@@ -58,22 +58,29 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         schema: of its overload.
         seed: of the order and of the values.
     """
-    if not _may_be_resized(record, schema):
+    if not may_be_resized(record, schema):
         return
     values = (*record.args, *record.kwargs.values())
     sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
     # What rows of no element are brought to is nothing that honest kernels agree on, nor is an empty product.
     smallest = 0 if is_elementwise(schema) or "reduction" in tags(schema) or _is_along(schema) else 1
-    renamings = [(old, new) for old in sizes for new in SIZES if new != old and new >= smallest]
+    renamings = [(old, new) for old in sizes for new in _drawn(chance) if new != old and new >= smallest]
     chance.shuffle(renamings)
     for old, new in renamings:
-        call = _renamed(record, old, new)
-        if _largest(call) <= MAX_ELEMENTS:
+        call = renamed(record, old, new)
+        if largest(call) <= MAX_ELEMENTS:
             try:
                 yield _label(new), traced_record(call, seed=seed)
             except CannotRebuild:
                 continue
+
+
+def _drawn(chance: random.Random) -> list[int]:
+    """The edges, two sizes around what blocks are made of, and odd ones: small, of one block, of a few, and long."""
+    powers = [1 << chance.randint(4, 9) for _ in range(2)]
+    small, one, few = chance.randint(2, 9), chance.randrange(11, 64, 2), chance.randrange(65, 800, 2)
+    return [*EDGES, powers[0] - 1, powers[1] + 1, small, one, few, chance.randrange(LONG + 1, 2 * LONG, 2)]
 
 
 def _is_along(schema: OpSchema) -> bool:
@@ -84,9 +91,10 @@ def _label(size: int) -> str:
     return "long" if size >= LONG else {0: "empty", 1: "single"}.get(size, "resized")
 
 
-def _may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
+def may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
+    """Whether a call's sizes may be others: its values follow from its arguments, and honest kernels agree on them."""
     call = bound_call(record)
-    if call is None or is_random(schema) or not reads_values(schema) or schema.variant is Variant.OUT:
+    if call is None or is_random(schema) or not reads_values(schema):
         return False
     # Generated factors are close enough to 1 for a product of any length.
     if (keeps_values(schema) and call.stem not in ALONG_A_DIMENSION) or _rounds_midway(
@@ -94,7 +102,8 @@ def _may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
     ):
         return False
     numbers = [slot.tensor.storage for slot in call.slots]
-    if sorted(numbers) != list(range(len(record.storages))) or written_arguments(schema) - {"self"}:
+    beside = frozenset() if schema.variant is Variant.OUT else written_arguments(schema) - {"self"}
+    if sorted(numbers) != list(range(len(record.storages))) or beside:
         return False
     stem = stem_of(schema.name)
     known = stem in CONTRACTIONS or stem in ROWWISE or stem in ALONG_A_DIMENSION
@@ -106,11 +115,13 @@ def _rounds_midway(stem: str, dtypes: list[str]) -> bool:
     return stem in ROWWISE and not stem.endswith("softmax") and not {"f16", "bf16"}.isdisjoint(dtypes)
 
 
-def _largest(call: TracedCall) -> int:
+def largest(call: TracedCall) -> int:
+    """Elements of a call's largest tensor."""
     return max((math.prod(t.shape) for t in tensor_values((*call.args, *call.kwargs.values()))), default=0)
 
 
-def _renamed(record: CallRecord, old: int, new: int) -> TracedCall:
+def renamed(record: CallRecord, old: int, new: int) -> TracedCall:
+    """The call with one size for another wherever it stands, its tensors dense."""
     positional = [argument.name for argument in overload(record.op)._schema.arguments if not argument.kwarg_only]
     return TracedCall(
         op=record.op,

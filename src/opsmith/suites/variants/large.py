@@ -1,0 +1,180 @@
+"""The same call on tensors so large that counts and offsets leave the range that blocks, grids and scans start from.
+
+============= =====================================================================================
+label         what is large
+============= =====================================================================================
+``vast``      more than 2^21 elements in all
+``long_row``  65,537 to 262,144 elements along the dimension that the op works along, in few rows
+``many_rows`` 65,537 to 131,072 along another one, of few elements each: more than a grid has blocks
+              in its second and third dimensions; of products and concatenations any one dimension
+============= =====================================================================================
+
+Sizes are drawn. Only ops that take a time linear in their elements are asked. Values are generated, and where they are
+added up the sums are exact in any order: of a million roundings two right kernels make different ones.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+import msgspec
+
+from opsmith.aten.dtypes import torch_dtype
+from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, Value, tensor_values
+from opsmith.core.domains import Domain, Integers, Normal
+from opsmith.core.op import OpSchema
+from opsmith.core.seeds import derive_seed
+from opsmith.core.trace import TracedCall
+from opsmith.suites.valid_inputs import traced_record
+from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
+from opsmith.suites.valid_inputs.fitting import fitted
+from opsmith.suites.variants.layouts import dense_strides
+from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, has_rule, is_elementwise, tags
+from opsmith.suites.variants.shapes import largest, may_be_resized, renamed
+
+#: Elements of a vast call are more than this and at most half as many more.
+VAST = 1 << 21
+#: Rows are longer than this and at most four times as long; twice as many of them.
+LONG = 1 << 16
+#: Other sizes of a large call.
+SMALL = (2, 3, 4, 5, 7)
+#: Ops along a dimension that are exact, or whose sums the biggest elements dominate.
+_ALONG = frozenset(
+    {
+        *("cummax", "cummin", "sort", "flip", "roll", "_softmax", "_log_softmax", "logsumexp", "tril", "triu"),
+        *("max", "min", "amax", "amin", "argmax", "argmin", "aminmax", "any", "all", "count_nonzero"),
+        *("sum", "mean", "nansum", "prod", "cumsum", "cumprod", "linalg_vector_norm", "norm", "median", "nanmedian"),
+    }
+)
+#: Ops of several tensors whose sizes differ.
+_OF_SEVERAL = frozenset(
+    {
+        *("mm", "bmm", "addmm", "addbmm", "baddbmm", "addmv", "mv", "addr", "dot", "vdot", "linear", "outer", "ger"),
+        *("cat", "stack", "glu"),
+    }
+)
+_PRODUCTS = frozenset({"prod", "cumprod"})
+_EXPONENTIALS = frozenset({"_softmax", "_log_softmax", "logsumexp"})
+#: Half types do not hold the running sums, which eager rounds here and there.
+_RUNNING = frozenset({"cumsum", "cumprod"})
+
+
+def large_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[tuple[str, CallRecord]]:
+    """The call on large tensors; labels as in the module's docstring.
+
+    Args:
+        record: a recorded call.
+        schema: of its overload.
+        seed: of sizes and values.
+    """
+    chance = random.Random(derive_seed(seed, "large"))  # noqa: S311 - a choice, no secret
+    shape = _common_shape(record, schema)
+    if shape is not None:
+        calls = {k: _reshaped(record, shape, wanted) for k, wanted in _shapes(record, schema, shape, chance).items()}
+    else:
+        calls = _with_one_large_size(record, schema, chance)
+    for label, call in calls.items():
+        try:
+            large = traced_record(call, seed=seed)
+        except CannotRebuild:
+            continue
+        yield label, msgspec.structs.replace(large, storages=tuple([_summable(s, schema) for s in large.storages]))
+
+
+def _with_one_large_size(record: CallRecord, schema: OpSchema, chance: random.Random) -> dict[str, TracedCall]:
+    """A product or a concatenation of which one size is large, wherever it stands."""
+    if stem_of(schema.name) not in _OF_SEVERAL or not may_be_resized(record, schema):
+        return {}
+    tensors = tensor_values((*record.args, *record.kwargs.values()))
+    sizes = sorted({size for tensor in tensors for size in tensor.shape if size > 1})
+    calls = [renamed(record, size, chance.randint(LONG + 1, 2 * LONG)) for size in sizes]
+    affordable = [call for call in calls if LONG < largest(call) <= VAST]
+    return {"many_rows": chance.choice(affordable)} if affordable else {}
+
+
+def _common_shape(record: CallRecord, schema: OpSchema) -> tuple[int, ...] | None:
+    """The shape that all tensors of a call have or broadcast to; None where the op is not asked on large ones."""
+    call, stem = bound_call(record), stem_of(schema.name)
+    if call is None or not call.slots or not may_be_resized(record, schema):
+        return None
+    if not (is_elementwise(schema) or stem in _ALONG) or any(has_rule(schema, slot.name) for slot in call.slots):
+        return None
+    if stem in _RUNNING and any(slot.tensor.dtype in ("f16", "bf16") for slot in call.slots):
+        return None
+    if not is_elementwise(schema) and len(call.slots) > 1:
+        return None
+    shape = max((slot.tensor.shape for slot in call.slots), key=len)
+    fits = all(
+        size in (1, whole)
+        for slot in call.slots
+        for size, whole in zip(reversed(slot.tensor.shape), reversed(shape), strict=False)
+    )
+    return shape if shape and fits and all(shape) else None
+
+
+def _shapes(
+    record: CallRecord, schema: OpSchema, shape: tuple[int, ...], chance: random.Random
+) -> dict[str, tuple[int, ...]]:
+    """Large shapes of as many dimensions, by label."""
+    rank = len(shape)
+    small = [chance.choice(SMALL) for _ in shape]
+    place = chance.randrange(rank)
+    rest = math.prod(size for dim, size in enumerate(small) if dim != place)
+    vast = (VAST + chance.randint(1, VAST // 2)) // rest | 1
+    shapes = {"vast": _at(small, place, vast + 2)}
+    along = _along(record, schema, rank, chance)
+    if along is not None:
+        shapes["long_row"] = _at([chance.choice(SMALL[:2]) for _ in shape], along, chance.randint(LONG + 1, 4 * LONG))
+    others = [dim for dim in range(rank) if dim != along]
+    if others and rank > 1:
+        shapes["many_rows"] = _at(small, chance.choice(others), chance.randint(LONG + 1, 2 * LONG))
+    return shapes
+
+
+def _at(sizes: list[int], dim: int, size: int) -> tuple[int, ...]:
+    return (*sizes[:dim], size, *sizes[dim + 1 :])
+
+
+def _along(record: CallRecord, schema: OpSchema, rank: int, chance: random.Random) -> int | None:
+    """The dimension that the op works along, any of several; None for an elementwise op."""
+    call = bound_call(record)
+    if call is None or is_elementwise(schema):
+        return None
+    dims = [dim for dim in call.integers("dim") if -rank <= dim < rank]
+    return chance.choice(dims) % rank if dims else chance.randrange(rank)
+
+
+def _reshaped(record: CallRecord, shape: tuple[int, ...], wanted: tuple[int, ...]) -> TracedCall:
+    """The call with other sizes, counted from the last dimension; what broadcasts goes on doing so."""
+
+    def other(value: Value) -> Value:
+        if not isinstance(value, TensorValue):
+            return value
+        pairs = zip(value.shape, wanted[len(shape) - len(value.shape) :], strict=True)
+        sizes = tuple([1 if size == 1 else large for size, large in pairs])
+        return TensorValue(value.storage, value.dtype, sizes, dense_strides(sizes), 0, value.device)
+
+    return TracedCall(
+        op=record.op,
+        args=tuple([other(value) for value in record.args]),
+        kwargs={name: other(value) for name, value in record.kwargs.items()},
+    )
+
+
+def _summable(storage: Storage, schema: OpSchema) -> Storage:
+    """A generated storage with values whose sums and products are exact."""
+    stem = stem_of(schema.name)
+    assert isinstance(storage, GeneratedStorage)
+    dtype = torch_dtype(storage.dtype)
+    if is_elementwise(schema) or not (dtype.is_floating_point or dtype.is_complex):
+        return storage
+    domain: Domain | None = None
+    if stem in _PRODUCTS:
+        domain = Integers(0, 2, 2.0, -1.0)
+    elif stem in _EXPONENTIALS:
+        domain = Normal(8.0)
+    elif "reduction" in tags(schema) or stem in _RUNNING or stem in CONTRACTIONS:
+        domain = Integers(-1, 2)
+    return storage if domain is None else msgspec.structs.replace(storage, domain=fitted(domain, storage.dtype))
