@@ -53,6 +53,7 @@ _TURNS: tuple[_Variants, ...] = (
     place_variants,
     shape_variants,
     value_variants,
+    place_variants,
     argument_variants,
     value_variants,
     layout_variants,
