@@ -9,8 +9,8 @@ a rounding makes no difference, with its neighbours in the dtype. The call's own
 floating dtype holds; else a kernel that compares in float32 and one that compares in bfloat16 are both right.
 
 ``sweep`` is, in a half type, all 65,536 values of an op of one tensor, and all between the least and the greatest of
-the call for the others. In wider types twice as many numbers are drawn: evenly over exponents and, within one, over their
-mantissas, with more of them around 1, and windows of neighbours at places that the seed chooses.
+the call for the others. In wider types twice as many numbers are drawn: evenly over exponents and, within one, over
+their mantissas, with more of them around 1, and windows of neighbours at places that the seed chooses.
 """
 
 from __future__ import annotations
