@@ -200,6 +200,21 @@ REDUCTIONS = {
     "cumsum_by_a_product": Mutant(
         aten.cumsum.default, (randn(12, 33), 1), product_with_triangle, inclusive_scan, labels("infinite nan")
     ),
+    "mm_skips_nan": Mutant(
+        aten.mm.default,
+        (randn(8, 6), randn(6, 8)),
+        lambda a, b: (a.unsqueeze(-1).float() * b.float()).nansum(1).to(a.dtype),
+        lambda a, b: (a.unsqueeze(-1).double() * b.double()).sum(1).to(a.dtype),
+        labels("nan"),
+    ),
+    "soft_margin_loss_skips_nan": Mutant(
+        aten.soft_margin_loss.default,
+        (randn(8, 6), randn(8, 6).sign()),
+        lambda x, y: (-x.double() * y).exp().log1p().nanmean().to(x.dtype),
+        lambda x, y: (-x.double() * y).exp().log1p().mean().to(x.dtype),
+        labels("nan"),
+        (torch.float32,),
+    ),
     "addmm_scales_what_it_ignores": Mutant(
         aten.addmm.default,
         (randn(5, 7), randn(5, 6), randn(6, 7)),

@@ -35,7 +35,7 @@ from opsmith.suites.valid_inputs.indices import INDEX_RULES
 from opsmith.suites.valid_inputs.values import VALUE_RULES
 from opsmith.suites.variants import layout_variants, value_variants
 from opsmith.suites.variants.layouts import LAYOUTS, dense_strides
-from opsmith.suites.variants.scope import LABELS, is_elementwise, is_random
+from opsmith.suites.variants.scope import DENSE, LABELS, is_elementwise, is_random
 
 _DTYPE_NAMES = {getattr(torch, long): short for short, long in TENSOR_DTYPES.items()}
 
@@ -169,7 +169,9 @@ def _calls(draw: Callable[[Any], Any], schema: OpSchema, dtype: str, device: str
         record = traced_record(call, seed=own)
     except CannotRebuild:
         reject()
-    values, record = _varied(draw, value_variants, LABELS, "plain", record, schema, own)
+    # The others have shapes of their own, which Hypothesis could not shrink.
+    labels = tuple([label for label in LABELS if label not in DENSE])
+    values, record = _varied(draw, value_variants, labels, "plain", record, schema, own)
     layout, record = _varied(draw, layout_variants, tuple(LAYOUTS), "dense", record, schema, own)
     return Drawn(record, values, layout)
 

@@ -69,6 +69,7 @@ _TURNS: tuple[_Variants, ...] = (
     combined_arguments,
     layout_variants,
     value_variants,
+    place_variants,
     argument_variants,
 )
 #: The same for overloads that write their arguments: what these look like comes first.

@@ -9,8 +9,8 @@ a rounding makes no difference, with its neighbours in the dtype. The call's own
 floating dtype holds; else a kernel that compares in float32 and one that compares in bfloat16 are both right.
 
 ``sweep`` is, in a half type, all 65,536 values of an op of one tensor, and all between the least and the greatest of
-the call for the others. In wider types as many numbers are drawn: evenly over exponents and, within one, over their
-mantissas, with more of them around 1, and windows of neighbours at places that the seed chooses.
+the call for the others. In wider types twice as many numbers are drawn: evenly over exponents and, within one, over
+their mantissas, with more of them around 1, and windows of neighbours at places that the seed chooses.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from opsmith.suites.valid_inputs import known_domains
 from opsmith.suites.valid_inputs.binding import ArgumentSlot
 from opsmith.suites.variants.scope import Freedom, bound_call, has_steps, is_elementwise
 
-#: Of a sweep; a half type has as many values.
-SWEPT = 1 << 16
+#: Values of a half type, and how many of a wider one are swept.
+HALF, SWEPT = 1 << 16, 1 << 17
 #: Numbers in one window of neighbours, and how many windows a sweep has.
 WINDOW, WINDOWS = 512, 16
 #: Exponents of two that are swept more densely than others, and what share of a sweep they get.
-USUAL, USUAL_SHARE = (-8, 7), 0.6
+USUAL, USUAL_SHARE = (-6, 5), 0.75
 #: Where activations, roundings and logarithms bend; with both signs.
 BENDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
 #: Likewise, for ops of one tensor: of two large ones a difference is mostly rounding.
@@ -278,7 +278,7 @@ def _swept(record: CallRecord, free: dict[int, Freedom], *, alone: bool, seed: i
 
 def _all_values(dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """All that a type of two bytes has, in any order; its NaNs are all the usual one."""
-    values = torch.randperm(SWEPT, generator=generator, dtype=torch.int32).to(torch.int16).view(dtype)
+    values = torch.randperm(HALF, generator=generator, dtype=torch.int32).to(torch.int16).view(dtype)
     return values.masked_fill_(values.isnan(), math.nan)
 
 

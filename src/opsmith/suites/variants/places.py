@@ -41,6 +41,8 @@ PLACES = frozenset({"index", "indices", "target"})
 FROM_THE_END = frozenset({"index", "index_put", "_index_put_impl", "take", "put", "index_fill"})
 #: Ops that combine what comes to one place.
 ADDING = ("scatter", "index_add", "index_reduce", "index_put", "_index_put_impl", "put", "embedding_dense_backward")
+#: Of fewer places all are counted from the end: some of them may be the first one, which a kernel may guess.
+ENOUGH_FOR_BOTH = 8
 #: Of ``repeated``.
 FEW_PLACES = 3
 
@@ -100,7 +102,8 @@ def _places(
     own = memory.as_strided(tensor.shape, tensor.strides, tensor.offset)
     if label == "negative":
         size = _counted_size(call, slot)
-        return torch.where(_chosen(2, own.shape, generator) == 1, own % size - size, own) if size else None
+        counted = (_chosen(2, own.shape, generator) == 1) | (own.numel() < ENOUGH_FOR_BOTH)
+        return torch.where(counted, own % size - size, own) if size else None
     match domain:
         case Integers(low, high, 1.0, 0.0) if label == "descending":
             return torch.randint(low, high, own.shape, generator=generator).sort(-1, descending=True).values

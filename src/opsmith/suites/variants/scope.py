@@ -315,7 +315,8 @@ def keeps_values(schema: OpSchema) -> bool:
 
 def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> frozenset[str]:
     if stem.removesuffix("_backward") in BENT:
-        return frozenset({"boundaries"}) | (frozenset() if ranged or "_backward" in stem else _OTHER_LABELS)
+        # Outside of a probability's range a GPU's eager mode asserts, also at a NaN.
+        return frozenset({"boundaries"}) | (frozenset() if ranged or "_backward" in stem else _OTHER_LABELS | {"nan"})
     if "_backward" in stem:
         if is_elementwise(schema):
             return (_GRADIENT_LABELS if name.startswith("grad") or not ranged else frozenset()) | DENSE
@@ -326,7 +327,9 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
         return _SINGLE if "reduction" in tags(schema) else frozenset()
     if stem in ADDED_UP or "reduction" in tags(schema):
         return _SUMMED
-    return _SUMMED - _SINGLE if stem in CONTRACTIONS else _OTHER_LABELS
+    if stem in CONTRACTIONS:
+        return _SUMMED - _SINGLE | (frozenset() if "conv" in stem else {"nan"})
+    return _OTHER_LABELS
 
 
 def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:

@@ -17,7 +17,16 @@ from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs.binding import stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.dense import dense_variants
-from opsmith.suites.variants.scope import DENSE, LABELS, WITH_BETA, Freedom, bound_call, freedoms
+from opsmith.suites.variants.scope import (
+    ADDED_UP,
+    CONTRACTIONS,
+    DENSE,
+    LABELS,
+    WITH_BETA,
+    Freedom,
+    bound_call,
+    freedoms,
+)
 
 #: Constant rows hold this: their mean is exact however it is rounded, and its error far below a tolerance.
 CONSTANT = 2.0**-6
@@ -108,6 +117,8 @@ def _varied(record: CallRecord, number: int, freedom: Freedom, label: str, seed:
         label = "infinite alike"
     elif label == "nan" and stem_of(record.op) == "any":
         label = "nan among zeros"
+    elif label == "nan" and stem_of(record.op) in CONTRACTIONS - ADDED_UP:
+        label = "nan in every row"
     if dim is None or count != math.prod(tensor.shape):
         row = next((size for size in reversed(tensor.shape) if size > 1), 1)
         return content(label, dtype, count, row=row, one_sign=freedom.one_sign, seed=seed)
@@ -235,6 +246,13 @@ def _nan(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> to
     return rows.flatten()[:count]
 
 
+def _nan_in_every_row(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """One NaN in each row: a product is NaN throughout, also where it is made of products of sums (Strassen)."""
+    rows = torch.randn((-(-count // row), row), generator=generator)
+    rows[torch.arange(len(rows)), torch.randint(0, row, (len(rows),), generator=generator)] = math.nan
+    return rows.flatten()[:count]
+
+
 def _nan_among_zeros(count: int, row: int, scale: _Scale, generator: torch.Generator) -> torch.Tensor:
     """As :func:`_nan`; every other element is zero, which no other truth value outshines."""
     return torch.where(_nan(count, row, scale, generator).isnan(), math.nan, 0.0)
@@ -284,6 +302,7 @@ _PATTERNS: dict[str, _Pattern] = {
     "mixed": lambda count, _row, scale, generator: _powers(count, scale.mixed, generator),
     "special": _special,
     "nan": _nan,
+    "nan in every row": _nan_in_every_row,
     "nan among zeros": _nan_among_zeros,
     "infinite": _infinite,
     "infinite alike": _alike,

@@ -18,10 +18,10 @@ void run(const float* x, float* y, long outer, long n, long inner) {
         long at = (o * n + k) * inner + i;
         double value = x[at];
         if (value > top) {
-          sum = top == -INFINITY ? 0 : sum * exp(top - value);
+          sum *= top == -INFINITY ? 1 : exp(top - value);
           top = value;
         }
-        sum += value == -INFINITY ? 0 : exp(value - top);
+        sum += value == -INFINITY ? 0 : value == top ? 1 : exp(value - top);
         y[at] = sum == 0 ? -INFINITY : top + log(sum);
       }
     }

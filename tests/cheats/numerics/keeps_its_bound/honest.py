@@ -1,0 +1,36 @@
+"""Zero from one bound to the other, both included."""
+
+import ctypes
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+SOURCE = r"""
+#include <math.h>
+void run(const float* x, float* y, long n, float l) {
+  for (long i = 0; i < n; ++i) y[i] = x[i] >= -l && x[i] <= l ? 0 : x[i];
+}
+"""
+
+
+def build(source):
+    folder = tempfile.mkdtemp()
+    Path(folder, "kernel.c").write_text(source)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so", "-lm"], cwd=folder, check=True)
+    return ctypes.CDLL(f"{folder}/kernel.so")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+library = build(SOURCE)
+
+
+def hardshrink__default_kernel_impl(x, lambd=0.5):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.run(pointer(x), pointer(out), ctypes.c_long(x.numel()), ctypes.c_float(lambd))
+    return out
