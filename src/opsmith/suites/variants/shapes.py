@@ -83,7 +83,7 @@ def _drawn(chance: random.Random) -> list[int]:
 
 
 def _has_empty_answer(schema: OpSchema) -> bool:
-    """Whether honest kernels agree on what no element comes to: not on its variance, the rows of a norm or an empty product."""
+    """Whether honest kernels agree on what no element comes to, as they do not on its variance or a product."""
     stem = stem_of(schema.name)
     if stem in ("var", "std", "var_mean", "std_mean"):
         return False
