@@ -87,6 +87,10 @@ class CaseRef(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int | None = None
 
 
+#: What :attr:`CaseRef.variant` is of a variant on large tensors.
+LARGE_LABELS = ("vast", "long_row", "many_rows")
+
+
 class TensorValue(msgspec.Struct, frozen=True, tag="tensor", array_like=True):
     """A tensor: a window on storage number ``storage``; strides and offset count elements."""
 

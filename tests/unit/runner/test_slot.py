@@ -17,7 +17,7 @@ from opsmith.core.case import CaseAddress, CaseRef, Outcome, SummarisedOutcome
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Options
-from opsmith.core.verdict import Status, Verdict
+from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.child.outcome_files import read_outcome, summarised
 from opsmith.runner.judge.admission import Admission
@@ -27,7 +27,16 @@ from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.job import Job
-from opsmith.runner.protocol.referee_messages import Compare, Compared, ComparedCase, Prepare, Prepared, PreparedCase
+from opsmith.runner.protocol.referee_messages import (
+    Compare,
+    Compared,
+    ComparedCase,
+    MakeVariants,
+    Prepare,
+    Prepared,
+    PreparedCase,
+    VariantsMade,
+)
 from opsmith.runner.protocol.worker_messages import (
     Answered,
     Noticed,
@@ -520,6 +529,52 @@ def test_a_kernel_that_did_not_load_is_not_asked_variants_when_it_is_taken_up_ag
     assert Status.LOAD_FAILED is failed.status
     rest = msgspec.structs.replace(job(1, (failed,)), integrity=True, all_cases=(case(0),))
     assert [] == list(slot(StandInWorker(lambda number: None, load=raised("error"))).judge(rest))
+
+
+class VaryingReferee(StandInReferee):
+    """Makes variants of the labels that it is given, numbered from 100.
+
+    Attributes:
+        asked: the request for them.
+    """
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        super().__init__()
+        self._labels = labels
+        self.asked: MakeVariants | None = None
+
+    def ask(self, request: Any, reply_type: type[Any]) -> Any:
+        if not isinstance(request, MakeVariants):
+            return super().ask(request, reply_type)
+        self.asked = request
+        numbered = enumerate(self._labels, 100)
+        return VariantsMade(tuple(msgspec.structs.replace(case(n), variant=label) for n, label in numbered))
+
+
+def test_a_kernel_too_slow_for_large_tensors_is_not_wrong() -> None:
+    """It declines them as it were, gets no more of them, and the limits of its other calls stay as they are."""
+    hangs = StandInWorker(lambda number: died(S.TIMEOUT) if number >= 100 and number != 103 else None)
+    referee = VaryingReferee(("vast", "many_rows", "signed", "tiny", "large"))
+    varied = msgspec.structs.replace(job(1), integrity=True, all_cases=(case(0),))
+    verdicts = [v for v in slot(hangs, referee).judge(varied) if v.part is Part.VARIANT]
+    assert ["vast", "signed", "tiny", "large"] == [verdict.variant for verdict in verdicts]
+    assert [S.UNSUPPORTED, S.TIMEOUT, S.PASSED, S.TIMEOUT] == statuses(verdicts)
+
+
+@pytest.mark.parametrize(
+    ("dsl", "source", "large"),
+    [("torch", "import ctypes", 1), ("triton", "import triton", 0), ("torch", "from .help import triton", 0)],
+)
+def test_an_interpreter_is_asked_nothing_large(dsl: str, source: str, large: int, tmp_path: Path) -> None:
+    """Triton's takes a millisecond for each program, and a helper's file may hold the kernels."""
+    (tmp_path / "relu.py").write_text(source)
+    kernel = Kernel(task="relu.default", backend="test", loader=Loader.FILE, entry="relu.py:relu", dsl=dsl)
+    kernel = msgspec.structs.replace(kernel, files={"relu.py": "0"})
+    referee = VaryingReferee(())
+    varied = msgspec.structs.replace(job(1), integrity=True, all_cases=(case(0),), kernel=kernel, root=tmp_path)
+    list(slot(StandInWorker(lambda _: None), referee).judge(varied))
+    assert referee.asked is not None
+    assert large == referee.asked.large
 
 
 NO_MEMORY = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from opsmith.core.case import CaseRef
+from opsmith.core.case import LARGE_LABELS, CaseRef
 from opsmith.core.op import TaskKind, Variant
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
@@ -151,12 +151,24 @@ class Slot:
         if tally.enough() is None or any(verdict.part is Part.VARIANT for verdict in job.earlier):
             judged = {verdict.case for verdict in job.earlier}
             variants = [case for case in self._variants(job) if str(case.address) not in judged]
-            for verdict in self._judge_cases(job, variants, judge, tally):
+            for verdict in self._judge_variants(job, variants, judge, tally):
                 found.add(verdict)
                 yield verdict
         about_it = conduct.verdict()
         if about_it is not None:
             yield from self._asked_outside(job, judge, found, about_it)
+
+    def _judge_variants(
+        self, job: Job, variants: Sequence[CaseRef], judge: ChunkJudge, tally: _Tally
+    ) -> Iterator[Verdict]:
+        """Judge those on large tensors first. A kernel may be too slow for these, and then gets no more of them."""
+        for case in [case for case in variants if case.variant in LARGE_LABELS]:
+            [verdict] = self._judge_cases(job, [case], judge, _Tally(()))
+            slow = verdict.status is Status.TIMEOUT and not verdict.detail.startswith(LOADING)
+            yield msgspec.structs.replace(verdict, status=Status.UNSUPPORTED) if slow else verdict
+            if slow:
+                break
+        yield from self._judge_cases(job, [case for case in variants if case.variant not in LARGE_LABELS], judge, tally)
 
     def _asked_outside(self, job: Job, judge: ChunkJudge, found: _Found, about_it: Verdict) -> Iterator[Verdict]:
         """The verdict on a kernel's conduct; of one that is accepted so far, after it was asked in a bare process."""

@@ -57,8 +57,12 @@ CHOICES: dict[str, tuple[Value, ...]] = {
 }
 #: Of which a gradient takes other values than the forward op: what it is given has the shape for those.
 _FORWARD_ONLY = frozenset({"count_include_pad", "divisor_override", "ceil_mode", "dim", "keepdim"})
-#: What decides between them rounds, or a change makes what was saved another op's.
-_NOT_OF = {("padding_mode", "grid_sampler_2d"): "a point at the border is inside or outside by its rounding"}
+#: Choices that are left as they are, with the reason.
+_NOT_OF = {
+    ("padding_mode", "grid_sampler_2d"): "a point at the border is inside or outside by its rounding",
+    ("padding_mode", "grid_sampler_3d"): "as above",
+    ("reduce", "segment_reduce"): "eager takes names that its documentation does not",
+}
 #: Ops whose values are kept and whose arguments may be others all the same.
 _SIMPLE_KEPT = frozenset({"prod", "cumprod", "logcumsumexp", "searchsorted", "bucketize"})
 #: Ops that fill with a number that may be infinite.

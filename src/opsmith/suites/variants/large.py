@@ -4,7 +4,7 @@
 label         what is large
 ============= =====================================================================================
 ``vast``      more than 2^21 elements in all
-``long_row``  65,537 to 262,144 elements along the dimension that the op works along, in few rows
+``long_row``  65,537 to 131,072 elements along the dimension that the op works along, in few rows
 ``many_rows`` 65,537 to 131,072 along another one, of few elements each: more than a grid has blocks
               in its second and third dimensions; of products and concatenations any one dimension
 ============= =====================================================================================
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import msgspec
 
 from opsmith.aten.dtypes import torch_dtype
-from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, Value, tensor_values
+from opsmith.core.case import LARGE_LABELS, CallRecord, GeneratedStorage, Storage, TensorValue, Value, tensor_values
 from opsmith.core.domains import Domain, Integers, Normal
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
@@ -31,15 +31,16 @@ from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.layouts import dense_strides
-from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, has_rule, is_elementwise, tags
+from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, is_elementwise, is_placed, tags
 from opsmith.suites.variants.shapes import largest, may_be_resized, renamed
 
 #: Elements of a vast call are more than this and at most half as many more.
 VAST = 1 << 21
-#: Rows are longer than this and at most four times as long; twice as many of them.
+#: Rows are longer and more than this, and at most twice as long and as many.
 LONG = 1 << 16
-#: Other sizes of a large call.
+#: Other sizes of a large call, and at most how many elements they come to beside a long dimension.
 SMALL = (2, 3, 4, 5, 7)
+FEW = 7
 #: Ops along a dimension that are exact, or whose sums the biggest elements dominate.
 _ALONG = frozenset(
     {
@@ -91,7 +92,7 @@ def _with_one_large_size(record: CallRecord, schema: OpSchema, chance: random.Ra
     sizes = sorted({size for tensor in tensors for size in tensor.shape if size > 1})
     calls = [renamed(record, size, chance.randint(LONG + 1, 2 * LONG)) for size in sizes]
     affordable = [call for call in calls if LONG < largest(call) <= VAST]
-    return {"many_rows": chance.choice(affordable)} if affordable else {}
+    return {LARGE_LABELS[2]: chance.choice(affordable)} if affordable else {}
 
 
 def _common_shape(record: CallRecord, schema: OpSchema) -> tuple[int, ...] | None:
@@ -99,7 +100,7 @@ def _common_shape(record: CallRecord, schema: OpSchema) -> tuple[int, ...] | Non
     call, stem = bound_call(record), stem_of(schema.name)
     if call is None or not call.slots or not may_be_resized(record, schema):
         return None
-    if not (is_elementwise(schema) or stem in _ALONG) or any(has_rule(schema, slot.name) for slot in call.slots):
+    if not (is_elementwise(schema) or stem in _ALONG) or any(is_placed(schema, slot.name) for slot in call.slots):
         return None
     if stem in _RUNNING and any(slot.tensor.dtype in ("f16", "bf16") for slot in call.slots):
         return None
@@ -118,19 +119,26 @@ def _shapes(
     record: CallRecord, schema: OpSchema, shape: tuple[int, ...], chance: random.Random
 ) -> dict[str, tuple[int, ...]]:
     """Large shapes of as many dimensions, by label."""
-    rank = len(shape)
+    rank, vast, long, many = len(shape), *LARGE_LABELS
     small = [chance.choice(SMALL) for _ in shape]
     place = chance.randrange(rank)
     rest = math.prod(size for dim, size in enumerate(small) if dim != place)
-    vast = (VAST + chance.randint(1, VAST // 2)) // rest | 1
-    shapes = {"vast": _at(small, place, vast + 2)}
+    shapes = {vast: _at(small, place, (VAST + chance.randint(1, VAST // 2)) // rest + 2 | 1)}
     along = _along(record, schema, rank, chance)
     if along is not None:
-        shapes["long_row"] = _at([chance.choice(SMALL[:2]) for _ in shape], along, chance.randint(LONG + 1, 4 * LONG))
+        shapes[long] = _at(_few(rank, chance), along, chance.randint(LONG + 1, 2 * LONG))
     others = [dim for dim in range(rank) if dim != along]
     if others and rank > 1:
-        shapes["many_rows"] = _at(small, chance.choice(others), chance.randint(LONG + 1, 2 * LONG))
+        shapes[many] = _at(_few(rank, chance), chance.choice(others), chance.randint(LONG + 1, 2 * LONG))
     return shapes
+
+
+def _few(rank: int, chance: random.Random) -> list[int]:
+    """Sizes that come to few elements: a long dimension makes many of them."""
+    sizes = [1] * rank
+    for dim in chance.sample(range(rank), min(rank, 2)):  # One of the two may be where the long dimension comes.
+        sizes[dim] = chance.choice([size for size in SMALL if size <= FEW // max(sizes)] or [1])
+    return sizes
 
 
 def _at(sizes: list[int], dim: int, size: int) -> tuple[int, ...]:

@@ -63,8 +63,7 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     values = (*record.args, *record.kwargs.values())
     sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
-    # What rows of no element are brought to is nothing that honest kernels agree on, nor is an empty product.
-    smallest = 0 if is_elementwise(schema) or "reduction" in tags(schema) or _is_along(schema) else 1
+    smallest = 0 if _has_empty_answer(schema) else 1
     renamings = [(old, new) for old in sizes for new in _drawn(chance) if new != old and new >= smallest]
     chance.shuffle(renamings)
     for old, new in renamings:
@@ -83,8 +82,12 @@ def _drawn(chance: random.Random) -> list[int]:
     return [*EDGES, powers[0] - 1, powers[1] + 1, small, one, few, chance.randrange(LONG + 1, 2 * LONG, 2)]
 
 
-def _is_along(schema: OpSchema) -> bool:
-    return stem_of(schema.name) in ALONG_A_DIMENSION
+def _has_empty_answer(schema: OpSchema) -> bool:
+    """Whether honest kernels agree on what no element comes to, as they do not on its variance or a product."""
+    stem = stem_of(schema.name)
+    if stem in ("var", "std", "var_mean", "std_mean"):
+        return False
+    return is_elementwise(schema) or "reduction" in tags(schema) or stem in ALONG_A_DIMENSION
 
 
 def _label(size: int) -> str:
