@@ -362,7 +362,7 @@ class OutcomesBench:
         self.honest = [
             [
                 msgspec.msgpack.encode(held.outcome())
-                for held in observe_eager(record, rebuild_all([record] * repeats, CPU), 7, CPU)
+                for held in observe_eager(record, rebuild_all([record] * repeats, CPU), range(7, 7 + repeats), CPU)
             ]
             for record, repeats in zip(CALLS, self.repeats, strict=True)
         ]
