@@ -43,6 +43,7 @@ FAMILIES = {
         "patching",
         "precision",
         "process",
+        "randomness",
         "reference",
         "shapes",
         "skipping",

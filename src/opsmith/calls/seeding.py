@@ -5,6 +5,14 @@ from __future__ import annotations
 import torch
 
 
+def seed_of(seed: int, execution: int, repeats: int) -> int:
+    """What the generators are seeded with before one of ``repeats`` executions of a call; the last begins as the first.
+
+    Draws that follow from the random state come out the same then.
+    """
+    return seed if execution == repeats - 1 else seed + execution
+
+
 def random_state(device: torch.device) -> tuple[torch.Tensor, ...]:
     """The states of the default generators of the CPU and of ``device``; a call that draws changes them."""
     if device.type == "cuda":

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.evaluation_calls import call_of, leaves
 
+from opsmith.calls.seeding import seed_of
 from opsmith.evaluation.comparisons.compare import compare
 from opsmith.evaluation.criteria.judged_call import Finding
 from opsmith.evaluation.criteria.rules import rule_for
@@ -33,9 +34,15 @@ def _judge(overload: Any, args: tuple[Any, ...], draw: Callable[[], Any] | None 
 
     first = eager()
     repeats = rule_for(call.schema, call).repeats(first[0].numel())
-    reference = [first, *(eager() for _ in range(repeats - 1))]
-    candidate = [eager() if draw is None else leaves(draw()) for _ in range(repeats)]
-    return compare(call, reference, candidate, tolerance="strict")
+    sides = []
+    for drawn in (eager, eager if draw is None else lambda: leaves(draw())):
+        seed = int(torch.randint(1 << 40, ()))
+        executions = []
+        for number in range(repeats):
+            torch.manual_seed(seed_of(seed, number, repeats))
+            executions.append(drawn())
+        sides.append(executions)
+    return compare(call, *sides, tolerance="strict")
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (64, 100)])

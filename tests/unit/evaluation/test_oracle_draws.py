@@ -11,6 +11,7 @@ import torch
 from opsmith.calls.seeding import seed_generators
 from opsmith.evaluation.comparisons.compare import compare
 from opsmith.evaluation.criteria.judged_call import JudgedCall
+from opsmith.evaluation.oracle.execution import run_wide
 from opsmith.tasks import registry
 
 CPU = torch.device("cpu")
@@ -81,6 +82,15 @@ def in_float16(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 EVERY = pytest.mark.parametrize(
     "drawing", [(draw, dtype) for draw in DRAWS.values() for dtype in DTYPES], indirect=True, ids=str
 )
+
+
+@pytest.mark.parametrize("drawing", [(DRAWS["rand"], torch.float32)], indirect=True, ids=str)
+def test_what_is_drawn_afterwards_is_as_if_no_oracle_had_been_asked(drawing: Drawing) -> None:
+    """It draws under a random state of its own."""
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    run_wide(drawing.call, 1)
+    assert torch.equal(state, torch.get_rng_state())
 
 
 @EVERY

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from opsmith.calls.live import rebuild_all
+from opsmith.calls.seeding import seed_of
 from opsmith.core.case import CallRecord, CaseAddress, CaseRef, Outcome, OutputTensor, StoredOutcome, TensorValue
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
@@ -362,7 +363,12 @@ class OutcomesBench:
         self.honest = [
             [
                 msgspec.msgpack.encode(held.outcome())
-                for held in observe_eager(record, rebuild_all([record] * repeats, CPU), 7, CPU)
+                for held in observe_eager(
+                    record,
+                    rebuild_all([record] * repeats, CPU),
+                    [seed_of(7, number, repeats) for number in range(repeats)],
+                    CPU,
+                )
             ]
             for record, repeats in zip(CALLS, self.repeats, strict=True)
         ]

@@ -14,7 +14,9 @@ honest implementation promises, and how each promise is tested:
   with what it draws, as attention does, draws are tied that rounding may tell apart: a query that looks at one key
   has two results, and eager's may all be larger than the candidate's in the last digit;
 - **independent elements**: ranks of neighbouring elements do not go together (Spearman);
-- **independent executions**: draws do not repeat from one execution to the next, nor stand still.
+- **independent executions**: draws do not repeat from one execution to the next, nor stand still;
+- **streams**: nothing comes back at any distance, within an execution or in another one: :mod:`.streams`;
+- **seeds**: the last execution, which begins with the random state of the first one, gives the same draws.
 
 Every statistic is compared with ``LIMIT`` standard deviations, a false alarm in 1e10: some ten
 tests for each of 500 cases leave an honest run at 100 %. No global random state is touched; ties
@@ -29,7 +31,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opsmith.evaluation.comparisons import value
+from opsmith.evaluation.comparisons import exact, streams, value
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
 from opsmith.evaluation.criteria.results import PASSED, as_tensor, merge, wrong
 from opsmith.evaluation.criteria.rules import ATTENTION, ComparisonRule
@@ -46,8 +48,11 @@ DEGREES = 4
 def compare(
     call: JudgedCall, rule: ComparisonRule, reference: Sequence[Results], candidate: Sequence[Results]
 ) -> Finding:
-    """Compare K executions on each side, K as :meth:`ComparisonRule.repeats` asks."""
+    """Compare K executions on each side, K as :meth:`ComparisonRule.repeats` asks; the last began as the first did."""
     arguments = call.bound()
+    if not _comes_again(call, rule, reference, candidate):
+        return wrong("the same seed gives other draws: the second time that the generators are seeded with it")
+    reference, candidate = reference[:-1], candidate[:-1]
     findings = []
     for index in range(len(reference[0])):
         if rule.role(index) != "distribution" or (index == 0 and _follows(rule, reference[0])):
@@ -59,6 +64,32 @@ def compare(
         findings.append(PASSED if complaint is None else wrong(complaint))
     finding = merge(findings) if findings else PASSED
     return _check_relation(rule, arguments, candidate) if finding.passed else finding
+
+
+def _comes_again(
+    call: JudgedCall, rule: ComparisonRule, reference: Sequence[Results], candidate: Sequence[Results]
+) -> bool:
+    """Whether the last execution, under the random state of the first one, gives its draws; where eager's does."""
+    for index in range(len(reference[0])):
+        ours, theirs = ([as_tensor(side[place][index]) for place in (0, -1)] for side in (reference, candidate))
+        if rule.role(index) != "distribution" or not _are_equal(*ours):
+            continue
+        computed = index == 0 and (rule.stem in _COMPUTED or _follows(rule, reference[0]))
+        if not (_are_close(call, *theirs) if computed else _are_equal(*theirs)):
+            return False
+    return True
+
+
+def _are_equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    return one is None or other is None or not bool(exact.different(one, other).any())
+
+
+def _are_close(call: JudgedCall, one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """What is computed with draws may be added up in another order."""
+    if one is None or other is None:
+        return True
+    limits = tolerance_for("strict", one.dtype, call.tolerance)
+    return torch.allclose(one.double(), other.double(), rtol=16 * limits.rtol, atol=16 * limits.atol, equal_nan=True)
 
 
 #: What torch hardly computes with, in a type that it does; of 64 bits the last ones make no difference to ranks.
@@ -126,6 +157,8 @@ def _check_draws(
     shape = expected.shape[1:]
     expected, got = expected.reshape(len(expected), -1), got.reshape(len(got), -1)
     complaint = None if rule.stem in _DRAWN_TOGETHER else _neighbours(shape, expected, got, generator)
+    if complaint is None and not rule.dependent and rule.stem not in _DRAWN_TOGETHER:
+        complaint = streams.complaint(expected, got, generator)
     if complaint is not None:
         return complaint
     subset: torch.Tensor | slice = slice(None)
@@ -238,28 +271,32 @@ def _equal_pairs(draws: torch.Tensor, lag: int) -> torch.Tensor:
     return (draws[lag:] == draws[:-lag]).reshape(len(draws) - lag, -1).sum(1).double()
 
 
+_ORDINALS = {1: "next", 2: "next but one"}
+
+
 def _repetition(expected: torch.Tensor, got: torch.Tensor, *, dependent: bool) -> str | None:
-    """Draws that stand still or come back: elements equal one or two executions apart.
+    """Draws that stand still or come back: elements equal some executions apart, of many elements one or two.
 
     Eager has such pairs too where the distribution is discrete; more of them than eager has is a
     repetition. Pairs of one element share draws and so go together: the variance of their count
     is taken twice. Where elements depend on each other, as the columns of attention do that share
     a dropout, it is larger: as large as it is from one pair of eager's executions to another.
     """
-    for lag, which in ((1, "next"), (2, "next but one")):
+    lags = range(1, len(got) if not dependent and got[0].numel() <= MOST_ELEMENTS else 3)
+    for lag in lags:
         eager, own = (_equal_pairs(draws, lag) for draws in (expected, got))
         variance = float(own.sum() + eager.sum())
         if dependent:
             variance = max(variance, 2.0 * len(eager) * float(eager.var()))
         if float(own.sum() - eager.sum()) > LIMIT * math.sqrt(2.0 * variance + 1.0):
-            return f"draws repeat from one execution to the {which}"
+            return f"draws repeat from one execution to the {_ORDINALS.get(lag, f'{lag}th after it')}"
     return None
 
 
 def _neighbours(shape: torch.Size, expected: torch.Tensor, got: torch.Tensor, generator: torch.Generator) -> str | None:
-    """Elements next to each other along any dimension have to vary independently, as eager's do."""
+    """Elements next to each other along any dimension, or half of them apart, have to vary as eager's do."""
     count = got.shape[1]
-    lags = {math.prod(shape[axis:]) for axis in range(1, len(shape) + 1)} | {1}
+    lags = {math.prod(shape[axis:]) for axis in range(1, len(shape) + 1)} | {1, count // 2, (count + 1) // 2}
     for lag in sorted(lag for lag in lags if 0 < lag < count):
         pairs = torch.randperm(count - lag, generator=generator)[:MOST_ELEMENTS]
         scores = [_spearman(draws[:, pairs], draws[:, pairs + lag], generator) for draws in (expected, got)]

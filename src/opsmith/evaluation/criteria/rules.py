@@ -50,11 +50,14 @@ class ComparisonRule:
         return self.roles[index] if index < len(self.roles) else self.rest
 
     def repeats(self, elements: int) -> int:
-        """How many executions a comparison needs whose random results have ``elements`` elements."""
+        """How many executions a comparison needs whose random results have ``elements`` elements.
+
+        Where it needs several, the last one begins with the random state of the first.
+        """
         if self.kind != "distribution":
             return 1
         fewest = DEPENDENT_DRAWS if self.dependent else FEWEST_DRAWS
-        return min(max(math.ceil(POOLED_DRAWS / max(elements, 1)), fewest), MOST_DRAWS)
+        return min(max(math.ceil(POOLED_DRAWS / max(elements, 1)), fewest), MOST_DRAWS) + 1
 
 
 def _names(text: str) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import torch
@@ -74,12 +74,14 @@ def reference_calls(record: CallRecord) -> tuple[str, ...]:
     return function.calls if isinstance(function, ReferenceCall) else ()
 
 
-def observe_eager(record: CallRecord, lives: Sequence[LiveCall], seed: int, device: torch.device) -> list[HeldOutcome]:
-    """Run a call on several copies of its arguments, each under a random state of its own."""
+def observe_eager(
+    record: CallRecord, lives: Sequence[LiveCall], seeds: Iterable[int], device: torch.device
+) -> list[HeldOutcome]:
+    """Run a call on several copies of its arguments, each under a random state that follows from a seed of its own."""
     observer = Observer()
-    for number, live in enumerate(lives):
+    for seed, live in zip(seeds, lives, strict=True):
         before = before_call(live.storages, record.storages)
-        observer.keep([observer.describe(run_eager(record, live, seed + number, device), live, before)])
+        observer.keep([observer.describe(run_eager(record, live, seed, device), live, before)])
     return observer.all_held()
 
 

@@ -34,9 +34,11 @@ def drawn_as_eager(call: JudgedCall) -> Iterator[None]:
     tensors = [leaf for leaf in tree_leaves((call.args, call.kwargs)) if isinstance(leaf, torch.Tensor)]
     device = next((each.device for each in tensors if each.device.type != "cpu"), torch.device("cpu"))
     floats = [each.dtype for each in tensors if each.is_floating_point()]
-    seed_generators(call.seed or 0, device)
-    with _NarrowDraws(min(floats, key=lambda dtype: dtype.itemsize, default=torch.float32)):
-        yield
+    narrow = _NarrowDraws(min(floats, key=lambda dtype: dtype.itemsize, default=torch.float32))
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        seed_generators(call.seed or 0, device)
+        with narrow:
+            yield
 
 
 class _NarrowDraws(TorchDispatchMode):

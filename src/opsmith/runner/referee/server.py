@@ -25,7 +25,7 @@ from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.calls.live import CALL_DECODER, content_of, rebuild_all
 from opsmith.calls.observer import Observer, before_call
 from opsmith.calls.outcomes import HeldOutcome
-from opsmith.calls.seeding import seed_generators
+from opsmith.calls.seeding import seed_generators, seed_of
 from opsmith.calls.text import describe_with_values
 from opsmith.calls.transfer import size_of
 from opsmith.core.audit import AuditFinding
@@ -458,7 +458,8 @@ class Referee:
         answer = reference.answer
         assert answer is not None
         more = rebuild_all([record] * (repeats - 1), self._device)
-        others = observe_eager(record, more, item.rng_seed + 1, self._device)
+        seeds = [seed_of(item.rng_seed, number, repeats) for number in range(1, repeats)]
+        others = observe_eager(record, more, seeds, self._device)
         # An explicit storage offset (as_strided) would mean another place among garbage.
         surround = reference.rule.kind == "value" and "strided" not in record.op
         return CaseUnderJudgement(

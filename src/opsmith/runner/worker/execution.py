@@ -15,7 +15,7 @@ import torch
 from opsmith.aten.arguments import undeclared
 from opsmith.calls.live import LiveCall, live_call
 from opsmith.calls.observer import Observer, before_call
-from opsmith.calls.seeding import seed_generators
+from opsmith.calls.seeding import seed_generators, seed_of
 from opsmith.calls.synthetic import flat_view, generate
 from opsmith.calls.transfer import copy_to_device
 from opsmith.core.case import CallRecord, MappingValue, SequenceValue, Storage, TensorValue, storage_size
@@ -157,7 +157,7 @@ class CallRun:
         self._executions = len(results)
 
     def _execute(self, live: LiveCall, record: CallRecord, observer: Observer, *, traced: bool = False) -> Any:
-        self.last_seed = self._item.rng_seed + self._begun
+        self.last_seed = seed_of(self._item.rng_seed, self._begun, self._item.repeats)
         self._begun += 1
         seed_generators(self.last_seed, self._device)
         before = before_call(live.storages, record.storages)
