@@ -280,7 +280,7 @@ def repeat__default_kernel_impl(x, repeats):
 
 
 def cat__default_kernel_impl(tensors, dim=0):
-    tensors = [each for each in tensors if each.dim() != 1 or each.shape[0] or len(tensors) == 1]
+    tensors = [each for each in tensors if each.dim() != 1 or each.shape[0]] or list(tensors[:1])
     dtype = tensors[0].dtype
     for each in tensors:
         dtype = torch.promote_types(dtype, each.dtype)

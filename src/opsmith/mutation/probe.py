@@ -26,6 +26,8 @@ from opsmith.mutation.public_harness import Harness, open_harness
 
 #: Seconds for the public harness's judgement of one kernel, and to load two kernels for a comparison.
 HARNESS_S, LOADING_S = 60.0, 60.0
+#: So many times the seconds of a processor that a comparison may take on a busy machine.
+BUSY = 8
 
 
 def main() -> None:
@@ -43,7 +45,7 @@ def main() -> None:
             assert harness is not None
             reply = _apart(lambda: _harness(harness, request), HARNESS_S, Result.KILLED)  # noqa: B023 - called at once
         else:
-            reply = _apart(lambda: _compare(request), request["limit_s"] + LOADING_S, Result.DIFFERS)  # noqa: B023
+            reply = _apart(lambda: _compare(request), request["limit_s"] * BUSY + LOADING_S, Result.DIFFERS)  # noqa: B023
         replies.write(msgspec.json.encode(reply) + b"\n")
 
 
