@@ -245,7 +245,7 @@ def _copied(leaf: torch.Tensor) -> torch.Tensor:
 def _same(one: object, other: object) -> bool:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return type(one) is type(other) and (one == other or one != one)  # noqa: PLR0124 - NaN
-    if one.dtype != other.dtype or one.shape != other.shape or one.stride() != other.stride():
+    if one.dtype != other.dtype or one.shape != other.shape or _is_dense(one) != _is_dense(other):
         return False
     if one.dtype.is_complex:
         return _same(torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj()))
@@ -253,6 +253,17 @@ def _same(one: object, other: object) -> bool:
         same = (one == other) & (torch.signbit(one) == torch.signbit(other)) | (torch.isnan(one) & torch.isnan(other))
         return bool(same.all())
     return bool(torch.equal(one, other))
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether it has neither gaps nor overlaps; in which order its dimensions lie is no part of an answer."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride != expected:
+                return tensor.numel() == 0
+            expected *= size
+    return True
 
 
 def _shares(results: Sequence[Any], arguments: Sequence[Any]) -> list[tuple[int, int]]:
