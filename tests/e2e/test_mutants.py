@@ -48,4 +48,5 @@ def test_a_handful_of_mutants(tmp_path: Path) -> None:
     before = record.read_bytes()
     assert (status, study) == mutants(tmp_path, *options)
     assert before == record.read_bytes()
+    assert "opsmith mutants" in (tmp_path / "record" / "run.json").read_text()
     assert "| operand_dropped |" in (tmp_path / "record" / "table.md").read_text()

@@ -202,7 +202,8 @@ def _halves(call: _Call) -> Iterator[list[Any]]:
         return
     every = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16)
     for dtype in (torch.float16, torch.bfloat16):
-        values = every.view(dtype).reshape(256, 256) if floating[0].dim() != 1 else every.view(dtype)
+        values = every.view(dtype).to(floating[0].dtype)
+        values = values.reshape(256, 256) if floating[0].dim() != 1 else values
         yield [values.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves]
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from opsmith.aten.schemas import aten_schemas
+from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel
 from opsmith.core.run import Options
 from opsmith.core.verdict import HELD_AGAINST, Verdict
@@ -156,6 +157,9 @@ def _all_done(threads: Sequence[threading.Thread]) -> None:
 class Study:
     """Judges mutants and keeps what is found in a book; what the book holds already is not judged again.
 
+    Attributes:
+        environment: where mutants were judged; None where none was.
+
     Args:
         asked: what.
         subjects: the kernels.
@@ -172,6 +176,7 @@ class Study:
         self._book = book
         self._folder = folder
         self._progress = progress or Silent()
+        self.environment: Environment | None = None
         self._lock = threading.Lock()
         self._done = 0
         self._survivors: queue.SimpleQueue[_Survivor] = queue.SimpleQueue()
@@ -226,6 +231,7 @@ class Study:
             limits=LIMITS,
             progress=self._progress,
         ) as session:
+            self.environment = session.environment
             for name in todo:
                 waiting.put(name)
             self._progress.stage(f"judging mutants in {dtype}", sum(map(len, todo.values())))
