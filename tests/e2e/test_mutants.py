@@ -29,12 +29,13 @@ def mutants(folder: Path, *options: str) -> tuple[int, Study]:
     kernel.write_text(KERNEL)
     asked = ("mutants", str(kernel), "--no-public", "--equivalence", "30", "-o", str(folder / "record"), "--json")
     done = subprocess.run(
-        [sys.executable, "-c", OPSMITH, *asked, *options], capture_output=True, check=False, timeout=280
+        [sys.executable, "-c", OPSMITH, *asked, *options], capture_output=True, check=False, timeout=560
     )
     assert done.returncode in (0, 1), done.stderr.decode()
     return done.returncode, msgspec.json.decode(done.stdout, type=Study)
 
 
+@pytest.mark.timeout(900)
 def test_a_handful_of_mutants(tmp_path: Path) -> None:
     """A command that is given again judges nothing twice."""
     options = ("--operators", "operand_dropped,direction,branches_swapped,neighbour,nan_lost", "--seed", "3")

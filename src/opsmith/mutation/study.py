@@ -243,7 +243,12 @@ class Study:
             _all_done(threads)
         self._progress.stage(f"comparing survivors in {dtype}", self._survivors.qsize())
         self._done = 0
-        _all_done([threading.Thread(target=self._compare, args=(dtype,)) for _ in range(asked.jobs)])
+        _all_done(
+            [
+                threading.Thread(target=self._compare, args=(dtype,))
+                for _ in range(min(asked.jobs, self._survivors.qsize()))
+            ]
+        )
 
     def _compare(self, dtype: str) -> None:
         """Compare survivor after survivor with its original; one thread's work."""
