@@ -52,7 +52,7 @@ SURFACE = {
         " --strategy --suite --temperature --timing --tolerance -o"
     ),
     "mutants": (
-        "SUBJECTS --device --dtype --equivalence --harness --jobs --json --no-public --operators --ops --out --public"
+        "SUBJECTS --device --dtype --equivalence --harness --jobs --json --operators --ops --out --public"
         " --sample --seed -j -o"
     ),
     "ops": (

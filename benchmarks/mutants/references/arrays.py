@@ -1,5 +1,6 @@
 """Plain references of products, indexing, sorting, rearrangement, windows and resampling: sums and index arithmetic."""
 
+import numpy as np
 import torch
 
 
@@ -74,18 +75,16 @@ def trace__default_kernel_impl(x):
     return _up(x)[places, places].sum().to(x.dtype)
 
 
-def _one_hot(index, count):
-    return index.unsqueeze(-1) == torch.arange(count)
+def _places(index, dim):
+    coordinates = list(torch.meshgrid(*[torch.arange(n) for n in index.shape], indexing="ij"))
+    coordinates[dim] = index.to(torch.int64)
+    return tuple(coordinates)
 
 
 def gather__default_kernel_impl(x, dim, index, *, sparse_grad=False):
-    if not x.dim():
-        return x.expand(index.shape).clone()
-    coordinates = list(torch.meshgrid(*[torch.arange(n) for n in index.shape], indexing="ij")) if index.dim() else []
-    if not coordinates:
-        return x.reshape(-1)[index.reshape(1)].reshape(index.shape)
-    coordinates[dim] = index
-    return x[tuple(coordinates)]
+    if not x.dim() or not index.dim():
+        return x.reshape(-1)[index.to(torch.int64).reshape(-1)].reshape(index.shape)
+    return x[_places(index, dim)]
 
 
 def index_select__default_kernel_impl(x, dim, index):
@@ -143,81 +142,63 @@ def index_fill__int_Scalar_kernel_impl(x, dim, index, value):
 
 def scatter_add__default_kernel_impl(x, dim, index, source):
     y = _up(x).clone()
-    if not x.dim():
-        return (y + _up(source).reshape(-1).sum()).to(x.dtype)
-    for place in torch.cartesian_prod(*[torch.arange(n) for n in index.shape]).reshape(-1, index.dim()).tolist():
-        target = list(place)
-        target[dim] = int(index[tuple(place)])
-        y[tuple(target)] += _up(source)[tuple(place)]
-    return y.to(x.dtype)
+    if not x.dim() or not index.dim():
+        return (y + _up(source).reshape(-1)[: index.numel()].sum()).to(x.dtype)
+    part = source[tuple(slice(n) for n in index.shape)]
+    return y.index_put(_places(index, dim), _up(part), accumulate=True).to(x.dtype)
 
 
 def scatter__src_kernel_impl(x, dim, index, source):
-    y = x.clone()
-    if not x.dim():
-        return source.reshape(-1)[0].reshape(()).clone() if index.numel() else y
-    for place in torch.cartesian_prod(*[torch.arange(n) for n in index.shape]).reshape(-1, index.dim()).tolist():
-        target = list(place)
-        target[dim] = int(index[tuple(place)])
-        y[tuple(target)] = source[tuple(place)]
-    return y
+    if not index.numel():
+        return x.clone()
+    if not x.dim() or not index.dim():
+        return x.reshape(-1).index_put((index.reshape(-1).to(torch.int64),), source.reshape(-1)[:1]).reshape(x.shape)
+    return x.index_put(_places(index, dim), source[tuple(slice(n) for n in index.shape)])
 
 
 def scatter__value_kernel_impl(x, dim, index, value):
-    y = x.clone()
-    if not x.dim():
-        return torch.full_like(x, value) if index.numel() else y
-    for place in torch.cartesian_prod(*[torch.arange(n) for n in index.shape]).reshape(-1, index.dim()).tolist():
-        target = list(place)
-        target[dim] = int(index[tuple(place)])
-        y[tuple(target)] = value
-    return y
+    if not index.numel():
+        return x.clone()
+    given = torch.full((), value, dtype=x.dtype)
+    if not x.dim() or not index.dim():
+        return x.reshape(-1).index_put((index.reshape(-1).to(torch.int64),), given).reshape(x.shape)
+    return x.index_put(_places(index, dim), given)
 
 
 def sort__default_kernel_impl(x, dim=-1, descending=False):
     return sort__stable_kernel_impl(x, stable=True, dim=dim, descending=descending)
 
 
-def _ranks(rows, descending):
-    a, b = rows.unsqueeze(-1), rows.unsqueeze(-2)
-    nan_a, nan_b = torch.isnan(a), torch.isnan(b)
-    before = (b > a) | (nan_b & ~nan_a) if descending else (b < a) | (nan_a & ~nan_b)
-    before = before & ~(nan_a & nan_b)
-    same = (a == b) | (nan_a & nan_b)
-    places = torch.arange(rows.shape[-1])
-    earlier = same & (places < places.unsqueeze(-1))
-    return (before | earlier).to(torch.int64).sum(-1)
+def _order(rows, descending):
+    a = rows.to(torch.float64).numpy()
+    nan = np.isnan(a)
+    key = np.where(nan, 0, -a if descending else a)
+    return torch.from_numpy(np.lexsort((key, ~nan if descending else nan), axis=-1))
 
 
 def sort__stable_kernel_impl(x, *, stable, dim=-1, descending=False):
     if not x.dim():
         return x.clone(), torch.zeros((), dtype=torch.int64)
     rows = x.movedim(dim, -1)
-    ranks = _ranks(rows, descending)
-    places = torch.arange(rows.shape[-1]).expand(rows.shape)
-    order = torch.zeros_like(ranks).scatter(-1, ranks, places)
-    values = torch.zeros_like(rows, memory_format=torch.contiguous_format).scatter(-1, ranks, rows)
-    return values.movedim(-1, dim).contiguous(), order.movedim(-1, dim).contiguous()
+    order = _order(rows, descending)
+    return rows.gather(-1, order).movedim(-1, dim).contiguous(), order.movedim(-1, dim).contiguous()
 
 
 def topk__default_kernel_impl(x, k, dim=-1, largest=True, sorted=True):
     if not x.dim():
         return x.clone(), torch.zeros((), dtype=torch.int64)
     rows = x.movedim(dim, -1)
-    ranks = _ranks(rows, largest)
-    order = torch.zeros_like(ranks).scatter(-1, ranks, torch.arange(rows.shape[-1]).expand(rows.shape))[..., :k]
-    values = rows.gather(-1, order)
-    return values.movedim(-1, dim).contiguous(), order.movedim(-1, dim).contiguous()
+    order = _order(rows, largest)[..., :k]
+    return rows.gather(-1, order).movedim(-1, dim).contiguous(), order.movedim(-1, dim).contiguous()
 
 
 def kthvalue__default_kernel_impl(x, k, dim=-1, keepdim=False):
     if not x.dim():
         return x.clone(), torch.zeros((), dtype=torch.int64)
     rows = x.movedim(dim, -1)
-    place = (_ranks(rows, False) == k - 1).to(torch.int64).argmax(-1, keepdim=True)
-    values = rows.gather(-1, place)
-    values, place = values.movedim(-1, dim), place.movedim(-1, dim)
-    return (values, place) if keepdim else (values.squeeze(dim), place.squeeze(dim))
+    place = _order(rows, False)[..., k - 1 : k]
+    values, place = rows.gather(-1, place).movedim(-1, dim), place.movedim(-1, dim)
+    return (values, place) if keepdim else (values.squeeze(dim).clone(), place.squeeze(dim).clone())
 
 
 def searchsorted__Tensor_kernel_impl(rows, x, *, out_int32=False, right=False, side=None, sorter=None):
@@ -280,7 +261,7 @@ def repeat__default_kernel_impl(x, repeats):
 
 
 def cat__default_kernel_impl(tensors, dim=0):
-    tensors = [each for each in tensors if each.dim() != 1 or each.shape[0] or len(tensors) == 1]
+    tensors = [each for each in tensors if each.dim() != 1 or each.shape[0]] or list(tensors[:1])
     dtype = tensors[0].dtype
     for each in tensors:
         dtype = torch.promote_types(dtype, each.dtype)

@@ -137,7 +137,8 @@ def log10__default_kernel_impl(x):
 
 
 def log1p__default_kernel_impl(x):
-    return _as(torch.log(1 + _up(x)), x)
+    y = _up(x)
+    return _as(torch.where(torch.abs(y) < 0.5, 2 * torch.atanh(y / (y + 2)), torch.log(1 + y)), x)
 
 
 def sqrt__default_kernel_impl(x):
@@ -174,7 +175,7 @@ def tan__default_kernel_impl(x):
 
 def sinh__default_kernel_impl(x):
     y = _up(x)
-    return _as((torch.exp(y) - torch.exp(-y)) / 2, x)
+    return _as((torch.expm1(y) - torch.expm1(-y)) / 2, x)
 
 
 def cosh__default_kernel_impl(x):
@@ -184,13 +185,18 @@ def cosh__default_kernel_impl(x):
 
 def tanh__default_kernel_impl(x):
     y = _up(x)
-    return _as(1 - 2 / (torch.exp(2 * y) + 1), x)
+    grown = torch.expm1(2 * y)
+    return _as(torch.where(y < 1, grown / (grown + 2), 1 - 2 / (grown + 2)), x)
 
 
 def asinh__default_kernel_impl(x):
     y = _up(x)
     size = torch.abs(y)
-    return _as(torch.copysign(torch.log(size + torch.sqrt(size * size + 1)), y), x)
+    square = size * size
+    root = torch.sqrt(square + 1)
+    return _as(
+        torch.copysign(torch.where(size < 1, torch.log1p(size + square / (1 + root)), torch.log(size + root)), y), x
+    )
 
 
 def acosh__default_kernel_impl(x):
@@ -200,7 +206,7 @@ def acosh__default_kernel_impl(x):
 
 def atanh__default_kernel_impl(x):
     y = _up(x)
-    return _as(0.5 * torch.log((1 + y) / (1 - y)), x)
+    return _as(0.5 * (torch.log1p(y) - torch.log1p(-y)), x)
 
 
 def asin__default_kernel_impl(x):
@@ -219,7 +225,8 @@ def atan__default_kernel_impl(x):
 
 
 def erf__default_kernel_impl(x):
-    return _as(1 - torch.erfc(_up(x)), x)
+    y = _up(x)
+    return _as(torch.where(torch.abs(y) < 1e-3, 1.1283791670955126 * (y - y * y * y / 3), 1 - torch.erfc(y)), x)
 
 
 def erfc__default_kernel_impl(x):

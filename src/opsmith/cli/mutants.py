@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -60,8 +63,8 @@ def mutants(
 ) -> int:
     """Put one fault at a time into kernels, and report which faults the judge sees.
 
-    The record holds outcomes.jsonl, which grows by a line an outcome, summary.json and table.md. A command that was
-    interrupted goes on where it was. Exit status: 0 no mutant survived, 1 some did, 2 wrong usage.
+    The record holds outcomes.jsonl, which grows by a line an outcome, run.json, summary.json and table.md. A command
+    that was interrupted goes on where it was. Exit status: 0 no mutant survived, 1 some did, 2 wrong usage.
     """
     from opsmith.mutation.outcomes import Book
     from opsmith.mutation.study import Asked, Study, chosen_operators, chosen_subjects
@@ -87,7 +90,15 @@ def mutants(
             raise BadInput("none of these kernels is in Python and answers one of these ops")
         book = Book(out / "outcomes.jsonl")
         with tempfile.TemporaryDirectory(prefix="opsmith-mutants-") as folder:
-            Study(asked, found, book, Path(folder), progress).run()
+            work = Study(asked, found, book, Path(folder), progress)
+            work.run()
+    if work.environment is not None:
+        run = {
+            "command": shlex.join(["opsmith", *sys.argv[1:]]),
+            "environment": msgspec.to_builtins(work.environment),
+            "made_utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        }
+        (out / "run.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
     study = summarise(book.outcomes.values())
     (out / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(study), indent=1) + b"\n")
     (out / "table.md").write_text(markdown(study), encoding="utf-8")

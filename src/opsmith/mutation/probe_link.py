@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -23,28 +24,32 @@ class ProbeLink:
         ops: that it will be asked about.
         public: whether it will be asked.
         harness: the folder of the harness's package, where that is not installed.
-
-    Attributes:
-        harness_name: the public harness's name in outcomes.
     """
 
     def __init__(self, dtype: str, ops: Collection[str], *, public: bool, harness: str | None) -> None:
         self._asked = {"dtype": dtype, "ops": sorted(ops), "public": public, "harness": harness}
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+
+    @functools.cached_property
+    def harness_name(self) -> str:
+        """The public harness's name in outcomes; the process is started with the first question."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "opsmith.mutation.probe"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # torch warns of the samples.
         )
-        self.harness_name = self._ask(self._asked)["name"]
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        name: str = self._exchange(self._process, self._asked)["name"]
+        return name
 
     def harness(self, op: str, kernel: Kernel) -> tuple[Result, str]:
         """What the public harness says of a kernel."""
@@ -58,9 +63,15 @@ class ProbeLink:
         return Result(reply["result"]), reply["why"]
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(msgspec.json.encode(request) + b"\n")
-        self._process.stdin.flush()
-        reply: dict[str, Any] = msgspec.json.decode(self._process.stdout.readline())
+        assert self.harness_name is not None
+        assert self._process is not None
+        return self._exchange(self._process, request)
+
+    @staticmethod
+    def _exchange(process: subprocess.Popen[bytes], request: Mapping[str, Any]) -> dict[str, Any]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(msgspec.json.encode(request) + b"\n")
+        process.stdin.flush()
+        reply: dict[str, Any] = msgspec.json.decode(process.stdout.readline())
         return reply

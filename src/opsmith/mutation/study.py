@@ -11,10 +11,12 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from opsmith.aten.schemas import aten_schemas
+from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel
 from opsmith.core.run import Options
 from opsmith.core.verdict import HELD_AGAINST, Verdict
@@ -134,8 +136,29 @@ class _Pile:
         return None
 
 
+class _Survivor(NamedTuple):
+    """A mutant to be compared with its original, on the calls of a file."""
+
+    subject: Subject
+    mutant: Mutant
+    original: Kernel
+    kernel: Kernel
+    calls: Path
+
+
+def _all_done(threads: Sequence[threading.Thread]) -> None:
+    """Start threads and wait for them."""
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 class Study:
     """Judges mutants and keeps what is found in a book; what the book holds already is not judged again.
+
+    Attributes:
+        environment: where mutants were judged; None where none was.
 
     Args:
         asked: what.
@@ -153,8 +176,10 @@ class Study:
         self._book = book
         self._folder = folder
         self._progress = progress or Silent()
+        self.environment: Environment | None = None
         self._lock = threading.Lock()
         self._done = 0
+        self._survivors: queue.SimpleQueue[_Survivor] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Judge what is missing.
@@ -206,6 +231,7 @@ class Study:
             limits=LIMITS,
             progress=self._progress,
         ) as session:
+            self.environment = session.environment
             for name in todo:
                 waiting.put(name)
             self._progress.stage(f"judging mutants in {dtype}", sum(map(len, todo.values())))
@@ -214,10 +240,35 @@ class Study:
                 threading.Thread(target=self._work, args=(session, dtype, waiting, todo, mutants))
                 for _ in range(asked.jobs)
             ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            _all_done(threads)
+        self._progress.stage(f"comparing survivors in {dtype}", self._survivors.qsize())
+        self._done = 0
+        _all_done(
+            [
+                threading.Thread(target=self._compare, args=(dtype,))
+                for _ in range(min(asked.jobs, self._survivors.qsize()))
+            ]
+        )
+
+    def _compare(self, dtype: str) -> None:
+        """Compare survivor after survivor with its original; one thread's work."""
+        with ProbeLink(dtype, (), public=False, harness=None) as probe:
+            while True:
+                try:
+                    one = self._survivors.get_nowait()
+                except queue.Empty:
+                    return
+                result, why = Result.EQUAL, "compiles to the same code"
+                if not one.mutant.same_code:
+                    asked = self._asked
+                    result, why = probe.compare(one.calls, one.original, one.kernel, asked.seed, asked.equivalence_s)
+                self._note(one.subject, dtype, EQUIVALENCE, result, why, mutant=one.mutant)
+                self._count(one.subject.op)
+
+    def _count(self, op: str) -> None:
+        with self._lock:
+            self._done += 1
+            self._progress.advance(self._done, op)
 
     def _work(
         self,
@@ -246,7 +297,6 @@ class Study:
             return
         if not self._accepts(session, dtype, subject, original, probe):
             return
-        calls = self._folder / f"calls-{dtype}-{subject.op}.msgpack"
         for mutant in mutants:
             kernel = write(subject, folder, mutant)
             done = self._book.outcomes
@@ -257,17 +307,11 @@ class Study:
                 self._note(subject, dtype, probe.harness_name, *probe.harness(subject.op, kernel), mutant=mutant)
             survived = done[mutant.name, dtype, OPSMITH].result is Result.SURVIVED
             if survived and (mutant.name, dtype, EQUIVALENCE) not in done:
+                calls = self._folder / f"calls-{dtype}-{subject.op}.msgpack"
                 if not calls.exists():
                     calls.write_bytes(msgspec.msgpack.encode(session.calls(subject.op)))
-                result, why = (
-                    (Result.EQUAL, "compiles to the same code")
-                    if mutant.same_code
-                    else probe.compare(calls, original, kernel, self._asked.seed, self._asked.equivalence_s)
-                )
-                self._note(subject, dtype, EQUIVALENCE, result, why, mutant=mutant)
-            with self._lock:
-                self._done += 1
-                self._progress.advance(self._done, subject.op)
+                self._survivors.put(_Survivor(subject, mutant, original, kernel, calls))
+            self._count(subject.op)
 
     def _accepts(self, session: Session, dtype: str, subject: Subject, original: Kernel, probe: ProbeLink) -> bool:
         """Whether the judge accepts the kernel without a fault; nothing can be said of its mutants otherwise."""

@@ -66,7 +66,7 @@ CHANGES = {
     "rearrangement_dropped": ("return x.flip(0)", "return x"),
     "reduction_swapped": ("return x.sum()", "return x.mean()"),
     "rounding": ("return torch.round(x)", "return torch.floor(x + 0.5)"),
-    "unstable_form": ("return torch.log1p(x)", "return torch.log(1 + x)"),
+    "unstable_form": ("return torch.log1p(x)", "return torch.log(1 + x.to(torch.float32))"),
     "arguments_swapped": ("return torch.sub(x, y)", "return torch.sub(y, x)"),
     "dimension_fixed": ("return x.sum(dim)", "return x.sum(-1)"),
     "epsilon_moved": ("return torch.sqrt(x + eps)", "return torch.sqrt(x) + eps"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -44,5 +45,5 @@ def test_what_no_sample_calls_is_not_asked(judge: Callable[[str, Callable[..., A
 def test_the_rule_is_used_where_the_package_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table says which of the two it was."""
     monkeypatch.setattr(public_harness, "_infos", lambda _dtype, _ops: [])
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     assert public_harness.RULE == public_harness.open_harness("f32", ["relu.default"], None).name

@@ -69,7 +69,9 @@ def unstable_form(node: ast.AST) -> Iterator[ast.AST]:
     form = forms.get(called(node))
     given = operands(node) if form else []
     if form and len(given) == (2 if called(node) in {"logaddexp", "hypot"} else 1):
-        yield expression(form, **dict(zip("ab", given, strict=False)))
+        # In double neither shows.
+        single = [expression("(v).to(torch.float32)", v=each) for each in given]
+        yield expression(form, **dict(zip("ab", single, strict=False)))
 
 
 @operator(Family.FUNCTION, "a missing abs, sign, square root or exponential")
