@@ -55,7 +55,8 @@ def _half(other: Callable[[torch.Tensor], torch.Tensor]) -> Draw:
 
 def _progression(count: int) -> torch.Tensor:
     start, step = torch.rand(2).double()
-    return ((start + step * torch.arange(count)) % 1).float()
+    drawn: Tensor = (start + step * torch.arange(count)) % 1
+    return drawn.float()
 
 
 def _in_turn(count: int) -> torch.Tensor:
