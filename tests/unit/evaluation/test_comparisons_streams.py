@@ -55,7 +55,7 @@ def _half(other: Callable[[torch.Tensor], torch.Tensor]) -> Draw:
 
 def _progression(count: int) -> torch.Tensor:
     start, step = torch.rand(2).double()
-    drawn: Tensor = (start + step * torch.arange(count)) % 1
+    drawn: torch.Tensor = (start + step * torch.arange(count)) % 1
     return drawn.float()
 
 
