@@ -94,7 +94,9 @@ def test_drawn_calls_vary_in_all_that_the_schema_leaves_open() -> None:
     assert {0, 1, 2, 3, 4} == {len(tensor.shape) for tensor in tensors}
     assert any(0 in tensor.shape for tensor in tensors)
     assert any(0 in tensor.strides for tensor in tensors)
-    assert {0, 1, 16} <= {tensor.offset for tensor in tensors}
+    offsets = {tensor.offset for tensor in tensors}
+    assert 0 in offsets
+    assert len(offsets) > 8
     assert {"f32", "i64", "b8"} == {tensor.dtype for tensor in tensors}
     assert any(tensor.shape != other.shape for tensor, other in zip(tensors[::2], tensors[1::2], strict=True))
     alphas = [record.kwargs.get("alpha", "left out") for record in found]
