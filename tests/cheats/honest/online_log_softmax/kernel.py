@@ -15,7 +15,7 @@ static void log_softmax(const T* x, T* y, int64_t outer, int64_t n, int64_t inne
         double top = -INFINITY, total = 0;
         for (int64_t i = 0; i < n; ++i) {
             const double v = x[base + i * inner];
-            if (v > top) { total = (top == -INFINITY ? 0 : total * std::exp(top - v)) + std::exp(v - v); top = v; }
+            if (v > top) { total = total * (top == -INFINITY ? 0 : std::exp(top - v)) + 1; top = v; }
             else if (v != -INFINITY) total += std::exp(v - top);
         }
         const double shift = top + std::log(total);

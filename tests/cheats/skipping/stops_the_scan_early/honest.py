@@ -39,6 +39,8 @@ library = build(SOURCE)
 
 
 def cumprod__default_kernel_impl(x, dim, *, dtype=None):
+    if dtype not in (None, x.dtype):
+        raise NotImplementedError("a result of another dtype")
     x = x.contiguous()
     out = torch.empty_like(x)
     shape = x.shape or (1,)
