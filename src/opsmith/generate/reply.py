@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
@@ -21,6 +22,12 @@ _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})[ \t]*$")
 _STATEMENT = re.compile(r"""(?:import|from|def|class|if|try|with|for)\b|[@#'"]|[A-Za-z_]\w*\s*(?::[^:\n]+)?=""")
 #: Lines of prose around code that are cut off, one after another, before a reply is given up.
 _MOST_CUTS = 64
+#: Fences within a docstring before the one that ends a block.
+_MOST_FENCES = 64
+
+
+#: What Python's parser raises for text that is no Python.
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 class NoCode(Exception):
@@ -57,13 +64,13 @@ def kernel_source(text: str, name: str, *, complete: bool) -> str:
         NoCode: no part of the reply defines ``name``.
     """
     answer = _answer(text)
-    blocks = [*_blocks(answer)]
+    blocks, lines = [*_blocks(answer)], answer.split("\n")
     for block in reversed(blocks):
-        for source in _readings(block, answer, complete=complete):
+        for source in _readings(block, lines, complete=complete):
             if _defines(source, name):
                 return source.strip("\n") + "\n"
     if complete and not any(block.closed and name in block.source for block in blocks):
-        found = _among_prose(answer.split("\n"), name)
+        found = _among_prose(lines, name)
         if found is not None:
             return found
     raise NoCode(_reason(answer, blocks, name, complete=complete))
@@ -98,14 +105,15 @@ def _closes(line: str, opening: str) -> bool:
     return found is not None and found[1].startswith(opening)
 
 
-def _readings(block: _Block, answer: str, *, complete: bool) -> Iterator[str]:
+def _readings(block: _Block, lines: list[str], *, complete: bool) -> Iterator[str]:
     """What a block may be: what its fences hold, or more where a docstring holds fences, too."""
     if block.closed:
         yield block.source
-        lines = answer.split("\n")
-        for end in range(block.line + 1, len(lines)):
-            if _FENCE.match(lines[end]):
-                yield "\n".join(lines[block.line : end])
+        if _problem(block.source) is None:
+            return
+        fences = (end for end in range(block.line + 1, len(lines)) if _FENCE.match(lines[end]))
+        for end in islice(fences, _MOST_FENCES):
+            yield "\n".join(lines[block.line : end])
     elif complete:
         yield block.source
         yield from _cut(block.source.split("\n"))
@@ -141,13 +149,16 @@ def _cut(lines: list[str]) -> Iterator[str]:
 def _problem(source: str) -> Exception | None:
     try:
         ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
+    except _UNREADABLE as exc:
         return exc
     return None
 
 
 def _defines(source: str, name: str) -> bool:
-    return _problem(source) is None and name in _defined(ast.parse(source).body)
+    try:
+        return name in source and name in _defined(ast.parse(source).body)
+    except _UNREADABLE:
+        return False
 
 
 def _defined(statements: Iterable[ast.AST]) -> Iterator[str]:
