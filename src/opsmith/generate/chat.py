@@ -51,7 +51,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def most_input_tokens(self) -> int:
         """More than any tokenizer makes of the messages: one for each byte, and some for each role."""
-        return sum(len(message.text.encode()) + 16 for message in self.messages)
+        return self.text_bytes + 16 * len(self.messages)
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of all messages' text."""
+        return sum(len(message.text.encode()) for message in self.messages)
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -75,8 +80,7 @@ def usage_of(request: Request, text: str, input_tokens: int, output_tokens: int)
         input_tokens: as the provider says.
         output_tokens: likewise.
     """
-    sent_bytes = sum(len(message.text.encode()) for message in request.messages)
-    fewest = (sent_bytes // LONGEST_TOKEN_BYTES, len(text.encode()) // LONGEST_TOKEN_BYTES)
+    fewest = (request.text_bytes // LONGEST_TOKEN_BYTES, len(text.encode()) // LONGEST_TOKEN_BYTES)
     told = (input_tokens, output_tokens)
     if any(not least <= count <= MOST_TOKENS for least, count in zip(fewest, told, strict=True)):
         return None

@@ -9,7 +9,7 @@ import queue
 import random
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -190,22 +190,20 @@ class Study:
         operators = chosen_operators(self._asked.operators)
         self._progress.stage("mutating", 0)
         drawn = draw(list(self._subjects.values()), operators, self._asked.sample, self._asked.seed)
+        found: defaultdict[tuple[str, str], dict[str, Result]] = defaultdict(dict)
+        for (name, dtype, judge), outcome in self._book.outcomes.items():
+            found[name, dtype][judge] = outcome.result
         for dtype in self._asked.dtypes:
             todo = {
                 name: missing
                 for name, mutants in drawn.items()
-                if (missing := [each for each in mutants if not self._is_done(each, dtype)])
+                if (missing := [each for each in mutants if not self._is_done(found[each.name, dtype])])
             }
             if todo:
                 self._judge_dtype(dtype, todo)
 
-    def _is_done(self, mutant: Mutant, dtype: str) -> bool:
-        """Whether every judge has said all that it will."""
-        found = {
-            judge: outcome.result
-            for (name, of_dtype, judge), outcome in self._book.outcomes.items()
-            if name == mutant.name and of_dtype == dtype
-        }
+    def _is_done(self, found: Mapping[str, Result]) -> bool:
+        """Whether every judge has said all that it will of a mutant, given what each has said so far."""
         if found.get(OPSMITH) is Result.SURVIVED and EQUIVALENCE not in found:
             return False
         return OPSMITH in found and (not self._asked.public or len(found.keys() - {OPSMITH, EQUIVALENCE}) > 0)
