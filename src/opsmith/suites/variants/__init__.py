@@ -104,23 +104,22 @@ def probes(
         limit: of the number of variants.
         large: how many of them may be on large tensors; they come first.
     """
-    guards = Guards(schema, seed)
-    chosen = _large(records, schema, seed, min(large, limit))
-    chosen += _chosen(records, schema, seed, limit - len(chosen))
+    guards, bases = Guards(schema, seed), _bases(records)
+    chosen = _large(bases, schema, seed, min(large, limit))
+    chosen += _chosen(bases, schema, seed, limit - len(chosen))
     return [(label, guards.around(record)) for label, record in chosen]
 
 
-def _large(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
+def _large(bases: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
     """Variants on large tensors; where there is to be one, it is mostly the smallest of them."""
-    found = list(_in_turn(large_variants, _bases(records), schema, seed)) if limit else []
+    found = list(_in_turn(large_variants, bases, schema, seed)) if limit else []
     if limit > 1 or not found:
         return found[:limit]
-    found.sort(key=lambda variant: sum(map(storage_size, variant[1].storages)))
+    found.sort(key=lambda variant: _size_bytes(variant[1]))
     return [found[-1 if derive_seed(seed, schema.name, "vast") % VAST_EVERY == 0 else 0]]
 
 
-def _chosen(records: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
-    bases = _bases(records)
+def _chosen(bases: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
     turns = _WRITING_TURNS if schema.variant in (Variant.INPLACE, Variant.OUT) else _TURNS
     sources = {vary: _in_turn(vary, bases, schema, seed) for vary in dict.fromkeys(turns)}
     chosen: list[tuple[str, CallRecord]] = []
@@ -145,9 +144,13 @@ def _bases(records: Iterable[CallRecord]) -> list[CallRecord]:
 
 
 def _preference(record: CallRecord) -> tuple[bool, int]:
-    size_bytes = sum(map(storage_size, record.storages))
+    size_bytes = _size_bytes(record)
     too_large = size_bytes > ENOUGH_BYTES
     return too_large, size_bytes if too_large else -size_bytes
+
+
+def _size_bytes(record: CallRecord) -> int:
+    return sum(map(storage_size, record.storages))
 
 
 def _pattern(record: CallRecord) -> object:

@@ -152,7 +152,8 @@ def _changes(
         if (values := _others(argument, _given(record, argument, position), record, schema, chance))
     ]
     if any(change.argument.name in _REPLACEMENTS for change in changes):
-        record = dict(value_variants(record, schema, seed)).get("special", record)
+        varied = (changed for label, changed in value_variants(record, schema, seed) if label == "special")
+        record = next(varied, record)
     return record, changes
 
 
@@ -330,11 +331,15 @@ def _numbers(name: str, given: Any, record: CallRecord, schema: OpSchema, chance
 
 
 def _is_half(record: CallRecord) -> bool:
-    return any(isinstance(value, TensorValue) and value.dtype in ("f16", "bf16") for value in record.args)
+    return _has_tensor_of(record, "f16", "bf16")
 
 
 def _takes_fractions(record: CallRecord) -> bool:
-    return any(isinstance(value, TensorValue) and value.dtype in ("f16", "bf16", "f32", "f64") for value in record.args)
+    return _has_tensor_of(record, "f16", "bf16", "f32", "f64")
+
+
+def _has_tensor_of(record: CallRecord, *dtypes: str) -> bool:
+    return any(isinstance(value, TensorValue) and value.dtype in dtypes for value in record.args)
 
 
 def _with_crossed_bounds(record: CallRecord, schema: OpSchema) -> CallRecord | None:
