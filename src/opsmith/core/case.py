@@ -8,7 +8,7 @@ raw bytes, or as the rule and the seed that it is generated from.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -148,6 +148,17 @@ def tensor_values(values: Sequence[Value]) -> list[TensorValue]:
         elif isinstance(value, MappingValue):
             found.extend(tensor_values(tuple(value.items.values())))
     return found
+
+
+def map_tensors(value: Value, change: Callable[[TensorValue], TensorValue]) -> Value:
+    """An argument tree with every tensor changed."""
+    if isinstance(value, TensorValue):
+        return change(value)
+    if isinstance(value, SequenceValue):
+        return SequenceValue(tuple([map_tensors(item, change) for item in value.items]), value.is_tuple)
+    if isinstance(value, MappingValue):
+        return MappingValue({name: map_tensors(item, change) for name, item in value.items.items()})
+    return value
 
 
 def tensors_by_storage(record: CallRecord) -> dict[int, list[TensorValue]]:

@@ -20,7 +20,7 @@ import torch
 from opsmith.evaluation.comparisons import value
 from opsmith.evaluation.comparisons.solutions import FITS, SLACK, fits
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
-from opsmith.evaluation.criteria.results import PASSED, wrong
+from opsmith.evaluation.criteria.results import PASSED, in_double, wrong
 from opsmith.evaluation.criteria.rules import ComparisonRule
 from opsmith.evaluation.criteria.tolerance import tolerance_for
 from opsmith.evaluation.oracle.float64 import Oracle
@@ -46,7 +46,7 @@ class _Problem:
 
     def __init__(self, call: JudgedCall, rule: ComparisonRule, matrix: torch.Tensor, arguments: dict[str, Any]) -> None:
         self.call, self.rule, self.arguments = call, rule, arguments
-        self.matrix = _wide(matrix)
+        self.matrix = in_double(matrix)
         self.unit = SLACK * max(1, *matrix.shape[-2:]) * torch.finfo(matrix.dtype).eps
         size = self.matrix.abs().flatten(-2)
         #: Largest element of each matrix of the batch times its side: a bound on its norm.
@@ -73,7 +73,7 @@ class _Problem:
 
     def spectrum(self, expected: torch.Tensor, got: torch.Tensor, what: str) -> str | None:
         """Complain unless the values are eager's, in eager's order."""
-        error = (_wide(got) - _wide(expected)).abs()
+        error = (in_double(got) - in_double(expected)).abs()
         if error.numel() == 0 or bool((error <= self.unit * self.norm[..., None]).all()):
             return None
         return f"{what} are not eager's in eager's order: off by {error.max().item():.3g}"
@@ -86,10 +86,6 @@ class _Problem:
         return None if finding.passed else f"result {index}: {finding.detail}"
 
 
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
-
-
 def _first(*complaints: str | None) -> str | None:
     return next((complaint for complaint in complaints if complaint is not None), None)
 
@@ -98,7 +94,7 @@ def _svd(problem: _Problem, expected: Leaves, got: Leaves) -> str | None:
     values = problem.spectrum(expected[1], got[1], "the singular values")
     if values is not None or not problem.arguments.get("compute_uv", True):
         return values
-    u, s, vh = (_wide(result) for result in got[:3])
+    u, s, vh = (in_double(result) for result in got[:3])
     rank = s.shape[-1]
     product = (u[..., :rank] * s.unsqueeze(-2)) @ vh[..., :rank, :]
     return _first(
@@ -115,7 +111,7 @@ def _eigh(problem: _Problem, expected: Leaves, got: Leaves) -> str | None:
     lower = str(problem.arguments.get("UPLO", "L")).upper() == "L"
     half = problem.matrix.tril(-1) if lower else problem.matrix.triu(1)
     diagonal = torch.diag_embed(problem.matrix.diagonal(dim1=-2, dim2=-1).real).to(half.dtype)
-    w, v = _wide(got[0]), _wide(got[1])
+    w, v = in_double(got[0]), in_double(got[1])
     return _first(
         problem.rebuilt((v * w.unsqueeze(-2)) @ v.mH, half + half.mH + diagonal, "V diag(w) Vh"),
         problem.orthonormal(v, "V"),
@@ -128,10 +124,10 @@ def _eig(problem: _Problem, expected: Leaves, got: Leaves) -> str | None:
     The eigenvalues of a general matrix are conditioned by its eigenvectors, so they are compared
     with eager's at that condition number.
     """
-    w, v = _wide(got[0]), None if len(got) == 1 else _wide(got[1])
-    condition = torch.linalg.cond(_wide(expected[1])) if v is not None else torch.tensor(1.0)
+    w, v = in_double(got[0]), None if len(got) == 1 else in_double(got[1])
+    condition = torch.linalg.cond(in_double(expected[1])) if v is not None else torch.tensor(1.0)
     allowed = problem.unit * problem.norm * condition.clamp(max=1e6)
-    if _matching_error(_wide(expected[0]), w, allowed):
+    if _matching_error(in_double(expected[0]), w, allowed):
         return "the eigenvalues are not eager's"
     if v is None:
         return None
@@ -139,7 +135,7 @@ def _eig(problem: _Problem, expected: Leaves, got: Leaves) -> str | None:
     if v.numel() and not bool(((lengths - 1).abs() <= problem.unit).all()):
         return "an eigenvector has not length 1"
     # Independent eigenvectors: each eigenvalue of a cluster has to bring its own.
-    if v.numel() and bool((torch.linalg.cond(v) > 1e3 * torch.linalg.cond(_wide(expected[1]))).any()):
+    if v.numel() and bool((torch.linalg.cond(v) > 1e3 * torch.linalg.cond(in_double(expected[1]))).any()):
         return "the eigenvectors are not as independent as eager's"
     matrix = problem.matrix.to(torch.complex128)
     return problem.rebuilt(matrix @ v - v * w.unsqueeze(-2), torch.zeros_like(v), "A V = V diag(w)")
@@ -164,7 +160,7 @@ def _matching_error(expected: torch.Tensor, got: torch.Tensor, allowed: torch.Te
 
 
 def _qr(problem: _Problem, _expected: Leaves, got: Leaves) -> str | None:
-    q, r = _wide(got[0]), _wide(got[1])
+    q, r = in_double(got[0]), in_double(got[1])
     if bool((r.tril(-1) != 0).any()):
         return "R is not upper triangular"
     if problem.arguments.get("mode") == "r":  # Only R: its Gram matrix is that of the matrix.
@@ -185,14 +181,14 @@ def _lu(problem: _Problem, expected: Leaves, got: Leaves) -> str | None:
     ``|re| + |im|``, which bounds the modulus by the square root of 2.
     """
     pivot = problem.arguments.get("pivot", True)
-    p, lower, upper = (_wide(result) for result in got[:3])
+    p, lower, upper = (in_double(result) for result in got[:3])
     if pivot and bool(((p != 0) & (p != 1)).any() | (p.sum(-1) != 1).any() | (p.sum(-2) != 1).any()):
         return "P is not a permutation"
     if bool((upper.tril(-1) != 0).any() | (lower.triu(1) != 0).any()):
         return "L or U is not triangular"
     if bool((lower.diagonal(dim1=-2, dim2=-1) != 1).any()) or (pivot and bool((lower.abs() > 1.4143).any())):
         return "L has no unit diagonal, or entries that pivoting rules out"
-    factors = [_wide(result) for result in expected[:3]]
+    factors = [in_double(result) for result in expected[:3]]
     return problem.rebuilt(
         _product(p, lower, upper, pivot=pivot), problem.matrix, "P L U", _terms(*factors, pivot=pivot)
     )
@@ -225,8 +221,8 @@ def _compact_lu(first: int) -> Callable[[_Problem, Leaves, Leaves], str | None]:
         pivots, rows = got[first + 1], got[first].shape[-2]
         if bool(((pivots < 1) | (pivots > rows)).any()):
             return "a pivot is not a row of the matrix"
-        factors = torch.lu_unpack(_wide(expected[first]), expected[first + 1])
-        product = _product(*torch.lu_unpack(_wide(got[first]), pivots))
+        factors = torch.lu_unpack(in_double(expected[first]), expected[first + 1])
+        product = _product(*torch.lu_unpack(in_double(got[first]), pivots))
         return problem.rebuilt(product, _product(*factors), "LU with its pivots", _terms(*factors))
 
     return judge

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Results
-from opsmith.evaluation.criteria.results import PASSED, wrong
+from opsmith.evaluation.criteria.results import PASSED, in_double, wrong
 
 #: Units of error that are granted.
 SLACK = 10.0
@@ -59,7 +59,7 @@ def _host(value: Any) -> Any:
     value = value.detach().cpu()
     if not (value.is_floating_point() or value.is_complex()):
         return value
-    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+    return in_double(value)
 
 
 def _residual(matrix: Tensor, solution: Tensor, wanted: Tensor, unit: float) -> float | None:

@@ -14,7 +14,7 @@ import torch
 from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.evaluation.comparisons import exact
 from opsmith.evaluation.criteria.judged_call import Finding, Result
-from opsmith.evaluation.criteria.results import as_tensor, near_the_work, position, wrong
+from opsmith.evaluation.criteria.results import as_tensor, in_double, near_the_work, position, wrong
 from opsmith.evaluation.criteria.tolerance import Tolerance
 from opsmith.evaluation.oracle.error_bound import (
     CEILING,
@@ -94,7 +94,7 @@ def _compare_special(
     expected: torch.Tensor, got: torch.Tensor, tolerance: Tolerance, ask: Callable[[], Opinion | None]
 ) -> Finding:
     """The slow way, for results with NaN or infinities on either side."""
-    wide_expected, wide_got = _double(expected), _double(got)
+    wide_expected, wide_got = in_double(expected), in_double(got)
     passed = _close(wide_expected, wide_got, wide_expected.abs() * tolerance.rtol + tolerance.atol)
     finite = torch.isfinite(wide_expected) & torch.isfinite(wide_got)
     distance = torch.where(finite, (wide_got - wide_expected).abs(), 0.0)
@@ -105,10 +105,6 @@ def _compare_special(
     if mismatched == 0:
         return Finding(status=Status.PASSED, figures=_figures(max_abs, max_rel, 0, passed.numel(), tolerance))
     return _appeal(expected, got, passed, (max_abs, max_rel), tolerance, ask())
-
-
-def _double(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _close(expected: torch.Tensor, got: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
@@ -134,7 +130,7 @@ def _appeal(
 ) -> Finding:
     """Let the oracle excuse elements that are out of tolerance, and report what remains."""
     dtype, shape = expected.dtype, expected.shape
-    expected, got = _double(expected).flatten(), _double(got).flatten()
+    expected, got = in_double(expected).flatten(), in_double(got).flatten()
     failed = (~passed.flatten()).nonzero().squeeze(1)
     allowed = expected.abs() * tolerance.rtol + tolerance.atol
     excused = 0
@@ -170,7 +166,7 @@ def _accept(
     opinion: Opinion,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Which of the ``failed`` elements the oracle accepts, and the error that it grants them."""
-    truth = _double(opinion.value).to(expected.device).flatten()
+    truth = in_double(opinion.value).to(expected.device).flatten()
     unit = truth.abs() * tolerance.rtol + tolerance.atol
     unit = unit.clamp(min=half_a_step(dtype))
     if opinion.slack is not None:
@@ -215,7 +211,7 @@ def _accept_orders(
     walk = None if opinion.orders is None else opinion.orders()
     if walk is None:
         return torch.zeros_like(failed, dtype=torch.bool), torch.zeros_like(got[failed].abs())
-    truth = _double(opinion.value).to(expected.device).flatten()
+    truth = in_double(opinion.value).to(expected.device).flatten()
     walk = walk.to(expected.device).flatten() * torch.finfo(dtype).eps
     steps = ((expected - truth).abs() / walk)[(walk > 0) & torch.isfinite(truth) & torch.isfinite(expected)]
     usual = float(steps.square().mean().sqrt()) if steps.numel() >= ENOUGH_SUMS else 1.0

@@ -38,6 +38,11 @@ def bits_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(_SIGNED[tensor.element_size()])
 
 
+def in_double(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float64, a complex one in complex128."""
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
 def near_the_work(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor where comparing it is fast: a large one on the GPU, in a process that uses one."""
     return tensor.cuda() if tensor.numel() >= LARGE_ELEMENTS and torch.cuda.is_initialized() else tensor

@@ -14,7 +14,7 @@ from opsmith.calls.observer import Observer, before_call
 from opsmith.calls.outcomes import HeldOutcome
 from opsmith.calls.seeding import seed_generators
 from opsmith.calls.synthetic import flat_view
-from opsmith.core.case import CallRecord, MappingValue, SequenceValue, TensorValue, Value
+from opsmith.core.case import CallRecord, TensorValue, map_tensors
 from opsmith.tasks import registry
 from opsmith.tasks.module_call import ReferenceCall
 
@@ -122,20 +122,14 @@ def _surrounded(
     """Live arguments on larger storages, with each of the given ones in the middle."""
     margins = [min(-(-storage.nbytes() // 64) * 64, MAX_MARGIN_BYTES) for storage in storages]
 
-    def moved(value: Value) -> Value:
-        if isinstance(value, TensorValue):
-            elements = margins[value.storage] // item_bytes(value.dtype)
-            return msgspec.structs.replace(value, offset=value.offset + elements)
-        if isinstance(value, SequenceValue):
-            return SequenceValue(tuple([moved(item) for item in value.items]), value.is_tuple)
-        if isinstance(value, MappingValue):
-            return MappingValue({name: moved(item) for name, item in value.items.items()})
-        return value
+    def moved(tensor: TensorValue) -> TensorValue:
+        elements = margins[tensor.storage] // item_bytes(tensor.dtype)
+        return msgspec.structs.replace(tensor, offset=tensor.offset + elements)
 
     moved_record = msgspec.structs.replace(
         record,
-        args=tuple([moved(a) for a in record.args]),
-        kwargs={name: moved(value) for name, value in record.kwargs.items()},
+        args=tuple([map_tensors(value, moved) for value in record.args]),
+        kwargs={name: map_tensors(value, moved) for name, value in record.kwargs.items()},
     )
     larger = [_with_margins(storage, margin, garbage) for storage, margin in zip(storages, margins, strict=True)]
     return live_call(moved_record, larger, device)

@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from opsmith.calls.live import rebuild
-from opsmith.core.case import CallRecord, MappingValue, SequenceValue, TensorValue, Value, tensor_values
+from opsmith.core.case import CallRecord, TensorValue, map_tensors, tensor_values
 from opsmith.tasks.module_call import ModuleCall
 
 
@@ -34,18 +34,12 @@ def without_state(record: CallRecord) -> CallRecord:
     kept = sorted({tensor.storage for tensor in tensor_values(record.args)})
     number_of = {storage: number for number, storage in enumerate(kept)}
 
-    def renumbered(value: Value) -> Value:
-        if isinstance(value, TensorValue):
-            return msgspec.structs.replace(value, storage=number_of[value.storage])
-        if isinstance(value, SequenceValue):
-            return SequenceValue(tuple([renumbered(item) for item in value.items]), value.is_tuple)
-        if isinstance(value, MappingValue):
-            return MappingValue({name: renumbered(item) for name, item in value.items.items()})
-        return value
+    def renumbered(tensor: TensorValue) -> TensorValue:
+        return msgspec.structs.replace(tensor, storage=number_of[tensor.storage])
 
     return msgspec.structs.replace(
         record,
-        args=tuple([renumbered(value) for value in record.args]),
+        args=tuple([map_tensors(value, renumbered) for value in record.args]),
         kwargs={},
         storages=tuple([record.storages[number] for number in kept]),
     )

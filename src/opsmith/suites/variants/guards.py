@@ -17,11 +17,9 @@ from opsmith.aten.dtypes import torch_dtype
 from opsmith.core.case import (
     CallRecord,
     GeneratedStorage,
-    MappingValue,
-    SequenceValue,
     Storage,
     TensorValue,
-    Value,
+    map_tensors,
     tensors_by_storage,
 )
 from opsmith.core.op import OpSchema
@@ -114,21 +112,15 @@ def _noise(short: str, generator: torch.Generator) -> bytes:
 
 
 def _with(record: CallRecord, moved: Mapping[int, tuple[Storage, int]]) -> CallRecord:
-    def place(value: Value) -> Value:
-        if isinstance(value, TensorValue):
-            if value.storage not in moved:
-                return value
-            elements = moved[value.storage][1] // torch_dtype(value.dtype).itemsize
-            return msgspec.structs.replace(value, offset=value.offset + elements)
-        if isinstance(value, SequenceValue):
-            return SequenceValue(tuple([place(item) for item in value.items]), value.is_tuple)
-        if isinstance(value, MappingValue):
-            return MappingValue({name: place(item) for name, item in value.items.items()})
-        return value
+    def place(tensor: TensorValue) -> TensorValue:
+        if tensor.storage not in moved:
+            return tensor
+        elements = moved[tensor.storage][1] // torch_dtype(tensor.dtype).itemsize
+        return msgspec.structs.replace(tensor, offset=tensor.offset + elements)
 
     return msgspec.structs.replace(
         record,
-        args=tuple([place(value) for value in record.args]),
-        kwargs={name: place(value) for name, value in record.kwargs.items()},
+        args=tuple([map_tensors(value, place) for value in record.args]),
+        kwargs={name: map_tensors(value, place) for name, value in record.kwargs.items()},
         storages=tuple([moved[n][0] if n in moved else storage for n, storage in enumerate(record.storages)]),
     )

@@ -30,7 +30,7 @@ import torch
 
 from opsmith.aten.dtypes import torch_dtype
 from opsmith.aten.strides import extent
-from opsmith.core.case import CallRecord, GeneratedStorage, MappingValue, SequenceValue, Storage, TensorValue, Value
+from opsmith.core.case import CallRecord, GeneratedStorage, Storage, TensorValue, map_tensors
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs.binding import ArgumentSlot, stem_of
@@ -162,29 +162,34 @@ def _moved(storage: Storage, tensor: TensorValue, window: _Window) -> tuple[Stor
         return msgspec.structs.replace(
             storage, size_bytes=size_bytes, strides=window.strides, offset=window.offset
         ), placed
-    values = torch.frombuffer(bytearray(storage), dtype=dtype).as_strided(tensor.shape, tensor.strides, tensor.offset)
+    _, values = window_of(storage, tensor)
     memory = values.flatten().roll(1).repeat(-(-elements // values.numel()))[:elements].clone()
     target = memory.as_strided(tensor.shape, window.strides, window.offset)
     for dim, stride in enumerate(window.strides):
         if stride == 0 and target.shape[dim] > 1:
             values, target = values.narrow(dim, 0, 1), target.narrow(dim, 0, 1)
     target.copy_(values)
-    return memory.view(torch.uint8).numpy().tobytes(), placed
+    return bytes_of(memory), placed
+
+
+def window_of(storage: bytes, tensor: TensorValue) -> tuple[torch.Tensor, torch.Tensor]:
+    """A copy of a recorded storage as flat memory, and a tensor's elements in it."""
+    memory = torch.frombuffer(bytearray(storage), dtype=torch_dtype(tensor.dtype))
+    return memory, memory.as_strided(tensor.shape, tensor.strides, tensor.offset)
+
+
+def bytes_of(memory: torch.Tensor) -> bytes:
+    """Flat memory as a recorded storage."""
+    return memory.view(torch.uint8).numpy().tobytes()
 
 
 def _with(record: CallRecord, moved: dict[int, tuple[Storage, TensorValue]]) -> CallRecord:
-    def place(value: Value) -> Value:
-        if isinstance(value, TensorValue):
-            return moved[value.storage][1] if value.storage in moved else value
-        if isinstance(value, SequenceValue):
-            return SequenceValue(tuple([place(item) for item in value.items]), value.is_tuple)
-        if isinstance(value, MappingValue):
-            return MappingValue({name: place(item) for name, item in value.items.items()})
-        return value
+    def place(tensor: TensorValue) -> TensorValue:
+        return moved[tensor.storage][1] if tensor.storage in moved else tensor
 
     return msgspec.structs.replace(
         record,
-        args=tuple([place(value) for value in record.args]),
-        kwargs={name: place(value) for name, value in record.kwargs.items()},
+        args=tuple([map_tensors(value, place) for value in record.args]),
+        kwargs={name: map_tensors(value, place) for name, value in record.kwargs.items()},
         storages=tuple([moved[n][0] if n in moved else storage for n, storage in enumerate(record.storages)]),
     )

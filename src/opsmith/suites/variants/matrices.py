@@ -23,12 +23,12 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opsmith.aten.dtypes import torch_dtype
 from opsmith.aten.strides import overlaps
 from opsmith.core.case import CallRecord, TensorValue
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs.binding import stem_of
+from opsmith.suites.variants.layouts import bytes_of, window_of
 from opsmith.suites.variants.scope import bound_call
 
 #: Rows and columns of ``scaled`` differ by up to the square of this power of two.
@@ -122,12 +122,10 @@ def _with_matrix(
 ) -> CallRecord:
     storage = record.storages[tensor.storage]
     assert isinstance(storage, bytes)
-    content = bytearray(storage)
-    flat = torch.frombuffer(content, dtype=torch_dtype(tensor.dtype))
-    window = flat.as_strided(tensor.shape, tensor.strides, tensor.offset)
+    memory, window = window_of(storage, tensor)
     window.copy_(_changed(window.clone(), label, kind, generator))
     storages = [*record.storages]
-    storages[tensor.storage] = bytes(content)
+    storages[tensor.storage] = bytes_of(memory)
     return msgspec.structs.replace(record, storages=tuple(storages))
 
 

@@ -32,6 +32,7 @@ from opsmith.suites.valid_inputs import known_domains
 from opsmith.suites.valid_inputs.binding import ArgumentSlot, BoundCall
 from opsmith.suites.valid_inputs.indices import indexed_dims
 from opsmith.suites.variants.dense import with_round_numbers
+from opsmith.suites.variants.layouts import bytes_of, window_of
 from opsmith.suites.variants.scope import bound_call, freedoms, is_placed, is_random, rounds_nothing
 
 PLACE_LABELS = ("equal", "edges", "repeated", "descending", "negative")
@@ -98,8 +99,7 @@ def _places(
 ) -> torch.Tensor | None:
     """Other places for a tensor, in its shape; None where the domain has none of the label."""
     tensor, generator = slot.tensor, torch.Generator().manual_seed(seed)
-    memory = torch.frombuffer(bytearray(storage), dtype=torch_dtype(tensor.dtype))
-    own = memory.as_strided(tensor.shape, tensor.strides, tensor.offset)
+    _, own = window_of(storage, tensor)
     if label == "negative":
         size = _counted_size(call, slot)
         counted = (_chosen(2, own.shape, generator) == 1) | (own.numel() < ENOUGH_FOR_BOTH)
@@ -144,9 +144,9 @@ def _counted_size(call: BoundCall, slot: ArgumentSlot) -> int | None:
 
 
 def _placed(storage: bytes, tensor: TensorValue, places: torch.Tensor) -> bytes:
-    memory = torch.frombuffer(bytearray(storage), dtype=torch_dtype(tensor.dtype))
-    memory.as_strided(tensor.shape, tensor.strides, tensor.offset).copy_(places)
-    return memory.view(torch.uint8).numpy().tobytes()
+    memory, window = window_of(storage, tensor)
+    window.copy_(places)
+    return bytes_of(memory)
 
 
 def _generated(domain: Domain, label: str, seed: int) -> Domain | None:
