@@ -67,12 +67,29 @@ def rebuild_all(records: Sequence[CallRecord], device: torch.device) -> list[Liv
 
 
 def live_call(record: CallRecord, storages: list[torch.UntypedStorage], device: torch.device) -> LiveCall:
-    """Make live arguments that look at the given storages, which have the record's order."""
-    return LiveCall(
-        tuple([_decode(a, storages, device) for a in record.args]),
-        {name: _decode(value, storages, device) for name, value in record.kwargs.items()},
-        storages,
-    )
+    """Make live arguments that look at the given storages, which have the record's order.
+
+    An ``out=`` that is an argument too, as in ``cat((x, y), out=x)``, is that very tensor: resizing it resizes both.
+    """
+    args = tuple([_decode(a, storages, device) for a in record.args])
+    kwargs = {name: _decode(value, storages, device) for name, value in record.kwargs.items()}
+    for name, value in record.kwargs.items():
+        same = _same_tensor(value, record.args, args) if isinstance(value, TensorValue) else None
+        if same is not None:
+            kwargs[name] = same
+    return LiveCall(args, kwargs, storages)
+
+
+def _same_tensor(wanted: TensorValue, values: Sequence[Value], live: Sequence[Any]) -> torch.Tensor | None:
+    """The live tensor whose value among ``values``, sequences looked through, is the one wanted."""
+    for value, made in zip(values, live, strict=True):
+        if isinstance(value, SequenceValue):
+            inner = _same_tensor(wanted, value.items, made)
+            if inner is not None:
+                return inner
+        elif value == wanted:
+            return made
+    return None
 
 
 def content_of(storage: Storage, device: torch.device) -> bytes:

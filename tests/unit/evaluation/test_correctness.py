@@ -45,20 +45,29 @@ def outcome_of(record: CallRecord, function: Callable[..., object]) -> HeldOutco
     return observer.held(0)
 
 
-def judged(record: CallRecord, candidate: Callable[..., object], *, layout: str = "dense") -> Judgement:
-    """The judgement on ``candidate``, with eager as the reference."""
+def judged(
+    record: CallRecord,
+    candidate: Callable[..., object],
+    *,
+    layout: str = "dense",
+    eager: Callable[..., object] | None = None,
+) -> Judgement:
+    """The judgement on ``candidate``, with eager, or what stands for it, as the reference."""
     schema = aten_schemas()[record.op]
-    reference = outcome_of(record, overload(record.op))
+    rule = rule_for(schema)
+    times = 5 if rule.kind == "distribution" else 1
+    reference, *others = [outcome_of(record, eager or overload(record.op)) for _ in range(times)]
     case = CaseUnderJudgement(
         record,
         schema,
-        rule_for(schema),
-        lambda: [reference],
+        rule,
+        lambda: [reference, *others],
         device=CPU,
         tolerance=None,
         run_again=lambda: itertools.repeat(reference),
     )
-    return case.judge([outcome_of(record, candidate)], tolerance="strict", layout=layout)
+    found = [outcome_of(record, candidate) for _ in range(times)]
+    return case.judge(found, tolerance="strict", layout=layout)
 
 
 class Marked(torch.Tensor):
@@ -195,6 +204,21 @@ def test_what_eager_writes_outside_may_be_written() -> None:
     """A result that is resized reaches further into its storage than the tensor that was given."""
     record = recorded("neg.out", X_MN, out=torch.zeros(64)[:3])
     assert Status.PASSED is judged(record, torch.ops.aten.neg.out).status
+
+
+def test_what_eager_draws_outside_may_be_drawn() -> None:
+    """On CUDA ``multinomial`` fills a strided ``out`` as if it were dense, with other numbers each time."""
+    base = torch.full((6,), 77)
+    record = recorded("multinomial.out", torch.ones(4), 3, True, out=base[::2])
+
+    def dense(weights: torch.Tensor, samples: int, replacement: bool, *, out: torch.Tensor) -> torch.Tensor:
+        drawn = torch.multinomial(weights, samples, replacement)
+        torch.as_strided(out, (3,), (1,)).copy_(drawn)
+        return out.copy_(drawn)
+
+    torch.manual_seed(1)
+    assert Status.MUTATED_INPUT is judged(record, dense).status
+    assert Status.MUTATED_INPUT is not judged(record, dense, eager=dense).status
 
 
 def test_a_resized_result_may_have_any_dense_layout() -> None:
