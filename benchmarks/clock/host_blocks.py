@@ -37,7 +37,7 @@ from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.processes.starting import start_processes
 from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.protocol.referee_messages import DeviceOpened, OpenDevice
-from opsmith.runner.protocol.timing_messages import Renewal, RenewInputs, TimeBlock
+from opsmith.runner.protocol.timing_messages import Renewal, RenewInputs, TimeBlock, Warming, WarmUp
 
 #: Calls that a host is busy with for longer than the device.
 CALLS = (
@@ -143,8 +143,8 @@ def _measured(
             calls = [math.ceil(pair.calls["E"] / PARTS) for pair in clock.pairs]
             warm_ups = [pair.warm_up_calls(PARTS * count) for pair, count in zip(clock.pairs, calls, strict=True)]
             sets = [count + warm_up for count, warm_up in zip(calls, warm_ups, strict=True)]
-            renewals = [Renewal(turn + 1, *each) for each in zip(sets, range(len(sets)), warm_ups, strict=True)]
-            side.ask(RenewInputs(tuple(renewals)))
+            side.ask(RenewInputs(tuple([Renewal(turn + 1, count, pair) for pair, count in enumerate(sets)])))
+            side.ask(WarmUp(tuple([Warming(*each) for each in zip(range(len(sets)), sets, warm_ups, strict=True)])))
             for n, count in enumerate(calls):
                 blocks = [clocked(side, TimeBlock(count, "E", pair=n, more=True)).wall_us for _ in range(PARTS)]
                 found[n][place].append([round(max(us - trip_us, 0.1) / count, 4) for us in blocks])

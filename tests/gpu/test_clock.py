@@ -372,7 +372,7 @@ def test_results_of_the_device_are_its_own() -> None:
     timed.renew(1, CALLS)
     timed.host_block(CALLS)
     assert timed.foreign_results() is None
-    assert [] == timed.result_spans()
+    assert [] == timed.host_spans()
     timed.device_block(CALLS, round_number=2)
     assert timed.foreign_results() is None
 

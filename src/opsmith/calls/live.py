@@ -88,6 +88,7 @@ def _same_tensor(wanted: TensorValue, values: Sequence[Value], live: Sequence[An
             if inner is not None:
                 return inner
         elif value == wanted:
+            assert isinstance(made, torch.Tensor)
             return made
     return None
 

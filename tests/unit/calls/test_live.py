@@ -34,6 +34,7 @@ def test_an_out_that_is_an_argument_too_is_one_tensor() -> None:
 
 
 def test_an_out_among_a_list_of_arguments_is_found() -> None:
+    """A call that eager has refused is refused again."""
     x, y = torch.zeros(0), torch.ones(4, 6)
     recorder = CallRecorder(lambda *_: True)
     with recorder, pytest.raises(RuntimeError, match="single memory location"):

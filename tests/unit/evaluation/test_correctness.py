@@ -211,8 +211,8 @@ def test_what_eager_draws_outside_may_be_drawn() -> None:
     base = torch.full((6,), 77)
     record = recorded("multinomial.out", torch.ones(4), 3, True, out=base[::2])
 
-    def dense(weights: torch.Tensor, samples: int, replacement: bool, *, out: torch.Tensor) -> torch.Tensor:
-        drawn = torch.multinomial(weights, samples, replacement)
+    def dense(weights: torch.Tensor, samples: int, *replacement: bool, out: torch.Tensor) -> torch.Tensor:
+        drawn = torch.multinomial(weights, samples, *replacement)
         torch.as_strided(out, (3,), (1,)).copy_(drawn)
         return out.copy_(drawn)
 

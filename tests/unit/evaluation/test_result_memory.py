@@ -93,3 +93,10 @@ def test_spans_are_those_of_elements() -> None:
     tensor = torch.arange(100, dtype=torch.int16)[10:20]
     start = ctypes.addressof(ctypes.c_char.from_address(tensor.data_ptr()))
     assert [(start, start + 20)] == ResultMemory("neg.default").spans([tensor, tensor], [])
+
+
+def test_arguments_that_are_only_read_have_spans_too() -> None:
+    """Their memory may be protected against being written between two blocks."""
+    result, argument = torch.zeros(10), torch.zeros(30)
+    expected = [(tensor.data_ptr(), tensor.data_ptr() + 4 * len(tensor)) for tensor in (result, argument)]
+    assert sorted(expected) == ResultMemory("neg.default").spans([result], [argument, torch.empty(0)])

@@ -46,6 +46,7 @@ from opsmith.runner.protocol.timing_messages import (
     RenewInputs,
     TimeBlock,
     TimingPrepared,
+    WarmUp,
     answer_spin_s,
     spin_s,
 )
@@ -112,7 +113,8 @@ class StandInSide:
         queueing_us: that a block waits for a processor.
         queued_share: of blocks, how many do.
         helping_us: that something else computes for the process meanwhile.
-        outside_us: processor time that it uses for each renewal of its inputs.
+        outside_us: processor time that it uses for each turn besides its block.
+        writing_us: processor time of its first thread for each renewal of its inputs.
         prepared: what it was asked to prepare last.
         ready: what it was asked to make ready.
         own_share: of what a call takes, what it says that it takes.
@@ -145,8 +147,8 @@ class StandInSide:
         self.queueing_us = 0.0
         self.queued_share = 1.0
         self.helping_us = 0.0
-        self.outside_us = 0.0
-        self._used_us = 0.0
+        self.outside_us = self.writing_us = 0.0
+        self._used_us = self._first_thread_us = 0.0
         self.trip_noise = 0.0
         self._queued_us = self._helped_us = 0.0
         self.wall_us = 0.0
@@ -178,9 +180,14 @@ class StandInSide:
             self.ready.append(request)
             return BlockTimed(None, self._nodes if request.captured else None)
         if isinstance(request, RenewInputs):
-            self._used_us += self.outside_us
+            self._used_us += self.writing_us
+            self._first_thread_us += self.writing_us
             machine.now_us += 1e4 if request.renewals[-1].sets else 0.0
-            self._is_cold = not request.renewals[-1].warm_up
+            self._is_cold = True
+            return BlockTimed(None)
+        if isinstance(request, WarmUp):
+            self._used_us += self.outside_us
+            self._is_cold = self._is_cold and not request.warmings[-1].calls
             return BlockTimed(None)
         assert isinstance(request, TimeBlock)
         if request.calls and self.queueing_us and machine.jitter.random() < self.queued_share:
@@ -209,6 +216,9 @@ class StandInSide:
 
     def used_us(self) -> float:
         return self._used_us
+
+    def first_thread_us(self) -> float:
+        return self._first_thread_us
 
     def stop(self) -> None:
         self._machine.stopped.append((self, len(self._machine.asked)))
@@ -398,13 +408,15 @@ def test_a_block_of_e_begins_with_fresh_values_outside_of_its_time(machine: Mach
     assert 20.0 == pytest.approx(timing.candidate_us, rel=0.01)
     trips = [TimeBlock(0, "E"), TimeBlock(0, "E", more=True)]
     without_trips = [(side, request) for side, request in machine.asked if request not in trips]
-    for (side, request), (next_side, block) in itertools.pairwise(without_trips):
+    for (side, written), (second_side, warmed), (third_side, block) in zip(
+        without_trips, without_trips[1:], without_trips[2:], strict=False
+    ):
         if isinstance(block, TimeBlock) and block.quantity == "E":
-            assert isinstance(request, RenewInputs)
-            assert side is next_side
-            [renewal] = request.renewals
-            assert renewal.warm_up is not None
-            assert block.calls + renewal.warm_up <= renewal.sets
+            assert isinstance(written, RenewInputs)
+            assert isinstance(warmed, WarmUp)
+            assert side is second_side is third_side
+            [renewal], [warming] = written.renewals, warmed.warmings
+            assert block.calls + warming.calls == warming.sets == renewal.sets
 
 
 @pytest.mark.parametrize(
@@ -416,8 +428,8 @@ def test_few_calls_warm_up(machine: Machine, call_us: float, slots: int, expecte
     reference = StandInSide(machine, call_us, slots=slots)
     clock = clock_of(reference, StandInSide(machine, call_us, slots=slots))
     clock.time("E")
-    last = next(asked for _, asked in reversed(machine.asked) if isinstance(asked, RenewInputs))
-    assert expected == last.renewals[0].warm_up
+    last = next(asked for _, asked in reversed(machine.asked) if isinstance(asked, WarmUp))
+    assert expected == last.warmings[0].calls
 
 
 @pytest.mark.parametrize(("slots", "longer_us"), [(512, 0.0), (3, 200.0)])
@@ -518,6 +530,30 @@ def test_what_a_candidate_computes_outside_of_its_blocks_is_charged(
     assert 100.0 + charged_us == pytest.approx(timing.candidate_us, rel=0.02)
     assert charged_us == pytest.approx(timing.outside_us, rel=0.05)
     assert (Label.SLOWER if charged_us else Label.SAME) is timing.label
+
+
+@pytest.mark.parametrize(("more_us", "charged_us"), [(4_000.0, 0.0), (6_000.0, 6_000.0), (-9_000.0, 0.0)])
+def test_to_write_the_same_inputs_may_take_a_little_longer(machine: Machine, more_us: float, charged_us: float) -> None:
+    """By some percent of what it takes the reference, which may be many times as long as a block."""
+    sides = StandInSide(machine, 100.0), StandInSide(machine, 100.0)
+    for side in sides:
+        side.writing_us = 30_000.0
+    sides[1].writing_us += more_us
+    timing = timing_of(clock_of(*sides, run=settings(quantities="E")), "E")
+    assert charged_us / timing.calls_per_block == pytest.approx(timing.outside_us, rel=0.05)
+
+
+@pytest.mark.parametrize("first_thread", [True, False])
+def test_work_that_is_hidden_while_much_is_written_is_charged(machine: Machine, *, first_thread: bool) -> None:
+    """What computes beside the first thread, and what this one computes when it has written, is known exactly."""
+    sides = StandInSide(machine, 100.0), StandInSide(machine, 100.0)
+    for side in sides:
+        side.writing_us = 90_000.0
+    sides[1].outside_us += 900.0
+    if not first_thread:
+        sides[1].writing_us -= 50.0
+    timing = timing_of(clock_of(*sides, run=settings(quantities="E")), "E")
+    assert 800.0 / timing.calls_per_block == pytest.approx(timing.outside_us, rel=0.05)
 
 
 def test_the_candidate_is_stopped_while_the_reference_runs(machine: Machine) -> None:

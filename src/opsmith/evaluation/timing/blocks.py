@@ -207,9 +207,9 @@ class TimedCall:
         before = self.inputs.before(slot, self._round)
         return observer.describe(self._results[slot], self.inputs.lives[slot], before)
 
-    def result_spans(self) -> list[tuple[int, int]]:
-        """Where the last block's results lie on the host: first addresses, and those behind the last ones."""
-        return self._memory.spans(self._results, self.inputs.lives[: len(self._results)])
+    def host_spans(self) -> list[tuple[int, int]]:
+        """Where the last block's results and all arguments lie on the host; see :meth:`ResultMemory.spans`."""
+        return self._memory.spans(self._results, self.inputs.tensors(len(self.inputs.lives)))
 
     def foreign_results(self) -> str | None:
         """What kind of memory the last block's results on a device lie in, if not the device's own."""

@@ -59,9 +59,12 @@ class ResultMemory:
         if self._are_alike:
             self._are_alike = all(len({*map(_elements, column)}) == 1 for column in _columns(results))
 
-    def spans(self, results: Sequence[Any], lives: Sequence[LiveCall]) -> list[tuple[int, int]]:
-        """Where it lies: addresses of first bytes, and of those behind the last ones; on the host."""
-        tensors = [tensor for column in self._columns(results, lives) for tensor in tensors_in(column)]
+    def spans(self, results: Sequence[Any], arguments: Sequence[Tensor]) -> list[tuple[int, int]]:
+        """Where results and arguments lie on the host: addresses of first bytes, and of those behind the last ones.
+
+        Arguments, too: a page of them that may not be written would have a handler of signals run while values are.
+        """
+        tensors = [*arguments, *(tensor for column in _columns(results) for tensor in tensors_in(column))]
         return sorted({(tensor.data_ptr(), tensor.data_ptr() + _bytes(tensor)) for tensor in tensors if _bytes(tensor)})
 
     def on_device(self, results: Sequence[Any], lives: Sequence[LiveCall]) -> list[Tensor]:

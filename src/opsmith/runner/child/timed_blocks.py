@@ -10,7 +10,7 @@ import torch
 
 from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.cuda_graphs import give_memory_back
-from opsmith.runner.protocol.timing_messages import BlockTimed, RenewInputs, TimeBlock
+from opsmith.runner.protocol.timing_messages import BlockTimed, RenewInputs, TimeBlock, WarmUp
 
 #: Device memory that a process keeps from one group of calls for the next, where nothing but the two of a pair works
 #: on it; giving memory back and asking for it again takes milliseconds.
@@ -24,14 +24,18 @@ def forget(timed: MutableMapping[int, Any], device: torch.device) -> None:
 
 
 def renewed(timed: Mapping[int, TimedCall], request: RenewInputs) -> BlockTimed:
-    """Write the values that are asked for, of several calls with one wait for the device, and warm up for blocks."""
+    """Write the values that are asked for, of several calls with one wait for the device."""
     *others, last = request.renewals
     for renewal in others:
         timed[renewal.pair].queue_renewal(renewal.round, renewal.sets)
     timed[last.pair].renew(last.round, last.sets)
-    for renewal in request.renewals:
-        if renewal.warm_up is not None:
-            timed[renewal.pair].warm_up(renewal.sets, renewal.warm_up)
+    return BlockTimed(None)
+
+
+def warmed_up(timed: Mapping[int, TimedCall], request: WarmUp) -> BlockTimed:
+    """Run the calls that come before blocks."""
+    for warming in request.warmings:
+        timed[warming.pair].warm_up(warming.sets, warming.calls)
     return BlockTimed(None)
 
 

@@ -294,7 +294,9 @@ class CaseTimer:
             raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
         foreign = shown.foreign or foreign_memory(self._worker.pid, shown.spans)
         if foreign is not None:
-            offence = f"a timed result lies in memory that is not its process's own: {foreign}"
+            offence = (
+                f"a timed result or argument lies in memory that its process does not own, or may not write: {foreign}"
+            )
             self._offences.setdefault(place.pair, offence)
         [reply] = shown.replies
         [outcome] = reply.outcomes

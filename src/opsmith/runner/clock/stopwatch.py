@@ -25,7 +25,16 @@ import msgspec
 
 from opsmith.core.timing import GraphCosts, Label, Timing
 from opsmith.evaluation.timing.statistics import Precision, least_block_us, timing_of
-from opsmith.runner.clock.timed_pairs import DISTURBED_SHARE, Block, Dishonest, NotMeasured, Pair, Series, TooShort
+from opsmith.runner.clock.timed_pairs import (
+    DISTURBED_SHARE,
+    Block,
+    Dishonest,
+    NotMeasured,
+    Pair,
+    Series,
+    TooShort,
+    WorkOutside,
+)
 from opsmith.runner.clock.timed_processes import Counts
 from opsmith.runner.machine.cores import quickest, siblings_of
 from opsmith.runner.protocol.timing_messages import (
@@ -38,6 +47,8 @@ from opsmith.runner.protocol.timing_messages import (
     RenewInputs,
     TimeBlock,
     TimingPrepared,
+    Warming,
+    WarmUp,
 )
 
 #: Blocks of one side before the other one's turn. A device takes time to change from one process to another; a host
@@ -102,6 +113,10 @@ class Side(Protocol):
 
     def used_us(self) -> float:
         """Processor time, in microseconds, that the process and all that it has started have had so far."""
+        ...
+
+    def first_thread_us(self) -> float:
+        """The same of the thread that answers requests, which has answered and sleeps."""
         ...
 
     def stop(self) -> None:
@@ -279,7 +294,7 @@ class PairedClock:
                 try:
                     if quantity == "E":
                         calls -= pair.warm_up_calls(calls)
-                        self._renew(number, [(pair, round_number, calls)])
+                        self._renew(number, [(pair, round_number, calls)], ())
                     block = self._block(number, pair, calls, quantity, round_number, captured=False)
                 except NotMeasured as problem:
                     pair.problems[quantity] = problem
@@ -390,12 +405,13 @@ class PairedClock:
             going_on = [series for series in running if series.problem is None]
             if number == 0:
                 self._sides[1].stop()  # Nothing that it has left running disturbs the reference.
-            for series in going_on:
-                if series.outside is not None:
-                    series.outside.begin_turn(number, self._sides[number].used_us())
             if quantity == "E":
                 with _shared(going_on):  # To wait for a device takes as long as a block.
-                    self._renew(number, [(one.pair, one.rounds[0], one.pair.calls["E"]) for one in going_on])
+                    self._renew(
+                        number,
+                        [(one.pair, one.rounds[0], one.pair.calls["E"]) for one in going_on],
+                        [one.outside for one in going_on if one.outside is not None],
+                    )
                     trip = clocked(self._sides[number], TimeBlock(0, "E", more=True))
                 for series in going_on:
                     if series.outside is not None:
@@ -414,13 +430,23 @@ class PairedClock:
                 with _shared(going_on):
                     self._look(places)
 
-    def _renew(self, number: int, rounds: Sequence[tuple[Pair, int, int]]) -> None:
+    def _renew(self, number: int, rounds: Sequence[tuple[Pair, int, int]], watched: Collection[WorkOutside]) -> None:
         """Get a side ready for a block of so many calls of E of each pair, on the values of a round."""
-        renewals = []
-        for pair, round_, calls in rounds:
-            warm_up = pair.warm_up_calls(calls)
-            renewals.append(Renewal(round_, calls + warm_up, pair.number, warm_up=warm_up))
-        self._sides[number].ask(RenewInputs(tuple(renewals)))
+        side = self._sides[number]
+        warmings = [
+            Warming(pair.number, calls + (warm := pair.warm_up_calls(calls)), warm) for pair, _, calls in rounds
+        ]
+        renewals = [
+            Renewal(round_, warming.sets, pair.number)
+            for (pair, round_, _), warming in zip(rounds, warmings, strict=True)
+        ]
+        for outside in watched:
+            outside.begin_turn(number, side.used_us(), side.first_thread_us())
+        # A process that sleeps is one whose processor time is known.
+        side.ask(RenewInputs(tuple(renewals), more=not watched))
+        for outside in watched:
+            outside.end_writing(number, side.first_thread_us())
+        side.ask(WarmUp(tuple(warmings)))
 
     def _run_blocks(self, number: int, series: Series, quantity: str, *, is_last: bool) -> None:
         """The blocks of one call's turn, the last call's if ``is_last``."""

@@ -13,7 +13,13 @@ import msgspec
 
 from opsmith.core.verdict import Status
 from opsmith.runner.clock.timed_pairs import Dishonest
-from opsmith.runner.machine.process_times import first_thread_us, other_threads_us, process_us, runs_beside
+from opsmith.runner.machine.process_times import (
+    first_thread_us,
+    is_awake,
+    other_threads_us,
+    process_us,
+    runs_beside,
+)
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.processes.worker_link import WorkerLink
@@ -24,6 +30,8 @@ from opsmith.runner.protocol.worker_messages import Raised
 #: has let itself go on.
 MOST_STOPPED_US = 200.0
 STAYED_AWAKE = 3
+#: From its answer until a process sleeps, at most.
+MOST_AWAKE_S = 0.005
 
 
 class Counts(NamedTuple):
@@ -75,6 +83,10 @@ class RefereeSide:
     def used_us(self) -> float:
         """Processor time that it has had so far; exact while it sleeps."""
         return process_us(self._link.pid)
+
+    def first_thread_us(self) -> float:
+        """The same of its first thread."""
+        return _asleep_us(self._link.pid)
 
     def stop(self) -> None:
         """It does nothing unasked."""
@@ -144,6 +156,10 @@ class WorkerSide:
         """Processor time that it and what it has started have had so far; exact while they are stopped."""
         return process_us(self._link.pid) + sum(map(process_us, self._link.started()))
 
+    def first_thread_us(self) -> float:
+        """The same of its first thread alone, which answers requests."""
+        return _asleep_us(self._link.pid)
+
     def stop(self) -> None:
         """Keep it and all that it has started from running until it is asked again."""
         if not self._trusted:
@@ -171,6 +187,14 @@ def _counts(link: RefereeLink | WorkerLink, started: Collection[int]) -> Counts:
     judge_us = 0.0 if link.waits_awake else first_thread_us("thread-self")[1]
     others_us = other_threads_us(link.pid) + sum(map(process_us, started))
     return Counts(first_thread_us(link.pid)[1], judge_us, others_us)
+
+
+def _asleep_us(pid: int) -> float:
+    """Processor time of a process's first thread, which has answered and is about to sleep: then the count is exact."""
+    end = time.perf_counter() + MOST_AWAKE_S
+    while time.perf_counter() < end and is_awake(pid):
+        time.sleep(0)
+    return first_thread_us(pid)[0]
 
 
 def _run_on(pid: int, cores: Collection[int]) -> None:

@@ -87,6 +87,11 @@ def runs(pid: int) -> bool:
     return not _RUNNING.isdisjoint(states_of(pid).values())
 
 
+def is_awake(pid: int) -> bool:
+    """Whether a process's first thread is on a processor, or waits for one or for a disk."""
+    return states_of(pid).get(pid) in _RUNNING
+
+
 def is_stopped(pid: int) -> bool:
     """Whether all threads of a process are stopped, or at their end."""
     return _STOPPED.issuperset(states_of(pid).values())

@@ -20,6 +20,7 @@ from opsmith.runner.protocol.timing_messages import (
     RenewInputs,
     TimeBlock,
     TimingPrepared,
+    WarmUp,
 )
 
 
@@ -183,6 +184,7 @@ RefereeRequest = (
     | PrepareTiming
     | MakeReady
     | RenewInputs
+    | WarmUp
     | TimeBlock
     | CompareTimed
     | SetUpClock

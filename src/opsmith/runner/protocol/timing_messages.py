@@ -23,7 +23,7 @@ def spin_s(request: msgspec.Struct) -> float:
     as they do in a loop. So whoever has renewed its inputs waits awake for the block, and within a turn for
     what comes next: waking up takes up to 0.1 ms. The other side of the pair sleeps: both run on the same core.
     """
-    goes_on = isinstance(request, RenewInputs) or (isinstance(request, TimeBlock) and request.more)
+    goes_on = isinstance(request, WarmUp) or (isinstance(request, RenewInputs | TimeBlock) and request.more)
     return SPIN_S if goes_on else 0.0
 
 
@@ -38,7 +38,7 @@ def waits_awake(device: str) -> bool:
 
 def answer_spin_s(request: msgspec.Struct) -> float:
     """How long a judge that waits awake looks for the reply to a request."""
-    return SPIN_S if isinstance(request, RenewInputs | TimeBlock) else 0.0
+    return SPIN_S if isinstance(request, RenewInputs | WarmUp | TimeBlock) else 0.0
 
 
 class PrepareTiming(msgspec.Struct, frozen=True, tag=True):
@@ -82,19 +82,43 @@ class Renewal(msgspec.Struct, frozen=True, array_like=True):
         round: the key of its values, which nobody can know before.
         sets: so many.
         pair: which call.
-        warm_up: get ready for a block of E with so many calls, on the last of these sets; None for no such block.
     """
 
     round: int
     sets: int
     pair: int = 0
-    warm_up: int | None = None
 
 
 class RenewInputs(msgspec.Struct, frozen=True, tag=True):
-    """Write fresh values into sets of inputs, of one call or of several; answered with a :class:`BlockTimed`."""
+    """Write fresh values into sets of inputs, of one call or of several; answered with a :class:`BlockTimed`.
+
+    Attributes:
+        renewals: one for each call.
+        more: another request of the same turn follows at once.
+    """
 
     renewals: tuple[Renewal, ...]
+    more: bool = True
+
+
+class Warming(msgspec.Struct, frozen=True, array_like=True):
+    """Calls before a block of E.
+
+    Attributes:
+        pair: which call.
+        sets: of inputs that the block and these calls have.
+        calls: so many, on the last of these sets.
+    """
+
+    pair: int
+    sets: int
+    calls: int
+
+
+class WarmUp(msgspec.Struct, frozen=True, tag=True):
+    """Get ready for a block of E of each call; answered with a :class:`BlockTimed`."""
+
+    warmings: tuple[Warming, ...]
 
 
 class TimeBlock(msgspec.Struct, frozen=True, tag=True):

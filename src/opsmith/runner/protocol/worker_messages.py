@@ -24,6 +24,7 @@ from opsmith.runner.protocol.timing_messages import (
     ShowTimed,
     TimeBlock,
     TimingPrepared,
+    WarmUp,
 )
 
 #: What is said of a reply that decodes and yet answers something else than was asked.
@@ -108,6 +109,7 @@ WorkerRequest = (
     | PrepareTiming
     | MakeReady
     | RenewInputs
+    | WarmUp
     | TimeBlock
     | ShowTimed
     | Inspect
@@ -156,8 +158,8 @@ class Answered(msgspec.Struct, frozen=True, tag=True):
     """What became of each call of a :class:`RunCalls`, in order.
 
     ``changes`` says what of Python, torch or opsmith the kernel has replaced by now. Of a timed block, ``spans`` says
-    where its results lie on the host (first addresses, and those behind the last ones), and ``foreign`` what other
-    memory than the device's those on a device lie in.
+    where its results and arguments lie on the host (first addresses, and those behind the last ones), and ``foreign``
+    what other memory than the device's results on a device lie in.
     """
 
     replies: tuple[Returned | Raised, ...]

@@ -54,11 +54,12 @@ from opsmith.evaluation.eager.answers import Answer, answers_of
 from opsmith.evaluation.eager.reference import misreads, observe_eager, reference_calls, repetitions, run_eager
 from opsmith.evaluation.integrity.policy import computes
 from opsmith.evaluation.roofline.ceilings import cached_ceilings
+from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.cuda_graphs import give_memory_back, graph_costs
 from opsmith.evaluation.timing.single_calls import launch_ms, runtime_ms
 from opsmith.runner.child.build_cache import EAGER, use_build_cache
 from opsmith.runner.child.contexts import open_device
-from opsmith.runner.child.timed_blocks import MAX_KEPT_WHILE_ALONE_BYTES, forget, renewed
+from opsmith.runner.child.timed_blocks import MAX_KEPT_WHILE_ALONE_BYTES, forget, renewed, warmed_up
 from opsmith.runner.protocol.bare_messages import PlainCall, described
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.channel import Channel
@@ -101,6 +102,7 @@ from opsmith.runner.protocol.timing_messages import (
     RenewInputs,
     TimeBlock,
     TimingPrepared,
+    WarmUp,
     spin_s,
 )
 from opsmith.runner.referee.candidate_outcomes import UNREADABLE, compared, read_told, result_bytes
@@ -214,6 +216,7 @@ class Referee:
             PrepareTiming: self._prepare_timing,
             MakeReady: self._make_ready,
             RenewInputs: self._renew,
+            WarmUp: self._warm_up,
             TimeBlock: self._time,
             CompareTimed: self._compare_timed,
             SetUpClock: self._set_up_clock,
@@ -519,7 +522,13 @@ class Referee:
         return self._timed[request.pair].make_ready(request)
 
     def _renew(self, request: RenewInputs) -> BlockTimed:
-        return renewed({number: timed.call for number, timed in self._timed.items()}, request)
+        return renewed(self._timed_calls(), request)
+
+    def _warm_up(self, request: WarmUp) -> BlockTimed:
+        return warmed_up(self._timed_calls(), request)
+
+    def _timed_calls(self) -> dict[int, TimedCall]:
+        return {number: timed.call for number, timed in self._timed.items()}
 
     def _time(self, request: TimeBlock) -> BlockTimed:
         return self._timed[request.pair].block(request)

@@ -35,7 +35,7 @@ from opsmith.evaluation.timing.modules import timed_function
 from opsmith.runner.child.build_cache import EAGER, BuildCache, use_build_cache
 from opsmith.runner.child.contexts import end_waiting, make_waiting_context
 from opsmith.runner.child.outcome_files import OutcomeWriter, read_call, summarised
-from opsmith.runner.child.timed_blocks import forget, ready, renewed, timed_block
+from opsmith.runner.child.timed_blocks import forget, ready, renewed, timed_block, warmed_up
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.protocol.rank import RankInfo
 from opsmith.runner.protocol.timing_messages import (
@@ -48,6 +48,7 @@ from opsmith.runner.protocol.timing_messages import (
     ShowTimed,
     TimeBlock,
     TimingPrepared,
+    WarmUp,
     spin_s,
 )
 from opsmith.runner.protocol.worker_messages import (
@@ -185,6 +186,7 @@ class Worker:
             PrepareTiming: self._prepare_timing,
             MakeReady: self._make_ready,
             RenewInputs: self._renew,
+            WarmUp: self._warm_up,
             TimeBlock: self._time,
             ShowTimed: self._show,
             Inspect: self._inspect,
@@ -317,6 +319,10 @@ class Worker:
         self._supervision.arm()
         return renewed(self._timed, request)
 
+    def _warm_up(self, request: WarmUp) -> BlockTimed:
+        self._supervision.arm()
+        return warmed_up(self._timed, request)
+
     def _time(self, request: TimeBlock) -> BlockTimed:
         self._supervision.arm()
         return timed_block(self._timed[request.pair], request)
@@ -330,7 +336,7 @@ class Worker:
             observer.keep([timed.observe(request.slot, observer)])
             [summary] = [None] if request.in_full else observer.summaries()
             outcome = self._outcomes.encode(observer.held(0)) if summary is None else summarised(summary)
-            spans, foreign = timed.result_spans(), timed.foreign_results()
+            spans, foreign = timed.host_spans(), timed.foreign_results()
         return Answered((Returned((outcome,)),), spans=tuple(spans), foreign=foreign)
 
     def _inspect(self, _request: Inspect) -> Inspected:
