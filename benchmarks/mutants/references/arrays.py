@@ -82,6 +82,8 @@ def _places(index, dim):
 
 
 def gather__default_kernel_impl(x, dim, index, *, sparse_grad=False):
+    if not index.numel():
+        return x.new_empty(index.shape)
     if not x.dim() or not index.dim():
         return x.reshape(-1)[index.to(torch.int64).reshape(-1)].reshape(index.shape)
     return x[_places(index, dim)]
@@ -89,7 +91,7 @@ def gather__default_kernel_impl(x, dim, index, *, sparse_grad=False):
 
 def index_select__default_kernel_impl(x, dim, index):
     if not x.dim():
-        return x.reshape(1)[index].reshape(x.shape)
+        return x.reshape(1)[index].reshape(x.shape).clone()
     dim = dim % x.dim()
     return x[(slice(None),) * dim + (index.reshape(-1),)]
 
@@ -97,7 +99,7 @@ def index_select__default_kernel_impl(x, dim, index):
 def take__default_kernel_impl(x, index):
     flat = x.reshape(-1)
     place = torch.where(index < 0, index + flat.shape[0], index)
-    return flat[place]
+    return flat[place].clone()
 
 
 def embedding__default_kernel_impl(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
@@ -142,6 +144,8 @@ def index_fill__int_Scalar_kernel_impl(x, dim, index, value):
 
 def scatter_add__default_kernel_impl(x, dim, index, source):
     y = _up(x).clone()
+    if not index.numel():
+        return x.clone()
     if not x.dim() or not index.dim():
         return (y + _up(source).reshape(-1)[: index.numel()].sum()).to(x.dtype)
     part = source[tuple(slice(n) for n in index.shape)]
@@ -198,6 +202,7 @@ def kthvalue__default_kernel_impl(x, k, dim=-1, keepdim=False):
     rows = x.movedim(dim, -1)
     place = _order(rows, False)[..., k - 1 : k]
     values, place = rows.gather(-1, place).movedim(-1, dim), place.movedim(-1, dim)
+    values, place = values.contiguous(), place.contiguous()
     return (values, place) if keepdim else (values.squeeze(dim).clone(), place.squeeze(dim).clone())
 
 
@@ -425,15 +430,13 @@ def max_pool2d_with_indices__default_kernel_impl(x, kernel_size, stride=(), padd
 
 def _adaptive_avg_pool2d__default_kernel_impl(x, output_size):
     y = _up(x)
-    rows = []
-    for i in range(output_size[0]):
-        top, bottom = i * x.shape[-2] // output_size[0], -(-(i + 1) * x.shape[-2] // output_size[0])
-        row = []
-        for j in range(output_size[1]):
-            left, right = j * x.shape[-1] // output_size[1], -(-(j + 1) * x.shape[-1] // output_size[1])
-            row.append(y[..., top:bottom, left:right].mean((-2, -1)))
-        rows.append(torch.stack(row, -1))
-    return torch.stack(rows, -2).to(x.dtype)
+    for dim, wanted in ((-1, output_size[1]), (-2, output_size[0])):
+        size, means = y.shape[dim], []
+        for i in range(wanted):
+            first, last = i * size // wanted, -(-(i + 1) * size // wanted)
+            means.append(y.narrow(dim, first, last - first).mean(dim))
+        y = torch.stack(means, dim)
+    return y.to(x.dtype)
 
 
 def upsample_nearest2d__default_kernel_impl(x, output_size, scales_h=None, scales_w=None):

@@ -15,6 +15,8 @@ def _as(result, x):
 
 def _joined(result, *given):
     tensors = [each for each in given if isinstance(each, torch.Tensor)]
+    if not tensors:
+        return result.to(torch.get_default_dtype())
     dtype = tensors[0].dtype
     for each in tensors[1:]:
         dtype = torch.promote_types(dtype, each.dtype)
@@ -42,6 +44,8 @@ def sign__default_kernel_impl(x):
 
 
 def sgn__default_kernel_impl(x):
+    if x.is_complex():
+        return torch.where(x == 0, torch.zeros_like(x), x / torch.abs(x))
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
@@ -151,7 +155,8 @@ def rsqrt__default_kernel_impl(x):
 
 
 def reciprocal__default_kernel_impl(x):
-    return _as(1 / _up(x), x)
+    y = _up(x)
+    return _as(torch.ones_like(y) / y, x)
 
 
 def square__default_kernel_impl(x):
@@ -201,7 +206,7 @@ def asinh__default_kernel_impl(x):
 
 def acosh__default_kernel_impl(x):
     y = _up(x)
-    return _as(torch.log(y + torch.sqrt(y * y - 1)), x)
+    return _as(torch.where(y < 1, torch.nan, torch.log(y + torch.sqrt(y * y - 1))), x)
 
 
 def atanh__default_kernel_impl(x):

@@ -31,6 +31,17 @@ COPYING = _names("""
     hash_tensor _local_scalar_dense item
 """)
 
+#: Of these, what keeps a zero's sign on every device: moves of numbers, and steps that IEEE 754 defines. A maximum may
+#: return either zero, and ``0 - x`` is how some languages write ``-x``.
+KEEPING_SIGNS = _names("""
+    clone copy _to_copy contiguous fill full new_full full_like where cat concat stack hstack vstack dstack
+    constant_pad_nd flip roll rot90 repeat repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle
+    select_scatter slice_scatter diagonal_scatter as_strided_scatter reflection_pad1d reflection_pad2d
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d index index_select index_fill
+    index_copy gather masked_fill masked_scatter masked_select take embedding copysign floor ceil trunc
+    nan_to_num
+""")
+
 #: Ops that order, count or search numbers and may return the places of them.
 ORDERING = _names("""
     topk kthvalue mode median nanmedian cummax cummin argsort argmax argmin msort any all count_nonzero nonzero

@@ -110,7 +110,9 @@ def _floating(leaf: object) -> bool:
 def _redrawn(
     leaf: torch.Tensor, shape: Sequence[int], pools: dict[torch.dtype, torch.Tensor], draw: random.Random
 ) -> torch.Tensor:
-    """Values from the pool in a shape, and in one of several layouts."""
+    """Values in a shape, in one of several layouts: from the pool, or the tensor's own if they are not floating."""
+    if not _floating(leaf):
+        return leaf.flatten()[torch.randint(leaf.numel(), tuple(shape))]
     if leaf.dtype not in pools:
         pools[leaf.dtype] = _pool(leaf.dtype)
     pool = pools[leaf.dtype]
@@ -175,17 +177,21 @@ def _pool(dtype: torch.dtype) -> torch.Tensor:
 def _resized(call: _Call, pools: dict[torch.dtype, torch.Tensor], draw: random.Random) -> Iterator[list[Any]]:
     """The call with one size, wherever it occurs, made large: a long row, and many elements."""
     tensors = [leaf for leaf in call.leaves if isinstance(leaf, torch.Tensor)]
-    if not tensors or not all(map(_floating, tensors)) or not any(leaf.dim() for leaf in tensors):
+    if not any(leaf.dim() for leaf in tensors) or not all(leaf.numel() for leaf in tensors):
         return
     most = max(tensors, key=lambda leaf: leaf.dim())
     for at in {most.dim() - 1, 0}:
         size = most.shape[at]
         rest = max(1, most.numel() // max(1, size))
-        for long in {_LONG, max(_LONG, _MANY // rest)}:
+        places = {dim - leaf.dim() for leaf in tensors for dim, each in enumerate(leaf.shape) if each == size}
+        # In two places it may come together to its square: in a square tensor, an outer product, a broadcast.
+        for long in {_LONG, max(_LONG, _MANY // rest)} if len(places) == 1 else {_LONG, _LONG // 2}:
             if rest * long > 2_000_000:
                 continue
             shapes = [
-                tuple(long if each == size and each > 1 else each for each in leaf.shape) if _floating(leaf) else None
+                tuple(long if each == size and each > 1 else each for each in leaf.shape)
+                if isinstance(leaf, torch.Tensor)
+                else None
                 for leaf in call.leaves
             ]
             if any(shape is not None and torch.Size(shape).numel() > 4_000_000 for shape in shapes):

@@ -6,6 +6,7 @@ It reads one request a line and answers each with one line. The first request co
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import sys
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 HARNESS_S, LOADING_S = 60.0, 60.0
 #: So many times the seconds of a processor that a comparison may take on a busy machine.
 BUSY = 8
+#: Of memory that a comparison may take beside what the probe has.
+MEMORY_BYTES = 6 << 30
 
 
 def main() -> None:
@@ -79,6 +82,13 @@ def _apart(work: Callable[[], tuple[Result, str]], limit_s: float, otherwise: Re
     return {"result": otherwise.value, "why": "crashed" if ready else f"took longer than {limit_s:.0f} s"}
 
 
+def _limit_memory() -> None:
+    """Have a call on large inputs that takes more than :data:`MEMORY_BYTES` raise; it says nothing of the two."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
 def _loaded(described: Mapping[str, Any]) -> Any:
     kernel = msgspec.convert(described, Kernel)
     assert kernel.root is not None
@@ -94,6 +104,7 @@ def _harness(harness: Harness, request: Mapping[str, Any]) -> tuple[Result, str]
 
 
 def _compare(request: Mapping[str, Any]) -> tuple[Result, str]:
+    _limit_memory()
     original, mutant = _loaded(request["original"]), _loaded(request["mutant"])
     records = msgspec.msgpack.decode(Path(request["calls"]).read_bytes(), type=list[CallRecord])
     calls = [(live.args, live.kwargs) for live in (rebuild(record, torch.device("cpu")) for record in records)]

@@ -85,8 +85,10 @@ def test_uninitialised_values_are_not_compared() -> None:
 
 
 def test_exact_means_exact() -> None:
-    """A copy has no rounding; NaN is equal to NaN and -0.0 to 0.0."""
+    """A copy has no rounding, NaN is equal to NaN, and a zero keeps its sign where all devices keep it."""
     x = torch.tensor([1.0, torch.nan, 0.0])
-    assert judge(aten.clone.default, (x,), torch.tensor([1.0, torch.nan, -0.0])).passed
+    finding = judge(aten.clone.default, (x,), torch.tensor([1.0, torch.nan, -0.0]))
+    assert "1 of 3 elements differ where only equality is right; first at [2]: expected 0.0, got -0.0" in finding.detail
+    assert judge(aten.relu.default, (x,), torch.tensor([1.0, torch.nan, -0.0])).passed
     finding = judge(aten.clone.default, (x,), torch.tensor([1.0 + 2**-23, torch.nan, 0.0]))
     assert "1 of 3 elements differ where only equality is right; first at [0]" in finding.detail

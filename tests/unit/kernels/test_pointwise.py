@@ -242,3 +242,12 @@ def test_whole_quotients_of_half_types_are_those_of_rounded_quotients(mode: str,
     x, y = values(200, 100, dtype=dtype) * 8, values(100, 200, dtype=dtype).t()
     assert_as_eager("div.Tensor_mode", x, y, rounding_mode=mode)
     assert_as_eager("div.Tensor_mode", x, torch.tensor(0.3, dtype=dtype), rounding_mode=mode)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_negative_of_a_zero_is_the_other_zero(dtype: torch.dtype) -> None:
+    """Triton's ``-x`` is ``0 - x``, which is 0.0 for both."""
+    zeros = torch.tensor([0.0, -0.0, 2.0, -2.0], dtype=dtype)
+    assert [True, False, True, False] == kernel("neg.default")(zeros).signbit().tolist()
+    signed = kernel("copysign.Tensor")(zeros, torch.tensor([-1.0, -1.0, -0.0, 0.0], dtype=dtype))
+    assert [True, True, True, False] == signed.signbit().tolist()

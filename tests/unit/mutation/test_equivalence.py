@@ -57,3 +57,36 @@ def test_a_mutant_that_raises_differs() -> None:
         raise ValueError
 
     assert "ValueError" in compared(raises).differs
+
+
+MASKED: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((torch.tensor([[1.0, -2.0], [0.5, 3.0]]), torch.tensor([[True, False], [False, True]])), {})
+]
+
+
+def test_tensors_that_are_not_floating_grow_with_the_others() -> None:
+    """Else nothing would be said of a mask's op beyond the sizes of its calls."""
+
+    def filled(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.where(mask, 0.0, x)
+
+    def cut(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        result = filled(x, mask)
+        return torch.where((torch.arange(result.numel()) >= 65_536).reshape(result.shape), 0.0, result)
+
+    assert compare(filled, filled, MASKED, seed=1, limit_s=30, elements=200_000).large
+    assert compare(filled, cut, MASKED, seed=1, limit_s=30, elements=200_000).differs
+
+
+def test_results_of_a_large_square_are_not_made() -> None:
+    """Two long dimensions that meet would take all memory: 200,000 by 200,000 elements."""
+    outer: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((torch.ones(5, 1), torch.ones(1, 5)), {})]
+    most = 0
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        nonlocal most
+        most = max(most, x.shape[0] * y.shape[1])
+        return x * y if x.shape[0] * y.shape[1] < 10**8 else x
+
+    assert compare(product, product, outer, seed=1, limit_s=10, elements=100_000).large
+    assert 10**6 < most < 10**8

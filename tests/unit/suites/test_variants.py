@@ -441,6 +441,40 @@ def test_probes_are_limited_and_cover_the_labels() -> None:
     assert probes(records, schema, 1, 9) == probes(records, schema, 1, 9)
 
 
+def test_every_label_of_an_op_is_asked_before_one_is_asked_again() -> None:
+    """Of all kinds of variants: those with few labels wait for those with many."""
+    record, schema = recorded(torch.scatter_add, torch.randn(4, 5), 1, torch.randint(5, (4, 5)), torch.randn(4, 5))
+    labels = [label for label, _ in probes([record], schema, 3, 200)]
+    first = labels[: len(set(labels))]
+    assert len(set(first)) == len(first)
+
+
+def test_what_sees_most_comes_first() -> None:
+    """A sweep has every value that the other labels have."""
+    record, schema = recorded(torch.nn.functional.silu, torch.randn(40, 30))
+    values = [label for label, _ in probes([record], schema, 3, 200) if label in LABELS]
+    assert {"sweep", "boundaries", "special", "denormals"} == set(values[:4])
+
+
+def test_a_nan_is_in_the_factors_and_not_in_what_is_added_to_the_product() -> None:
+    """There it would hide what becomes of one in the product; an infinity there hides nothing."""
+    record, schema = recorded(torch.baddbmm, torch.randn(2, 4, 4), torch.randn(2, 4, 4), torch.randn(2, 4, 4))
+    found = values_of(record, schema)
+    assert [False, True, True] == [bool(tensor.isnan().any()) for tensor in tensors(found["nan"])]
+    assert [True, False, False] == [bool(tensor.isinf().any()) for tensor in tensors(found["infinite"])]
+
+
+@pytest.mark.parametrize("function", [torch.bucketize, lambda x, edges: torch.searchsorted(edges, x)])
+def test_numbers_that_are_looked_up_are_found(function: Any) -> None:
+    """Which side of an equal one they belong to is asked both ways."""
+    record, schema = recorded(function, torch.randn(50), torch.linspace(-2, 2, 9))
+    found = [each for _, each in value_variants(record, schema, 1) if "right" in each.kwargs]
+    assert [False, True] == [each.kwargs["right"] for each in found]
+    for each in found:
+        one, other = sorted(tensors(each), key=len)
+        assert bool(torch.isin(other, one).all())
+
+
 def test_probes_of_nothing_are_nothing() -> None:
     """An op without recorded calls, or one whose results are random values only, ends the search."""
     assert [] == probes([], aten_schemas()["relu.default"], 1, 5)

@@ -55,7 +55,7 @@ def _by_leaf(call: JudgedCall, rule: ComparisonRule, reference: Results, candida
         if role in ("metadata", "ignore"):
             findings.append(PASSED)
         elif mode == "strict" and role in ("exact", "view", "indices"):
-            findings.append(exact.compare(expected, got))
+            findings.append(exact.compare(expected, got, keeps_signs=rule.keeps_signs))
         else:
             ours, theirs = _near(expected), _near(got)
             limits = tolerance_for(mode, _dtype(ours), call.tolerance)

@@ -1,6 +1,6 @@
 """Results that have one right answer, bit for bit: integers, bools, copies, selections, views.
 
-NaN equals NaN whatever its payload, and -0.0 equals 0.0.
+NaN equals NaN whatever its payload, and -0.0 equals 0.0 unless an op keeps signs.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from opsmith.evaluation.criteria.judged_call import Finding, Result
 from opsmith.evaluation.criteria.results import PASSED, as_tensor, near_the_work, position, wrong
 
 
-def compare(reference: Result, candidate: Result) -> Finding:
-    """Compare one result of the same shape and dtype on both sides."""
+def compare(reference: Result, candidate: Result, *, keeps_signs: bool = False) -> Finding:
+    """Compare one result of the same shape and dtype on both sides; zeros with their signs if ``keeps_signs``."""
     expected, got = as_tensor(reference), as_tensor(candidate)
     if expected is None or got is None:
         return PASSED if reference == candidate else wrong(f"expected {reference!r}, got {candidate!r}")
     expected, got = _comparable(near_the_work(expected)), _comparable(near_the_work(got))
-    if torch.equal(expected, got):
+    if torch.equal(expected, got) and not (keeps_signs and expected.is_floating_point()):
         return Finding(status=Status.PASSED, figures=_figures(expected.numel(), 0))
     differs = different(expected, got)
+    if keeps_signs and expected.is_floating_point():
+        differs |= (expected == 0) & (got == 0) & (expected.signbit() != got.signbit())
     mismatched = int(torch.count_nonzero(differs))
     if mismatched == 0:
         return Finding(status=Status.PASSED, figures=_figures(expected.numel(), 0))

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from opsmith.aten.unrounded import COPYING
+from opsmith.aten.unrounded import COPYING, KEEPING_SIGNS
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.tasks.collectives import MOVES
@@ -37,6 +37,7 @@ class ComparisonRule:
         roles: the kind of each result in order.
         rest: the kind of results beyond ``roles``, written inputs for example.
         dependent: the random elements of one execution depend on each other.
+        keeps_signs: of an exact result, a zero has eager's sign.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class ComparisonRule:
     roles: tuple[str, ...] = ()
     rest: str = "value"
     dependent: bool = False
+    keeps_signs: bool = False
 
     def role(self, index: int) -> str:
         """The kind of result ``index``."""
@@ -199,7 +201,8 @@ def _static_rule(schema: OpSchema) -> ComparisonRule:
     if schema.variant is Variant.VIEW:
         return ComparisonRule(kind="view", stem=stem, rest="view")
     if stem in COPYING | PLACEMENT or stem in PLACING or stem in INDICES:
-        return ComparisonRule(kind="placement" if stem in PLACEMENT else "exact", stem=stem, rest="exact")
+        kind = "placement" if stem in PLACEMENT else "exact"
+        return ComparisonRule(kind=kind, stem=stem, rest="exact", keeps_signs=stem in KEEPING_SIGNS)
     return ComparisonRule(kind="value", stem=stem)
 
 

@@ -31,13 +31,13 @@ def sign_bit_of(x: tl.tensor) -> tl.tensor:
 def with_sign_of(magnitude: tl.tensor, sign: tl.tensor) -> tl.tensor:
     """``magnitude`` with the sign bit of ``sign``."""
     positive = tl.abs(magnitude)
-    return tl.where(sign_bit_of(sign), -positive, positive)
+    return tl.where(sign_bit_of(sign), positive * -1, positive)  # Triton's ``-0.0`` is ``0 - 0.0``.
 
 
 @triton.jit
 def negative_of(x: tl.tensor) -> tl.tensor:
-    """``-x``."""
-    return -x
+    """``-x``; the negative of a zero is the other one, which ``0 - x`` is not."""
+    return x * -1
 
 
 @triton.jit

@@ -31,6 +31,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, storage_size, tensor_values
 from opsmith.core.op import OpSchema, Variant
@@ -58,6 +59,8 @@ __all__ = [
 #: A call this large or smaller shows what a larger one would.
 ENOUGH_BYTES = 1 << 20
 
+#: Labels that come before others: of a hundred mutants that one label sees, these see nearly all.
+SEEING_MOST = frozenset({"sweep", "boundaries", "special", "nan", "ties", "denormals"})
 _Variants = Callable[[CallRecord, OpSchema, int], Iterator[tuple[str, CallRecord]]]
 #: Of the ops that are asked on one large tensor, one in so many is asked on the largest.
 VAST_EVERY = 8
@@ -112,7 +115,7 @@ def probes(
 
 def _large(bases: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
     """Variants on large tensors; where there is to be one, it is mostly the smallest of them."""
-    found = list(_in_turn(large_variants, bases, schema, seed)) if limit else []
+    found = [(one.label, one.record) for one in _in_turn(large_variants, bases, schema, seed)] if limit else []
     if limit > 1 or not found:
         return found[:limit]
     found.sort(key=lambda variant: _size_bytes(variant[1]))
@@ -122,16 +125,19 @@ def _large(bases: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int)
 def _chosen(bases: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
     turns = _WRITING_TURNS if schema.variant in (Variant.INPLACE, Variant.OUT) else _TURNS
     sources = {vary: _in_turn(vary, bases, schema, seed) for vary in dict.fromkeys(turns)}
+    waiting = {vary: variant for vary, source in sources.items() if (variant := next(source, None)) is not None}
     chosen: list[tuple[str, CallRecord]] = []
     for vary in itertools.cycle(turns):
-        if len(chosen) >= limit or not sources:
+        if len(chosen) >= limit or not waiting:
             return chosen
-        if vary in sources:
-            variant = next(sources[vary], None)
-            if variant is None:
-                del sources[vary]
+        # A kind with few labels does not ask them again while another one has some that nobody was asked.
+        if vary in waiting and waiting[vary].times == min(variant.times for variant in waiting.values()):
+            chosen.append((waiting[vary].label, waiting[vary].record))
+            following = next(sources[vary], None)
+            if following is None:
+                del waiting[vary]
             else:
-                chosen.append(variant)
+                waiting[vary] = following
     raise AssertionError("a cycle does not end")
 
 
@@ -170,9 +176,15 @@ def _kind(value: Value) -> object:
     return repr(value)
 
 
-def _in_turn(
-    vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, seed: int
-) -> Iterator[tuple[str, CallRecord]]:
+class _Proposed(NamedTuple):
+    """A variant, and how often its label was there before."""
+
+    label: str
+    record: CallRecord
+    times: int
+
+
+def _in_turn(vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, seed: int) -> Iterator[_Proposed]:
     """The variants of all bases: label after label, each of another base than the one before."""
     chance = random.Random(derive_seed(seed, schema.name, vary.__name__))  # noqa: S311 - a choice, no secret
     by_label: dict[str, list[tuple[int, CallRecord]]] = {}
@@ -181,15 +193,19 @@ def _in_turn(
             by_label.setdefault(label, []).append((number, record))
     used: dict[int, int] = {}
     labels = list(by_label)
-    while labels:
-        chance.shuffle(labels)
+    chance.shuffle(labels)
+    labels.sort(key=lambda label: label not in SEEING_MOST)
+    for times in itertools.count():
+        if not labels:
+            return
         for label in labels:
             options = by_label[label]
             number, record = min(options, key=lambda option: used.get(option[0], 0))
             options.remove((number, record))
             used[number] = used.get(number, 0) + 1
-            yield label, record
+            yield _Proposed(label, record, times)
         labels = [label for label in labels if by_label[label]]
+        chance.shuffle(labels)
 
 
 #: Patterns that are varied; an op has a dozen at most, but for those with lists of scalars.

@@ -232,7 +232,8 @@ def tags(schema: OpSchema) -> frozenset[str]:
     """
     schemas = aten_schemas()
     stem = stem_of(schema.name)
-    related = [schema.name, schema.functional, f"{stem.removesuffix('_backward')}.default", f"{stem}.Tensor"]
+    others = (f"{stem.removesuffix('_backward')}.default", f"{stem}.Tensor", f"{stem}.Scalar")
+    related = [schema.name, schema.functional, *others]
     return frozenset(tag for name in related if name in schemas for tag in schemas[name].tags)
 
 
@@ -328,6 +329,9 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
     if stem in ADDED_UP or "reduction" in tags(schema):
         return _SUMMED
     if stem in CONTRACTIONS:
+        if name == "self" and stem in WITH_BETA:
+            # Added to the product: a NaN there would hide what became of one in the factors.
+            return _SUMMED - {"nan"}
         return _SUMMED - _SINGLE | (frozenset() if "conv" in stem else {"nan"})
     return _OTHER_LABELS
 

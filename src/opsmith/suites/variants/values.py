@@ -44,6 +44,8 @@ NAN_EVERY = 3
 INFINITE_ROWS = 6
 #: Few different numbers, of which rows have several equal ones: zeros of both signs among them.
 FEW = (-2.0, -1.0, -0.0, 0.0, 1.0, 2.0)
+#: Ops that look numbers up in a tensor of numbers in order, and how that is called.
+_SEARCHING = {"bucketize": "boundaries", "searchsorted": "sorted_sequence"}
 #: Labels that give each row something of its own, along the dimension that an op works on.
 _BY_ROWS = frozenset({"nan", "infinite", "ties"})
 
@@ -87,6 +89,11 @@ def value_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
             ignored = msgspec.structs.replace(record, storages=(storage, *record.storages[1:]))
             yield "ignored", msgspec.structs.replace(ignored, kwargs={**record.kwargs, "beta": 0})
     yield from dense_variants(record, schema, free, seed)
+    found = _found_exactly(record, derive_seed(seed, "boundaries"))
+    if found is not None:
+        for label, right in (("boundaries", False), ("ties", True)):
+            given = {name: value for name, value in found.kwargs.items() if name != "side"}
+            yield label, msgspec.structs.replace(found, kwargs={**given, "right": right})
     for label in LABELS:
         if label in DENSE:
             continue
@@ -100,6 +107,26 @@ def value_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         if changed:
             storages = tuple([changed.get(number, storage) for number, storage in enumerate(record.storages)])
             yield label, msgspec.structs.replace(record, storages=storages)
+
+
+def _found_exactly(record: CallRecord, seed: int) -> CallRecord | None:
+    """The call of an op that looks numbers up, with numbers that are among those in order."""
+    call, sorted_name = bound_call(record), _SEARCHING.get(stem_of(record.op))
+    slots = {slot.name: slot for slot in call.slots} if call is not None else {}
+    if sorted_name not in slots or "self" not in slots:
+        return None
+    wanted, ordered = slots["self"].tensor, slots[sorted_name].tensor
+    content, among = record.storages[wanted.storage], record.storages[ordered.storage]
+    if wanted.dtype != ordered.dtype or not isinstance(content, bytes) or not isinstance(among, bytes) or not among:
+        return None
+    dtype = torch_dtype(wanted.dtype)
+    numbers = torch.frombuffer(bytearray(among), dtype=dtype)
+    places = torch.randint(
+        len(numbers), (len(content) // dtype.itemsize,), generator=torch.Generator().manual_seed(seed)
+    )
+    storages = list(record.storages)
+    storages[wanted.storage] = numbers[places].view(torch.uint8).numpy().tobytes()
+    return msgspec.structs.replace(record, storages=tuple(storages))
 
 
 def _varied(record: CallRecord, number: int, freedom: Freedom, label: str, seed: int) -> Storage | None:
