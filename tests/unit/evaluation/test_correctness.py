@@ -385,3 +385,12 @@ def test_where_eager_misreads_a_layout_nobody_is_asked(order: tuple[int, ...], *
     out = torch.empty([x.shape[dim] for dim in order]).permute(order)
     record = recorded("triu.out", x, 0, out=out)
     assert wrong is misreads(record, CPU)
+
+
+@pytest.mark.parametrize("strided", [True, False])
+def test_what_eager_writes_into_arguments_may_be_wrong_as_well(*, strided: bool) -> None:
+    """On a CPU ``rrelu_with_noise_`` writes strided noise as if it were dense; its result is right."""
+    x = torch.randn(20).bfloat16()
+    noise = torch.zeros(20, 6 if strided else 1, dtype=torch.bfloat16)[:, 0]
+    record = recorded("rrelu_with_noise_.default", x, noise, 0.0, 1.0, True)
+    assert strided is misreads(record, CPU)

@@ -39,14 +39,17 @@ def run_eager(record: CallRecord, live: LiveCall, seed: int, device: torch.devic
 def misreads(record: CallRecord, device: torch.device) -> bool:
     """Whether eager's answer to a call is another one than to the same call on dense tensors, beyond any rounding.
 
-    On a CPU ``triu.out`` into some permutations of a batch is, and so is a batch norm with ``out=``.
+    What it writes into arguments is part of the answer. On a CPU ``triu.out`` into some permutations of a batch is, and
+    so are a batch norm with ``out=`` and the noise of ``rrelu_with_noise_``.
 
     Raises:
         Exception: what eager raises.
     """
     laid_out, dense = (live_call(record, make_storages([record], device)[0], device) for _ in range(2))
     dense.args, dense.kwargs = tree_map_only(torch.Tensor, _dense, (dense.args, dense.kwargs))
-    ours, theirs = (tree_leaves(run_eager(record, live, 0, device)) for live in (laid_out, dense))
+    ours, theirs = (
+        tree_leaves((run_eager(record, live, 0, device), live.args, live.kwargs)) for live in (laid_out, dense)
+    )
     return not all(_is_near(*pair) for pair in zip(ours, theirs, strict=True))
 
 
