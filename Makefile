@@ -125,7 +125,7 @@ differential: $(STAMP)  ## Compare compiled graphs with eager mode on all that t
 # judged again. HARNESS names a checkout of BackendBench where it is not installed.
 SAMPLE ?= 300
 MUTANTS ?= $(RUNS)/mutants
-REFERENCES := $(addprefix benchmarks/mutants/references/,pointwise.py reductions.py arrays.py)
+REFERENCES := benchmarks/mutants/references
 mutants: export OMP_NUM_THREADS ?= 1
 mutants: $(STAMP)  ## Measure the judge: which faults in kernels it sees, and the public harness
 	@status=0; $(BIN)/opsmith mutants $(REFERENCES) opsmith examples/triton --dtype f32,bf16 --sample $(SAMPLE) --seed 1 \

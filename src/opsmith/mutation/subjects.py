@@ -52,7 +52,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def subjects_of(origin: str, ops: Collection[str] | None = None) -> list[Subject]:
-    """The kernels in Python of a backend, a kernel directory or a file.
+    """The kernels in Python of a backend, a kernel directory, a folder of files of kernels, or a file.
 
     Args:
         origin: as ``--backend`` names it.
@@ -64,6 +64,8 @@ def subjects_of(origin: str, ops: Collection[str] | None = None) -> list[Subject
     backend = resolve(origin)
     if isinstance(backend, KernelFile):
         kernels = _kernels_in(Path(origin))
+    elif isinstance(backend, KernelDirectory) and not len(backend):
+        kernels = [each for path in sorted(Path(origin).glob("*.py")) for each in _kernels_in(path)]
     elif isinstance(backend, KernelDirectory):
         tasks = [Task(name=op, op=schema, suite="opinfo") for op, schema in aten_schemas().items()]
         named = backend.named_ops()
