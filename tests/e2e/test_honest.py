@@ -17,10 +17,7 @@ from opsmith.core.verdict import Status
 
 pytestmark = [pytest.mark.slow, pytest.mark.corpus]
 
-#: Refused now and then: one of its threads does not run its function while the lines that run are traced
-#: (:mod:`opsmith.evaluation.integrity.traced_lines`; 7 of 16 runs on Python 3.11, none without the trace).
-NOT_YET = frozenset({"joined_threads"})
-ROUNDS = rounds([kernel for kernel in read_corpus() if kernel.name not in NOT_YET])
+ROUNDS = rounds(read_corpus())
 OPSMITH = "import sys; from opsmith.cli.main import main; sys.argv[0] = 'opsmith'; main()"
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -54,15 +55,43 @@ def test_a_thread_started_inside_is_seen(tmp_path: Path) -> None:
     assert {3, 5, 6, 7} == traced.executed["kernel.py"]
 
 
+def test_threads_that_begin_at_once_all_run(tmp_path: Path) -> None:
+    """Python 3.11 lets no two threads install a trace function at the same time: one of them would end at once.
+
+    An audit hook, which no process gets rid of, has each wait there for the others.
+    """
+    (tmp_path / "kernel.py").write_text("def work(done):\n    done.append(1)\n")
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "8 of 8, lines [1, 2]\n" == done.stdout, done.stderr
+
+
+AT_ONCE = """
+import sys, threading, time
+from pathlib import Path
+from opsmith.evaluation.integrity.traced_lines import TracedLines
+sys.path.insert(0, ".")
+from kernel import work
+sys.addaudithook(lambda event, _: event == "sys.settrace" and time.sleep(0.02))
+done = []
+with TracedLines(Path.cwd(), ["kernel.py"]) as traced:
+    threads = [threading.Thread(target=work, args=(done,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print(len(done), "of 8, lines", sorted({1} | traced.executed["kernel.py"]))
+"""
+
+
 def test_tracing_ends_with_the_block_and_what_traced_before_goes_on(tmp_path: Path) -> None:
     """A debugger or a coverage tool around the judge loses nothing but the call itself."""
     kernel = load(tmp_path, "def kernel():\n    return 1\n")
-    before = sys.gettrace(), threading.gettrace()
+    before = sys.gettrace(), threading.gettrace(), threading._start_new_thread  # type: ignore[attr-defined]
     traced = TracedLines(tmp_path, ["kernel.py"])
     with pytest.raises(ZeroDivisionError), traced:
         _ = 1 / 0
     kernel()
-    assert before == (sys.gettrace(), threading.gettrace())
+    assert before == (sys.gettrace(), threading.gettrace(), threading._start_new_thread)  # type: ignore[attr-defined]
     assert {"kernel.py": set()} == traced.executed
     assert not traced.disturbed
 
