@@ -32,14 +32,14 @@ COPYING = _names("""
 """)
 
 #: Of these, what keeps a zero's sign on every device: moves of numbers, and steps that IEEE 754 defines. A maximum may
-#: return either zero, and ``0 - x`` is how some languages write ``-x``.
+#: return either zero, ``0 - x`` is how some languages write ``-x``, and a number among the arguments (of ``fill``, or
+#: what ``masked_fill`` takes out of a tensor) may lose its sign on the way to a device.
 KEEPING_SIGNS = _names("""
-    clone copy _to_copy contiguous fill full new_full full_like where cat concat stack hstack vstack dstack
-    constant_pad_nd flip roll rot90 repeat repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle
+    clone copy _to_copy contiguous where cat concat stack hstack vstack dstack
+    flip roll rot90 repeat repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle
     select_scatter slice_scatter diagonal_scatter as_strided_scatter reflection_pad1d reflection_pad2d
-    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d index index_select index_fill
-    index_copy gather masked_fill masked_scatter masked_select take embedding copysign floor ceil trunc
-    nan_to_num
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d index index_select
+    index_copy gather masked_scatter masked_select take embedding copysign floor ceil trunc
 """)
 
 #: Ops that order, count or search numbers and may return the places of them.

@@ -239,9 +239,9 @@ REDUCTIONS = {
     "searchsorted_at_equal_ones": Mutant(
         aten.searchsorted.Tensor,
         (torch.tensor([-2.0, -1.0, 0.0, 0.0, 1.0, 2.0]), randn(5, 7)),
-        lambda ordered, x: (ordered <= x.unsqueeze(-1)).sum(-1),
-        lambda ordered, x: (~(ordered >= x.unsqueeze(-1))).sum(-1),
-        labels("ties"),
+        lambda ordered, x, right=False: (ordered <= x.unsqueeze(-1)).sum(-1),
+        lambda ordered, x, right=False: (~(ordered > x.unsqueeze(-1) if right else ordered >= x.unsqueeze(-1))).sum(-1),
+        labels("boundaries"),
     ),
 }
 
