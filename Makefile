@@ -65,7 +65,7 @@ layers: $(STAMP)  ## import-linter: who may import whom
 
 # A lane is a process of pytest. Two run beside each other, the longest first; what one prints is shown when it has ended.
 UNIT := end-to-end parts kernels-a-to-c compile kernels-d-to-o kernels-p-to-z
-QUICK := quick-one quick-two quick-three
+QUICK := quick-one quick-two
 LANES := $(UNIT:%=lane-%) $(QUICK:%=lane-%)
 lane-end-to-end: PATHS := tests/e2e
 lane-parts: PATHS := --ignore tests/e2e --ignore tests/unit/kernels --ignore tests/unit/compile
@@ -75,10 +75,7 @@ lane-kernels-d-to-o: PATHS := tests/unit/kernels/test_[d-o]*.py
 lane-kernels-p-to-z: PATHS := tests/unit/kernels/test_[p-z]*.py
 ONE := $(addprefix tests/unit/,backends compile dispatch report serve)
 lane-quick-one: PATHS := $(ONE)
-# What runs processes of its own waits for them half of its time: three lanes keep two cores busy.
-TWO := tests/unit/runner
-lane-quick-two: PATHS := $(TWO)
-lane-quick-three: PATHS := tests/unit $(addprefix --ignore ,tests/unit/kernels $(ONE) $(TWO))
+lane-quick-two: PATHS := tests/unit $(addprefix --ignore ,tests/unit/kernels $(ONE))
 $(UNIT:%=lane-%): MARKS := not corpus
 $(QUICK:%=lane-%): MARKS := not corpus and not slow
 
@@ -88,11 +85,11 @@ $(LANES): lane-%: $(STAMP)
 	@echo "== pytest, $*"
 	@.ci/lane $* -m "$(MARKS)" $(PATHS)
 
-beside = status=0; $(MAKE) --no-print-directory --jobs=$(2) --keep-going --output-sync=target $(1) || status=$$?; \
+beside = status=0; $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(1) || status=$$?; \
   $(BIN)/python .ci/flaky $(patsubst lane-%,%,$(filter lane-%,$(1))); exit $$status
 
 quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in under two minutes
-	@$(call beside,$(QUICK:%=lane-%),3)
+	@$(call beside,$(QUICK:%=lane-%))
 
 ifdef PYTEST_OPTIONS
 test: lint types layers unit
@@ -101,10 +98,10 @@ unit: $(STAMP)
 	@$(BIN)/python -m pytest -q -m "not corpus" $(PYTEST_OPTIONS)
 else
 test: lint  ## Lint, check types and layers, run the tests but for the corpus
-	@$(call beside,types layers $(UNIT:%=lane-%),2)
+	@$(call beside,types layers $(UNIT:%=lane-%))
 
 unit: $(STAMP)  ## pytest, without the corpus; with PYTEST_OPTIONS in one process
-	@$(call beside,$(UNIT:%=lane-%),2)
+	@$(call beside,$(UNIT:%=lane-%))
 endif
 
 corpus: export OMP_NUM_THREADS ?= 1
