@@ -18,10 +18,11 @@ def compare(reference: Result, candidate: Result, *, keeps_signs: bool = False) 
     if expected is None or got is None:
         return PASSED if reference == candidate else wrong(f"expected {reference!r}, got {candidate!r}")
     expected, got = _comparable(near_the_work(expected)), _comparable(near_the_work(got))
-    if torch.equal(expected, got) and not (keeps_signs and expected.is_floating_point()):
+    keeps_signs = keeps_signs and expected.is_floating_point()
+    if torch.equal(expected, got) and not keeps_signs:
         return Finding(status=Status.PASSED, figures=_figures(expected.numel(), 0))
     differs = different(expected, got)
-    if keeps_signs and expected.is_floating_point():
+    if keeps_signs:
         differs |= (expected == 0) & (got == 0) & (expected.signbit() != got.signbit())
     mismatched = int(torch.count_nonzero(differs))
     if mismatched == 0:

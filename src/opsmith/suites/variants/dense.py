@@ -30,6 +30,7 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs import known_domains
 from opsmith.suites.valid_inputs.binding import ArgumentSlot
+from opsmith.suites.variants.layouts import bytes_of
 from opsmith.suites.variants.scope import Freedom, bound_call, has_steps, is_elementwise
 
 #: Values of a half type, and how many of a wider one are swept.
@@ -101,7 +102,7 @@ def _reshaped(record: CallRecord, slots: Sequence[ArgumentSlot], values: dict[in
         chosen = values.get(number)
         content = _elements(record.storages[number], slot.tensor) if chosen is None else chosen
         repeated = content.repeat(-(-count // max(len(content), 1)))[:count].contiguous()
-        storages[number] = repeated.view(torch.uint8).numpy().tobytes()
+        storages[number] = bytes_of(repeated)
         shapes[number] = msgspec.structs.replace(slot.tensor, shape=(len(repeated),), strides=(1,), offset=0)
 
     def place(value: Value) -> Value:
@@ -123,7 +124,7 @@ def _refilled(record: CallRecord, values: dict[int, torch.Tensor], seed: int) ->
         size_bytes = storage.size_bytes if isinstance(storage, GeneratedStorage) else len(storage)
         generator = torch.Generator().manual_seed(derive_seed(seed, number))
         chosen = pool[torch.randint(0, len(pool), (size_bytes // pool.itemsize,), generator=generator)]
-        storages[number] = chosen.view(torch.uint8).numpy().tobytes()
+        storages[number] = bytes_of(chosen)
     return msgspec.structs.replace(record, storages=tuple(storages))
 
 

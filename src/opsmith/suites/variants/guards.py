@@ -24,6 +24,7 @@ from opsmith.core.case import (
 )
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
+from opsmith.suites.variants.layouts import bytes_of
 from opsmith.suites.variants.scope import is_about_layout, is_trusting
 
 #: Elements in front of a tensor that is not aligned are between one and this, and so are those behind any.
@@ -108,7 +109,7 @@ def _noise(short: str, generator: torch.Generator) -> bytes:
         content = torch.randint(max(limits.min, -99), 100, (count,), generator=generator)
         content[0] = content[-1] = max(limits.min, -3) or 101
         content = content.to(dtype)
-    return content.view(torch.uint8).numpy().tobytes()
+    return bytes_of(content)
 
 
 def _with(record: CallRecord, moved: Mapping[int, tuple[Storage, int]]) -> CallRecord:

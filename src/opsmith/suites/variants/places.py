@@ -172,5 +172,5 @@ def _whole_values(record: CallRecord, schema: OpSchema, call: BoundCall, seed: i
             generator = torch.Generator().manual_seed(derive_seed(seed, number))
             whole = torch.randint(-2, 3, (len(storage) // dtype.itemsize,), generator=generator)
             numbers = torch.where(whole < 0, -1, 1) if multiplies else whole
-            found[number] = numbers.to(dtype).view(torch.uint8).numpy().tobytes()
+            found[number] = bytes_of(numbers.to(dtype))
     return found

@@ -17,6 +17,7 @@ from opsmith.core.seeds import derive_seed
 from opsmith.suites.valid_inputs.binding import stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.dense import dense_variants
+from opsmith.suites.variants.layouts import bytes_of, window_of
 from opsmith.suites.variants.scope import (
     ADDED_UP,
     CONTRACTIONS,
@@ -119,13 +120,10 @@ def _found_exactly(record: CallRecord, seed: int) -> CallRecord | None:
     content, among = record.storages[wanted.storage], record.storages[ordered.storage]
     if wanted.dtype != ordered.dtype or not isinstance(content, bytes) or not isinstance(among, bytes) or not among:
         return None
-    dtype = torch_dtype(wanted.dtype)
-    numbers = torch.frombuffer(bytearray(among), dtype=dtype)
-    places = torch.randint(
-        len(numbers), (len(content) // dtype.itemsize,), generator=torch.Generator().manual_seed(seed)
-    )
+    (memory, _), (numbers, _) = window_of(content, wanted), window_of(among, ordered)
+    places = torch.randint(len(numbers), memory.shape, generator=torch.Generator().manual_seed(seed))
     storages = list(record.storages)
-    storages[wanted.storage] = numbers[places].view(torch.uint8).numpy().tobytes()
+    storages[wanted.storage] = bytes_of(numbers[places])
     return msgspec.structs.replace(record, storages=tuple(storages))
 
 
@@ -155,7 +153,7 @@ def _varied(record: CallRecord, number: int, freedom: Freedom, label: str, seed:
     lines = torch.frombuffer(bytearray(rows), dtype=dtype).view(*others, tensor.shape[dim]).movedim(-1, dim)
     memory = torch.empty(count, dtype=dtype)
     memory.as_strided(tensor.shape, tensor.strides, tensor.offset).copy_(lines)
-    return memory.view(torch.uint8).numpy().tobytes()
+    return bytes_of(memory)
 
 
 def _worked_on(record: CallRecord, tensor: TensorValue) -> int | None:
@@ -188,7 +186,7 @@ def content(label: str, dtype: torch.dtype, count: int, *, row: int, one_sign: b
             flat = flat.abs()
     else:
         flat = _whole(label, dtype, count, generator)
-    return flat.view(torch.uint8).numpy().tobytes()
+    return bytes_of(flat)
 
 
 def _whole(label: str, dtype: torch.dtype, count: int, generator: torch.Generator) -> torch.Tensor:
