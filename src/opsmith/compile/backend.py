@@ -25,7 +25,7 @@ from opsmith.compile.layouts import layout_settings
 from opsmith.compile.lowered.library_calls import answered
 from opsmith.compile.manager import copy_of, run_passes
 from opsmith.compile.options import Options, read_options
-from opsmith.compile.replay import Replayed, why_not_repeatable
+from opsmith.compile.replay import Repeatability, Replayed, repeatability
 from opsmith.compile.replay.cuda import Cuda
 from opsmith.compile.report import GraphReport, add_fallback, add_graph, add_passes
 from opsmith.compile.shipped import kernel_decompositions
@@ -58,9 +58,18 @@ def opsmith(
         with config.patch(dict(chosen.inductor)):
             add_passes(run_passes(module.graph, chosen.passes, Stage.TRACED))
         module.recompile()
-        reason = _why_no_graph(module, inputs, chosen)
+        found = _repeatability(module, inputs, chosen)
         compiled = _inductor(module, inputs, chosen)
-        return compiled if reason is not None else _replayed(compiled, inputs, chosen)
+        if found.reason is not None:
+            return compiled
+        eager = fx.GraphModule(module, original).forward
+        return Replayed(
+            compiled,
+            Cuda(inputs[0].device),
+            eager=eager,
+            written=found.written,
+            always=chosen.graphs == "on",
+        )
     except torch._dynamo.exc.RestartAnalysis:
         raise  # Dynamo asks itself to begin anew.
     except Exception as exc:
@@ -97,22 +106,18 @@ def _in_its_layout(module: fx.GraphModule, inputs: Sequence[Any], **settings: An
         return compile_fx_inner(module, inputs, **settings)
 
 
-def _why_no_graph(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options) -> str | None:
-    """Why no CUDA graph is made of a graph of Dynamo's; whoever listens is told."""
+def _repeatability(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options) -> Repeatability:
+    """Whether a CUDA graph may be made of a graph of Dynamo's; whoever listens is told why not."""
     if chosen.graphs == "off":
-        reason: str | None = "graphs=off"
+        found = Repeatability("graphs=off")
     elif chosen.inductor.get("triton.cudagraphs", config.triton.cudagraphs):
-        reason = "Inductor makes its own"
+        found = Repeatability("Inductor makes its own")
     else:
-        reason = why_not_repeatable(module, inputs)
-    if reason is not None:
-        add_graph(GraphReport(reason=reason))
-        _log.debug("a compiled graph is not replayed as a CUDA graph: %s", reason)
-    return reason
-
-
-def _replayed(compiled: Callable[..., Any], inputs: Sequence[Any], chosen: Options) -> Callable[..., Any]:
-    return Replayed(compiled, Cuda(inputs[0].device), always=chosen.graphs == "on")
+        found = repeatability(module, inputs)
+    if found.reason is not None:
+        add_graph(GraphReport(reason=found.reason))
+        _log.debug("a compiled graph is not replayed as a CUDA graph: %s", found.reason)
+    return found
 
 
 def _without_us(module: fx.GraphModule, inputs: Sequence[Any], chosen: Options, error: Exception) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from opsmith.compile.lowered.library_calls import make_calls_faster
 from opsmith.compile.lowered.views import clean_views
 from opsmith.compile.traced.activations import fuse_gelu
 from opsmith.compile.traced.attention import fuse_attention
+from opsmith.compile.traced.attention_calls import call_fastest_attention, name_masks
 from opsmith.compile.traced.batch_norm import fold_batch_norm
 from opsmith.compile.traced.diagonals import scale_by_diagonals
 from opsmith.compile.traced.losses import fuse_cross_entropy
@@ -22,8 +23,9 @@ from opsmith.compile.traced.reduced_products import reduce_before_products
 from opsmith.compile.traced.rotary import make_rotary_real
 from opsmith.compile.traced.triangles import halve_products
 
-#: The pass that tries out ways to make calls.
+#: The passes that try out ways to make calls.
 LIBRARY_CALLS = "library_calls"
+ATTENTION_CALLS = "attention_calls"
 
 BUILT_IN = (
     GraphPass(
@@ -99,6 +101,18 @@ BUILT_IN = (
         halve_products,
         differs="zeros of the triangle times what is not finite count as zero instead of NaN; partial sums overflow "
         "elsewhere",
+    ),
+    GraphPass(
+        "attention_mask",
+        Stage.TRACED,
+        name_masks,
+        differs="a score that a causal mask hides leaves no NaN in its query",
+    ),
+    GraphPass(
+        ATTENTION_CALLS,
+        Stage.TRACED,
+        call_fastest_attention,
+        differs="a score that a mask hides may leave a NaN in its query, or not",
     ),
     GraphPass(
         "bilinear_form",

@@ -16,7 +16,7 @@ from opsmith.compile import backend
 from opsmith.compile.options import read_options
 from opsmith.compile.replay import replayed
 from opsmith.compile.replay.cuda import Compiled, Launches
-from opsmith.compile.replay.repeatable import _why_not
+from opsmith.compile.replay.repeatable import Repeatability, _repeatability
 from opsmith.compile.replay.replayed import MOST_RECORDINGS, Replayed
 from opsmith.compile.report import GraphReport, collected
 from opsmith.errors import BadInput
@@ -36,17 +36,22 @@ def _fakes(module: torch.fx.GraphModule) -> list[Any]:
     return [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
 
 
-def _reason(function: Callable[..., Any], *inputs: Tensor) -> str | None:
-    """Why the graph that Dynamo records of a call is not repeatable, if the CPU counts as the device."""
-    found: list[str | None] = []
+def _found(function: Callable[..., Any], *inputs: Tensor) -> Repeatability:
+    """Whether the graph that Dynamo records of a call is repeatable, if the CPU counts as the device."""
+    found: list[Repeatability] = []
 
     def keep(module: Any, given: Any) -> Any:
-        found.append(_why_not(module, _fakes(module), "cpu"))
+        found.append(_repeatability(module, _fakes(module), "cpu"))
         return module.forward
 
     compiled: Any = torch.compile(function, backend=keep)
     compiled(*inputs)
     return found[0]
+
+
+def _reason(function: Callable[..., Any], *inputs: Tensor) -> str | None:
+    """Why it is not."""
+    return _found(function, *inputs).reason
 
 
 X = torch.randn(4, 6)
@@ -59,13 +64,21 @@ def _block(*, training: bool) -> nn.Module:
 
 
 @torch.no_grad()
-def test_a_network_is_repeatable_in_inference_only() -> None:
-    """Writes to what the graph made itself are none to an input; running statistics are one."""
+def test_writes_to_inputs_are_found() -> None:
+    """Writes to what the graph made itself are none to an input; running statistics are three."""
     image = torch.randn(2, 3, 5, 5)
-    assert _reason(_block(training=False), image) is None
-    reason = _reason(_block(training=True), image)
-    assert reason is not None
-    assert "to an input" in reason
+    assert Repeatability(None) == _found(_block(training=False), image)
+    torch._dynamo.reset()
+    found = _found(_block(training=True), image)
+    assert (None, 3) == (found.reason, len(found.written))
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x.add_(1).relu(), lambda x: x[1:].mul_(2) * 3, lambda x: torch.add(x, 1, out=x) * 3]
+)
+def test_an_input_is_written_to_in_any_way(function: Callable[..., Any]) -> None:
+    """In place, through a view, as out=."""
+    assert Repeatability(None, frozenset({0})) == _found(function, X.clone())
 
 
 def test_switches_of_the_caller_change_no_answer() -> None:
@@ -82,7 +95,7 @@ def test_switches_of_the_caller_change_no_answer() -> None:
         given = graph.placeholder("x")
         graph.call_function(torch._C._set_grad_enabled, (True,))
         graph.output((graph.call_function(torch.mul, (given, 2)),))
-        assert _why_not(torch.fx.GraphModule({}, graph), [X], "cpu") is None
+        assert _repeatability(torch.fx.GraphModule({}, graph), [X], "cpu").reason is None
         assert not torch.is_grad_enabled()
 
 
@@ -96,12 +109,9 @@ def _attended(x: Tensor) -> Tensor:
         (lambda x: x.relu() @ x.T, None),
         (lambda x: _attended(x[None, None]), None),
         (lambda x: torch.zeros(3, 4).index_put((torch.arange(3),), x.sum()), None),
-        (lambda x: x.add_(1).relu(), "writes to an input"),
-        (lambda x: x[1:].mul_(2) * 3, "writes to an input"),
-        (lambda x: torch.add(x, 1, out=x) * 3, "writes to an input"),
         (lambda x: x.view(6, 4), "a result shares memory with an input"),
         (lambda x: x.detach(), "a result shares memory with an input"),
-        (lambda x: ((y := x + 1), y[0]), "results share memory"),
+        (lambda x: ((y := x + 1), y[0]), None),
         (lambda x: x.split(2)[0], "a result shares memory with an input"),
         (lambda x: x[x > 0], "does not run on fake tensors"),
         (lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), "a constant is no tensor"),
@@ -130,7 +140,7 @@ def test_inputs_decide_too() -> None:
         lambda x: x + 1, torch.randn(3).to(torch.cfloat).conj()
     )
     module = torch.fx.symbolic_trace(lambda x: x + 1)
-    assert "its inputs are not all on one cuda device" == _why_not(module, [X], "cuda")
+    assert "its inputs are not all on one cuda device" == _repeatability(module, [X], "cuda").reason
 
 
 def test_calls_on_other_devices_and_of_other_libraries_are_not_repeated() -> None:
@@ -140,14 +150,16 @@ def test_calls_on_other_devices_and_of_other_libraries_are_not_repeated() -> Non
     host = graph.call_function(torch.arange, (3,))
     there = graph.call_method("to", (host,), {"device": "meta", "non_blocking": True})
     graph.output((graph.call_function(torch.add, (given, there)),))
-    reason = _why_not(torch.fx.GraphModule({}, graph), [torch.empty(3, device="meta")], "meta")
+    module = torch.fx.GraphModule({}, graph)
+    reason = _repeatability(module, [torch.empty(3, device="meta")], "meta").reason
     assert "aten::_to_copy reads a tensor on cpu" == reason
     with torch.library._scoped_library("opsmith_replay", "FRAGMENT") as library:
         library.define("odd(Tensor x) -> Tensor")
         library.impl("odd", lambda x: x + 1, "CompositeExplicitAutograd")
         graph = torch.fx.Graph()
         graph.output((graph.call_function(torch.ops.opsmith_replay.odd.default, (graph.placeholder("x"),)),))
-        assert "it calls opsmith_replay::odd" == _why_not(torch.fx.GraphModule({}, graph), [X], "cpu")
+        module = torch.fx.GraphModule({}, graph)
+        assert "it calls opsmith_replay::odd" == _repeatability(module, [X], "cpu").reason
 
 
 # ---------------------------------------------------------------- recordings
@@ -158,15 +170,19 @@ class Repeats:
 
     def __init__(self, call: Compiled, inputs: Sequence[Tensor]) -> None:
         self.call, self.inputs = call, inputs
+        kept = [one.clone() for one in inputs]
         with torch.inference_mode(False):  # A device writes to any tensor.
             self.outputs = list(call(*inputs))
+            for one, before in zip(inputs, kept, strict=True):
+                if not one.equal(before):
+                    one.copy_(before)  # Nothing runs while it is recorded.
         self.replays = 0
 
     def replay(self) -> None:
         """Overwrite the outputs."""
         self.replays += 1
         for output, result in zip(self.outputs, self.call(*self.inputs), strict=True):
-            output.copy_(result)
+            output.set_(result)  # type: ignore[call-overload]
 
 
 class Stand:
@@ -215,12 +231,19 @@ class Stand:
         self.waiting += self.costs["device"]
 
 
-def _replayed(stand: Stand, function: Compiled, *, always: bool = False) -> Replayed:
+def _replayed(
+    stand: Stand,
+    function: Compiled,
+    *,
+    eager: Compiled | None = None,
+    written: frozenset[int] = frozenset(),
+    always: bool = False,
+) -> Replayed:
     def compiled(*inputs: Tensor) -> Sequence[Tensor]:
         stand.work()
         return function(*inputs)
 
-    return Replayed(compiled, stand, always=always, clock=lambda: stand.now)
+    return Replayed(compiled, stand, eager=eager, written=written, always=always, clock=lambda: stand.now)
 
 
 def _double(x: Tensor, weight: Tensor) -> Sequence[Tensor]:
@@ -289,7 +312,7 @@ def test_inputs_that_never_stay_end_recording() -> None:
 @pytest.mark.parametrize(
     ("stand", "recordings", "reason"),
     [
-        (Stand(repeated_s=0.97), 1, "repeating it is not faster"),
+        (Stand(repeated_s=0.98), 1, "repeating it is not faster"),
         (Stand(called_s=1.0, device_s=5.0), 0, "the device takes longer than the host"),
     ],
 )
@@ -303,6 +326,83 @@ def test_what_is_not_faster_runs_as_before(stand: Stand, recordings: int, reason
     before = [one.replays for one in stand.graphs]
     _right(call, x, x)
     assert before == [one.replays for one in stand.graphs]
+
+
+def _counted(x: Tensor, count: Tensor) -> Sequence[Tensor]:
+    count.add_(1)
+    return (x * count,)
+
+
+def _count_up(call: Replayed, calls: int, count: Tensor) -> None:
+    for _ in range(calls):
+        x, expected = torch.randn(3), count.clone() + 1
+        torch.testing.assert_close(call(x, count)[0], x * expected)
+        torch.testing.assert_close(count, expected)
+
+
+@pytest.mark.parametrize(("repeated_s", "kept"), [(0.1, True), (0.98, False)])
+def test_what_writes_to_its_inputs_is_timed_on_calls_that_count(repeated_s: float, *, kept: bool) -> None:
+    """Each runs once, whichever way; then the faster way is taken."""
+    stand, count = Stand(repeated_s=repeated_s), torch.zeros(3)
+    call = _replayed(stand, _counted, written=frozenset({1}))
+    turns = 2 * replayed.TURNS - 1  # The last repetition is behind the last turn of the compiled call.
+    with collected() as reports:
+        _count_up(call, replayed.RECORDED_AT + turns, count)
+        assert [] == reports.graphs
+        version = count._version
+        _count_up(call, 10, count)
+    (graph,), (report,) = stand.graphs, reports.graphs
+    assert (kept, replayed.TURNS + 9 * kept) == (report.reason is None, graph.replays)
+    assert count._version >= version + 10
+
+
+def test_a_written_input_that_moves_is_never_written_elsewhere() -> None:
+    """A recording would change what somebody else has there by then."""
+    stand, kept = Stand(), []
+    call = _replayed(stand, _counted, written=frozenset({1}), always=True)
+    with collected() as reports:
+        for _ in range(12):
+            kept.append(torch.zeros(3))
+            _count_up(call, 1, kept[-1])
+    assert ["an input that it writes to moves"] == [one.reason for one in reports.graphs]
+    assert [0] == [one.replays for one in stand.graphs]
+    count = torch.zeros(3)
+    call = _replayed(Stand(), _counted, written=frozenset({1}), always=True)
+    _count_up(call, 6, count)
+    _count_up(call, 6, torch.zeros(3))
+    assert 6 == count[0]
+
+
+def test_a_written_input_that_overlaps_another_is_not_recorded() -> None:
+    """The other one would be read before it is written."""
+    memory, stand = torch.zeros(6), Stand()
+    call = _replayed(stand, _counted, written=frozenset({1}), always=True)
+    with collected() as reports:
+        for _ in range(5):
+            call(memory[1:4], memory[2:5])
+    assert ["an input that it writes to shares memory with another one"] == [one.reason for one in reports.graphs]
+    assert [] == stand.graphs
+
+
+@pytest.mark.parametrize(("eager_s", "is_taken"), [(4.0, True), (5.95, False)])
+def test_eager_mode_answers_where_it_is_faster(eager_s: float, *, is_taken: bool) -> None:
+    """Measured where the device is what takes time."""
+    stand, calls = Stand(called_s=1.0, device_s=5.0), list[Tensor]()
+
+    def eager(*inputs: Tensor) -> Sequence[Tensor]:
+        stand.waiting += eager_s
+        calls.append(inputs[0])
+        return _double(*inputs)
+
+    call, x = _replayed(stand, _double, eager=eager), torch.randn(3)
+    with collected() as reports:
+        for _ in range(replayed.RECORDED_AT):
+            _right(call, x, x)
+        tried = len(calls)
+        for _ in range(4):
+            _right(call, x, x)
+    (report,) = reports.graphs
+    assert (is_taken, 4 * is_taken) == ("eager mode is faster" in str(report.reason), len(calls) - tried)
 
 
 def test_graphs_on_does_not_measure() -> None:
@@ -328,8 +428,7 @@ def test_what_cannot_be_recorded_runs_as_before() -> None:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (lambda x, y: (x.view(-1),), "results share memory"),
-        (lambda x, y: ((x + y).expand(3, 3),), "a result has gaps or overlaps"),
+        (lambda x, y: (x.view(-1),), "a result shares memory with an input"),
         (lambda x, y: (nn.Parameter(x + y),), "a result is no plain tensor"),
         (lambda x, y: ((x + y).requires_grad_(),), "a result needs a gradient"),
     ],
@@ -345,14 +444,39 @@ def test_results_that_cannot_be_copied_out_are_not_recorded(function: Compiled, 
 
 
 def test_results_keep_their_strides() -> None:
-    """Of transposed and channels-last results."""
+    """Of transposed, channels-last, padded and expanded results; padding is what compilers align rows with."""
+
+    def function(x: Tensor) -> Sequence[Tensor]:
+        padded = torch.zeros(3, 8)[:, :5].copy_(x)
+        channels_last = (x[None, :, None] * 2).to(memory_format=torch.channels_last)
+        return (x + 1).t(), channels_last, padded, (x - 1)[:, None].expand(3, 4, 5), x[0].sum().expand(2), x[:0] + 1
+
     stand = Stand()
-    call = _replayed(stand, lambda x: ((x + 1).t(), (x[None, :, None] * 2).to(memory_format=torch.channels_last)))
+    call = _replayed(stand, function)
     x = torch.randn(3, 5)
-    expected = [one.stride() for one in call(x)]
-    for _ in range(4):
-        assert expected == [one.stride() for one in call(x)]
+    for _ in range(5):
+        results, expected = call(x), function(x)
+        torch.testing.assert_close(list(results), list(expected))
+        assert [one.stride() for one in expected] == [one.stride() for one in results]
     assert stand.graphs[0].replays
+
+
+def test_results_share_the_memory_that_they_shared() -> None:
+    """A matrix, its transpose, a part of another dtype: writing to one is seen in the others, and in no other call."""
+
+    def function(x: Tensor) -> Sequence[Tensor]:
+        product = x @ x.t()
+        return product, product.t(), product[1:, 1].view(torch.int32), x + 1
+
+    stand = Stand()
+    call, x = _replayed(stand, function), torch.randn(3, 5)
+    kept = [call(x) for _ in range(5)]
+    assert stand.graphs[0].replays
+    for results in kept[1:]:
+        results[0][2, 1] = 0.0
+        assert (0.0, 0) == (results[1][1, 2].item(), results[2][1].item())
+        assert kept[0][0][2, 1] != 0
+        torch.testing.assert_close(results[3], x + 1)
 
 
 def test_random_numbers_are_those_of_before() -> None:
@@ -416,7 +540,7 @@ def test_a_result_of_inference_mode_is_no_trap() -> None:
 def test_a_compiled_model_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the backend, if the CPU counts as the device; parameters that are written to are seen."""
     stand = Stand()
-    monkeypatch.setattr(backend, "why_not_repeatable", lambda module, inputs: _why_not(module, _fakes(module), "cpu"))
+    monkeypatch.setattr(backend, "repeatability", lambda module, inputs: _repeatability(module, _fakes(module), "cpu"))
     monkeypatch.setattr(backend, "Cuda", lambda device: stand)
     first = nn.Linear(6, 8)
     eager = nn.Sequential(first, nn.BatchNorm1d(8), nn.ReLU(inplace=True)).eval()

@@ -31,6 +31,9 @@ _WRITING_OPERATORS = {
     operator.ixor,
 }
 
+#: Named as functions are that write.
+_READING_OPERATORS = {operator.and_, operator.or_, operator.not_, operator.is_}
+
 _WRITING_METHODS = {f"__{one.__name__}__" for one in _WRITING_OPERATORS}
 
 #: Functions that write to some arguments if another one, whose default comes last, is true.
@@ -62,7 +65,7 @@ def writes(node: fx.Node) -> bool:
     if isinstance(target, (torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)):
         return True  # One of its overloads, or its body, might.
     name = getattr(target, "__name__", "")
-    named_so = name.endswith("_") and not name.endswith("__")
+    named_so = name.endswith("_") and not name.endswith("__") and target not in _READING_OPERATORS
     return target in _WRITING_OPERATORS or named_so or _in_place(node) or bool(_statistics(node))
 
 
@@ -110,7 +113,18 @@ def changes_state(node: fx.Node) -> bool:
 
 def has_effect(node: fx.Node) -> bool:
     """Whether a call has to stay although nobody uses its result: it writes, draws random numbers or checks."""
-    return writes(node) or changes_state(node) or bool(node.is_impure())
+    return writes(node) or changes_state(node) or (bool(node.is_impure()) and not _drops_nothing(node))
+
+
+def _drops_nothing(node: fx.Node) -> bool:
+    """Whether a call could draw random numbers for its dropout, and has none."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    names = [one.name for one in node.target._schema.arguments]
+    if "dropout_p" not in names:
+        return False
+    given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return bool(given.get("dropout_p", 0.0) == 0)
 
 
 def _in_place(node: fx.Node) -> bool:

@@ -1,6 +1,6 @@
 """CUDA graphs of compiled inference: recorded where that is safe, kept where that is faster."""
 
-from opsmith.compile.replay.repeatable import why_not_repeatable
+from opsmith.compile.replay.repeatable import Repeatability, repeatability
 from opsmith.compile.replay.replayed import Replayed
 
-__all__ = ["Replayed", "why_not_repeatable"]
+__all__ = ["Repeatability", "Replayed", "repeatability"]

@@ -1,9 +1,13 @@
-"""Whether a graph does the same to the device in every call, so that its launches can be recorded and repeated."""
+"""Whether a graph does the same to the device in every call, so that its launches can be recorded and repeated.
+
+A graph may write to its inputs, as a model does that keeps a cache or running statistics: a recording repeats the write
+at the same address. So such an input has to stay where it is, and no call is made twice to time it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -21,21 +25,33 @@ class NotRepeatableError(Exception):
     """A graph does something that a recording would not repeat; caught where the reason is reported."""
 
 
-def why_not_repeatable(module: fx.GraphModule, inputs: Sequence[Any]) -> str | None:
-    """Why no CUDA graph is made of what Dynamo recorded, in one line; None where one may be made.
+class Repeatability(NamedTuple):
+    """Whether a CUDA graph may be made of a graph.
+
+    Attributes:
+        reason: why none, in one line; None where one may be made.
+        written: places of the inputs that the graph writes to.
+    """
+
+    reason: str | None
+    written: frozenset[int] = frozenset()
+
+
+def repeatability(module: fx.GraphModule, inputs: Sequence[Any]) -> Repeatability:
+    """Whether a CUDA graph may be made of what Dynamo recorded.
 
     The graph runs once on fake tensors. It is repeatable if every input is a plain tensor of fixed sizes on one
-    CUDA device, no call reads a tensor elsewhere or writes to an input, and the results are tensors of their own.
+    CUDA device, no call reads a tensor elsewhere or writes to a constant, and no result shares memory with an input.
 
     Args:
         module: of Dynamo; it is not changed.
         inputs: what the backend was called with.
     """
     values = [node.meta.get("example_value", one) for node, one in zip(_placeholders(module), inputs, strict=True)]
-    return _why_not(module, values, "cuda")
+    return _repeatability(module, values, "cuda")
 
 
-def _why_not(module: fx.GraphModule, values: Sequence[Any], device_type: str) -> str | None:
+def _repeatability(module: fx.GraphModule, values: Sequence[Any], device_type: str) -> Repeatability:
     try:
         for value in values:
             _check_input(value)
@@ -44,12 +60,12 @@ def _why_not(module: fx.GraphModule, values: Sequence[Any], device_type: str) ->
             raise NotRepeatableError(f"its inputs are not all on one {device_type} device")
         if torch.is_grad_enabled() and any(value.requires_grad for value in values):
             raise NotRepeatableError("results may need gradients")
-        _run_fake(module, values)
+        return Repeatability(None, _run_fake(module, values))
     except NotRepeatableError as exc:
-        return str(exc)
+        return Repeatability(str(exc))
     except Exception as exc:  # noqa: BLE001 - what cannot be run without data may raise anything
-        return f"it does not run on fake tensors: {type(exc).__name__}: {' '.join(str(exc).split())[:200]}"
-    return None
+        reason = f"it does not run on fake tensors: {type(exc).__name__}: {' '.join(str(exc).split())[:200]}"
+        return Repeatability(reason)
 
 
 def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
@@ -67,7 +83,8 @@ def _check_input(value: Any) -> None:
         raise NotRepeatableError("an input is a lazy conjugate or negative")
 
 
-def _run_fake(module: fx.GraphModule, values: Sequence[Tensor]) -> None:
+def _run_fake(module: fx.GraphModule, values: Sequence[Tensor]) -> frozenset[int]:
+    """The places of the inputs that the graph writes to."""
     # Of its own, without symbols: a size that depends on data raises.
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         given = [_like(value) for value in values]
@@ -79,8 +96,7 @@ def _run_fake(module: fx.GraphModule, values: Sequence[Tensor]) -> None:
         raise NotRepeatableError("a result is no tensor")
     if watch.inputs.intersection(owners):
         raise NotRepeatableError("a result shares memory with an input")
-    if len(set(owners)) < len(owners):
-        raise NotRepeatableError("results share memory")
+    return frozenset(place for place, one in enumerate(given) if _storage(one) in watch.written)
 
 
 def _like(value: Tensor) -> Tensor:
@@ -117,11 +133,14 @@ class _Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
         self._kept = list(inputs)  # While they live no other storage has their addresses.
+        self._constants: set[int] = set()
         self.inputs = {_storage(one) for one in inputs}
+        self.written: set[int] = set()
 
     def adopt(self, tensor: Tensor) -> Tensor:
-        """Take one more tensor for an input."""
+        """Take a constant for one more input."""
         self._kept.append(tensor)
+        self._constants.add(_storage(tensor))
         self.inputs.add(_storage(tensor))
         return tensor
 
@@ -134,8 +153,10 @@ class _Watch(TorchDispatchMode):
         for leaf in tree_leaves((args, kwargs)):
             if isinstance(leaf, Tensor) and leaf.device != self._device:
                 raise NotRepeatableError(f"{func.name()} reads a tensor on {leaf.device}")
-        if any(_storage(one) in self.inputs for one in _written(func, args, kwargs)):
-            raise NotRepeatableError(f"{func.name()} writes to an input")
+        written = {_storage(one) for one in _written(func, args, kwargs)}
+        if written & self._constants:
+            raise NotRepeatableError(f"{func.name()} writes to a constant")
+        self.written |= written
         return func(*args, **kwargs)
 
 

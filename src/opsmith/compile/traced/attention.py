@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 from opsmith.compile.traced.calls import Reader, is_last, number, read, tensor
 from opsmith.compile.traced.fusion import Match, fuse
-from opsmith.compile.traced.known import is_causal_mask
+from opsmith.compile.traced.known import Constants, Hidden, hides
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _build(graph: fx.Graph, scores: _Scores, value: fx.Node) -> fx.Node:
     assert like is not None
     kwargs: dict[str, Any] = {"scale": scores.scale}
     impossible = None
-    if mask is not None and scores.masked_where and is_causal_mask(mask):
+    if mask is not None and hides(mask, Constants(graph), where=scores.masked_where) == Hidden(later=True):
         kwargs["is_causal"] = True
     elif mask is not None:
         kwargs["attn_mask"], impossible = _mask(graph, mask, where=scores.masked_where, three=like.dim() == 3)

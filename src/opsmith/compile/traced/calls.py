@@ -113,6 +113,19 @@ _SPELLINGS: dict[str, Sequence[tuple[Sequence[str], Sequence[Any], Sequence[str]
     "diag": [(("input", "diagonal"), (torch.diag,), ("diag",))],
     "diag_embed": [(("input", "offset", "dim1", "dim2"), (torch.diag_embed,), ("diag_embed",))],
     "t": [(_UNARY, (torch.t,), ("t",))],
+    "repeat_interleave": [
+        (("input", "repeats", "dim"), (torch.repeat_interleave,), ("repeat_interleave",)),
+    ],
+    "expand": [(("input", "size", "size1", "size2", "size3", "size4"), (), ("expand",))],
+    "reshape": [(("input", "shape", "shape1", "shape2", "shape3"), (torch.reshape,), ("reshape", "view"))],
+    "unsqueeze": [(("input", "dim"), (torch.unsqueeze,), ("unsqueeze",))],
+    "scaled_dot_product_attention": [
+        (
+            ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"),
+            (F.scaled_dot_product_attention,),
+            (),
+        )
+    ],
     "getattr": [(("input", "name"), (getattr,), ())],
 }
 

@@ -59,7 +59,8 @@ def read_call(node: fx.Node) -> TriedCall | None:
     if any(isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in leaves):
         return None
     devices = {tensor.device for tensor in tensors}
-    if len(devices) != 1 or tensors[0].device.type not in DEVICE_TYPES or not all(map(_can_be_drawn, tensors)):
+    drawn = all(can_be_drawn(one) and one.dtype.is_floating_point for one in tensors)
+    if len(devices) != 1 or not may_be_tried_on(tensors[0].device) or not drawn:
         return None
     assert isinstance(node.target, torch._ops.OpOverload)
     return TriedCall(node.target, args, kwargs, devices.pop())
@@ -72,9 +73,16 @@ def without_bias(call: TriedCall) -> TriedCall:
     return replace(call, args=(*call.args[:2], None, *call.args[3:]))
 
 
-def _can_be_drawn(tensor: torch.Tensor) -> bool:
+def may_be_tried_on(device: torch.device) -> bool:
+    """Whether there is more than one way to make calls on a device."""
+    return device.type in DEVICE_TYPES
+
+
+def can_be_drawn(tensor: torch.Tensor) -> bool:
+    """Whether a trial can make a tensor of that kind: of fixed sizes, of floating point or a mask."""
     fixed = all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
-    return fixed and tensor.layout == torch.strided and tensor.dtype.is_floating_point
+    drawn = tensor.dtype.is_floating_point or tensor.dtype == torch.bool
+    return fixed and tensor.layout == torch.strided and drawn
 
 
 def _text(value: Any) -> str:

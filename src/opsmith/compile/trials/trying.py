@@ -87,10 +87,18 @@ def _real_calls(device: torch.device) -> Iterator[None]:
 
 
 def _drawn(like: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
-    """Numbers between 0 and 1, in memory of the same extent: where all have one sign, errors of one sign add up."""
+    """Numbers between 0 and 1, in memory of the same extent: where all have one sign, errors of one sign add up.
+
+    A mask is true but for the first of its rows, if it has several.
+    """
     if not like.numel():
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     elements = extent(like.shape, like.stride(), 0)
+    if like.dtype == torch.bool:
+        mask = torch.ones(elements, dtype=like.dtype, device=like.device).as_strided(like.shape, like.stride())
+        if elements > like.shape[-1]:
+            mask[(0,) * (like.dim() - 1)] = False
+        return mask
     storage = torch.rand(elements, dtype=like.dtype, device=like.device, generator=generator)
     return storage.as_strided(like.shape, like.stride())
 

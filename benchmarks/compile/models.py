@@ -1,0 +1,326 @@
+"""Real models under PyTorch's default flags: eager, Inductor, its modes, and the backend opsmith, side by side.
+
+    python -m benchmarks.compile.models OUT.jsonl --device cuda [--ops 'llama*,vit_large'] [--minutes 20]
+        [--precisions bf16,f32] [--modes inference,training] [--sizes full] [--timeout 400] [--jobs 6]
+        [--columns eager,inductor,reduce-overhead,opsmith]
+
+Precision is the dtype of the parameters and inputs, flags are as torch sets them. Training is a step under autocast in
+bf16 with parameters in float32 and fused AdamW. Each model is built once in a process of its own and compiled by every
+column; then the columns take turns in random order, block by block. A time is the median over blocks, and a gain the
+median ratio of the best other column's neighbouring block to opsmith's. Before it is timed a column is called
+``WARM_UP`` times. ``error`` is the distance of the first results from those of a model of more digits (float32 for
+bf16, float64 for float32), relative to their length; of training, of the loss. A decoder's cache is its column's own.
+
+Each line of OUT is one model in one mode and one precision; the same command continues a record. The table comes last:
+milliseconds of each column, the gain over the best of them, seconds of the first call, peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import math
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+import torch
+from benchmarks.compile.jobs import Job, add_options, have_done, lacks_memory
+from benchmarks.compile.real_models import MODELS, Called, Place, State
+from benchmarks.compile.speed import ratio, synchronise
+from benchmarks.models.records import command_of, environment_of
+from torch import Tensor, nn
+
+from opsmith.compile.report import collected
+
+OURS = "opsmith"
+DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
+#: Of more digits than the dtype that is timed.
+WIDER = {torch.bfloat16: torch.float32, torch.float32: torch.float64}
+#: Calls before a column is timed.
+WARM_UP = 15
+#: Blocks of each column, and how long one lasts at least.
+BLOCKS, BLOCK_S = 9, 0.06
+LEARNING_RATE = 1e-5
+
+Run = Callable[[], Tensor]
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One model in one mode and one precision.
+
+    Attributes:
+        model: its name.
+        mode: ``inference`` or ``training``.
+        precision: ``bf16`` or ``f32``; of training, autocast in bf16.
+        ms: column -> median milliseconds of a call, or of a step.
+        over: column -> median ratio of its time to opsmith's.
+        error: column -> distance of its results from those of a model of more digits.
+        first_s: column -> seconds of the first call.
+        peak_mib: column -> peak device memory of a call after the first, without what other columns hold. What a CUDA
+            graph keeps is in it, and so are weights that all columns share.
+        notes: column -> why it was not timed.
+        graphs: what became of the CUDA graphs of the column opsmith.
+        passes: its passes that fired -> how often.
+        trials: what it tried out.
+        note: why there is nothing, in one line.
+    """
+
+    model: str
+    mode: str
+    precision: str
+    ms: dict[str, float] = {}
+    over: dict[str, float] = {}
+    error: dict[str, float] = {}
+    first_s: dict[str, float] = {}
+    peak_mib: dict[str, float] = {}
+    notes: dict[str, str] = {}
+    graphs: list[str] = []
+    passes: dict[str, int] = {}
+    trials: list[str] = []
+    note: str = ""
+
+    @property
+    def gain(self) -> float | None:
+        """Over the best other column."""
+        others = {column: ms for column, ms in self.ms.items() if column != OURS}
+        return self.over[min(others, key=others.__getitem__)] if others and OURS in self.ms else None
+
+
+def measure(job: Job, options: argparse.Namespace, take_turn: Callable[[], None]) -> Measured:
+    """Compile every column of one job, and time them when it is its turn."""
+    mode, precision = job.parts
+    try:
+        return _measure(job.model, mode, precision, options, take_turn)
+    except Exception as exc:  # noqa: BLE001 - a model's, which may raise anything
+        return Measured(model=job.model, mode=mode, precision=precision, note=_one_line(exc))
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+def _measure(
+    model: str, mode: str, precision: str, options: argparse.Namespace, take_turn: Callable[[], None]
+) -> Measured:
+    torch._dynamo.config.recompile_limit = 64  # All columns compile the same code.
+    is_training = mode == "training"
+    dtype = torch.float32 if is_training else DTYPES[precision]
+    place = Place(options.device, dtype, options.sizes == "small")
+
+    def build(dtype: torch.dtype) -> Called:
+        torch.manual_seed(0)
+        return MODELS[model](place._replace(dtype=dtype))
+
+    called = build(dtype)
+    if is_training and called.loss is None:
+        return Measured(model=model, mode=mode, precision=precision, note="it has no loss")
+    exact = None if is_training else _exact(called, build, dtype)
+    shared = _allocated(options.device)
+    runs: dict[str, Run] = {}
+    error, first_s, peak_mib = dict[str, float](), dict[str, float](), dict[str, float]()
+    notes = dict[str, str]()
+    graphs, passes, trials = list[str](), dict[str, int](), dict[str, None]()
+    for column in options.columns.split(","):
+        synchronise(options.device)
+        held = _allocated(options.device) - shared
+        started = time.perf_counter()
+        with collected() as reports:
+            try:
+                run = _run(called, column, is_training=is_training)
+                first = run().detach()
+                synchronise(options.device)
+                first_s[column] = round(time.perf_counter() - started, 2)
+                error[column] = _error(first, exact) if exact is not None else first.item()
+                for _ in range(WARM_UP):
+                    run()
+                peak_mib |= _peak(column, run, options.device, held)
+                runs[column] = run
+            except Exception as exc:  # noqa: BLE001 - a compiler's, which may raise anything
+                notes[column] = _one_line(exc)
+        if column == OURS:
+            graphs = [one.line() for one in reports.graphs]
+            trials = dict.fromkeys(one.line() for one in reports.trials)
+            for one in reports.passes:
+                if one.fired:
+                    passes[one.name] = passes.get(one.name, 0) + one.fired
+            notes |= dict(
+                itertools.islice({f"pass {one.name}": one.undone for one in reports.passes if one.undone}.items(), 4)
+            )
+    take_turn()
+    times = _blocks(runs, options.device)
+    over = {column: round(ratio(blocks, times[OURS]), 4) for column, blocks in times.items()} if OURS in times else {}
+    return Measured(
+        model=model,
+        mode=mode,
+        precision=precision,
+        ms={column: round(statistics.median(blocks) * 1e3, 4) for column, blocks in times.items()},
+        over=over,
+        error=error,
+        first_s=first_s,
+        peak_mib=peak_mib,
+        notes=notes,
+        graphs=graphs,
+        passes=passes,
+        trials=list(trials),
+    )
+
+
+def _exact(called: Called, build: Callable[[torch.dtype], Called], dtype: torch.dtype) -> Tensor:
+    """Results with more digits, of the same weights and inputs."""
+    wide = build(WIDER[dtype])
+    wide.module.load_state_dict(called.module.state_dict())
+    with torch.no_grad():
+        return wide.call(wide.module, {})
+
+
+def _error(found: Tensor, exact: Tensor) -> float:
+    difference = (found.to(exact.dtype) - exact).norm() / exact.norm()
+    return float(f"{difference.item():.3g}")
+
+
+def _run(called: Called, column: str, *, is_training: bool) -> Run:
+    if not is_training:
+        compiled, state = _compiled(called.module, column), State()
+
+        def infer() -> Tensor:
+            with torch.no_grad(), _step(column):
+                return called.call(compiled, state)
+
+        return infer
+    module = copy.deepcopy(called.module).train()
+    compiled, loss = _compiled(module, column), called.loss
+    assert loss is not None
+    device = next(module.parameters()).device.type
+    optimizer = torch.optim.AdamW(module.parameters(), lr=LEARNING_RATE, fused=device == "cuda")
+
+    def step() -> Tensor:
+        with _step(column):
+            with torch.autocast(device, dtype=torch.bfloat16):
+                value = loss(compiled)
+            value.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return value
+
+    return step
+
+
+@contextmanager
+def _step(column: str) -> Iterator[None]:
+    """Inductor's CUDA graphs write over the results of the step before."""
+    if column == "reduce-overhead":
+        torch.compiler.cudagraph_mark_step_begin()
+    yield
+
+
+def _compiled(module: nn.Module, column: str) -> Callable[..., Any]:
+    if column == "eager":
+        return module
+    if column == "inductor":
+        return torch.compile(module)
+    if column in torch._inductor.list_mode_options():
+        return torch.compile(module, mode=column)
+    return torch.compile(module, backend=column)
+
+
+def _allocated(device: str) -> int:
+    return torch.cuda.memory_allocated() if device.startswith("cuda") else 0
+
+
+def _peak(column: str, run: Run, device: str, held: int) -> dict[str, float]:
+    if not device.startswith("cuda"):
+        return {}
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    run()
+    torch.cuda.synchronize()
+    return {column: round((torch.cuda.max_memory_allocated() - held) / 2**20, 1)}
+
+
+def _blocks(runs: dict[str, Run], device: str) -> dict[str, list[float]]:
+    """Seconds of a call of each column, in blocks that take turns in random order."""
+    calls = {column: max(2, math.ceil(BLOCK_S / _seconds(run, 2, device))) for column, run in runs.items()}
+    times: dict[str, list[float]] = {column: [] for column in runs}
+    order = list(runs)
+    for _ in range(BLOCKS):
+        random.shuffle(order)
+        for column in order:
+            times[column].append(_seconds(runs[column], calls[column], device))
+    return times
+
+
+def _seconds(run: Run, calls: int, device: str) -> float:
+    synchronise(device)
+    started = time.perf_counter()
+    for _ in range(calls):
+        run()
+    synchronise(device)
+    return (time.perf_counter() - started) / calls
+
+
+def table(record: Sequence[Measured], columns: Sequence[str]) -> str:
+    """A row for each line of a record, and the geomean of the gains by mode and precision."""
+    lines = [
+        f"{'model':<30} {'mode':<9} {'':<5}{''.join(f'{one:>16}' for one in columns)}  gain  first call s, peak MiB"
+    ]
+    for one in sorted(record, key=lambda one: (one.mode, one.precision, one.model)):
+        cells = "".join(f"{one.ms[column]:>16.3f}" if column in one.ms else f"{'-':>16}" for column in columns)
+        gain = "  - " if one.gain is None else f"{one.gain:.3f}"
+        more = [
+            " ".join(f"{found.get(column, math.nan):.0f}" for column in columns)
+            for found in (one.first_s, one.peak_mib)
+        ]
+        lines.append(f"{one.model:<30} {one.mode:<9} {one.precision:<5}{cells}  {gain} {', '.join(more)} {one.note}")
+    for key, group in itertools.groupby(sorted(record, key=_group), key=_group):
+        gains = [one.gain for one in group if one.gain is not None]
+        if gains:
+            mean = math.exp(statistics.fmean(map(math.log, gains)))
+            lines.append(f"{' '.join(key)}: geomean of {len(gains)} gains {mean:.3f}, least {min(gains):.3f}")
+    return "\n".join(lines)
+
+
+def _group(one: Measured) -> tuple[str, str]:
+    return one.mode, one.precision
+
+
+def main() -> int:
+    """Time models and print the table last."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser, minutes=20, timeout=400)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--ops", default="*", help="models: wildcards with commas between them")
+    parser.add_argument("--modes", default="inference")
+    parser.add_argument("--precisions", default="bf16")
+    parser.add_argument("--columns", default="eager,inductor,reduce-overhead,opsmith")
+    parser.add_argument("--sizes", default="full", choices=("small", "full"))
+    options = parser.parse_args()
+    names = [name for name in MODELS if any(fnmatchcase(name, pattern) for pattern in options.ops.split(","))]
+    parts = itertools.product(options.modes.split(","), options.precisions.split(","))
+    jobs = [Job(name, part) for part, name in itertools.product(parts, names)]
+    record = have_done(jobs, options, measure, _died, Measured, lambda line: lacks_memory(line.note))
+    shown = table(record, options.columns.split(","))
+    facts = {
+        "command": command_of("benchmarks.compile.models"),
+        "environment": environment_of(options.device),
+        "table": shown.splitlines(),
+    }
+    options.out.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
+    print(shown)
+    return 0
+
+
+def _died(job: Job, note: str) -> Measured:
+    mode, precision = job.parts
+    return Measured(model=job.model, mode=mode, precision=precision, note=note)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
