@@ -510,8 +510,7 @@ def _assert_row(row: Row, compiled: Callable[..., Tensor]) -> set[int]:
 def test_every_pass_has_a_row() -> None:
     """Whoever adds a pass says what it does to infinities and NaN.
 
-    Dead code has no values, and CUDA's libraries do
-    not run here.
+    Dead code has no values, and CUDA's libraries do not run here.
     """
     assert {one.name for one in BUILT_IN} - {"dead_code", ATTENTION_CALLS} == {row.name for row in ROWS.values()}
 
