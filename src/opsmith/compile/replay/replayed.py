@@ -41,7 +41,7 @@ WORTH_IT = 0.97
 EAGER_WORTH_IT = 0.98
 #: Where the host is done with enqueuing in less than this part of the time, the device is what takes time. Above, even
 #: a device that is never idle for long loses a microsecond between two kernels, which a recording saves.
-HOST_BOUND = 0.5
+HOST_BOUND = 0.2
 #: Calls that are timed each way, of a graph that writes to its inputs.
 TURNS = 4
 #: A round of timing lasts this long or this many calls, whatever is reached first, but at least two calls.
