@@ -136,15 +136,61 @@ def test_random_and_uninitialised_masks_are_no_constants() -> None:
     assert 0 == outcome(function, _heads(), choose_passes("attention_mask"), gradients=False).fired
 
 
-def test_symbolic_sizes_are_no_constants() -> None:
-    """Nothing is computed of them; the call stays."""
+def _of_any_length(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    positions = torch.arange(q.shape[-2])
+    mask = (positions[None] <= positions[:, None])[None, None].expand(q.shape[0], 1, -1, -1)
+    return F.scaled_dot_product_attention(q, k, v, mask)
 
-    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        mask = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).tril()
-        return F.scaled_dot_product_attention(q, k, v, mask)
 
-    found = outcome(function, _heads(), choose_passes("attention_mask"), gradients=False, dynamic=True)
-    assert 0 == found.fired
+def _lower_of_any_length(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    mask = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).tril()
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
+def _window_of_any_length(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    positions = torch.arange(q.shape[-2])
+    distance = positions[:, None] - positions[None]
+    return F.scaled_dot_product_attention(q, k, v, (distance >= 0) & (distance < 4096))
+
+
+def _half_of_any_length(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    positions = torch.arange(q.shape[-2])
+    return F.scaled_dot_product_attention(q, k, v, (positions[None] < q.shape[-2] // 2).expand(q.shape[-2], -1))
+
+
+def _shifted_for_any_length(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    queries = torch.arange(8192)[4096:][: q.shape[-2]]
+    return F.scaled_dot_product_attention(q, k, v, torch.arange(q.shape[-2])[None] <= queries[:, None])
+
+
+def _begun_later_for_any_length(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    queries = torch.arange(4096, 4096 + q.shape[-2])
+    return F.scaled_dot_product_attention(q, k, v, torch.arange(q.shape[-2])[None] <= queries[:, None])
+
+
+def _below_a_filled_number(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    mask = torch.arange(q.shape[-2])[None] < torch.full((q.shape[-2], 1), 4096)
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
+@pytest.mark.parametrize(
+    ("function", "is_named"),
+    [
+        (_shifted_for_any_length, False),
+        (_begun_later_for_any_length, False),
+        (_below_a_filled_number, False),
+        (_of_any_length, True),
+        (_lower_of_any_length, True),
+        (_window_of_any_length, False),
+        (_half_of_any_length, False),
+    ],
+)
+def test_a_mask_of_symbolic_sizes_is_named_where_it_is_one_for_all(
+    function: Callable[..., Tensor], *, is_named: bool
+) -> None:
+    """A window of thousands of tokens looks causal for every size that is tried."""
+    found = outcome(function, _heads(dtype=torch.float32), choose_passes("attention_mask"), dynamic=True)
+    assert is_named == found.fired
     found.assert_equal()
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - what everybody calls it
 from torch import Tensor, fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opsmith.compile.traced.attention_ways import LIBRARY, Form, attention, possible_ways
 from opsmith.compile.traced.calls import number, read, tensor
@@ -59,7 +60,7 @@ class _Attention:
     def is_square(self) -> bool:
         """Whether there are as many queries as keys."""
         query, key = tensor(self.query), tensor(self.key)
-        return query is not None and key is not None and query.shape[-2] == key.shape[-2]
+        return query is not None and key is not None and statically_known_true(query.shape[-2] == key.shape[-2])
 
 
 def name_masks(graph: fx.Graph) -> int:

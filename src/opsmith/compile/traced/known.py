@@ -1,14 +1,20 @@
-"""What is known of a traced graph's tensors that depend on no input."""
+"""What is known of a traced graph's tensors that depend on no input.
+
+Where sizes are symbols a mask is computed for several of their values. Its pattern counts if it is the same for each
+and positions are compared and shifted by two at most: a window of 4,096 tokens looks causal for all shorter texts.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from opsmith.compile.graph.aliasing import storages
 from opsmith.compile.graph.effects import has_effect, written_by
@@ -16,6 +22,12 @@ from opsmith.compile.traced.calls import tensor
 
 #: Elements of a constant that is worth computing: a causal mask of 8,192 tokens.
 _LARGEST = 1 << 26
+#: Values of symbolic sizes that a mask is computed for.
+_SAMPLES = (5, 33, 130)
+#: What positions may be shifted by, for these to stand for all sizes.
+_LITTLE = 2
+#: Functions whose numbers are sizes and dimensions.
+_SHAPING = {"expand", "view", "reshape", "ones", "zeros", "new_ones", "unsqueeze", "size"}
 
 
 @dataclass(frozen=True)
@@ -39,12 +51,18 @@ class Constants:
 
     Args:
         graph: of Dynamo.
+        sizes: values to compute with for symbolic sizes.
     """
 
-    def __init__(self, graph: fx.Graph) -> None:
+    def __init__(self, graph: fx.Graph, sizes: Mapping[Any, int] | None = None) -> None:
+        self._graph, self._sizes = graph, sizes or {}
         self._known: dict[fx.Node, Any] = {}
         written = (target for node in graph.nodes for target in written_by(node))
         self._written = frozenset().union(*(storages(one.meta.get("example_value")) for one in written))
+
+    def with_sizes(self, sizes: Mapping[Any, int]) -> Constants:
+        """The same graph's, with values for symbolic sizes."""
+        return Constants(self._graph, sizes)
 
     def of(self, node: Any) -> Any:
         """What a node returns, or None where that is unknown, random, or larger than 2^26 elements."""
@@ -56,11 +74,12 @@ class Constants:
 
     def _computed(self, node: fx.Node) -> Any:
         like = node.meta.get("example_value")
-        sizes = like.shape if isinstance(like, Tensor) else (like,)
-        if any(isinstance(one, (torch.SymInt, torch.SymFloat, torch.SymBool)) for one in sizes):
-            return None
-        if isinstance(like, Tensor) and (like.numel() > _LARGEST or storages(like) & self._written):
-            return None
+        if isinstance(like, torch.SymInt):
+            return self.size(like)
+        if isinstance(like, Tensor):
+            shape = self.shape(like)
+            if shape is None or math.prod(shape) > _LARGEST or storages(like) & self._written:
+                return None
         if any(self._known[one] is None for one in node.all_input_nodes):
             return None
         args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), lambda one: self._known[one])
@@ -69,6 +88,18 @@ class Constants:
             return _called(node, args, kwargs)
         except Exception:  # noqa: BLE001 - what cannot be computed here, for any reason, is not known
             return None
+
+    def size(self, size: int | torch.SymInt) -> int | None:
+        """A size as a number, or None where it has none."""
+        if not isinstance(size, torch.SymInt):
+            return size
+        number = size.node.expr.subs(self._sizes)
+        return int(number) if number.is_Integer else None
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """All sizes of a tensor as numbers, or None."""
+        sizes = [self.size(one) for one in tensor.shape]
+        return None if None in sizes else tuple(sizes)  # type: ignore[arg-type]
 
 
 def hides(mask: Any, constants: Constants, *, where: bool) -> Hidden | None:
@@ -81,10 +112,41 @@ def hides(mask: Any, constants: Constants, *, where: bool) -> Hidden | None:
             added to scores.
     """
     like = tensor(mask)
-    if like is None or like.dim() < 2 or any(type(size) is not int for size in like.shape):
+    if like is None or like.dim() < 2:
         return None
+    sizes: Sequence[Any] = [one for one in like.shape if isinstance(one, torch.SymInt)]
+    symbols = set().union(*(one.node.expr.free_symbols for one in sizes))
+    if not symbols:
+        return _hidden(mask, like, constants, where=where)
+    if not _shifts_little(mask):
+        return None
+    ordered = sorted(symbols, key=str)
+    samples = ({symbol: first + 3 * place for place, symbol in enumerate(ordered)} for first in _SAMPLES)
+    found = {_hidden(mask, like, constants.with_sizes(sample), where=where) for sample in samples}
+    return found.pop() if len(found) == 1 else None
+
+
+def _shifts_little(mask: fx.Node) -> bool:
+    """Whether no number of the graph that a mask is computed with is more than two, but for sizes and dimensions."""
+    numbers = [number for one in _with_sources(mask, {}) if not _makes_a_shape(one) for number in _numbers(one)]
+    return all(abs(number) <= _LITTLE or math.isinf(number) for number in numbers)
+
+
+def _makes_a_shape(node: fx.Node) -> bool:
+    """Whether a call's numbers are sizes and dimensions, and none of them becomes a position that is shifted."""
+    name = str(getattr(node.target, "__name__", node.target))
+    return name in _SHAPING or (name == "arange" and len(node.args) == 1)
+
+
+def _numbers(node: fx.Node) -> Iterator[float]:
+    for leaf in tree_leaves((node.args, node.kwargs)):
+        bounds = (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else (leaf,)
+        yield from (one for one in bounds if type(one) in (int, float))
+
+
+def _hidden(mask: fx.Node, like: Tensor, constants: Constants, *, where: bool) -> Hidden | None:
     found = constants.of(mask)
-    if not isinstance(found, Tensor) or found.shape != like.shape:
+    if not isinstance(found, Tensor) or found.shape != constants.shape(like):
         return None
     if found.dtype == torch.bool:
         hidden = found if where else ~found
