@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
 
 from opsmith.core.op import TaskKind
-from opsmith.evaluation.comparisons import distribution, exact, factorisation, indices, placement, solutions, value
+from opsmith.evaluation.comparisons import (
+    bias,
+    distribution,
+    exact,
+    factorisation,
+    indices,
+    placement,
+    solutions,
+    value,
+)
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Result, Results
-from opsmith.evaluation.criteria.results import PASSED, merge, near_the_work
+from opsmith.evaluation.criteria.results import PASSED, merge, near_the_work, wrong
 from opsmith.evaluation.criteria.rules import ComparisonRule, rule_for
 from opsmith.evaluation.criteria.tolerance import relative_to, tolerance_for
 from opsmith.evaluation.oracle.float64 import Oracle
@@ -64,8 +73,23 @@ def _by_leaf(call: JudgedCall, rule: ComparisonRule, reference: Results, candida
             # Of factors float64 may choose others: elements of one choice don't excuse those of another.
             asks = mode == "strict" and rule.kind != "factorisation"
             ask = partial(oracle.opinion, index) if asks else _no_opinion
-            findings.append(value.compare(ours, theirs, limits, ask))
+            finding = value.compare(ours, theirs, limits, ask)
+            if finding.passed and asks and bias.is_asked_of(ours, call.schema, rule.stem):
+                lean = bias.lean_of(ours, theirs, _truths(call, rule, oracle, index, reference))
+                finding = finding if lean is None else wrong(lean, finding.figures)
+            findings.append(finding)
     return merge(findings) if findings else PASSED
+
+
+def _truths(
+    call: JudgedCall, rule: ComparisonRule, oracle: Oracle, index: int, results: Results
+) -> Iterator[torch.Tensor | None]:
+    """Float64's result, then that of the call with its numbers in the result's type, as a kernel may round them."""
+    result = results[index]
+    assert isinstance(result, torch.Tensor)
+    for one in (oracle, Oracle(call.with_numbers_in(result.dtype), rule.stem, len(results))):
+        opinion = one.opinion(index)
+        yield None if opinion is None or opinion.value.shape != result.shape else opinion.value
 
 
 def _near(result: Result) -> Result:

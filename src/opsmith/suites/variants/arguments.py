@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opsmith.aten.schemas import overload
+from opsmith.aten.schemas import group_tags, overload
 from opsmith.core.case import CallRecord, NamedValue, SequenceValue, TensorValue, Value
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
@@ -27,7 +27,6 @@ from opsmith.suites.variants.scope import (
     is_placed,
     is_random,
     keeps_values,
-    tags,
 )
 from opsmith.suites.variants.values import value_variants
 
@@ -159,7 +158,9 @@ def _changes(
 
 def _is_simple(schema: OpSchema) -> bool:
     stem = stem_of(schema.name)
-    return is_elementwise(schema) or stem in CONTRACTIONS or "reduction" in tags(schema) or stem in _WITH_DIMENSION
+    return (
+        is_elementwise(schema) or stem in CONTRACTIONS or "reduction" in group_tags(schema) or stem in _WITH_DIMENSION
+    )
 
 
 #: Ops that work along a dimension, and what is neither elementwise nor a reduction for torch.

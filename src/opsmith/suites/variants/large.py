@@ -22,6 +22,7 @@ from collections.abc import Iterator
 import msgspec
 
 from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.schemas import group_tags
 from opsmith.core.case import LARGE_LABELS, CallRecord, GeneratedStorage, Storage, TensorValue, Value, tensor_values
 from opsmith.core.domains import Domain, Integers, Normal
 from opsmith.core.op import OpSchema
@@ -31,7 +32,7 @@ from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.layouts import dense_strides
-from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, is_elementwise, is_placed, tags
+from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, is_elementwise, is_placed
 from opsmith.suites.variants.shapes import largest, may_be_resized, renamed
 
 #: Elements of a vast call are more than this and at most half as many more.
@@ -183,6 +184,6 @@ def _summable(storage: Storage, schema: OpSchema) -> Storage:
         domain = Integers(0, 2, 2.0, -1.0)
     elif stem in _EXPONENTIALS:
         domain = Normal(8.0)
-    elif "reduction" in tags(schema) or stem in _RUNNING or stem in CONTRACTIONS:
+    elif "reduction" in group_tags(schema) or stem in _RUNNING or stem in CONTRACTIONS:
         domain = Integers(-1, 2)
     return storage if domain is None else msgspec.structs.replace(storage, domain=fitted(domain, storage.dtype))

@@ -14,7 +14,7 @@ import math
 from typing import NamedTuple
 
 from opsmith.aten.dtypes import torch_dtype
-from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.aten.schemas import group_tags, overload
 from opsmith.aten.unrounded import COPYING, ORDERING
 from opsmith.core.case import CallRecord
 from opsmith.core.op import OpSchema, Variant
@@ -192,12 +192,12 @@ def is_placed(schema: OpSchema, name: str) -> bool:
 
 def is_random(schema: OpSchema) -> bool:
     """Whether the result is drawn."""
-    return "nondeterministic_seeded" in tags(schema)
+    return "nondeterministic_seeded" in group_tags(schema)
 
 
 def is_elementwise(schema: OpSchema) -> bool:
     """Whether each element of the result follows from one element of each tensor."""
-    return "pointwise" in tags(schema)
+    return "pointwise" in group_tags(schema)
 
 
 def reads_values(schema: OpSchema) -> bool:
@@ -221,20 +221,6 @@ def written_arguments(schema: OpSchema) -> frozenset[str]:
     """Arguments that the schema marks as written."""
     arguments = overload(schema.name)._schema.arguments
     return frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
-
-
-@functools.cache
-def tags(schema: OpSchema) -> frozenset[str]:
-    """Torch's tags of an overload, of its functional one, and of the op whose gradient it is.
-
-    In-place and ``out=`` overloads are not tagged throughout and gradients hardly at all; the
-    gradient of an elementwise op is elementwise.
-    """
-    schemas = aten_schemas()
-    stem = stem_of(schema.name)
-    others = (f"{stem.removesuffix('_backward')}.default", f"{stem}.Tensor", f"{stem}.Scalar")
-    related = [schema.name, schema.functional, *others]
-    return frozenset(tag for name in related if name in schemas for tag in schemas[name].tags)
 
 
 def _labels(schema: OpSchema, call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:
@@ -273,7 +259,7 @@ def _kept_labels(schema: OpSchema, stem: str) -> frozenset[str]:
 
 
 def _whole_labels(schema: OpSchema, call: BoundCall, *, ranged: bool) -> frozenset[str]:
-    if ranged or not (is_elementwise(schema) or "reduction" in tags(schema)):
+    if ranged or not (is_elementwise(schema) or "reduction" in group_tags(schema)):
         return frozenset()
     if not is_elementwise(schema) or keeps_values(schema):
         return frozenset(WHOLE_LABELS)
@@ -311,7 +297,7 @@ def _unrounded_labels(schema: OpSchema, slot: ArgumentSlot, *, ranged: bool, who
 def keeps_values(schema: OpSchema) -> bool:
     """Whether the op is declared in :data:`KEPT`; a reduction (a norm) is not meant."""
     stem = stem_of(schema.name)
-    return any(map(stem.startswith, KEPT)) and not ("reduction" in tags(schema) and stem != "prod")
+    return any(map(stem.startswith, KEPT)) and not ("reduction" in group_tags(schema) and stem != "prod")
 
 
 def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> frozenset[str]:
@@ -325,8 +311,8 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
     if is_elementwise(schema):
         return _RANGED if ranged else _ELEMENTWISE
     if ranged:
-        return _SINGLE if "reduction" in tags(schema) else frozenset()
-    if stem in ADDED_UP or "reduction" in tags(schema):
+        return _SINGLE if "reduction" in group_tags(schema) else frozenset()
+    if stem in ADDED_UP or "reduction" in group_tags(schema):
         return _SUMMED
     if stem in CONTRACTIONS:
         if name == "self" and stem in WITH_BETA:

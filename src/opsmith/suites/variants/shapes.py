@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from opsmith.aten.schemas import overload
+from opsmith.aten.schemas import group_tags, overload
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
@@ -28,7 +28,6 @@ from opsmith.suites.variants.scope import (
     is_random,
     keeps_values,
     reads_values,
-    tags,
     written_arguments,
 )
 
@@ -87,7 +86,7 @@ def _has_empty_answer(schema: OpSchema) -> bool:
     stem = stem_of(schema.name)
     if stem in ("var", "std", "var_mean", "std_mean"):
         return False
-    return is_elementwise(schema) or "reduction" in tags(schema) or stem in ALONG_A_DIMENSION
+    return is_elementwise(schema) or "reduction" in group_tags(schema) or stem in ALONG_A_DIMENSION
 
 
 def _label(size: int) -> str:
@@ -110,7 +109,7 @@ def may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
         return False
     stem = stem_of(schema.name)
     known = stem in CONTRACTIONS or stem in ROWWISE or stem in ALONG_A_DIMENSION
-    return known or is_elementwise(schema) or "reduction" in tags(schema)
+    return known or is_elementwise(schema) or "reduction" in group_tags(schema)
 
 
 def _rounds_midway(stem: str, dtypes: list[str]) -> bool:
