@@ -9,13 +9,9 @@ experiments behind the constants.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 import torch
-
-from opsmith.aten.schemas import group_tags
-from opsmith.core.op import OpSchema
-from opsmith.evaluation.criteria.judged_call import Result
 
 #: The bits of a half type's fraction, which are those behind its exponent's.
 _FRACTION = {torch.bfloat16: 7, torch.float16: 10}
@@ -31,18 +27,14 @@ LEAN = 0.03
 CUT_OFF = (0.3, 0.8)
 _CUT_OFF_ANYWHERE, _CUT_OFF_SHARE = (0.25, 1.0), 0.8
 _ENOUGH_IN_EXPONENT = 16
-#: Ops that take their tensors element by element, though torch does not tag them so.
-_UNTAGGED = frozenset({"hardswish", "log_sigmoid_forward", "_prelu_kernel", "glu"})
 
 
-def is_asked_of(result: Result, schema: OpSchema, stem: str) -> TypeGuard[torch.Tensor]:
-    """Whether each element of the result is rounded by itself, to a half type, and there are enough of them."""
-    if not isinstance(result, torch.Tensor) or result.dtype not in _FRACTION or result.numel() < FEWEST:
-        return False
-    return stem in _UNTAGGED or "pointwise" in group_tags(schema)
+def is_asked_of(result: torch.Tensor) -> bool:
+    """Whether the result is of a half type and has enough elements."""
+    return result.dtype in _FRACTION and result.numel() >= FEWEST
 
 
-def lean_of(expected: torch.Tensor, got: Result, truths: Iterable[torch.Tensor | None]) -> str | None:
+def lean_of(expected: torch.Tensor, got: torch.Tensor, truths: Iterable[torch.Tensor | None]) -> str | None:
     """How a result leans, in words; None if it does not.
 
     Args:
@@ -51,7 +43,6 @@ def lean_of(expected: torch.Tensor, got: Result, truths: Iterable[torch.Tensor |
         truths: results in float64, asked where eager's does not explain the candidate's, one after another until one
             does; a None explains everything.
     """
-    assert isinstance(got, torch.Tensor)
     expected, got = _some(expected), _some(got)
     if int(torch.count_nonzero(expected != got)) < FEWEST:
         return None

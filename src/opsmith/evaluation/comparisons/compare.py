@@ -16,12 +16,13 @@ from opsmith.evaluation.comparisons import (
     indices,
     placement,
     solutions,
+    tails,
     value,
 )
 from opsmith.evaluation.criteria.judged_call import Finding, JudgedCall, Result, Results
 from opsmith.evaluation.criteria.results import PASSED, merge, near_the_work, wrong
-from opsmith.evaluation.criteria.rules import ComparisonRule, rule_for
-from opsmith.evaluation.criteria.tolerance import relative_to, tolerance_for
+from opsmith.evaluation.criteria.rules import ComparisonRule, is_elementwise, rule_for
+from opsmith.evaluation.criteria.tolerance import Tolerance, relative_to, tolerance_for
 from opsmith.evaluation.oracle.float64 import Oracle
 
 
@@ -74,11 +75,32 @@ def _by_leaf(call: JudgedCall, rule: ComparisonRule, reference: Results, candida
             asks = mode == "strict" and rule.kind != "factorisation"
             ask = partial(oracle.opinion, index) if asks else _no_opinion
             finding = value.compare(ours, theirs, limits, ask)
-            if finding.passed and asks and bias.is_asked_of(ours, call.schema, rule.stem):
-                lean = bias.lean_of(ours, theirs, _truths(call, rule, oracle, index, reference))
-                finding = finding if lean is None else wrong(lean, finding.figures)
+            if finding.passed and asks and is_elementwise(call.schema, rule.stem):
+                said = _hidden(call, rule, oracle, index, (reference, ours, theirs), limits)
+                finding = finding if said is None else wrong(said, finding.figures)
             findings.append(finding)
     return merge(findings) if findings else PASSED
+
+
+def _hidden(
+    call: JudgedCall,
+    rule: ComparisonRule,
+    oracle: Oracle,
+    index: int,
+    results: tuple[Results, Result, Result],
+    limits: Tolerance,
+) -> str | None:
+    """What is wrong with elements that are all near eager's, in words; None if nothing is."""
+    reference, ours, theirs = results
+    if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+        return None
+    if bias.is_asked_of(ours):
+        lean = bias.lean_of(ours, theirs, _truths(call, rule, oracle, index, reference))
+        if lean is not None:
+            return lean
+    if not tails.is_asked_of(ours):
+        return None
+    return tails.hidden_error(ours, theirs, limits, partial(oracle.opinion, index), partial(oracle.moved, index))
 
 
 def _truths(

@@ -103,13 +103,16 @@ class Oracle:
             return None
         return magnitude.abs().nan_to_num(0.0, 0.0, 0.0)
 
-    def _movement(self, index: int, eps: float) -> torch.Tensor:
-        """How far a result goes when all that it is made of moves by ``eps``; 0 where it moves to no number."""
+    def moved(self, index: int, eps: float) -> torch.Tensor:
+        """How far each element of result ``index`` goes at most when all that it is made of moves by ``eps``."""
         if eps not in self._farthest:
             assert self._values is not None
             self._farthest[eps] = farthest_moves(self._call, self._stem, self._values, eps)
-        farthest = self._farthest[eps][index]
-        # All trials may leave one of thousands of elements where it is.
+        return self._farthest[eps][index]
+
+    def _movement(self, index: int, eps: float) -> torch.Tensor:
+        """Likewise, and the median element's where that is farther: all trials may leave one of thousands in place."""
+        farthest = self.moved(index, eps)
         return farthest.clamp(min=farthest.median()) if farthest.numel() else farthest
 
     @cached_property
