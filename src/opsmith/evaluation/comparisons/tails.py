@@ -19,7 +19,7 @@ from opsmith.evaluation.oracle.perturbation import PERTURBATION_SLACK
 #: What is granted of a small result, by dtype. It is far more than what powers and logarithms in float32 lose, and
 #: four times the relative tolerance of bfloat16. Results of float16 this small are no normal numbers.
 GRANTED = {torch.float32: 1e-3, torch.bfloat16: 6.4e-2}
-#: What float32 loses of a sum next to 1, and then scales, on the way to a half type is not asked for: ``x * log(1 + exp(x))``.
+#: What float32 loses of a sum next to 1, and then scales, is not asked for in a half type: ``x * log(1 + exp(x))``.
 FLOOR = {torch.float32: 0.0, torch.bfloat16: 2.0**-19}
 #: Smaller ones may be flushed to zero on the way.
 SMALLEST = 2.0**-100
