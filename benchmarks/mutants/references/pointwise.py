@@ -332,8 +332,8 @@ def remainder__Tensor_kernel_impl(x, y):
 
 
 def fmod__Tensor_kernel_impl(x, y):
-    rest = torch.remainder(torch.abs(x), torch.abs(y))
-    return torch.copysign(rest, x).to(rest.dtype)
+    rest = torch.remainder(torch.abs(_wide(x)), torch.abs(_wide(y)))
+    return torch.copysign(rest, _wide(x)).to(torch.result_type(x, y))
 
 
 def maximum__default_kernel_impl(x, y):

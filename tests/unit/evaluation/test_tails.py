@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.evaluation_calls import judge
+from tests.evaluation_calls import judge, schema_of
+
+from opsmith.evaluation.comparisons.compare import compare
+from opsmith.evaluation.criteria.judged_call import JudgedCall
 
 aten = torch.ops.aten
 
@@ -86,3 +89,14 @@ def test_a_difference_of_nearly_one_is_asked_no_more_than_its_digits_say() -> No
     y = 1 - torch.exp2(-torch.arange(8, 24, dtype=torch.float64)).float().repeat(64)
     g = torch.randn(y.shape, generator=torch.Generator().manual_seed(3))
     assert judge(aten.tanh_backward.default, (g, y), g * (1 - y * y)).passed
+
+
+def test_float64_is_believed_where_eager_loses_all_of_a_small_result() -> None:
+    """The fourth powers of tiny numbers are zeros in float32, and so is eager's norm; a kernel in float64 has it."""
+    x = torch.exp2(torch.linspace(-60, -40, 64)).float()
+    norm = x.double().pow(4).sum().pow(0.25).float()
+    call = JudgedCall(schema=schema_of(aten.linalg_vector_norm.default), args=(x, 4), kwargs={}, small_results=True)
+    eager = aten.linalg_vector_norm.default(x, 4)
+    assert float(eager) == 0.0 < float(norm)
+    for found, passes in ((norm, True), (norm * 1.01, False)):
+        assert passes is compare(call, [[eager]], [[found]], tolerance="strict").passed

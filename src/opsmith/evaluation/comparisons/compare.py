@@ -68,13 +68,13 @@ def _by_leaf(call: JudgedCall, rule: ComparisonRule, reference: Results, candida
             findings.append(exact.compare(expected, got, keeps_signs=rule.keeps_signs))
         else:
             ours, theirs = _near(expected), _near(got)
-            limits = tolerance_for(mode, _dtype(ours), call.tolerance)
+            limits = plain = tolerance_for(mode, _dtype(ours), call.tolerance)
             if mode == "strict" and (call.small_results or call.schema.kind is TaskKind.MODULE):
                 limits = relative_to(ours, limits)
             # Of factors float64 may choose others: elements of one choice don't excuse those of another.
             asks = mode == "strict" and rule.kind != "factorisation"
             ask = partial(oracle.opinion, index) if asks else _no_opinion
-            finding = value.compare(ours, theirs, limits, ask)
+            finding = value.compare(ours, theirs, limits, ask, believed_within=plain.atol)
             if finding.passed and asks and is_elementwise(call.schema, rule.stem):
                 said = _hidden(call, rule, oracle, index, (reference, ours, theirs), limits)
                 finding = finding if said is None else wrong(said, finding.figures)

@@ -29,6 +29,7 @@ value label    what every varied tensor holds
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -185,7 +186,7 @@ class _Proposed(NamedTuple):
 
 
 def _in_turn(vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, seed: int) -> Iterator[_Proposed]:
-    """The variants of all bases: label after label, each of another base than the one before."""
+    """The variants of all bases: label after label, each of another base than the one before, first of larger ones."""
     chance = random.Random(derive_seed(seed, schema.name, vary.__name__))  # noqa: S311 - a choice, no secret
     by_label: dict[str, list[tuple[int, CallRecord]]] = {}
     for number, base in enumerate(chance.sample(bases, min(len(bases), MOST_BASES))):
@@ -200,7 +201,8 @@ def _in_turn(vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, see
             return
         for label in labels:
             options = by_label[label]
-            number, record = min(options, key=lambda option: used.get(option[0], 0))
+            # What a label has to show, a few elements may not: they are asked where there are no others, or later.
+            number, record = min(options, key=lambda o: (not times and _is_small(o[1]), used.get(o[0], 0)))
             options.remove((number, record))
             used[number] = used.get(number, 0) + 1
             yield _Proposed(label, record, times)
@@ -208,5 +210,12 @@ def _in_turn(vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, see
         chance.shuffle(labels)
 
 
+def _is_small(record: CallRecord) -> bool:
+    shapes = [tensor.shape for tensor in tensor_values((*record.args, *record.kwargs.values()))]
+    return max(map(math.prod, shapes), default=0) < FEW_ELEMENTS
+
+
+#: A call whose largest tensor has fewer elements is small.
+FEW_ELEMENTS = 16
 #: Patterns that are varied; an op has a dozen at most, but for those with lists of scalars.
 MOST_BASES = 8

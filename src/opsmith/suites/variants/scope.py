@@ -83,6 +83,8 @@ WITH_BETA = frozenset({"addmm", "addbmm", "baddbmm", "addmv", "addr", "_addmm_ac
 ADDED_UP = frozenset(
     {*("cumsum", "trace", "avg_pool1d", "avg_pool2d", "avg_pool3d"), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
 )
+#: Ops that add up in places that indices name, of which a NaN or an infinity makes the same in any order.
+ADDED_IN_PLACES = frozenset({"scatter_add", "index_add"})
 #: Arguments of ops that round nothing which may hold any number, though traced calls give them a range.
 ANY_NUMBER = frozenset({"self", "elements", "test_elements"})
 #: Ops of :mod:`opsmith.aten.unrounded` that keep the values of the call all the same.
@@ -242,6 +244,8 @@ def _labels(schema: OpSchema, call: BoundCall, slot: ArgumentSlot) -> frozenset[
         found = _rowwise_labels(call, slot)
     else:
         found = _float_labels(schema, call.stem, slot.name, ranged=ranged)
+    if call.stem == "_cdist_forward" and call.number("p") != math.inf:
+        found |= {"nan"}  # Of the greatest difference, where one is NaN, eager takes another.
     found -= WITHOUT.get(call.stem, (frozenset(), ""))[0]
     return found - _SINGLE - DENSE if dtype.is_complex or dtype.itemsize == 1 else found
 
@@ -318,8 +322,9 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
         if name == "self" and stem in WITH_BETA:
             # Added to the product: a NaN there would hide what became of one in the factors.
             return _SUMMED - {"nan"}
-        return _SUMMED - _SINGLE | (frozenset() if "conv" in stem else {"nan"})
-    return _OTHER_LABELS
+        # A convolution by products of sums spreads a NaN of its input, but none of the filter of a channel.
+        return _SUMMED - _SINGLE | (frozenset() if "conv" in stem and name != "weight" else {"nan"})
+    return _OTHER_LABELS | (_SINGLE if stem in ADDED_IN_PLACES else frozenset())
 
 
 def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:

@@ -18,7 +18,7 @@ from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
 from opsmith.suites.valid_inputs import traced_record
-from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
+from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, stem_of
 from opsmith.suites.variants.layouts import dense_strides
 from opsmith.suites.variants.scope import (
     CONTRACTIONS,
@@ -28,6 +28,7 @@ from opsmith.suites.variants.scope import (
     is_random,
     keeps_values,
     reads_values,
+    rounds_nothing,
     written_arguments,
 )
 
@@ -44,6 +45,10 @@ ALONG_A_DIMENSION = frozenset(
         *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "flip", "roll", "median", "nanmedian"),
         *("tril", "triu", "cat", "stack", "glu", "nanmean", "_weight_norm_interface", "renorm"),
     }
+)
+#: Copies from or to places that indices name.
+IN_PLACES = frozenset(
+    {"gather", "take", "index_select", "embedding", "scatter", "index_copy", "index_fill", "masked_fill", "index"}
 )
 
 
@@ -108,8 +113,12 @@ def may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
     if sorted(numbers) != list(range(len(record.storages))) or beside:
         return False
     stem = stem_of(schema.name)
-    known = stem in CONTRACTIONS or stem in ROWWISE or stem in ALONG_A_DIMENSION
+    known = stem in CONTRACTIONS or stem in ROWWISE or stem in ALONG_A_DIMENSION or _is_in_places(schema, call)
     return known or is_elementwise(schema) or "reduction" in group_tags(schema)
+
+
+def _is_in_places(schema: OpSchema, call: BoundCall) -> bool:
+    return call.stem in IN_PLACES and rounds_nothing(schema, call)
 
 
 def _rounds_midway(stem: str, dtypes: list[str]) -> bool:
@@ -122,7 +131,7 @@ def largest(call: TracedCall) -> int:
     return max((math.prod(t.shape) for t in tensor_values((*call.args, *call.kwargs.values()))), default=0)
 
 
-def renamed(record: CallRecord, old: int, new: int) -> TracedCall:
+def renamed(record: CallRecord | TracedCall, old: int, new: int) -> TracedCall:
     """The call with one size for another wherever it stands, its tensors dense."""
     positional = [argument.name for argument in overload(record.op)._schema.arguments if not argument.kwarg_only]
     return TracedCall(
