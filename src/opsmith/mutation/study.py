@@ -206,10 +206,17 @@ class Study:
         for (name, dtype, judge), outcome in self._book.outcomes.items():
             found[name, dtype][judge] = outcome.result
         for dtype in self._asked.dtypes:
+            faults = {each.name for each in operators if dtype not in each.no_fault_in}
             todo = {
                 name: missing
                 for name, mutants in drawn.items()
-                if (missing := [each for each in mutants if not self._is_done(found[each.name, dtype])])
+                if (
+                    missing := [
+                        each
+                        for each in mutants
+                        if each.operator in faults and not self._is_done(found[each.name, dtype])
+                    ]
+                )
             }
             if todo:
                 self._judge_dtype(dtype, todo)

@@ -656,3 +656,34 @@ def test_a_label_is_asked_of_a_larger_call_first() -> None:
         found = dict(reversed(probes([small, large], schema, seed, 24)))
         assert bool(tensors(found["nan"])[0].isnan().any())
         assert [5, 5] == list(tensors(found["nan"])[0].shape)
+
+
+def test_defaults_are_left_to_the_kernel() -> None:
+    """A suite that always gives ``alpha`` never asks which default a kernel has."""
+    record, schema = recorded(torch.ops.aten.elu.default, torch.randn(5, 5), 0.5, 2.0)
+    found = dict(argument_variants(record, schema, 1))
+    assert 1 == len(found["defaults"].args)
+
+
+def test_a_replacement_of_nan_may_be_zero() -> None:
+    """Zero is no None."""
+    record, schema = recorded(torch.ops.aten.nan_to_num.default, torch.randn(5, 5), None, 1.0, 2.0)
+    asked = [each.args[3] for label, each in argument_variants(record, schema, 1) if label == "neginf"]
+    assert 0.0 in asked
+
+
+def test_numbers_that_elements_are_compared_with_are_held_by_the_half_type() -> None:
+    """A kernel may compare in float32, or in the type: both are right."""
+    record, schema = recorded(torch.ops.aten.threshold.default, torch.randn(8, 8).bfloat16(), 0.3, 7.1)
+    for _, each in probes([record], schema, 1, 24):
+        for number in each.args[1:]:
+            assert isinstance(number, (int, float))
+            assert number == float(torch.tensor(number).bfloat16())
+
+
+def test_the_gradient_of_what_is_cut_off_meets_nan() -> None:
+    """Where eager selects, NaN does not pass."""
+    record, schema = recorded(torch.ops.aten.threshold_backward.default, torch.randn(8, 8), torch.randn(8, 8), 0)
+    gradient, other = tensors(values_of(record, schema)["nan"])
+    assert bool(gradient.isnan().any())
+    assert not bool(other.isnan().any())

@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from opsmith.aten.unrounded import SIGNING
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.comparisons import (
     bias,
@@ -94,6 +95,10 @@ def _hidden(
     reference, ours, theirs = results
     if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
         return None
+    if rule.stem in SIGNING and call.bound().get("rounding_mode") is None and not ours.is_complex():
+        differs = (ours == 0) & (theirs == 0) & (ours.signbit() != theirs.signbit())
+        if bool(differs.any()):
+            return f"{int(differs.sum())} zeros have another sign than eager's"
     if bias.is_asked_of(ours):
         lean = bias.lean_of(ours, theirs, _truths(call, rule, oracle, index, reference))
         if lean is not None:

@@ -38,12 +38,14 @@ from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, sto
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.arguments import argument_variants, combined_arguments
+from opsmith.suites.variants.dense import with_round_numbers
 from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.large import large_variants
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.matrices import matrix_variants
 from opsmith.suites.variants.places import place_variants
 from opsmith.suites.variants.results import result_variants
+from opsmith.suites.variants.scope import is_elementwise
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
 
@@ -111,7 +113,13 @@ def probes(
     guards, bases = Guards(schema, seed), _bases(records)
     chosen = _large(bases, schema, seed, min(large, limit))
     chosen += _chosen(bases, schema, seed, limit - len(chosen))
-    return [(label, guards.around(record)) for label, record in chosen]
+    return [(label, guards.around(_decided(record, schema))) for label, record in chosen]
+
+
+def _decided(record: CallRecord, schema: OpSchema) -> CallRecord:
+    """The call with numbers that a half type holds, where a kernel may compare its elements with them in that type."""
+    halves = any(tensor.dtype in ("f16", "bf16") for tensor in tensor_values(record.args))
+    return with_round_numbers(record) if halves and is_elementwise(schema) else record
 
 
 def _large(bases: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:

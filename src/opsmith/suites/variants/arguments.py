@@ -109,6 +109,9 @@ def argument_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterat
         for value in change.values
         if (changed := _with(record, change.argument, change.position, value)) is not None
     ]
+    shorter = _without_defaults(record, schema)
+    if shorter is not None:
+        variants.append(("defaults", shorter))
     crossed = _with_crossed_bounds(record, schema)
     if crossed is not None:
         variants.append(("crossed", crossed))
@@ -199,7 +202,7 @@ def _others(argument: Any, given: Any, record: CallRecord, schema: OpSchema, cha
     if choices is not None:
         return [value for value in choices if not _same(value, given)]
     if name in _REPLACEMENTS:
-        return [chance.choice((-1, 1)) * chance.uniform(1.5, 9.5)]
+        return [chance.choice((-1, 1)) * chance.uniform(1.5, 9.5), 0.0]
     return _BY_NAME.get(name, functools.partial(_numbers, name))(given, record, schema, chance)
 
 
@@ -341,6 +344,17 @@ def _takes_fractions(record: CallRecord) -> bool:
 
 def _has_tensor_of(record: CallRecord, *dtypes: str) -> bool:
     return any(isinstance(value, TensorValue) and value.dtype in dtypes for value in record.args)
+
+
+def _without_defaults(record: CallRecord, schema: OpSchema) -> CallRecord | None:
+    """The call with its numbers and flags left out where the schema has defaults; None where it gives none."""
+    if is_random(schema) or not is_elementwise(schema):
+        return None
+    arguments = overload(record.op)._schema.arguments
+    kept = len(record.args)
+    while kept and arguments[kept - 1].has_default_value() and type(record.args[kept - 1]) in (int, float, bool):
+        kept -= 1
+    return None if kept == len(record.args) else msgspec.structs.replace(record, args=record.args[:kept])
 
 
 def _with_crossed_bounds(record: CallRecord, schema: OpSchema) -> CallRecord | None:

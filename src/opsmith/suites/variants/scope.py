@@ -310,7 +310,9 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
         return frozenset({"boundaries"}) | (frozenset() if ranged or "_backward" in stem else _OTHER_LABELS | {"nan"})
     if "_backward" in stem:
         if is_elementwise(schema):
-            return (_GRADIENT_LABELS if name.startswith("grad") or not ranged else frozenset()) | DENSE
+            found = _GRADIENT_LABELS if name.startswith("grad") or not ranged else frozenset()
+            # Where a gradient is cut off, NaN in it is too: eager selects.
+            return found | DENSE | (frozenset({"nan"}) if name.startswith("grad") else frozenset())
         return _GRADIENT_LABELS if name.startswith("grad") else frozenset()
     if is_elementwise(schema):
         return _RANGED if ranged else _ELEMENTWISE
