@@ -235,7 +235,8 @@ def erf__default_kernel_impl(x):
 
 
 def erfc__default_kernel_impl(x):
-    return _as(1 - torch.erf(_up(x)), x)
+    y = _up(x)
+    return _as(torch.where(y > 0.5, torch.special.erfcx(y) * torch.exp(-y * y), 1 - torch.erf(y)), x)
 
 
 def sinc__default_kernel_impl(x):
