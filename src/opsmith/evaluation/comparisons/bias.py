@@ -17,21 +17,25 @@ import torch
 _FRACTION = {torch.bfloat16: 7, torch.float16: 10}
 #: Results of these magnitudes are looked at; next to 0 all errors of a function are alike.
 LOW, HIGH = 2.0**-14, 2.0**8
-#: More elements would come to each number several times, and rarer errors with them.
+#: Fewer elements may be made of few numbers, as where one of two tensors is broadcast.
+FEWEST_ELEMENTS = 1 << 13
+#: More would come to each number several times, and rarer errors with them.
 MOST_ELEMENTS = 1 << 16
+#: Exponents, with their sign, of which a quarter of the numbers are among the results. Fewer results may come from few
+#: roundings on the way, whose errors are no chance: those of one gate, or of values around one number.
+ENOUGH_EXPONENTS, COVERED = 8, 0.25
 #: Numbers that differ, and what share of them may do so to the other side.
 FEWEST, OTHER_SIDE = 24, 0.1
 #: The lean, in steps of the type: gelu with 0.707 for the root of a half has 0.04, a formula in float32 up to 0.02.
 LEAN = 0.03
 #: What is cut off instead of rounded leans towards 0 by about half a step, in nearly all exponents alike.
-CUT_OFF = (0.3, 0.8)
+CUT_OFF = (0.3, 0.7)
 _CUT_OFF_ANYWHERE, _CUT_OFF_SHARE = (0.25, 1.0), 0.8
-_ENOUGH_IN_EXPONENT = 16
 
 
 def is_asked_of(result: torch.Tensor) -> bool:
     """Whether the result is of a half type and has enough elements."""
-    return result.dtype in _FRACTION and result.numel() >= FEWEST
+    return result.dtype in _FRACTION and result.numel() >= FEWEST_ELEMENTS
 
 
 def lean_of(expected: torch.Tensor, got: torch.Tensor, truths: Iterable[torch.Tensor | None]) -> str | None:
@@ -82,13 +86,17 @@ def _leaning(right: torch.Tensor, got: torch.Tensor) -> _Lean | None:
     usual = (size >= LOW) & (size < HIGH) & got.isfinite() & (steps * other_steps > 0)
     steps, away = steps[usual], (other_steps.abs() - steps.abs())[usual]
     present, farther, nearer = (_by_exponent(steps[chosen], fraction) for chosen in (slice(None), away > 0, away < 0))
+    covered = present >= COVERED * (1 << fraction)
+    if int(covered.sum()) < ENOUGH_EXPONENTS:
+        return None
+    present, farther, nearer = present[covered], farther[covered], nearer[covered]
     differs = farther + nearer > 0
     off = int(torch.maximum(farther, nearer).sum())
     other = int(torch.minimum(farther, nearer).sum())
     numbers = int(present[differs].sum())
     if off < FEWEST or other > OTHER_SIDE * off or off - other < LEAN * numbers:
         return None
-    if int(farther.sum()) <= OTHER_SIDE * int(nearer.sum()) and _is_cut_off(present, nearer, differs):
+    if int(farther.sum()) <= OTHER_SIDE * int(nearer.sum()) and _is_cut_off(steps, away, fraction, covered):
         return None
     return _Lean(numbers, off, other, bool(nearer.sum() > farther.sum()))
 
@@ -106,9 +114,11 @@ def _by_exponent(steps: torch.Tensor, fraction: int) -> torch.Tensor:
     return seen.view(-1, 1 << fraction).sum(1)
 
 
-def _is_cut_off(present: torch.Tensor, nearer: torch.Tensor, differs: torch.Tensor) -> bool:
-    """Whether numbers are too near to 0 by about half a step, whatever their exponent."""
-    rates = (nearer / present)[differs & (present >= _ENOUGH_IN_EXPONENT)]
+def _is_cut_off(steps: torch.Tensor, away: torch.Tensor, fraction: int, covered: torch.Tensor) -> bool:
+    """Whether elements are too near to 0 by about half a step, whatever their exponent."""
+    exponents, count = (steps + (1 << 15)).long() >> fraction, len(covered)
+    all_, nearer = (torch.bincount(exponents[chosen], minlength=count)[covered] for chosen in (steps != 0, away < 0))
+    rates = (nearer / all_)[nearer > 0]
     if not len(rates) or not CUT_OFF[0] <= float(rates.mean()) <= CUT_OFF[1]:
         return False
     alike = (rates >= _CUT_OFF_ANYWHERE[0]) & (rates <= _CUT_OFF_ANYWHERE[1])
