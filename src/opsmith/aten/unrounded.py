@@ -42,10 +42,9 @@ KEEPING_SIGNS = _names("""
     index_copy gather masked_scatter masked_select take embedding copysign floor ceil trunc
 """)
 
-#: Ops of which IEEE 754 defines the sign of a zero, too, whatever is rounded on the way: products and what scales.
+#: Ops of which IEEE 754 defines the sign of a zero, too, whatever is rounded on the way: products and what scales. It
+#: does so of odd functions as well, but formulas as good as ``x - x * x * x / 6`` lose it.
 SIGNING = _names("mul div sqrt reciprocal deg2rad rad2deg silu gelu mish hardswish")
-#: Likewise in float32 and wider types: functions that are nearly their argument around zero.
-ODD = _names("sin tan asin atan sinh tanh asinh atanh erf expm1 log1p")
 
 #: Ops that order, count or search numbers and may return the places of them.
 ORDERING = _names("""

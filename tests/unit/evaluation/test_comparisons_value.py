@@ -103,10 +103,9 @@ def test_the_nearest_number_that_a_type_has_is_right() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_the_sign_of_a_zero_is_asked_where_ieee_defines_it(dtype: torch.dtype) -> None:
-    """Of products and scales. What formula of ``tanh`` loses it in a half type is a matter of taste."""
+    """Of products and scales. A formula as good as ``x - x * x * x / 6`` loses it."""
     x = torch.tensor([-0.0, 0.0, 1.0, -1e-38], dtype=dtype)
     for op in (torch.ops.aten.rad2deg.default, torch.ops.aten.sqrt.default):
         assert judge(op, (x,), op(x)).passed
         assert not judge(op, (x,), op(x) + 0.0).passed
-    tanh = judge(torch.ops.aten.tanh.default, (x,), torch.tanh(x) + 0.0)
-    assert (dtype is not torch.float32) is tanh.passed
+    assert judge(torch.ops.aten.sin.default, (x,), torch.sin(x) + 0.0).passed

@@ -665,6 +665,14 @@ def test_defaults_are_left_to_the_kernel() -> None:
     assert 1 == len(found["defaults"].args)
 
 
+def test_a_gradient_is_asked_from_the_result_too() -> None:
+    """Frameworks hand it either; eager's own samples are of one kind."""
+    record, schema = recorded(
+        torch.ops.aten.elu_backward.default, torch.randn(5, 5), 1.0, 1.0, 1.0, False, torch.randn(5, 5)
+    )
+    assert any(each.args[4] is True for label, each in argument_variants(record, schema, 1) if label == "is_result")
+
+
 def test_a_replacement_of_nan_may_be_zero() -> None:
     """Zero is no None."""
     record, schema = recorded(torch.ops.aten.nan_to_num.default, torch.randn(5, 5), None, 1.0, 2.0)

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from opsmith.aten.unrounded import ODD, SIGNING
+from opsmith.aten.unrounded import SIGNING
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.comparisons import (
     bias,
@@ -25,9 +25,6 @@ from opsmith.evaluation.criteria.results import PASSED, merge, near_the_work, wr
 from opsmith.evaluation.criteria.rules import ComparisonRule, is_elementwise, rule_for
 from opsmith.evaluation.criteria.tolerance import Tolerance, relative_to, tolerance_for
 from opsmith.evaluation.oracle.float64 import Oracle
-
-#: From these on a type has the numbers around zero to which :data:`ODD` functions are their argument.
-WIDE_BYTES = 4
 
 
 def compare(call: JudgedCall, reference: Sequence[Results], candidate: Sequence[Results], *, tolerance: str) -> Finding:
@@ -98,8 +95,7 @@ def _hidden(
     reference, ours, theirs = results
     if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
         return None
-    signing = SIGNING if ours.dtype.itemsize < WIDE_BYTES else SIGNING | ODD
-    if rule.stem in signing and call.bound().get("rounding_mode") is None and ours.is_floating_point():
+    if rule.stem in SIGNING and call.bound().get("rounding_mode") is None and ours.is_floating_point():
         differs = (ours == 0) & (theirs == 0) & (ours.signbit() != theirs.signbit())
         if bool(differs.any()):
             return f"{int(differs.sum())} zeros have another sign than eager's"

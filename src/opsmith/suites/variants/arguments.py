@@ -39,7 +39,7 @@ POSITIVE_FACTORS = frozenset(
 FLAGS = frozenset(
     {
         *("keepdim", "unbiased", "largest", "descending", "log_target", "log_input", "full", "scale_grad_by_freq"),
-        *("count_include_pad", "align_corners", "zero_infinity", "include_self", "right"),
+        *("count_include_pad", "align_corners", "zero_infinity", "include_self", "right", "is_result"),
     }
 )
 #: Values of arguments that choose among a few things an op does.
