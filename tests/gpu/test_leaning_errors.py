@@ -58,8 +58,10 @@ def test_gelu_of_a_fast_tanh_does_not_lean() -> None:
     assert judge(aten.gelu.default, (x,), _answer(x, "gelu"), approximate="tanh").passed
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_a_constant_of_two_digits_leans(dtype: torch.dtype) -> None:
+def test_a_constant_of_two_digits_leans() -> None:
     """On a GPU as on a CPU."""
-    x = _all_values(dtype)
-    assert not judge(aten.log10.default, (x,), _answer(x, "log10")).passed
+    x = _all_values(torch.bfloat16)
+    x = x[(x >= torch.finfo(x.dtype).tiny) & x.isfinite()]
+    found = judge(aten.log10.default, (x,), _answer(x, "log10"))
+    assert not found.passed
+    assert "lean" in found.detail
