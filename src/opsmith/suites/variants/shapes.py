@@ -62,8 +62,8 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         schema: of its overload.
         seed: of the order and of the values.
     """
-    if not may_be_resized(record, schema):
-        return
+    if stem_of(schema.name) in IN_PLACES or not may_be_resized(record, schema):
+        return  # Of copies by indices, which have many labels, the large call has other sizes.
     values = (*record.args, *record.kwargs.values())
     sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
