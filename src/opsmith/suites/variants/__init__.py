@@ -224,6 +224,6 @@ def _is_small(record: CallRecord) -> bool:
 
 
 #: A call whose largest tensor has fewer elements is small.
-FEW_ELEMENTS = 16
+FEW_ELEMENTS = 8
 #: Patterns that are varied; an op has a dozen at most, but for those with lists of scalars.
 MOST_BASES = 8

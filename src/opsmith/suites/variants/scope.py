@@ -244,7 +244,7 @@ def _labels(schema: OpSchema, call: BoundCall, slot: ArgumentSlot) -> frozenset[
         found = _rowwise_labels(call, slot)
     else:
         found = _float_labels(schema, call.stem, slot.name, ranged=ranged)
-    if call.stem == "_cdist_forward" and call.number("p") not in (0, math.inf):
+    if call.stem == "_cdist_forward" and call.value("p") not in (0.0, math.inf):
         found |= {"nan"}  # In how many places numbers differ, and the greatest difference, is a number on some devices.
     found -= WITHOUT.get(call.stem, (frozenset(), ""))[0]
     return found - _SINGLE - DENSE if dtype.is_complex or dtype.itemsize == 1 else found
