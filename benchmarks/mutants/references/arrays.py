@@ -81,19 +81,21 @@ def _places(index, dim):
     return tuple(coordinates)
 
 
+def _ranked(x):
+    return x if x.dim() else x.reshape(1)
+
+
 def gather__default_kernel_impl(x, dim, index, *, sparse_grad=False):
-    if not index.numel():
-        return x.new_empty(index.shape)
-    if not x.dim() or not index.dim():
-        return x.reshape(-1)[index.to(torch.int64).reshape(-1)].reshape(index.shape)
-    return x[_places(index, dim)]
+    result = x.new_empty(index.shape)
+    if index.numel():
+        result = _ranked(x)[_places(_ranked(index), dim)].reshape(index.shape)
+    return result
 
 
 def index_select__default_kernel_impl(x, dim, index):
-    if not x.dim():
-        return x.reshape(1)[index].reshape(x.shape).clone()
-    dim = dim % x.dim()
-    return x[(slice(None),) * dim + (index.reshape(-1),)]
+    y = _ranked(x)
+    chosen = y[(slice(None),) * (dim % y.dim()) + (index.reshape(-1),)]
+    return chosen if x.dim() else chosen.reshape(())
 
 
 def take__default_kernel_impl(x, index):
@@ -115,58 +117,47 @@ def masked_fill__Tensor_kernel_impl(x, mask, value):
 
 
 def index_add__default_kernel_impl(x, dim, index, source, *, alpha=1):
-    if not x.dim():
-        return (_up(x) + alpha * _up(source).sum()).to(x.dtype)
-    y, index = _up(x).clone(), index.reshape(-1)
+    y, rows, index = _ranked(_up(x).clone()), _ranked(source), index.reshape(-1)
     for i in range(index.shape[0]):
-        row = source.select(dim, i) if source.dim() else source
         target = y.select(dim, int(index[i]))
-        target.copy_(target + alpha * _up(row))
-    return y.to(x.dtype)
+        target.copy_(target + alpha * _up(rows.select(dim, i)))
+    return y.to(x.dtype).reshape(x.shape)
 
 
 def index_copy__default_kernel_impl(x, dim, index, source):
-    y, index = x.clone(), index.reshape(-1)
+    y, rows, index = _ranked(x.clone()), _ranked(source), index.reshape(-1)
     for i in range(index.shape[0]):
-        if not x.dim():
-            y.copy_(source.reshape(()))
-        else:
-            y.select(dim, int(index[i])).copy_(source.select(dim, i) if source.dim() else source)
-    return y
+        y.select(dim, int(index[i])).copy_(rows.select(dim, i))
+    return y.reshape(x.shape)
 
 
 def index_fill__int_Scalar_kernel_impl(x, dim, index, value):
-    y, index = x.clone(), index.reshape(-1)
+    y, index = _ranked(x.clone()), index.reshape(-1)
     for i in range(index.shape[0]):
-        (y.select(dim, int(index[i])) if x.dim() else y).fill_(value)
-    return y
+        y.select(dim, int(index[i])).fill_(value)
+    return y.reshape(x.shape)
 
 
 def scatter_add__default_kernel_impl(x, dim, index, source):
-    y = _up(x).clone()
-    if not index.numel():
-        return x.clone()
-    if not x.dim() or not index.dim():
-        return (y + _up(source).reshape(-1)[: index.numel()].sum()).to(x.dtype)
-    part = source[tuple(slice(n) for n in index.shape)]
-    return y.index_put(_places(index, dim), _up(part), accumulate=True).to(x.dtype)
+    y, wanted = _ranked(_up(x).clone()), _ranked(index)
+    if index.numel():
+        part = _ranked(source)[tuple(slice(n) for n in wanted.shape)]
+        y = y.index_put(_places(wanted, dim), _up(part), accumulate=True)
+    return y.to(x.dtype).reshape(x.shape)
 
 
 def scatter__src_kernel_impl(x, dim, index, source):
-    if not index.numel():
-        return x.clone()
-    if not x.dim() or not index.dim():
-        return x.reshape(-1).index_put((index.reshape(-1).to(torch.int64),), source.reshape(-1)[:1]).reshape(x.shape)
-    return x.index_put(_places(index, dim), source[tuple(slice(n) for n in index.shape)])
+    y, wanted = _ranked(x.clone()), _ranked(index)
+    if index.numel():
+        y = y.index_put(_places(wanted, dim), _ranked(source)[tuple(slice(n) for n in wanted.shape)])
+    return y.reshape(x.shape)
 
 
 def scatter__value_kernel_impl(x, dim, index, value):
-    if not index.numel():
-        return x.clone()
-    given = torch.full((), value, dtype=x.dtype)
-    if not x.dim() or not index.dim():
-        return x.reshape(-1).index_put((index.reshape(-1).to(torch.int64),), given).reshape(x.shape)
-    return x.index_put(_places(index, dim), given)
+    y = _ranked(x.clone())
+    if index.numel():
+        y = y.index_put(_places(_ranked(index), dim), torch.full((), value, dtype=x.dtype))
+    return y.reshape(x.shape)
 
 
 def sort__default_kernel_impl(x, dim=-1, descending=False):

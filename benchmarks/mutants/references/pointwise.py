@@ -235,7 +235,8 @@ def erf__default_kernel_impl(x):
 
 
 def erfc__default_kernel_impl(x):
-    return _as(1 - torch.erf(_up(x)), x)
+    y = _up(x)
+    return _as(torch.where(y > 0.5, torch.special.erfcx(y) * torch.exp(-y * y), 1 - torch.erf(y)), x)
 
 
 def sinc__default_kernel_impl(x):
@@ -332,8 +333,8 @@ def remainder__Tensor_kernel_impl(x, y):
 
 
 def fmod__Tensor_kernel_impl(x, y):
-    rest = torch.remainder(torch.abs(x), torch.abs(y))
-    return torch.copysign(rest, x).to(rest.dtype)
+    rest = torch.remainder(torch.abs(_wide(x)), torch.abs(_wide(y)))
+    return torch.copysign(rest, _wide(x)).to(torch.result_type(x, y))
 
 
 def maximum__default_kernel_impl(x, y):

@@ -59,6 +59,21 @@ def overload(name: str) -> torch._ops.OpOverload:
     return found
 
 
+@functools.cache
+def group_tags(schema: OpSchema) -> frozenset[str]:
+    """Torch's tags of an overload, of its functional one, and of the op whose gradient it is.
+
+    In-place and ``out=`` overloads are not tagged throughout and gradients hardly at all; the
+    gradient of an elementwise op is elementwise.
+    """
+    schemas = aten_schemas()
+    stem = schema.packet.removeprefix("_foreach_")
+    stem = stem[:-1] if stem.endswith("_") and not stem.endswith("__") else stem
+    others = (f"{stem.removesuffix('_backward')}.default", f"{stem}.Tensor", f"{stem}.Scalar")
+    related = [schema.name, schema.functional, *others]
+    return frozenset(tag for name in related if name in schemas for tag in schemas[name].tags)
+
+
 def parsed_schemas() -> Iterator[tuple[str, tuple[str, FunctionSchema, Variant]]]:
     """Every ATen overload of this torch by name: its text, the text as torchgen reads it, its variant."""
     for schema in torch._C._jit_get_all_schemas():

@@ -42,6 +42,10 @@ KEEPING_SIGNS = _names("""
     index_copy gather masked_scatter masked_select take embedding copysign floor ceil trunc
 """)
 
+#: Ops of which IEEE 754 defines the sign of a zero, too, whatever is rounded on the way: products and what scales. It
+#: does so of odd functions as well, but formulas as good as ``x - x * x * x / 6`` lose it.
+SIGNING = _names("mul div sqrt reciprocal deg2rad rad2deg silu gelu mish hardswish")
+
 #: Ops that order, count or search numbers and may return the places of them.
 ORDERING = _names("""
     topk kthvalue mode median nanmedian cummax cummin argsort argmax argmin msort any all count_nonzero nonzero

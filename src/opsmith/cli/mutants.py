@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -18,7 +18,13 @@ from opsmith.cli import selection
 from opsmith.cli.document import Json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.dtypes import parse_dtypes
+from opsmith.core.run import write_atomically
 from opsmith.errors import BadInput
+
+if TYPE_CHECKING:
+    from opsmith.mutation.outcomes import Book
+    from opsmith.mutation.study import Study
+    from opsmith.mutation.tables import Study as Figures
 
 EPILOG = """
 Examples:
@@ -68,7 +74,6 @@ def mutants(
     """
     from opsmith.mutation.outcomes import Book
     from opsmith.mutation.study import Asked, Study, chosen_operators, chosen_subjects
-    from opsmith.mutation.tables import markdown, summarise
 
     asked = Asked(
         dtypes=parse_dtypes(dtype),
@@ -90,18 +95,11 @@ def mutants(
             raise BadInput("none of these kernels is in Python and answers one of these ops")
         book = Book(out / "outcomes.jsonl")
         with tempfile.TemporaryDirectory(prefix="opsmith-mutants-") as folder:
-            work = Study(asked, found, book, Path(folder), progress)
-            work.run()
-    if work.environment is not None:
-        run = {
-            "command": shlex.join(["opsmith", *sys.argv[1:]]),
-            "environment": msgspec.to_builtins(work.environment),
-            "made_utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        }
-        (out / "run.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
-    study = summarise(book.outcomes.values())
-    (out / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(study), indent=1) + b"\n")
-    (out / "table.md").write_text(markdown(study), encoding="utf-8")
+            work = Study(asked, found, book, Path(folder), progress, written=lambda: _write_tables(out, book, work))
+            try:
+                work.run()
+            finally:
+                study = _write_tables(out, book, work)
     if json_output:
         sys.stdout.write(msgspec.json.encode(study).decode() + "\n")
     else:
@@ -113,3 +111,22 @@ def mutants(
             highlight=False,
         )
     return 1 if study.total.survived else 0
+
+
+def _write_tables(out: Path, book: Book, work: Study) -> Figures:
+    """Write the figures of what was judged so far, each file as a whole."""
+    from opsmith.mutation.tables import markdown, summarise
+
+    study = summarise(list(book.outcomes.values()))
+    files = {"summary.json": msgspec.json.format(msgspec.json.encode(study), indent=1) + b"\n"}
+    files["table.md"] = markdown(study).encode()
+    if work.environment is not None:
+        run = {
+            "command": shlex.join(["opsmith", *sys.argv[1:]]),
+            "environment": msgspec.to_builtins(work.environment),
+            "made_utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        }
+        files["run.json"] = json.dumps(run, indent=2).encode() + b"\n"
+    for name, content in files.items():
+        write_atomically(out / name, content)
+    return study

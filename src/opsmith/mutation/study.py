@@ -8,8 +8,9 @@ import itertools
 import queue
 import random
 import threading
+import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ from opsmith.session import Session
 
 #: A mutant that loops forever costs a time limit.
 LIMITS = Limits(load_s=60.0, call_s=10.0)
+#: How often tables are written while a study goes on.
+WRITTEN_EVERY_S = 60.0
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,10 +169,18 @@ class Study:
         book: of outcomes.
         folder: takes the mutants' files and the sessions'.
         progress: told how far it is.
+        written: called now and then, when outcomes were added.
     """
 
     def __init__(
-        self, asked: Asked, subjects: Sequence[Subject], book: Book, folder: Path, progress: Progress | None = None
+        self,
+        asked: Asked,
+        subjects: Sequence[Subject],
+        book: Book,
+        folder: Path,
+        progress: Progress | None = None,
+        *,
+        written: Callable[[], object] = lambda: None,
     ) -> None:
         self._asked = asked
         self._subjects = {each.name: each for each in subjects}
@@ -178,6 +189,7 @@ class Study:
         self._progress = progress or Silent()
         self.environment: Environment | None = None
         self._lock = threading.Lock()
+        self._written, self._written_s = written, time.monotonic()
         self._done = 0
         self._survivors: queue.SimpleQueue[_Survivor] = queue.SimpleQueue()
 
@@ -194,10 +206,17 @@ class Study:
         for (name, dtype, judge), outcome in self._book.outcomes.items():
             found[name, dtype][judge] = outcome.result
         for dtype in self._asked.dtypes:
+            faults = {each.name for each in operators if dtype not in each.no_fault_in}
             todo = {
                 name: missing
                 for name, mutants in drawn.items()
-                if (missing := [each for each in mutants if not self._is_done(found[each.name, dtype])])
+                if (
+                    missing := [
+                        each
+                        for each in mutants
+                        if each.operator in faults and not self._is_done(found[each.name, dtype])
+                    ]
+                )
             }
             if todo:
                 self._judge_dtype(dtype, todo)
@@ -348,6 +367,9 @@ class Study:
         )
         with self._lock:
             self._book.add(outcome)
+            if time.monotonic() - self._written_s > WRITTEN_EVERY_S:
+                self._written_s = time.monotonic()
+                self._written()
 
 
 def _judged(session: Session, op: str, kernel: Kernel) -> tuple[Result, str, float]:

@@ -99,3 +99,13 @@ def test_the_nearest_number_that_a_type_has_is_right() -> None:
     below = (exact / 2**-24).trunc().mul(2**-24).half()
     for candidate, passes in ((exact.half(), True), (exact.half() + 2**-24, False), (2 * below, False)):
         assert passes is compare(call, [[below]], [[candidate]], tolerance="strict").passed
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_the_sign_of_a_zero_is_asked_where_ieee_defines_it(dtype: torch.dtype) -> None:
+    """Of products and scales. A formula as good as ``x - x * x * x / 6`` loses it."""
+    x = torch.tensor([-0.0, 0.0, 1.0, -1e-38], dtype=dtype)
+    for op in (torch.ops.aten.rad2deg.default, torch.ops.aten.sqrt.default):
+        assert judge(op, (x,), op(x)).passed
+        assert not judge(op, (x,), op(x) + 0.0).passed
+    assert judge(torch.ops.aten.sin.default, (x,), torch.sin(x) + 0.0).passed

@@ -70,3 +70,77 @@ def test_a_variance_in_one_pass_is_wrong_where_rows_hardly_move(
     assert judge(
         aten.var.correction, (_randn(dtype), [1]), variance(_randn(dtype).float()).to(dtype), correction=0
     ).passed
+
+
+def _all_values(dtype: torch.dtype) -> torch.Tensor:
+    order = torch.randperm(1 << 16, generator=torch.Generator().manual_seed(5))
+    return (order - (1 << 15)).to(torch.int16).view(dtype)
+
+
+def _cut_off(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The digits that a half type has no place for are dropped."""
+    kept = {torch.bfloat16: 16, torch.float16: 13}[dtype]
+    return (x.float().view(torch.int32) >> kept << kept).view(torch.float32)
+
+
+def _erf_of_a_handbook(x: torch.Tensor) -> torch.Tensor:
+    """Abramowitz and Stegun's 7.1.26, off by 1.5e-7."""
+    t = 1 / (1 + 0.3275911 * x.abs())
+    terms = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+    series = sum(each * t**power for power, each in enumerate(terms, 1))
+    return x.sign() * (1 - series * torch.exp(-x * x))
+
+
+#: An op of one tensor, and what computes it in float32 with a constant of too few digits, or with a wrong one.
+LEANING: dict[str, tuple[object, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "log10 with 2.3": (aten.log10.default, lambda x: x.log() / 2.3),
+    "log2 with 0.693": (aten.log2.default, lambda x: x.log() / 0.693),
+    "exp2 with 0.693": (aten.exp2.default, lambda x: (x * 0.693).exp()),
+    "gelu with 0.707": (aten.gelu.default, lambda x: 0.5 * x * (1 + torch.erf(x * 0.707))),
+    "a degree of 3.14": (aten.deg2rad.default, lambda x: x * (3.14 / 180)),
+    "179 degrees": (aten.deg2rad.default, lambda x: x * (torch.pi / 179)),
+    "erf with 1.13": (aten.erf.default, lambda x: torch.erf(x) * (1.13 / 1.1283791671)),
+    "hardswish with 0.1667": (aten.hardswish.default, lambda x: x * (x + 3).clamp(0, 6) * 0.1667),
+    "a slope of 0.01002": (aten.leaky_relu.default, lambda x: torch.where(x > 0, x, x * 0.01002)),
+}
+#: Likewise, and what is right all the same, given the type.
+HONEST: dict[str, tuple[object, Callable[[torch.Tensor, torch.dtype], torch.Tensor]]] = {
+    "silu in float32": (aten.silu.default, lambda x, _: x / (1 + torch.exp(-x))),
+    "a gate that is rounded": (aten.silu.default, lambda x, t: x * torch.sigmoid(x).to(t).float()),
+    "a gate that is cut off": (aten.silu.default, lambda x, t: x * _cut_off(torch.sigmoid(x), t)),
+    "a result that is cut off": (aten.silu.default, lambda x, t: _cut_off(torch.nn.functional.silu(x), t)),
+    "a logarithm that is cut off": (aten.log2.default, lambda x, t: _cut_off(x.log(), t) / 0.6931471805599453),
+    "a logarithm that is rounded": (aten.log10.default, lambda x, t: x.log().to(t).float() * 0.4342944819),
+    "erf of a handbook": (aten.gelu.default, lambda x, _: 0.5 * x * (1 + _erf_of_a_handbook(x * 0.7071067811865476))),
+    "a cdf that is rounded": (aten.gelu.default, lambda x, t: x * torch.special.ndtr(x).to(t).float()),
+    "softplus that is rounded": (
+        aten.mish.default,
+        lambda x, t: x * torch.tanh(torch.nn.functional.softplus(x).to(t).float()),
+    ),
+    "a slope in the type": (aten.leaky_relu.default, lambda x, t: torch.where(x > 0, x, x * torch.tensor(0.01).to(t))),
+    "a root that is rounded": (aten.rsqrt.default, lambda x, t: 1 / x.sqrt().to(t).float()),
+}
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("name", LEANING)
+def test_a_scale_that_is_off_by_part_of_a_step_shows_on_all_values(name: str, dtype: torch.dtype) -> None:
+    """No element is off by more than the tolerance, but nearly all that are off are so to one side."""
+    op, kernel = LEANING[name]
+    x = _all_values(dtype)
+    assert not judge(op, (x,), kernel(x.float()).to(dtype)).passed
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("name", HONEST)
+def test_roundings_and_digits_that_are_cut_off_do_not_lean(name: str, dtype: torch.dtype) -> None:
+    """Roundings go to either side, and what is cut off is off by half a step whatever the number."""
+    op, kernel = HONEST[name]
+    x = _all_values(dtype)
+    got, right = kernel(x.float(), dtype).to(dtype), op(x)  # type: ignore[operator]
+    # Where a rounding on the way leaves the tolerance is another test's.
+    near = torch.isclose(got.double(), right.double(), rtol=TOLERANCE[dtype], atol=1e-5)
+    assert judge(op, (x[near],), got[near]).passed
+
+
+TOLERANCE = {torch.bfloat16: 1.6e-2, torch.float16: 1e-3}

@@ -1141,3 +1141,31 @@ def test_a_row_of_one_element_may_be_exactly_its_mean(scale: float, dtype: torch
         assert compare(call, [list(expected)], [got], tolerance="strict").passed
         got[2] = 1.1 * expected[2]
         assert not compare(call, [list(expected)], [got], tolerance="strict").passed
+
+
+def _strassen(a: torch.Tensor, b: torch.Tensor, levels: int) -> torch.Tensor:
+    """Seven products of sums of blocks for eight products of blocks."""
+    if not levels:
+        return a @ b
+    (a11, a12), (a21, a22) = (half.chunk(2, 1) for half in a.chunk(2, 0))
+    (b11, b12), (b21, b22) = (half.chunk(2, 1) for half in b.chunk(2, 0))
+    pairs = (
+        *((a11 + a22, b11 + b22), (a21 + a22, b11), (a11, b12 - b22), (a22, b21 - b11)),
+        *((a11 + a12, b22), (a21 - a11, b11 + b12), (a12 - a22, b21 + b22)),
+    )
+    m1, m2, m3, m4, m5, m6, m7 = (_strassen(*pair, levels - 1) for pair in pairs)
+    upper = torch.cat([m1 + m4 - m5 + m7, m3 + m5], 1)
+    return torch.cat([upper, torch.cat([m2 + m4, m1 - m2 + m3 + m6], 1)], 0)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_product_of_sums_is_right_by_the_scale_of_its_matrices(*, scaled: bool) -> None:
+    """Strassen's algorithm; elements that are far smaller than others have few right digits then."""
+    generator = torch.Generator().manual_seed(3)
+    a, b = (torch.randn(128, 128, generator=generator) for _ in range(2))
+    if scaled:
+        a = a * torch.pow(10, torch.empty(128, 1).uniform_(-4, 4, generator=generator))
+    for levels in (1, 2):
+        assert judge(torch.ops.aten.mm.default, (a, b), _strassen(a, b, levels)).passed
+    rounded = [(matrix.view(torch.int32) >> 13 << 13).view(torch.float32) for matrix in (a, b)]
+    assert not judge(torch.ops.aten.mm.default, (a, b), rounded[0] @ rounded[1]).passed

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from tests.evaluation_calls import call_of
+from tests.evaluation_calls import call_of, judge
 
 from opsmith.evaluation.comparisons.compare import compare
 
@@ -150,3 +150,13 @@ def test_an_eager_that_adds_in_a_wider_type_does_not_excuse_additions_in_the_res
         rough[place] += row
     assert not summed.passes(accurate, rough)
     assert summed.passes(rough, accurate)
+
+
+def test_no_order_of_a_sum_makes_a_number_of_an_infinity() -> None:
+    """The walk of an infinite sum is infinite, which grants nothing."""
+    x, index = torch.zeros(4), torch.tensor([0, 1, 1, 2])
+    source = torch.tensor([1.0, torch.inf, 2.0, 3.0])
+    right = torch.ops.aten.index_add.default(x, 0, index, source)
+    cut = right.clamp(max=torch.finfo(torch.float32).max)
+    assert judge(torch.ops.aten.index_add.default, (x, 0, index, source), right.clone()).passed
+    assert not judge(torch.ops.aten.index_add.default, (x, 0, index, source), cut).passed

@@ -86,7 +86,7 @@ CHANGES = {
     "upcast_dropped": ("return x.float()", "return x"),
     "band_wrong": (
         "return x",
-        "return (lambda r: torch.where((r > 0.5) & (r < 0.505), r * 1.01, r) if isinstance(r, torch.Tensor) and r.is_floating_point() else r)(x)",
+        "return (lambda r: torch.where((r > 0.5) & (r < 0.505), r * 1.1, r) if isinstance(r, torch.Tensor) and r.is_floating_point() else r)(x)",
     ),
     "denormals_flushed": (
         "return x",

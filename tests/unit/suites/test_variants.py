@@ -357,11 +357,34 @@ def test_one_size_of_a_product_is_large() -> None:
     assert {0, 1, 2} == sizes
 
 
+PLACES = torch.zeros(2, 4, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        (ATEN.gather.default, torch.randn(3, 4), 0, PLACES),
+        (ATEN.take.default, torch.randn(3, 4), PLACES),
+        (ATEN.embedding.default, torch.randn(5, 4), PLACES),
+        (ATEN.index_select.default, torch.randn(3, 4), 1, PLACES[0]),
+    ],
+    ids=lambda call: str(call[0]),
+)
+def test_copies_from_places_that_indices_name_are_asked_for_many_numbers(call: tuple[Any, ...]) -> None:
+    """Of few numbers none lies in a narrow band in which a kernel is wrong."""
+    op, *args = call
+    record, schema = recorded(op, *args)
+    for seed in range(4):
+        ((_, large),) = large_variants(record, schema, seed)
+        live = rebuild(large, torch.device("cpu"))
+        assert op(*live.args, **live.kwargs).numel() > 1 << 16
+
+
 def test_only_cheap_ops_are_asked_on_large_tensors() -> None:
     """The sums of a normalisation depend on their order; half types hold no running sums."""
     assert {} == large_of(ATEN.native_layer_norm.default, torch.randn(3, 4), [4], None, None, 1e-5)
     assert {} == large_of(ATEN.cumsum.default, torch.randn(3, 4).bfloat16(), 1)
-    assert {} == large_of(ATEN.gather.default, torch.randn(3, 4), 0, torch.zeros(2, 4, dtype=torch.int64))
+    assert {} == large_of(ATEN.scatter_add.default, torch.randn(3, 4), 0, PLACES, torch.randn(2, 4))
 
 
 def test_large_calls_come_first_and_only_where_asked_for() -> None:
@@ -598,3 +621,77 @@ def test_values_expose_what_random_numbers_hide(
     keep = len(function._schema.returns) > 1
     assert {True} == set(verdicts(function, honest, *rest, keep=keep).values())
     assert verdicts(function, wrong, *rest, keep=keep)[caught] is False
+
+
+def test_looking_nothing_up_proposes_no_boundaries() -> None:
+    """OpInfo has calls without numbers; they must not cost the op all of its variants."""
+    record, schema = recorded(torch.bucketize, torch.randn(0), torch.linspace(-2, 2, 9))
+    assert not any("right" in each.kwargs for _, each in value_variants(record, schema, 1))
+
+
+def test_filters_of_some_channels_are_no_numbers() -> None:
+    """A product that passes over NaN shows; a NaN of the input may spread over what a kernel computes together."""
+    record, schema = recorded(
+        torch.ops.aten.convolution.default,
+        *(torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    )
+    image, weight = tensors(values_of(record, schema)["nan"])
+    assert not bool(image.isnan().any())
+    assert 2 == int(weight.isnan().flatten(1).all(1).sum()) == int(weight.isnan().flatten(1).any(1).sum())
+
+
+@pytest.mark.parametrize(("dtype", "level"), [(torch.bfloat16, 248), (torch.float16, 1500)])
+def test_a_variance_in_a_half_type_meets_rows_that_hardly_move(dtype: torch.dtype, level: int) -> None:
+    """In float32, the difference of means of squares is lost there."""
+    record, schema = recorded(torch.ops.aten.var.correction, torch.randn(8, 250).to(dtype), [1])
+    (x,) = tensors(values_of(record, schema)["offset"])
+    assert [level, level + 1] == x.unique().tolist()
+
+
+def test_a_label_is_asked_of_a_larger_call_first() -> None:
+    """Of a scalar, no NaN is left out of a row."""
+    small, schema = recorded(torch.ops.aten.index_fill.int_Scalar, torch.randn(1), 0, torch.tensor([0]), 0.0)
+    large, _ = recorded(torch.ops.aten.index_fill.int_Scalar, torch.randn(5, 5), 0, torch.tensor([0]), 0.0)
+    for seed in range(4):
+        found = dict(reversed(probes([small, large], schema, seed, 24)))
+        assert bool(tensors(found["nan"])[0].isnan().any())
+        assert [5, 5] == list(tensors(found["nan"])[0].shape)
+
+
+def test_defaults_are_left_to_the_kernel() -> None:
+    """A suite that always gives ``alpha`` never asks which default a kernel has."""
+    record, schema = recorded(torch.ops.aten.elu.default, torch.randn(5, 5), 0.5, 2.0)
+    found = dict(argument_variants(record, schema, 1))
+    assert 1 == len(found["defaults"].args)
+
+
+def test_a_gradient_is_asked_from_the_result_too() -> None:
+    """Frameworks hand it either; eager's own samples are of one kind."""
+    record, schema = recorded(
+        torch.ops.aten.elu_backward.default, torch.randn(5, 5), 1.0, 1.0, 1.0, False, torch.randn(5, 5)
+    )
+    assert any(each.args[4] is True for label, each in argument_variants(record, schema, 1) if label == "is_result")
+
+
+def test_a_replacement_of_nan_may_be_zero() -> None:
+    """Zero is no None."""
+    record, schema = recorded(torch.ops.aten.nan_to_num.default, torch.randn(5, 5), None, 1.0, 2.0)
+    asked = [each.args[3] for label, each in argument_variants(record, schema, 1) if label == "neginf"]
+    assert 0.0 in asked
+
+
+def test_numbers_that_elements_are_compared_with_are_held_by_the_half_type() -> None:
+    """A kernel may compare in float32, or in the type: both are right."""
+    record, schema = recorded(torch.ops.aten.threshold.default, torch.randn(8, 8).bfloat16(), 0.3, 7.1)
+    for _, each in probes([record], schema, 1, 24):
+        for number in each.args[1:]:
+            assert isinstance(number, (int, float))
+            assert number == float(torch.tensor(number).bfloat16())
+
+
+def test_the_gradient_of_what_is_cut_off_meets_nan() -> None:
+    """Where eager selects, NaN does not pass."""
+    record, schema = recorded(torch.ops.aten.threshold_backward.default, torch.randn(8, 8), torch.randn(8, 8), 0)
+    gradient, other = tensors(values_of(record, schema)["nan"])
+    assert bool(gradient.isnan().any())
+    assert not bool(other.isnan().any())

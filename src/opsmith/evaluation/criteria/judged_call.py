@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
-from opsmith.aten.arguments import bind
+from opsmith.aten.arguments import bind, overload_of
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import ErrorFigures, Status
 
@@ -42,6 +44,17 @@ class JudgedCall:
     def bound(self) -> dict[str, Any]:
         """The arguments by their names; see :func:`opsmith.aten.arguments.bind`."""
         return bind(self.schema, self.args, self.kwargs)
+
+    def with_numbers_in(self, dtype: torch.dtype) -> JudgedCall:
+        """The call of an op with its floating numbers, defaults too but not its tensors, rounded to a dtype."""
+        left_out = overload_of(self.schema)._schema.arguments[len(self.args) :]
+        defaults = {each.name: each.default_value for each in left_out if type(each.default_value) is float}
+        rounded = partial(_rounded, dtype=dtype)
+        return replace(self, args=tree_map(rounded, self.args), kwargs=tree_map(rounded, defaults | self.kwargs))
+
+
+def _rounded(leaf: Any, *, dtype: torch.dtype) -> Any:
+    return torch.tensor(leaf, dtype=dtype).item() if type(leaf) is float else leaf
 
 
 #: The results of one execution: the leaves of the return value in order, then every input tensor

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
+from opsmith.aten.schemas import group_tags
 from opsmith.aten.unrounded import COPYING, KEEPING_SIGNS
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.evaluation.criteria.judged_call import JudgedCall
@@ -154,6 +155,15 @@ def stem_of(schema: OpSchema) -> str:
         stem = stem[:-1]
     shorter = stem.removesuffix("_copy")
     return shorter if shorter in COPYING else stem
+
+
+#: Ops that take their tensors element by element, though torch does not tag them so.
+_UNTAGGED = _names("hardswish log_sigmoid_forward _prelu_kernel glu")
+
+
+def is_elementwise(schema: OpSchema, stem: str) -> bool:
+    """Whether each element of the result is made of one element of each tensor."""
+    return stem in _UNTAGGED or "pointwise" in group_tags(schema)
 
 
 def rule_for(schema: OpSchema, call: JudgedCall | None = None) -> ComparisonRule:

@@ -9,6 +9,9 @@ import torch
 
 #: Float32's roundings in a sum, in units of what its terms' magnitudes add up to.
 LINEAR_SLACK = 4.0
+#: Likewise in a product of sums, in units of the largest of a matrix: of two levels of Strassen's, 6 (Higham, Accuracy
+#: and Stability of Numerical Algorithms, section 23.2.2).
+NORMWISE_SLACK = 8.0
 #: How many units eager may be off before the oracle is not believed, and how many a candidate may
 #: ever be. Half types have wide units (1.6 % for bfloat16), so they get few of them.
 TRUST = {torch.bfloat16: 64.0, torch.float16: 256.0, torch.complex32: 256.0}

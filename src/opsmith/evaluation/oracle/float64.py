@@ -17,7 +17,7 @@ from opsmith.core.op import TaskKind
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.oracle.analytic_bounds import layer_norm_slack, product_slack, sampling_slopes, small_products
 from opsmith.evaluation.oracle.attention import BACKWARDS, FORWARDS, LOGSUMEXP, attention, gradients, logsumexp
-from opsmith.evaluation.oracle.error_bound import LINEAR_SLACK, Opinion
+from opsmith.evaluation.oracle.error_bound import LINEAR_SLACK, NORMWISE_SLACK, Opinion
 from opsmith.evaluation.oracle.execution import WIDE, WIDER, in_magnitude, run_wide
 from opsmith.evaluation.oracle.op_tables import (
     ADDED_IN_MEMORY,
@@ -26,6 +26,7 @@ from opsmith.evaluation.oracle.op_tables import (
     LINEAR,
     LINEAR_REDUCTIONS,
     LOSS_GRADIENTS,
+    NORMWISE,
     PRODUCTS,
     SAMPLERS,
     SAMPLING,
@@ -81,7 +82,13 @@ class Oracle:
                 moved = torch.maximum(moved, LINEAR_SLACK * eps * sampling_slopes(self._call).to(moved.device))
             return moved
         magnitude = self._magnitude(index, value)
-        return None if magnitude is None else LINEAR_SLACK * eps * magnitude
+        if magnitude is None:
+            return None
+        slack = LINEAR_SLACK * eps * magnitude
+        if self._stem in NORMWISE and magnitude.numel():
+            dims = list(range(NORMWISE[self._stem], magnitude.dim()))
+            slack = slack.clamp(min=NORMWISE_SLACK * eps * magnitude.amax(dims, keepdim=True))
+        return slack
 
     def _rounding(self, index: int, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """What roundings to ``dtype``, or to that of an input, on the way explain of result ``index``."""
@@ -103,13 +110,16 @@ class Oracle:
             return None
         return magnitude.abs().nan_to_num(0.0, 0.0, 0.0)
 
-    def _movement(self, index: int, eps: float) -> torch.Tensor:
-        """How far a result goes when all that it is made of moves by ``eps``; 0 where it moves to no number."""
+    def moved(self, index: int, eps: float) -> torch.Tensor:
+        """How far each element of result ``index`` goes at most when all that it is made of moves by ``eps``."""
         if eps not in self._farthest:
             assert self._values is not None
             self._farthest[eps] = farthest_moves(self._call, self._stem, self._values, eps)
-        farthest = self._farthest[eps][index]
-        # All trials may leave one of thousands of elements where it is.
+        return self._farthest[eps][index]
+
+    def _movement(self, index: int, eps: float) -> torch.Tensor:
+        """Likewise, and the median element's where that is farther: all trials may leave one of thousands in place."""
+        farthest = self.moved(index, eps)
         return farthest.clamp(min=farthest.median()) if farthest.numel() else farthest
 
     @cached_property

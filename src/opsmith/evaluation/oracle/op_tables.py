@@ -50,6 +50,9 @@ LINEAR = ADDED_IN_MEMORY | {
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "_upsample_bilinear2d_aa"),
     *("upsample_bicubic2d", "_upsample_bicubic2d_aa"),
 }
+#: Products that may be made of products of sums (Strassen's, Winograd's), whose error has the scale of the whole matrix
+#: or image; and how many of its first dimensions count those.
+NORMWISE = {"mm": 0, "addmm": 0, "addbmm": 0, "bmm": 1, "baddbmm": 1, "linear": 0, "convolution": 1, "_convolution": 1}
 #: The op that adds up magnitudes where the op itself takes a difference.
 ADDING_UP = {"sub": "add", "rsub": "add", "sub_": "add_"}
 #: Linear when their ``reduce`` argument is a sum or mean, and added up in memory then.

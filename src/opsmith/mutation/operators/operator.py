@@ -39,24 +39,26 @@ class Operator:
         family: the kind of mistake.
         says: the mistake in a few words.
         rewrite: makes it.
+        no_fault_in: dtypes, by short name, whose kernels may do so.
     """
 
     name: str
     family: Family
     says: str
     rewrite: Rewrite
+    no_fault_in: tuple[str, ...] = ()
 
 
 REGISTERED: dict[str, Operator] = {}
 
 
-def operator(family: Family, says: str) -> Callable[[Rewrite], Rewrite]:
+def operator(family: Family, says: str, *, no_fault_in: tuple[str, ...] = ()) -> Callable[[Rewrite], Rewrite]:
     """Register a function as the operator of its name."""
 
     def register(rewrite: Rewrite) -> Rewrite:
         name = rewrite.__name__
         assert name not in REGISTERED, name
-        REGISTERED[name] = Operator(name=name, family=family, says=says, rewrite=rewrite)
+        REGISTERED[name] = Operator(name=name, family=family, says=says, rewrite=rewrite, no_fault_in=no_fault_in)
         return rewrite
 
     return register

@@ -41,7 +41,7 @@ def result_cast_dropped(node: ast.AST) -> Iterator[ast.AST]:
         yield operands(node)[0]
 
 
-@operator(Family.PRECISION, "a step in bfloat16")
+@operator(Family.PRECISION, "a step in bfloat16", no_fault_in=("bf16",))
 def step_in_bfloat16(node: ast.AST) -> Iterator[ast.AST]:
     names = {
         "exp",

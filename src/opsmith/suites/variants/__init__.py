@@ -29,6 +29,7 @@ value label    what every varied tensor holds
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -37,12 +38,14 @@ from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, sto
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.suites.variants.arguments import argument_variants, combined_arguments
+from opsmith.suites.variants.dense import with_round_numbers
 from opsmith.suites.variants.guards import Guards
 from opsmith.suites.variants.large import large_variants
 from opsmith.suites.variants.layouts import layout_variants
 from opsmith.suites.variants.matrices import matrix_variants
 from opsmith.suites.variants.places import place_variants
 from opsmith.suites.variants.results import result_variants
+from opsmith.suites.variants.scope import is_elementwise
 from opsmith.suites.variants.shapes import shape_variants
 from opsmith.suites.variants.values import value_variants
 
@@ -110,7 +113,13 @@ def probes(
     guards, bases = Guards(schema, seed), _bases(records)
     chosen = _large(bases, schema, seed, min(large, limit))
     chosen += _chosen(bases, schema, seed, limit - len(chosen))
-    return [(label, guards.around(record)) for label, record in chosen]
+    return [(label, guards.around(_decided(record, schema))) for label, record in chosen]
+
+
+def _decided(record: CallRecord, schema: OpSchema) -> CallRecord:
+    """The call with numbers that a half type holds, where a kernel may compare its elements with them in that type."""
+    halves = any(tensor.dtype in ("f16", "bf16") for tensor in tensor_values(record.args))
+    return with_round_numbers(record) if halves and is_elementwise(schema) else record
 
 
 def _large(bases: Sequence[CallRecord], schema: OpSchema, seed: int, limit: int) -> list[tuple[str, CallRecord]]:
@@ -185,7 +194,7 @@ class _Proposed(NamedTuple):
 
 
 def _in_turn(vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, seed: int) -> Iterator[_Proposed]:
-    """The variants of all bases: label after label, each of another base than the one before."""
+    """The variants of all bases: label after label, each of another base than the one before, first of larger ones."""
     chance = random.Random(derive_seed(seed, schema.name, vary.__name__))  # noqa: S311 - a choice, no secret
     by_label: dict[str, list[tuple[int, CallRecord]]] = {}
     for number, base in enumerate(chance.sample(bases, min(len(bases), MOST_BASES))):
@@ -200,7 +209,8 @@ def _in_turn(vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, see
             return
         for label in labels:
             options = by_label[label]
-            number, record = min(options, key=lambda option: used.get(option[0], 0))
+            # What a label has to show, a few elements may not: they are asked where there are no others, or later.
+            number, record = min(options, key=lambda o: (not times and _is_small(o[1]), used.get(o[0], 0)))
             options.remove((number, record))
             used[number] = used.get(number, 0) + 1
             yield _Proposed(label, record, times)
@@ -208,5 +218,12 @@ def _in_turn(vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, see
         chance.shuffle(labels)
 
 
+def _is_small(record: CallRecord) -> bool:
+    shapes = [tensor.shape for tensor in tensor_values((*record.args, *record.kwargs.values()))]
+    return max(map(math.prod, shapes), default=0) < FEW_ELEMENTS
+
+
+#: A call whose largest tensor has fewer elements is small.
+FEW_ELEMENTS = 8
 #: Patterns that are varied; an op has a dozen at most, but for those with lists of scalars.
 MOST_BASES = 8

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opsmith.aten.schemas import overload
+from opsmith.aten.schemas import group_tags, overload
 from opsmith.core.case import CallRecord, NamedValue, SequenceValue, TensorValue, Value
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
@@ -27,7 +27,6 @@ from opsmith.suites.variants.scope import (
     is_placed,
     is_random,
     keeps_values,
-    tags,
 )
 from opsmith.suites.variants.values import value_variants
 
@@ -40,7 +39,7 @@ POSITIVE_FACTORS = frozenset(
 FLAGS = frozenset(
     {
         *("keepdim", "unbiased", "largest", "descending", "log_target", "log_input", "full", "scale_grad_by_freq"),
-        *("count_include_pad", "align_corners", "zero_infinity", "include_self", "right"),
+        *("count_include_pad", "align_corners", "zero_infinity", "include_self", "right", "is_result"),
     }
 )
 #: Values of arguments that choose among a few things an op does.
@@ -110,6 +109,9 @@ def argument_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterat
         for value in change.values
         if (changed := _with(record, change.argument, change.position, value)) is not None
     ]
+    shorter = _without_defaults(record, schema)
+    if shorter is not None:
+        variants.append(("defaults", shorter))
     crossed = _with_crossed_bounds(record, schema)
     if crossed is not None:
         variants.append(("crossed", crossed))
@@ -159,7 +161,9 @@ def _changes(
 
 def _is_simple(schema: OpSchema) -> bool:
     stem = stem_of(schema.name)
-    return is_elementwise(schema) or stem in CONTRACTIONS or "reduction" in tags(schema) or stem in _WITH_DIMENSION
+    return (
+        is_elementwise(schema) or stem in CONTRACTIONS or "reduction" in group_tags(schema) or stem in _WITH_DIMENSION
+    )
 
 
 #: Ops that work along a dimension, and what is neither elementwise nor a reduction for torch.
@@ -198,7 +202,7 @@ def _others(argument: Any, given: Any, record: CallRecord, schema: OpSchema, cha
     if choices is not None:
         return [value for value in choices if not _same(value, given)]
     if name in _REPLACEMENTS:
-        return [chance.choice((-1, 1)) * chance.uniform(1.5, 9.5)]
+        return [chance.choice((-1, 1)) * chance.uniform(1.5, 9.5), 0.0]
     return _BY_NAME.get(name, functools.partial(_numbers, name))(given, record, schema, chance)
 
 
@@ -340,6 +344,17 @@ def _takes_fractions(record: CallRecord) -> bool:
 
 def _has_tensor_of(record: CallRecord, *dtypes: str) -> bool:
     return any(isinstance(value, TensorValue) and value.dtype in dtypes for value in record.args)
+
+
+def _without_defaults(record: CallRecord, schema: OpSchema) -> CallRecord | None:
+    """The call with its numbers and flags left out where the schema has defaults; None where it gives none."""
+    if is_random(schema) or not is_elementwise(schema):
+        return None
+    arguments = overload(record.op)._schema.arguments
+    kept = len(record.args)
+    while kept and arguments[kept - 1].has_default_value() and type(record.args[kept - 1]) in (int, float, bool):
+        kept -= 1
+    return None if kept == len(record.args) else msgspec.structs.replace(record, args=record.args[:kept])
 
 
 def _with_crossed_bounds(record: CallRecord, schema: OpSchema) -> CallRecord | None:

@@ -176,7 +176,9 @@ def _on_boundaries(record: CallRecord, free: dict[int, Freedom]) -> dict[int, to
     for number, freedom in free.items():
         dtype = torch_dtype(freedom.slot.tensor.dtype)
         if call is not None and has_steps(call):
-            pools[number] = _signed(DIVISORS if freedom.slot.name == "other" else DIVIDENDS).to(dtype)
+            is_divisor = freedom.slot.name == "other"
+            numbers = _signed(DIVISORS) if is_divisor else torch.cat([_signed(DIVIDENDS), torch.tensor([math.nan])])
+            pools[number] = numbers.to(dtype)
         elif dtype.is_floating_point:
             hull = _hull(domains[number].domain) if number in domains else None
             # A half type's product with a number may be rounded before the sum.

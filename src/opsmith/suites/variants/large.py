@@ -22,6 +22,7 @@ from collections.abc import Iterator
 import msgspec
 
 from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.schemas import group_tags
 from opsmith.core.case import LARGE_LABELS, CallRecord, GeneratedStorage, Storage, TensorValue, Value, tensor_values
 from opsmith.core.domains import Domain, Integers, Normal
 from opsmith.core.op import OpSchema
@@ -31,8 +32,8 @@ from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.layouts import dense_strides
-from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, is_elementwise, is_placed, tags
-from opsmith.suites.variants.shapes import largest, may_be_resized, renamed
+from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, is_elementwise, is_placed
+from opsmith.suites.variants.shapes import IN_PLACES, largest, may_be_resized, renamed
 
 #: Elements of a vast call are more than this and at most half as many more.
 VAST = 1 << 21
@@ -49,6 +50,8 @@ _ALONG = frozenset(
         *("sum", "mean", "nansum", "prod", "cumsum", "cumprod", "linalg_vector_norm", "norm", "median", "nanmedian"),
     }
 )
+#: Of copies by indices: more dimensions are not made large.
+MOST_DIMENSIONS = 3
 #: Ops of several tensors whose sizes differ.
 _OF_SEVERAL = frozenset(
     {
@@ -86,13 +89,40 @@ def large_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
 
 def _with_one_large_size(record: CallRecord, schema: OpSchema, chance: random.Random) -> dict[str, TracedCall]:
     """A product or a concatenation of which one size is large, wherever it stands."""
-    if stem_of(schema.name) not in _OF_SEVERAL or not may_be_resized(record, schema):
+    stem = stem_of(schema.name)
+    if stem not in _OF_SEVERAL | IN_PLACES or not may_be_resized(record, schema):
         return {}
+    if stem in IN_PLACES:
+        return _with_all_sizes_large(record, chance)
     tensors = tensor_values((*record.args, *record.kwargs.values()))
     sizes = sorted({size for tensor in tensors for size in tensor.shape if size > 1})
     calls = [renamed(record, size, chance.randint(LONG + 1, 2 * LONG)) for size in sizes]
     affordable = [call for call in calls if LONG < largest(call) <= VAST]
     return {LARGE_LABELS[2]: chance.choice(affordable)} if affordable else {}
+
+
+def _with_all_sizes_large(record: CallRecord, chance: random.Random) -> dict[str, TracedCall]:
+    """A copy of many numbers from many: of few, none would lie in a narrow band."""
+    tensors = tensor_values((*record.args, *record.kwargs.values()))
+    sizes = sorted({size for tensor in tensors for size in tensor.shape if size > 1})
+    rank = max(len(tensor.shape) for tensor in tensors)
+    whole = [tensor for tensor in tensors if len(tensor.shape) == rank and min(tensor.shape, default=0) > 1]
+    if not whole or rank > MOST_DIMENSIONS or any(set(tensor.shape) <= {1} for tensor in tensors):
+        return {}
+    side = int(LONG ** (1 / rank)) + 1
+    larger = [size for size in chance.sample(range(side, 2 * side), len(sizes)) if size > sizes[-1]]
+    if len(larger) < len(sizes):
+        return {}
+    call: CallRecord | TracedCall = record
+    for old, new in zip(sizes, larger, strict=True):
+        call = renamed(call, old, new)
+    assert isinstance(call, TracedCall)
+    if stem_of(record.op) == "take":  # Its result has the shape of the places alone.
+        copied, places = call.args
+        assert isinstance(places, TensorValue)
+        shape = (LONG + larger[0],)
+        call = msgspec.structs.replace(call, args=(copied, msgspec.structs.replace(places, shape=shape, strides=(1,))))
+    return {LARGE_LABELS[2]: call}
 
 
 def _common_shape(record: CallRecord, schema: OpSchema) -> tuple[int, ...] | None:
@@ -183,6 +213,6 @@ def _summable(storage: Storage, schema: OpSchema) -> Storage:
         domain = Integers(0, 2, 2.0, -1.0)
     elif stem in _EXPONENTIALS:
         domain = Normal(8.0)
-    elif "reduction" in tags(schema) or stem in _RUNNING or stem in CONTRACTIONS:
+    elif "reduction" in group_tags(schema) or stem in _RUNNING or stem in CONTRACTIONS:
         domain = Integers(-1, 2)
     return storage if domain is None else msgspec.structs.replace(storage, domain=fitted(domain, storage.dtype))

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 import msgspec
 
 from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.schemas import group_tags
 from opsmith.core.case import CallRecord, Storage, TensorValue
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
@@ -30,7 +31,6 @@ from opsmith.suites.variants.scope import (
     is_about_layout,
     is_elementwise,
     is_random,
-    tags,
     written_arguments,
 )
 
@@ -66,7 +66,7 @@ def result_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator
     if call.stem not in _COUNTED:
         shapes = {name: (tensor.dtype, _other_shape(tensor.shape, chance)) for name, tensor in tensors.items()}
         yield "refitted", _with(record, shapes)
-    if call.stem not in _OF_BYTES and (is_elementwise(schema) or "reduction" in tags(schema)):
+    if call.stem not in _OF_BYTES and (is_elementwise(schema) or "reduction" in group_tags(schema)):
         casts = {name: _CASTS.get(tensor.dtype) for name, tensor in tensors.items()}
         known = {name: (dtype, tensors[name].shape) for name, dtype in casts.items() if dtype is not None}
         if known:

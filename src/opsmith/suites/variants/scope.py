@@ -14,7 +14,7 @@ import math
 from typing import NamedTuple
 
 from opsmith.aten.dtypes import torch_dtype
-from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.aten.schemas import group_tags, overload
 from opsmith.aten.unrounded import COPYING, ORDERING
 from opsmith.core.case import CallRecord
 from opsmith.core.op import OpSchema, Variant
@@ -83,6 +83,8 @@ WITH_BETA = frozenset({"addmm", "addbmm", "baddbmm", "addmv", "addr", "_addmm_ac
 ADDED_UP = frozenset(
     {*("cumsum", "trace", "avg_pool1d", "avg_pool2d", "avg_pool3d"), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
 )
+#: Ops that add up in places that indices name, of which a NaN or an infinity makes the same in any order.
+ADDED_IN_PLACES = frozenset({"scatter_add", "index_add"})
 #: Arguments of ops that round nothing which may hold any number, though traced calls give them a range.
 ANY_NUMBER = frozenset({"self", "elements", "test_elements"})
 #: Ops of :mod:`opsmith.aten.unrounded` that keep the values of the call all the same.
@@ -192,12 +194,12 @@ def is_placed(schema: OpSchema, name: str) -> bool:
 
 def is_random(schema: OpSchema) -> bool:
     """Whether the result is drawn."""
-    return "nondeterministic_seeded" in tags(schema)
+    return "nondeterministic_seeded" in group_tags(schema)
 
 
 def is_elementwise(schema: OpSchema) -> bool:
     """Whether each element of the result follows from one element of each tensor."""
-    return "pointwise" in tags(schema)
+    return "pointwise" in group_tags(schema)
 
 
 def reads_values(schema: OpSchema) -> bool:
@@ -223,20 +225,6 @@ def written_arguments(schema: OpSchema) -> frozenset[str]:
     return frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
 
 
-@functools.cache
-def tags(schema: OpSchema) -> frozenset[str]:
-    """Torch's tags of an overload, of its functional one, and of the op whose gradient it is.
-
-    In-place and ``out=`` overloads are not tagged throughout and gradients hardly at all; the
-    gradient of an elementwise op is elementwise.
-    """
-    schemas = aten_schemas()
-    stem = stem_of(schema.name)
-    others = (f"{stem.removesuffix('_backward')}.default", f"{stem}.Tensor", f"{stem}.Scalar")
-    related = [schema.name, schema.functional, *others]
-    return frozenset(tag for name in related if name in schemas for tag in schemas[name].tags)
-
-
 def _labels(schema: OpSchema, call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:
     dtype = torch_dtype(slot.tensor.dtype)
     if slot.name in written_arguments(schema) and schema.variant is not Variant.INPLACE:
@@ -256,6 +244,8 @@ def _labels(schema: OpSchema, call: BoundCall, slot: ArgumentSlot) -> frozenset[
         found = _rowwise_labels(call, slot)
     else:
         found = _float_labels(schema, call.stem, slot.name, ranged=ranged)
+    if call.stem == "_cdist_forward" and call.value("p") not in (0.0, math.inf):
+        found |= {"nan"}  # In how many places numbers differ, and the greatest difference, is a number on some devices.
     found -= WITHOUT.get(call.stem, (frozenset(), ""))[0]
     return found - _SINGLE - DENSE if dtype.is_complex or dtype.itemsize == 1 else found
 
@@ -273,7 +263,7 @@ def _kept_labels(schema: OpSchema, stem: str) -> frozenset[str]:
 
 
 def _whole_labels(schema: OpSchema, call: BoundCall, *, ranged: bool) -> frozenset[str]:
-    if ranged or not (is_elementwise(schema) or "reduction" in tags(schema)):
+    if ranged or not (is_elementwise(schema) or "reduction" in group_tags(schema)):
         return frozenset()
     if not is_elementwise(schema) or keeps_values(schema):
         return frozenset(WHOLE_LABELS)
@@ -311,7 +301,7 @@ def _unrounded_labels(schema: OpSchema, slot: ArgumentSlot, *, ranged: bool, who
 def keeps_values(schema: OpSchema) -> bool:
     """Whether the op is declared in :data:`KEPT`; a reduction (a norm) is not meant."""
     stem = stem_of(schema.name)
-    return any(map(stem.startswith, KEPT)) and not ("reduction" in tags(schema) and stem != "prod")
+    return any(map(stem.startswith, KEPT)) and not ("reduction" in group_tags(schema) and stem != "prod")
 
 
 def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> frozenset[str]:
@@ -320,20 +310,23 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
         return frozenset({"boundaries"}) | (frozenset() if ranged or "_backward" in stem else _OTHER_LABELS | {"nan"})
     if "_backward" in stem:
         if is_elementwise(schema):
-            return (_GRADIENT_LABELS if name.startswith("grad") or not ranged else frozenset()) | DENSE
+            found = _GRADIENT_LABELS if name.startswith("grad") or not ranged else frozenset()
+            # Where a gradient is cut off, NaN in it is too: eager selects.
+            return found | DENSE | (frozenset({"nan"}) if name.startswith("grad") else frozenset())
         return _GRADIENT_LABELS if name.startswith("grad") else frozenset()
     if is_elementwise(schema):
         return _RANGED if ranged else _ELEMENTWISE
     if ranged:
-        return _SINGLE if "reduction" in tags(schema) else frozenset()
-    if stem in ADDED_UP or "reduction" in tags(schema):
+        return _SINGLE if "reduction" in group_tags(schema) else frozenset()
+    if stem in ADDED_UP or "reduction" in group_tags(schema):
         return _SUMMED
     if stem in CONTRACTIONS:
         if name == "self" and stem in WITH_BETA:
             # Added to the product: a NaN there would hide what became of one in the factors.
             return _SUMMED - {"nan"}
-        return _SUMMED - _SINGLE | (frozenset() if "conv" in stem else {"nan"})
-    return _OTHER_LABELS
+        # A convolution by products of sums spreads a NaN of its input, but none of the filter of a channel.
+        return _SUMMED - _SINGLE | (frozenset() if "conv" in stem and name != "weight" else {"nan"})
+    return _OTHER_LABELS | (_SINGLE if stem in ADDED_IN_PLACES else frozenset())
 
 
 def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:

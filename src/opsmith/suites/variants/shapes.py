@@ -12,13 +12,13 @@ import math
 import random
 from collections.abc import Iterator
 
-from opsmith.aten.schemas import overload
+from opsmith.aten.schemas import group_tags, overload
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
 from opsmith.suites.valid_inputs import traced_record
-from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
+from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, stem_of
 from opsmith.suites.variants.layouts import dense_strides
 from opsmith.suites.variants.scope import (
     CONTRACTIONS,
@@ -28,7 +28,7 @@ from opsmith.suites.variants.scope import (
     is_random,
     keeps_values,
     reads_values,
-    tags,
+    rounds_nothing,
     written_arguments,
 )
 
@@ -46,6 +46,10 @@ ALONG_A_DIMENSION = frozenset(
         *("tril", "triu", "cat", "stack", "glu", "nanmean", "_weight_norm_interface", "renorm"),
     }
 )
+#: Copies from or to places that indices name.
+IN_PLACES = frozenset(
+    {"gather", "take", "index_select", "embedding", "scatter", "index_copy", "index_fill", "masked_fill", "index"}
+)
 
 
 def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[tuple[str, CallRecord]]:
@@ -58,8 +62,8 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         schema: of its overload.
         seed: of the order and of the values.
     """
-    if not may_be_resized(record, schema):
-        return
+    if stem_of(schema.name) in IN_PLACES or not may_be_resized(record, schema):
+        return  # Of copies by indices, which have many labels, the large call has other sizes.
     values = (*record.args, *record.kwargs.values())
     sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
@@ -87,7 +91,7 @@ def _has_empty_answer(schema: OpSchema) -> bool:
     stem = stem_of(schema.name)
     if stem in ("var", "std", "var_mean", "std_mean"):
         return False
-    return is_elementwise(schema) or "reduction" in tags(schema) or stem in ALONG_A_DIMENSION
+    return is_elementwise(schema) or "reduction" in group_tags(schema) or stem in ALONG_A_DIMENSION
 
 
 def _label(size: int) -> str:
@@ -109,8 +113,12 @@ def may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
     if sorted(numbers) != list(range(len(record.storages))) or beside:
         return False
     stem = stem_of(schema.name)
-    known = stem in CONTRACTIONS or stem in ROWWISE or stem in ALONG_A_DIMENSION
-    return known or is_elementwise(schema) or "reduction" in tags(schema)
+    known = stem in CONTRACTIONS or stem in ROWWISE or stem in ALONG_A_DIMENSION or _is_in_places(schema, call)
+    return known or is_elementwise(schema) or "reduction" in group_tags(schema)
+
+
+def _is_in_places(schema: OpSchema, call: BoundCall) -> bool:
+    return call.stem in IN_PLACES and rounds_nothing(schema, call)
 
 
 def _rounds_midway(stem: str, dtypes: list[str]) -> bool:
@@ -123,7 +131,7 @@ def largest(call: TracedCall) -> int:
     return max((math.prod(t.shape) for t in tensor_values((*call.args, *call.kwargs.values()))), default=0)
 
 
-def renamed(record: CallRecord, old: int, new: int) -> TracedCall:
+def renamed(record: CallRecord | TracedCall, old: int, new: int) -> TracedCall:
     """The call with one size for another wherever it stands, its tensors dense."""
     positional = [argument.name for argument in overload(record.op)._schema.arguments if not argument.kwarg_only]
     return TracedCall(

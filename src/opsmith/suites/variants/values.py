@@ -41,6 +41,11 @@ OUTLIER = 8.0
 SPECIAL_EVERY = 16
 #: Of ``nan``, one row in so many holds one.
 NAN_EVERY = 3
+#: Of half types, a number whose next one is larger by 1, so that the variance of rows of both is lost in one pass; one
+#: in so many elements is the next.
+LEVELS = {torch.bfloat16: 248.0, torch.float16: 1500.0}
+LEVEL_EVERY = 16
+_VARIANCES = frozenset({"var", "std", "var_mean", "std_mean"})
 #: Kinds of rows of ``infinite``.
 INFINITE_ROWS = 6
 #: Few different numbers, of which rows have several equal ones: zeros of both signs among them.
@@ -61,6 +66,7 @@ class _Scale:
         offset: the constant. In float32 a single-pass variance loses 8 of its 24 bits to it, which
             shows, while a mean, a Welford update and ``x * scale + shift`` lose less than a tolerance
             grants; in half types noise of size 1 keeps three bits and more beside it.
+        level: see :data:`LEVELS`.
         overflow: the logarithm of the largest number.
     """
 
@@ -70,6 +76,7 @@ class _Scale:
         self.tiny = (-4.0, -2.0) if narrow else (-30.0, -6.0)
         self.mixed = (-4.0, 3.0) if narrow else (-6.0, 6.0)
         self.offset = 1e5 if dtype is torch.float64 else 16.0
+        self.level = LEVELS.get(dtype, self.offset)
         self.overflow = math.log(torch.finfo(dtype).max)
 
 
@@ -118,7 +125,9 @@ def _found_exactly(record: CallRecord, seed: int) -> CallRecord | None:
         return None
     wanted, ordered = slots["self"].tensor, slots[sorted_name].tensor
     content, among = record.storages[wanted.storage], record.storages[ordered.storage]
-    if wanted.dtype != ordered.dtype or not isinstance(content, bytes) or not isinstance(among, bytes) or not among:
+    if wanted.dtype != ordered.dtype or not isinstance(content, bytes) or not isinstance(among, bytes):
+        return None
+    if not content or not among:
         return None
     (memory, _), (numbers, _) = window_of(content, wanted), window_of(among, ordered)
     places = torch.randint(len(numbers), memory.shape, generator=torch.Generator().manual_seed(seed))
@@ -142,8 +151,12 @@ def _varied(record: CallRecord, number: int, freedom: Freedom, label: str, seed:
         label = "infinite alike"
     elif label == "nan" and stem_of(record.op) == "any":
         label = "nan among zeros"
+    elif label == "nan" and "conv" in stem_of(record.op):
+        return _without_numbers(storage, tensor, seed)
     elif label == "nan" and stem_of(record.op) in CONTRACTIONS - ADDED_UP:
         label = "nan in every row"
+    elif label == "offset" and stem_of(record.op) in _VARIANCES and dtype in LEVELS:
+        label = "level"
     if dim is None or count != math.prod(tensor.shape):
         row = next((size for size in reversed(tensor.shape) if size > 1), 1)
         return content(label, dtype, count, row=row, one_sign=freedom.one_sign, seed=seed)
@@ -153,6 +166,15 @@ def _varied(record: CallRecord, number: int, freedom: Freedom, label: str, seed:
     lines = torch.frombuffer(bytearray(rows), dtype=dtype).view(*others, tensor.shape[dim]).movedim(-1, dim)
     memory = torch.empty(count, dtype=dtype)
     memory.as_strided(tensor.shape, tensor.strides, tensor.offset).copy_(lines)
+    return bytes_of(memory)
+
+
+def _without_numbers(storage: bytes, tensor: TensorValue, seed: int) -> bytes:
+    """The weight of a convolution with NaN throughout the filters of some channels."""
+    memory, values = window_of(storage, tensor)
+    generator = torch.Generator().manual_seed(seed)
+    values.copy_(torch.randn(values.shape, generator=generator))
+    values[torch.randperm(len(values), generator=generator)[: -(-len(values) // NAN_EVERY)]] = math.nan
     return bytes_of(memory)
 
 
@@ -241,6 +263,11 @@ def _offset(count: int, _row: int, scale: _Scale, generator: torch.Generator) ->
     return noise.mul_(OFFSET_GRID).round_().div_(OFFSET_GRID).add_(scale.offset)
 
 
+def _level(count: int, _row: int, scale: _Scale, generator: torch.Generator) -> torch.Tensor:
+    """One number throughout, but for its next one in a few places: float32 squares lose the variance."""
+    return scale.level + (torch.rand(count, generator=generator) < 1 / LEVEL_EVERY).double()
+
+
 def _structured(count: int, row: int, _scale: _Scale, generator: torch.Generator) -> torch.Tensor:
     """Rows by turns constant, ramps, and noise with one outlier."""
     rows = -(-count // row)
@@ -323,6 +350,7 @@ _PATTERNS: dict[str, _Pattern] = {
     "huge": _huge,
     "tiny": lambda count, _row, scale, generator: _powers(count, scale.tiny, generator),
     "offset": _offset,
+    "level": _level,
     "structured": _structured,
     "mixed": lambda count, _row, scale, generator: _powers(count, scale.mixed, generator),
     "special": _special,
