@@ -231,9 +231,7 @@ def count_nonzero(self, dim=None):
 
 
 @triton.jit
-def any_rows(
-    x_ptr, y_ptr, M, N, EVERY: tl.constexpr, STEPS: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr
-):
+def any_rows(x_ptr, y_ptr, M, N, EVERY: tl.constexpr, STEPS: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr):
     rows = tl.program_id(0) * TM + tl.arange(0, TM)
     found = tl.zeros((TM, TN), tl.int32)
     for step in range(STEPS):
@@ -265,9 +263,7 @@ def all_default(self):
 
 
 @triton.jit
-def norm_rows(
-    x_ptr, y_ptr, M, N, p, KIND: tl.constexpr, STEPS: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr
-):
+def norm_rows(x_ptr, y_ptr, M, N, p, KIND: tl.constexpr, STEPS: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr):
     rows = tl.program_id(0) * TM + tl.arange(0, TM)
     total = tl.full((TM, TN), float("inf") if KIND == "min" else 0.0, tl.float32)
     for step in range(STEPS):
