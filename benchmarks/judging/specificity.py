@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -96,12 +97,13 @@ class Round(NamedTuple):
 
 
 def public_kernels(root: Path = PUBLIC) -> list[PublicKernel]:
-    """Every kernel of every project, in order of project and op."""
+    """Every kernel of every project, in order of project and op; ``project.toml`` names a policy other than native."""
     found = []
     for manifest in sorted(root.glob("*/manifest.json")):
-        policy = "any" if (manifest.parent / "composed").exists() else "native"
+        project = manifest.parent / "project.toml"
+        policy = tomllib.loads(project.read_text())["policy"] if project.exists() else "native"
         for op, entry in sorted(json.loads(manifest.read_bytes())["kernels"].items()):
-            found.append(PublicKernel(manifest.parent.name, op, entry, entry["provenance"].get("policy", policy)))
+            found.append(PublicKernel(manifest.parent.name, op, entry, policy))
     return found
 
 

@@ -18,13 +18,18 @@ def select_kernel(x_ptr, index_ptr, y_ptr, n, inner, count, length, SIZE: tl.con
     tl.store(y_ptr + i, tl.load(x_ptr + source, mask=inside, other=0.0), mask=inside)
 
 
+def _require_places(index, length):
+    places = index.reshape(-1).tolist()
+    if places and not 0 <= min(places) <= max(places) < length:
+        raise IndexError("an index is out of range")
+
+
 def index_select(self, dim, index):
     if index.dim() > 1:
         raise IndexError("an index of one dimension is needed")
     shape = list(self.shape) or [1]
     dim = dim % len(shape)
-    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < shape[dim]:
-        raise IndexError("an index is out of range")
+    _require_places(index, shape[dim])
     x, places = self.contiguous(), index.contiguous()
     out_shape = [*shape[:dim], index.numel(), *shape[dim + 1 :]]
     y = torch.empty(out_shape if self.dim() else (), dtype=self.dtype, device=self.device)
@@ -115,8 +120,7 @@ def index_add(self, dim, index, source, *, alpha=1):
         raise NotImplementedError("tensors of one dtype only")
     shape = list(self.shape) or [1]
     dim = dim % len(shape)
-    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < shape[dim]:
-        raise IndexError("an index is out of range")
+    _require_places(index, shape[dim])
     total = torch.empty(self.shape, dtype=torch.float32, device=self.device)
     total.copy_(self)
     terms, places = source.contiguous(), index.contiguous()
@@ -202,7 +206,7 @@ def repeat_interleave(repeats, *, output_size=None):
     """Place ``i`` as often as ``repeats[i]`` says."""
     if repeats.dim() != 1:
         raise RuntimeError("repeats of one dimension are needed")
-    if repeats.numel() and int(repeats.min()) < 0:
+    if min(repeats.tolist(), default=0) < 0:
         raise RuntimeError("repeats may not be negative")
     n = repeats.numel()
     counts = repeats.contiguous()
@@ -284,4 +288,4 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
         return each, total.zero_()
     size = triton.next_power_of_2(max(rows, 1))
     nll_total[(1,)](wide, factor, loss, total, rows, MEAN=reduction == 1, SIZE=size)
-    return loss, total.zero_() if reduction == 0 else total
+    return loss, total
