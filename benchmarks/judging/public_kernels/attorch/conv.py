@@ -39,9 +39,7 @@ def conv2d_forward_kernel(
         bias = tl.load(b_ptr + group * COUT + feature, mask=feature < COUT, other=0.0)
         total += bias[None, :].to(tl.float32)
     groups = tl.num_programs(2)
-    y = y_ptr + (
-        (n[:, None] * groups * COUT + (group * COUT + feature)[None, :]) * OH * OW + (oh * OW + ow)[:, None]
-    )
+    y = y_ptr + ((n[:, None] * groups * COUT + (group * COUT + feature)[None, :]) * OH * OW + (oh * OW + ow)[:, None])
     mask = (place[:, None] < places) & (feature[None, :] < COUT)
     tl.store(y, total.to(y_ptr.dtype.element_ty), mask=mask)
 

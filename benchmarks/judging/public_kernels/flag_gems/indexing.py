@@ -247,7 +247,9 @@ def upsample_nearest2d(self, output_size, scales_h=None, scales_w=None):
 
 
 @triton.jit
-def nll_kernel(x_ptr, target_ptr, weight_ptr, y_ptr, factor_ptr, M, C, ignore, WEIGHTED: tl.constexpr, SIZE: tl.constexpr):
+def nll_kernel(
+    x_ptr, target_ptr, weight_ptr, y_ptr, factor_ptr, M, C, ignore, WEIGHTED: tl.constexpr, SIZE: tl.constexpr
+):
     row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     target = tl.load(target_ptr + row, mask=row < M, other=ignore)
     used = (target != ignore) & (row < M)

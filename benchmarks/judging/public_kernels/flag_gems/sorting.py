@@ -30,9 +30,7 @@ def make_keys(x_ptr, key_ptr, place_ptr, n, N, DESCENDING: tl.constexpr, SIZE: t
 
 
 @triton.jit
-def one_bit(
-    key_ptr, place_ptr, new_key_ptr, new_place_ptr, M, N, bit, TM: tl.constexpr, TN: tl.constexpr
-):
+def one_bit(key_ptr, place_ptr, new_key_ptr, new_place_ptr, M, N, bit, TM: tl.constexpr, TN: tl.constexpr):
     rows = tl.program_id(0) * TM + tl.arange(0, TM)
     columns = tl.arange(0, TN)
     inside = (rows[:, None] < M) & (columns[None, :] < N)
@@ -81,7 +79,9 @@ def sort(self, dim=-1, descending=False):
 
 
 @triton.jit
-def largest_rows(x_ptr, value_ptr, index_ptr, M, N, LARGEST: tl.constexpr, K: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr):
+def largest_rows(
+    x_ptr, value_ptr, index_ptr, M, N, LARGEST: tl.constexpr, K: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr
+):
     rows = tl.program_id(0) * TM + tl.arange(0, TM)
     columns = tl.arange(0, TN)
     inside = (rows[:, None] < M) & (columns[None, :] < N)

@@ -64,7 +64,21 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
 
 @triton.jit
 def backward_kernel(
-    DY, X, W, MEAN, RSTD, DX, DW, DB, HxW, G, C, channels: tl.constexpr, HAS_W: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr
+    DY,
+    X,
+    W,
+    MEAN,
+    RSTD,
+    DX,
+    DW,
+    DB,
+    HxW,
+    G,
+    C,
+    channels: tl.constexpr,
+    HAS_W: tl.constexpr,
+    STEPS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0)
     sample, group = row // G, row % G

@@ -7,7 +7,14 @@ import triton.language as tl
 
 @triton.jit
 def softmax_kernel(
-    out_ptr, in_ptr, n_rows, n_cols, PROGRAMS: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    out_ptr,
+    in_ptr,
+    n_rows,
+    n_cols,
+    PROGRAMS: tl.constexpr,
+    STEPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     for step in range(STEPS):
         rows = (step * PROGRAMS + tl.program_id(0)) * ROWS + tl.arange(0, ROWS)

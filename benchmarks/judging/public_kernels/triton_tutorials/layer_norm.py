@@ -13,7 +13,19 @@ import triton.language as tl
 
 @triton.jit
 def forward_kernel(
-    X, Y, W, B, Mean, Rstd, M, N, eps, HAS_W: tl.constexpr, HAS_B: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr
+    X,
+    Y,
+    W,
+    B,
+    Mean,
+    Rstd,
+    M,
+    N,
+    eps,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    STEPS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0)
     X += row.to(tl.int64) * N
@@ -113,8 +125,16 @@ def add_groups_kernel(PARTS, OUT, GROUPS, N, STEPS: tl.constexpr, TM: tl.constex
 def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
     N = math.prod(normalized_shape)
     M = math.prod(input.shape[: input.dim() - len(normalized_shape)])
-    if not N or not M:
-        raise NotImplementedError("gradients of nothing")
+    if not N:
+        raise NotImplementedError("gradients of rows of nothing")
+    if not M:
+        zeros = (torch.zeros(normalized_shape, dtype=input.dtype, device=input.device) for _ in range(2))
+        found = (torch.empty_like(input), *zeros)
+        likes = (input, weight, bias)
+        return tuple(
+            each if wanted and like is not None else None
+            for each, wanted, like in zip(found, output_mask, likes, strict=True)
+        )
     x, dy = input.contiguous(), grad_out.contiguous()
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     GROUP = 4
