@@ -75,7 +75,7 @@ class PublicKernel(NamedTuple):
 
     @property
     def dtypes(self) -> Sequence[str]:
-        return self.entry["dtypes"]
+        return tuple(self.entry["dtypes"])
 
 
 class Round(NamedTuple):
@@ -176,7 +176,8 @@ def judge(round_: Round, seed: int, device: str, jobs: int | None, folder: Path)
         *([] if jobs is None else ["--jobs", str(jobs)]),
     ]
     shutil.rmtree(run, ignore_errors=True)
-    done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, check=False, env=environment)  # noqa: S603 - opsmith itself
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{round_.name} under seed {seed}: {done.stderr.decode()[-2000:]}")
     return run
@@ -242,8 +243,7 @@ class Line(NamedTuple):
 def table(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     """The lines as Markdown, then what speaks against a kernel."""
     rows = [f"| kernel | dtype | {' | '.join(f'seed {seed}' for seed in seeds)} |", "|---" * (2 + len(seeds)) + "|"]
-    for line in lines:
-        rows.append(f"| {line.kernel} | {line.dtype} | {' | '.join(line.by_seed[seed][0] for seed in seeds)} |")
+    rows += [f"| {each.kernel} | {each.dtype} | {' | '.join(each.by_seed[s][0] for s in seeds)} |" for each in lines]
     rows.append("")
     for line in lines:
         texts = dict.fromkeys(text for _, text in line.by_seed.values() if text)
@@ -310,7 +310,7 @@ def main() -> int:
 
 
 def write_record(folder: Path, one: RunManifest, lines: Sequence[Line], text: str, wall_s: float) -> None:
-    """Write ``table.md``, ``outcomes.json.gz``, ``summary.json`` and ``run.json``, which is about the first of the runs."""
+    """Write ``table.md``, ``outcomes.json.gz``, ``summary.json``, and ``run.json`` with the environment of one run."""
     by_line = [[line.kernel, line.dtype, {str(s): list(o) for s, o in line.by_seed.items()}] for line in lines]
     (folder / "outcomes.json.gz").write_bytes(gzip.compress(json.dumps(by_line).encode(), mtime=0))
     (folder / "table.md").write_text(text)

@@ -5,9 +5,9 @@ Apex gives each thread of a warp a part of the row; here sixteen lanes of a loop
 
 import ctypes
 import math
-import os
 import subprocess
 import tempfile
+from pathlib import Path
 
 import torch
 
@@ -59,12 +59,11 @@ extern "C" void norms(const float* x, float* y, int64_t rows, int64_t n) {
 
 
 def _library():
-    folder = tempfile.mkdtemp()
-    source = os.path.join(folder, "layer_norm.cpp")
-    with open(source, "w") as file:
-        file.write(SOURCE)
-    subprocess.run(["g++", "-O2", "-shared", "-fPIC", source, "-o", source + ".so"], check=True)
-    library = ctypes.CDLL(source + ".so")
+    folder = Path(tempfile.mkdtemp())
+    (folder / "norms.cpp").write_text(SOURCE)
+    command = ["g++", "-O2", "-shared", "-fPIC", "norms.cpp", "-o", "norms.so"]
+    subprocess.run(command, cwd=folder, check=True)  # noqa: S603 - the text above
+    library = ctypes.CDLL(str(folder / "norms.so"))
     for function in (library.layer_norm, library.norms):
         function.restype = None
     library.layer_norm.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_int64] * 2 + [ctypes.c_double]

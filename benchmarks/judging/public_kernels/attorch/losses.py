@@ -1,4 +1,4 @@
-"""Losses of pairs, after attorch's ``attorch/p_loss_kernels.py``: programs write partial sums, a second kernel adds them."""
+"""Losses of pairs, after attorch's ``attorch/p_loss_kernels.py``: partial sums, which a second kernel adds up."""
 
 import torch
 import triton

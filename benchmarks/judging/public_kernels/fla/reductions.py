@@ -1,4 +1,7 @@
-"""Running sums, logarithms of sums and softmax, after flash-linear-attention's ``fla/ops/utils/{cumsum,logsumexp,softmax}.py``."""
+"""Running sums, logarithms of sums and softmax, after flash-linear-attention.
+
+Its files are ``fla/ops/utils/{cumsum,logsumexp,softmax}.py``.
+"""
 
 import torch
 import triton

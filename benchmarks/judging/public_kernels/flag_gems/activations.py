@@ -1,7 +1,7 @@
 """Activations and their gradients, after FlagGems' ``ops/{relu,sigmoid,tanh,silu,gelu,elu,softplus,...}.py``.
 
-Each is a function of float32 numbers that :mod:`.pointwise_dynamic` launches. Where FlagGems calls libdevice (tanh), the
-formula stands here, so that the interpreter runs it as well.
+Each is a function of float32 numbers that :mod:`.pointwise_dynamic` launches. Where FlagGems calls libdevice (tanh),
+the formula stands here, so that the interpreter runs it as well.
 """
 
 import triton

@@ -1,4 +1,4 @@
-"""Arithmetic, selection and checks, after FlagGems' ``ops/{reciprocal,rsqrt,clamp,where,nan_to_num,addcmul,...}.py``."""
+"""Arithmetic, selection and checks, after FlagGems' ``ops/{reciprocal,rsqrt,clamp,where,addcmul,...}.py``."""
 
 import torch
 import triton

@@ -103,7 +103,7 @@ def largest_rows(
 
 def topk(self, k, dim=-1, largest=True, sorted=True):
     """One after another the largest of what is left."""
-    x, back = lines(self, dim)
+    x, _ = lines(self, dim)
     x = x.contiguous()
     M, N = x.shape
     if not 0 <= k <= N:

@@ -36,10 +36,12 @@ def hardswish(self):
 
 
 def log_softmax(self, dim, half_to_float):
-    """From the logarithm of the sum of powers."""
+    """From the logarithm of the sum of powers; the largest is subtracted first, as eager does, infinite or not."""
     if half_to_float:
         raise NotImplementedError("results in the type of the input")
     x = self.float()
+    if x.numel():
+        x = x - x.amax(dim, keepdim=True)
     return (x - torch.logsumexp(x, dim, keepdim=True)).to(self.dtype)
 
 

@@ -48,13 +48,15 @@ def forward_kernel(
 
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     size = C // group * HxW
-    if not input.numel() or C % group:
+    if C % group or not size:
         raise NotImplementedError("groups of nothing, or of unequal size")
     x = input.contiguous()
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     mean, rstd = (torch.empty((N, group), dtype=x.dtype, device=x.device) for _ in range(2))
     w, b = (x if each is None else each.contiguous() for each in (weight, bias))
     BLOCK = min(1024, triton.next_power_of_2(size))
+    if not N:
+        return y, mean, rstd
     forward_kernel[(N * group,)](
         x, y, w, b, mean, rstd, size, HxW, group, C // group, eps, HAS_W=weight is not None, HAS_B=bias is not None,
         STEPS=triton.cdiv(size, BLOCK), BLOCK=BLOCK,
@@ -133,12 +135,15 @@ def add_samples_kernel(PARTS, OUT, N, C, STEPS: tl.constexpr, BLOCK: tl.constexp
 
 
 def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
-    if not input.numel() or C % group:
+    if C % group or not C * HxW:
         raise NotImplementedError("groups of nothing, or of unequal size")
     x, dy = input.contiguous(), grad_out.contiguous()
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     parts = [torch.empty((N, C), dtype=torch.float32, device=x.device) for _ in range(2)]
     BLOCK = min(1024, triton.next_power_of_2(HxW))
+    if not N:
+        zeros = [torch.zeros(C, dtype=x.dtype, device=x.device) if wanted else None for wanted in output_mask[1:]]
+        return dx if output_mask[0] else None, *zeros
     backward_kernel[(N * group,)](
         dy, x, x if weight is None else weight.contiguous(), mean.contiguous(), rstd.contiguous(), dx, *parts, HxW,
         group, C, channels=C // group, HAS_W=weight is not None, STEPS=triton.cdiv(HxW, BLOCK), BLOCK=BLOCK,

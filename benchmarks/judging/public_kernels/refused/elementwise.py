@@ -49,6 +49,8 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr):
 
 def add(self, other, *, alpha=1):
     """After the Triton tutorial ``01-vector-add.py`` as it stands: pointers and a number of elements, no strides."""
+    if not isinstance(self, torch.Tensor) or not isinstance(other, torch.Tensor):
+        raise NotImplementedError("two tensors")
     if self.shape != other.shape or self.dtype != other.dtype or alpha != 1:
         raise NotImplementedError("two tensors of one shape and dtype")
     out = torch.empty(self.shape, dtype=self.dtype, device=self.device)

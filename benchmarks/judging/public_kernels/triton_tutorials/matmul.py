@@ -1,4 +1,4 @@
-"""A matrix product whose tiles are taken in groups of rows, after the Triton tutorial ``03-matrix-multiplication.py``."""
+"""A product whose tiles are taken in groups of rows, after the Triton tutorial ``03-matrix-multiplication.py``."""
 
 import torch
 import triton

@@ -16,8 +16,11 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, alpha, BLOCK_SIZE: tl.constexpr):
 
 def sub(self, other, *, alpha=1):
     """The tutorial's kernel knows vectors: whatever is no dense vector becomes one first."""
-    if not isinstance(other, torch.Tensor):
-        other = torch.full((), other, dtype=self.dtype, device=self.device)
+    like = self if isinstance(self, torch.Tensor) else other
+    self, other = (
+        each if isinstance(each, torch.Tensor) else torch.full((), each, dtype=like.dtype, device=like.device)
+        for each in (self, other)
+    )
     if self.dtype != other.dtype:
         raise NotImplementedError("tensors of one dtype only")
     x, y = (each.contiguous() for each in torch.broadcast_tensors(self, other))
