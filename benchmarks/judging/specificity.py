@@ -205,7 +205,7 @@ def outcomes(round_: Round, run: Path) -> dict[str, tuple[Outcome, str]]:
             found[name] = (Outcome.ACCEPTED, "")
         elif round_.dtype in score.accepted_for:
             found[name] = (Outcome.ACCEPTED_FOR, text)
-        elif text.startswith(Status.UNSUPPORTED) and score.passed:
+        elif text.startswith(Status.UNSUPPORTED):
             found[name] = (Outcome.DECLINES, text)
         else:
             found[name] = (Outcome.REFUSED, text)
