@@ -29,11 +29,11 @@ def rms_norm(input, normalized_shape, weight, eps):
     leading = list(input.shape[: input.dim() - len(normalized_shape)])
     M = math.prod(leading)
     x = input.contiguous()
-    if not x.numel():
-        raise NotImplementedError("rows of nothing")
+    if not x.numel() or (eps is None and x.dtype != torch.float32):
+        raise NotImplementedError("rows of nothing, and a default that depends on what is computed in")
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     rstd = torch.empty([*leading, *[1] * len(normalized_shape)], dtype=torch.float32, device=x.device)
-    small = torch.finfo(x.dtype).eps if eps is None else eps
+    small = torch.finfo(torch.float32).eps if eps is None else eps
     w = x if weight is None else weight.contiguous()
     forward_kernel[(M,)](y, x, w, rstd, N, small, HAS_W=weight is not None, BLOCK=triton.next_power_of_2(N))
     return y, rstd
