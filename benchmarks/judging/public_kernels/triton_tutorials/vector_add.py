@@ -17,6 +17,8 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, alpha, BLOCK_SIZE: tl.constexpr):
 def sub(self, other, *, alpha=1):
     """The tutorial's kernel knows vectors: whatever is no dense vector becomes one first."""
     like = self if isinstance(self, torch.Tensor) else other
+    if not isinstance(like, torch.Tensor):
+        raise NotImplementedError("two numbers")
     self, other = (
         each if isinstance(each, torch.Tensor) else torch.full((), each, dtype=like.dtype, device=like.device)
         for each in (self, other)
