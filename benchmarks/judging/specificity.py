@@ -35,6 +35,8 @@ from opsmith.core.run import RunDirectory, RunManifest, Summary
 from opsmith.core.verdict import Status, Verdict
 
 PUBLIC = Path(__file__).parent / "public_kernels"
+#: Module problems, and solutions after Liger-Kernel: what has no overload of its own.
+MODULES = PUBLIC / "modules"
 #: The project whose kernels are refused, each with its cause.
 REFUSED = "refused"
 SUBJECTS = ("public", "honest", "shipped")
@@ -86,7 +88,8 @@ class Round(NamedTuple):
         backend: as ``--backend`` takes it.
         policy: as ``--policy`` takes it.
         dtype: short name.
-        kernels: overload -> name of its kernel; None for whatever the backend has.
+        kernels: overload or problem -> name of its kernel; None for whatever the backend has.
+        asked: the suite and its options, as the command line takes them.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Round(NamedTuple):
     policy: str
     dtype: str
     kernels: Mapping[str, str] | None
+    asked: tuple[str, ...] = ("--suite", "opinfo")
 
 
 def public_kernels(root: Path = PUBLIC) -> list[PublicKernel]:
@@ -125,6 +129,17 @@ def public_rounds(kernels: Iterable[PublicKernel], dtypes: Sequence[str], folder
         write_directory(list(group.values()), directory)
         rounds.append(Round(name, str(directory), policy, dtype, {op: each.name for op, each in group.items()}))
     return rounds
+
+
+def module_rounds(dtypes: Sequence[str], device: str, patterns: Sequence[str]) -> list[Round]:
+    """The module problems with their solutions, of sizes for the device; they are in float32."""
+    named = {path.stem: f"liger/{path.stem}" for path in sorted((MODULES / "solutions").glob("*.py"))}
+    kernels = {task: name for task, name in named.items() if any(fnmatch.fnmatchcase(name, p) for p in patterns)}
+    if "f32" not in dtypes or not kernels:
+        return []
+    sizes = "small" if device == "cpu" else "full"
+    asked = ("--suite", "modules", "--problems", str(MODULES / "problems"), "--sizes", sizes)
+    return [Round("modules", str(MODULES / "solutions"), "native", "f32", kernels, asked)]
 
 
 def write_directory(kernels: Sequence[PublicKernel], directory: Path, root: Path = PUBLIC) -> None:
@@ -169,9 +184,10 @@ def judge(round_: Round, seed: int, device: str, jobs: int | None, folder: Path)
     if (run / "summary.json").exists():
         return run
     ops = [] if round_.kernels is None else ["--ops", ",".join(round_.kernels)]
+    dtype = [] if "modules" in round_.asked else ["--dtype", round_.dtype]
     command = [
-        *(sys.executable, "-c", OPSMITH, "run", "--suite", "opinfo", "--backend", round_.backend, *ops),
-        *("--dtype", round_.dtype, "--device", device, "--policy", round_.policy, "--integrity", "on"),
+        *(sys.executable, "-c", OPSMITH, "run", *round_.asked, "--backend", round_.backend, *ops, *dtype),
+        *("--device", device, "--policy", round_.policy, "--integrity", "on"),
         *("--timing", "off", "--seed", str(seed), "-o", str(run), "--json"),
         *([] if jobs is None else ["--jobs", str(jobs)]),
     ]
@@ -281,6 +297,7 @@ def main() -> int:
             patterns = arguments.kernels.split(",")
             wanted = [k for k in public_kernels() if any(fnmatch.fnmatchcase(k.name, p) for p in patterns)]
             rounds += public_rounds(wanted, dtypes, arguments.out)
+            rounds += module_rounds(dtypes, arguments.device, patterns)
         elif subject == "honest":
             rounds += honest_rounds(dtypes, arguments.device, arguments.out)
         elif subject == "shipped":

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.judging.specificity import (
+    MODULES,
     PUBLIC,
     REFUSED,
     Line,
@@ -20,6 +21,7 @@ from benchmarks.judging.specificity import (
     PublicKernel,
     Round,
     figures,
+    module_rounds,
     outcomes,
     public_kernels,
     public_rounds,
@@ -53,7 +55,7 @@ def test_the_kernels_are_as_many_and_as_varied_as_they_have_to_be() -> None:
 def test_every_project_is_on_the_page() -> None:
     """The page says what each is after."""
     page = (PUBLIC / "README.md").read_text()
-    assert {kernel.project for kernel in KERNELS} == {
+    assert {kernel.project for kernel in KERNELS} | {MODULES.name} == {
         path.name for path in PUBLIC.iterdir() if path.is_dir() and f"`{path.name}`" in page
     }
 
@@ -75,6 +77,14 @@ def test_rounds_are_kernel_directories_that_answer_each_kernel_once_a_dtype(tmp_
         directory = KernelDirectory(Path(round_.backend))
         for op in round_.kernels or {}:
             assert directory.kernel_for(Task(name=op, op=aten_schemas()[op], suite="opinfo")) is not None
+
+
+def test_every_problem_has_a_solution() -> None:
+    """And the command names both."""
+    (round_,) = module_rounds(["f32"], "cpu", ["*"])
+    assert {path.stem for path in (MODULES / "problems").glob("*.py")} == set(round_.kernels or {})
+    assert {"small"} == {size for size in ("small", "full") if size in round_.asked}
+    assert [] == module_rounds(["bf16"], "cpu", ["*"])
 
 
 def function_of(kernel: PublicKernel) -> Callable[..., Any]:
