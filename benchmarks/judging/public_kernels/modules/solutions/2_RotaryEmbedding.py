@@ -1,4 +1,4 @@
-"""Rotary embedding of both tensors by a program for each position, after Liger-Kernel's ``src/liger_kernel/ops/rope.py``.
+"""Rotary embedding by a program for each position, after Liger-Kernel's ``src/liger_kernel/ops/rope.py``.
 
 Liger and Unsloth turn in place; here the results are new tensors.
 """
