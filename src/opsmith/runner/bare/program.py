@@ -84,8 +84,9 @@ def prepare_triton() -> None:
 
 def bfloat16_conversions() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """From a tensor of the interpreter to numbers that numpy computes with, and from numbers to what it holds."""
-    import numpy as np
     from triton.runtime import interpreter
+
+    np = interpreter.np
 
     def widened(tensor: Any) -> Any:
         if tensor.dtype.scalar != interpreter.tl.bfloat16:
