@@ -50,6 +50,14 @@ def larger(a, b):
 
 
 @triton.jit
+def largest_of(x):
+    """The largest number of each row; NaN is the largest."""
+    nan = tl.max((x != x).to(tl.int32), axis=1)
+    top = tl.max(tl.where(x != x, float("-inf"), x), axis=1)
+    return tl.where(nan != 0, float("nan"), top)
+
+
+@triton.jit
 def logsumexp_kernel(x_ptr, z_ptr, B, T, CHUNKS: tl.constexpr, BB: tl.constexpr, BT: tl.constexpr):
     i_b = tl.program_id(0) * BB + tl.arange(0, BB)
     top = tl.full((BB,), float("-inf"), tl.float32)
@@ -57,7 +65,7 @@ def logsumexp_kernel(x_ptr, z_ptr, B, T, CHUNKS: tl.constexpr, BB: tl.constexpr,
         i_t = chunk * BT + tl.arange(0, BT)
         mask = (i_b[:, None] < B) & (i_t[None, :] < T)
         x = tl.load(x_ptr + i_b[:, None] * T + i_t[None, :], mask=mask, other=float("-inf")).to(tl.float32)
-        top = larger(top, tl.reduce(x, 1, larger))
+        top = larger(top, largest_of(x))
     # Of a row whose largest is an infinity that one is subtracted from nothing.
     shift = tl.where((top == float("inf")) | (top == float("-inf")), 0.0, top)
     total = tl.zeros((BB,), tl.float32)

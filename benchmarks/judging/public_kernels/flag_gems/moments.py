@@ -8,14 +8,6 @@ from .rows import as_rows, normalized, reduced_shape, tile
 
 
 @triton.jit
-def merge(mean_a, count_a, m2_a, mean_b, count_b, m2_b):
-    count = count_a + count_b
-    share = tl.where(count == 0, 0.0, count_b / tl.where(count == 0, 1.0, count))
-    delta = mean_b - mean_a
-    return mean_a + delta * share, count, m2_a + m2_b + delta * delta * count_a * share
-
-
-@triton.jit
 def welford_rows(
     x_ptr, var_ptr, mean_ptr, M, N, divisor, ROOT: tl.constexpr, STEPS: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr
 ):
@@ -31,7 +23,10 @@ def welford_rows(
         delta = tl.where(inside, x - mean, 0.0)
         mean += tl.where(inside, delta / tl.where(inside, count, 1.0), 0.0)
         m2 += tl.where(inside, delta * (x - mean), 0.0)
-    mean_row, _, m2_row = tl.reduce((mean, count, m2), 1, merge)
+    # The lanes are merged: their means about the row's, and what they deviate by themselves.
+    mean_row = tl.sum(mean * count, axis=1) / N
+    apart = mean - mean_row[:, None]
+    m2_row = tl.sum(m2 + count * apart * apart, axis=1)
     var = m2_row / divisor
     if ROOT:
         var = tl.sqrt(var)

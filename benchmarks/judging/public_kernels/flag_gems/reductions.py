@@ -98,10 +98,12 @@ def multiply(a, b):
 
 
 @triton.jit
-def prod_blocks(x_ptr, mid_ptr, n, SIZE: tl.constexpr):
-    i = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    x = tl.load(x_ptr + i, mask=i < n, other=1.0).to(tl.float32)
-    tl.store(mid_ptr + tl.program_id(0), tl.reduce(x, 0, multiply).to(mid_ptr.dtype.element_ty))
+def prod_blocks(x_ptr, mid_ptr, n, STEPS: tl.constexpr, SIZE: tl.constexpr):
+    total = tl.full((SIZE,), 1.0, tl.float32)
+    for step in range(STEPS):
+        i = (tl.program_id(0) * STEPS + step) * SIZE + tl.arange(0, SIZE)
+        total = total * tl.load(x_ptr + i, mask=i < n, other=1.0).to(tl.float32)
+    tl.store(mid_ptr + tl.program_id(0), tl.reduce(total, 0, multiply).to(mid_ptr.dtype.element_ty))
 
 
 def prod_all(self, *, dtype=None):
@@ -109,16 +111,24 @@ def prod_all(self, *, dtype=None):
     x = (self if dtype is None else self.to(dtype)).contiguous()
     y = torch.empty((), dtype=x.dtype, device=x.device)
     n = x.numel()
-    blocks = max(triton.cdiv(n, BLOCK), 1)
+    blocks = max(triton.cdiv(n, 64 * 64), 1)
     mid = torch.empty(blocks, dtype=torch.float32, device=x.device)
-    prod_blocks[(blocks,)](x, mid, n, SIZE=BLOCK)
-    prod_blocks[(1,)](mid, y, blocks, SIZE=triton.next_power_of_2(blocks))
+    prod_blocks[(blocks,)](x, mid, n, STEPS=min(triton.cdiv(n, 64), 64), SIZE=64)
+    prod_blocks[(1,)](mid, y, blocks, STEPS=triton.cdiv(blocks, 64), SIZE=64)
     return y
 
 
 @triton.jit
 def larger(a, b):
     return tl.where((a > b) | (a != a), a, b)
+
+
+@triton.jit
+def largest_of(x):
+    """The largest number of each row; NaN is the largest."""
+    nan = tl.max((x != x).to(tl.int32), axis=1)
+    top = tl.max(tl.where(x != x, float("-inf"), x), axis=1)
+    return tl.where(nan != 0, float("nan"), top)
 
 
 @triton.jit
@@ -130,7 +140,7 @@ def amax_rows(x_ptr, y_ptr, M, N, STEPS: tl.constexpr, TM: tl.constexpr, TN: tl.
         inside = (rows[:, None] < M) & (columns[None, :] < N)
         x = tl.load(x_ptr + rows[:, None] * N + columns[None, :], mask=inside, other=float("-inf")).to(tl.float32)
         best = larger(best, x)
-    result = tl.reduce(best, 1, larger)
+    result = largest_of(best)
     tl.store(y_ptr + rows, result.to(y_ptr.dtype.element_ty), mask=rows < M)
 
 
@@ -148,15 +158,6 @@ def amax(self, dim=(), keepdim=False):
 
 
 @triton.jit
-def first_larger(a, i, b, j):
-    """The larger number with its index: NaN is the largest, the first among equals."""
-    equal = (a == b) | ((a != a) & (b != b))
-    left = ((a > b) | (a != a)) & ~equal
-    left = left & ~((b != b) & (a == a)) | (equal & (i < j))
-    return tl.where(left, a, b), tl.where(left, i, j)
-
-
-@triton.jit
 def extreme_rows(
     x_ptr, value_ptr, index_ptr, M, N, SIGN: tl.constexpr, STEPS: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr
 ):
@@ -169,8 +170,13 @@ def extreme_rows(
         x = tl.load(x_ptr + rows[:, None] * N + columns[None, :], mask=inside, other=0.0).to(tl.float32) * SIGN
         x = tl.where(inside, x, float("-inf"))
         here = tl.where(inside, columns[None, :] + tl.zeros((TM, TN), tl.int32), 2147483647)
-        best, place = first_larger(best, place, x, here)
-    value, index = tl.reduce((best, place), 1, first_larger)
+        # Columns come in order: what was there first stays unless the new one is larger, or NaN and the first one.
+        taken = ((x > best) | ((x != x) & (best == best)) | (place == 2147483647)) & inside
+        best = tl.where(taken, x, best)
+        place = tl.where(taken, here, place)
+    value = largest_of(best)
+    hit = (best == value[:, None]) | ((best != best) & (value != value)[:, None])
+    index = tl.min(tl.where(hit, place, 2147483647), axis=1)
     tl.store(value_ptr + rows, (value * SIGN).to(value_ptr.dtype.element_ty), mask=rows < M)
     tl.store(index_ptr + rows, index.to(tl.int64), mask=rows < M)
 
@@ -285,9 +291,9 @@ def norm_rows(x_ptr, y_ptr, M, N, p, KIND: tl.constexpr, STEPS: tl.constexpr, TM
         else:
             total += tl.where(inside, tl.exp2(p * tl.log2(x)), 0.0)
     if KIND == "max":
-        result = tl.reduce(total, 1, larger)
+        result = largest_of(total)
     elif KIND == "min":
-        result = -tl.reduce(-total, 1, larger)
+        result = -largest_of(-total)
     else:
         result = tl.sum(total, axis=1)
     if KIND == "two":

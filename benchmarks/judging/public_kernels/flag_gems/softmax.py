@@ -21,6 +21,14 @@ def lines(x, dim):
 
 
 @triton.jit
+def largest_of(x):
+    """The largest number of each row; NaN is the largest."""
+    nan = tl.max((x != x).to(tl.int32), axis=1)
+    top = tl.max(tl.where(x != x, float("-inf"), x), axis=1)
+    return tl.where(nan != 0, float("nan"), top)
+
+
+@triton.jit
 def log_softmax_rows(x_ptr, y_ptr, M, N, STEPS: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr):
     rows = tl.program_id(0) * TM + tl.arange(0, TM)
     top = tl.full((TM, TN), float("-inf"), tl.float32)
@@ -33,7 +41,7 @@ def log_softmax_rows(x_ptr, y_ptr, M, N, STEPS: tl.constexpr, TM: tl.constexpr, 
         empty = new == float("-inf")
         total = tl.where(empty, total, total * tl.exp(top - new) + tl.exp(x - new))
         top = new
-    highest = tl.reduce(top, 1, larger)
+    highest = largest_of(top)
     empty = top == float("-inf")
     scaled = tl.where(empty, 0.0, total * tl.exp(top - highest[:, None]))
     logarithm = tl.log(tl.sum(scaled, axis=1))
@@ -43,11 +51,6 @@ def log_softmax_rows(x_ptr, y_ptr, M, N, STEPS: tl.constexpr, TM: tl.constexpr, 
         x = tl.load(x_ptr + rows[:, None] * N + columns[None, :], mask=inside, other=0.0).to(tl.float32)
         y = x - highest[:, None] - logarithm[:, None]
         tl.store(y_ptr + rows[:, None] * N + columns[None, :], y.to(y_ptr.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def larger(a, b):
-    return tl.where((a > b) | (a != a), a, b)
 
 
 def log_softmax(self, dim, half_to_float):
