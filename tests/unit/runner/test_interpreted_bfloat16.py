@@ -25,6 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def _mended(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in MENDED:
         monkeypatch.setattr(BUILDER, name, inspect.unwrap(getattr(BUILDER, name)))
+    monkeypatch.setattr(interpreter.ReduceOps, "sum", inspect.unwrap(interpreter.ReduceOps.sum))
     mend_bfloat16()
 
 
@@ -113,6 +114,24 @@ def test_products_of_matrices_are_added_in_float32() -> None:
     c = torch.empty(32, 32)
     dot_kernel[(1,)](a, b, c, size=32)
     torch.testing.assert_close(c, a.float() @ b.float())
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def sum_kernel(x_ptr: tl.tensor, rows_ptr: tl.tensor, all_ptr: tl.tensor, size: tl.constexpr) -> None:
+    """Sums of rows, and of everything."""
+    i = tl.arange(0, size)
+    x = tl.load(x_ptr + i[:, None] * size + i[None, :])
+    tl.store(rows_ptr + i, tl.sum(x, axis=1))
+    tl.store(all_ptr, tl.sum(tl.load(x_ptr + i), axis=0))
+
+
+def test_numbers_are_added_up() -> None:
+    """It added the integers."""
+    x = torch.randint(-8, 9, (16, 16)).bfloat16()
+    rows, all_ = torch.empty(16, dtype=torch.bfloat16), torch.empty((), dtype=torch.bfloat16)
+    sum_kernel[(1,)](x, rows, all_, size=16)
+    assert torch.equal(rows, x.sum(1))
+    assert torch.equal(all_, x[0].sum())
 
 
 def test_it_is_mended_once() -> None:

@@ -110,6 +110,7 @@ def mend_bfloat16() -> None:
     widened, narrowed = bfloat16_conversions()
     builder, handle, bf16 = interpreter.InterpreterBuilder, interpreter.TensorHandle, interpreter.tl.bfloat16
     cast, convert, binary, dot = builder.cast_impl, builder.create_fp_to_fp, builder.binary_op, builder.create_dot
+    add = interpreter.ReduceOps.sum
     if hasattr(cast, "__wrapped__"):
         return
 
@@ -138,6 +139,13 @@ def mend_bfloat16() -> None:
         wide = [handle(widened(each), interpreter.tl.float32) if each.dtype == bf16 else each for each in (a, b)]
         return dot(self, *wide, *arguments)
 
+    def add_up(self: Any, terms: Any) -> Any:
+        if terms.dtype.scalar != bf16:
+            return add(self, terms)
+        total = widened(terms.handle).sum(axis=self.axis, keepdims=self.keep_dims)
+        return self.to_tensor(narrowed(total), terms.dtype)
+
+    interpreter.ReduceOps.sum = functools.wraps(add)(add_up)
     for mended, original in ((cast_impl, cast), (create_fp_to_fp, convert), (binary_op, binary), (create_dot, dot)):
         setattr(builder, original.__name__, functools.wraps(original)(mended))
 
