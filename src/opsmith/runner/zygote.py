@@ -72,6 +72,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
+    from opsmith.runner.child.interpreted_bfloat16 import mend_bfloat16
     from opsmith.runner.child.triton_start import DriverModule, make_interpreter_quick, make_keys_quick
 
     driver_module = DriverModule(scratch / "driver") if device.startswith("cuda") else None
@@ -100,6 +101,7 @@ def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_
     }
     if facts["triton"] is not None and facts["interpreted"]:
         make_interpreter_quick()
+        mend_bfloat16()
     elif facts["triton"] is not None:
         make_keys_quick()
 

@@ -86,16 +86,23 @@ _NORM_GRADIENTS = (
     *("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward"),
     *("native_layer_norm_backward", "native_group_norm_backward", "_fused_rms_norm_backward"),
 )
+#: Gradients of activations that bend: each has a factor that is a difference, ``1 - y y`` for one, of nearly the same.
+_ACTIVATION_GRADIENTS = (
+    *("tanh_backward", "sigmoid_backward", "silu_backward", "gelu_backward", "mish_backward"),
+    *("log_sigmoid_backward",),
+)
 #: Ops next to whose poles and kinks the last digits of an input decide, and of which a difference of nearly the same is
 #: a factor; what these explain is found by perturbation, as for a module.
 SENSITIVE = SAMPLERS | {
     *("digamma", "polygamma", "_weight_norm_interface_backward"),
-    *(*_SOFTMAX_GRADIENTS, *_NORM_GRADIENTS, *_SOLUTIONS),
+    *(*_SOFTMAX_GRADIENTS, *_ACTIVATION_GRADIENTS, *_NORM_GRADIENTS, *_SOLUTIONS),
 }
-#: Ops that subtract means, whose rounding is the same for all elements that it is taken from.
+#: Ops that subtract what was rounded on the way: means, whose rounding is the same for all elements that it is taken
+#: from, and values of ``tanh``.
 DECOMPOSED = (
     *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),
     *("native_layer_norm", "native_group_norm"),
     *_NORM_GRADIENTS,
     *_SOFTMAX_GRADIENTS,
+    *_ACTIVATION_GRADIENTS,
 )
