@@ -24,7 +24,7 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run quick test lint types layers unit corpus differential mutants format hooks clean
+.PHONY: help venv run quick test lint types layers unit corpus differential mutants campaigns format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
@@ -126,6 +126,9 @@ differential: $(STAMP)  ## Compare compiled graphs with eager mode on all that t
 SAMPLE ?= 300
 MUTANTS ?= $(RUNS)/mutants
 REFERENCES := benchmarks/mutants/references
+campaigns: $(STAMP)  ## 2,000 simulated campaigns with budgets, kills and resumes
+	OPSMITH_SIMULATED_CAMPAIGNS=2000 $(BIN)/python -m pytest -q tests/unit/generate/test_simulated_campaigns.py
+
 mutants: export OMP_NUM_THREADS ?= 1
 mutants: $(STAMP)  ## Measure the judge: which faults in kernels it sees, and the public harness
 	@status=0; $(BIN)/opsmith mutants $(REFERENCES) opsmith examples/triton --dtype f32,bf16 --sample $(SAMPLE) --seed 1 \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +132,11 @@ def run_campaign(
     prices: Prices | None = None,
     offline: bool = False,
     exchanges_at_a_time: int = 4,
+    open_journal: Callable[[Path], Journal] = Journal,
 ) -> list[TaskHistory]:
     """Run a campaign, or take it up again, and close its journal."""
     out.mkdir(exist_ok=True)
-    journal = Journal(out / "journal.sqlite")
+    journal = open_journal(out / "journal.sqlite")
     try:
         journal.open_campaign(options.identity, seed=1)
         campaign = Campaign(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +205,7 @@ class Campaign:
 
     def _pursue(self, number: int, task: AskedTask, asking: ThreadPoolExecutor) -> TaskHistory:
         attempts: list[Attempt] = []
+        made: list[Future[Attempt]] = []
         stopped = None
         try:
             while stopped is None and (moves := self._strategy.moves(attempts)):
@@ -237,6 +238,7 @@ class Campaign:
         except Stopped:
             stopped = "the campaign was interrupted"
         finally:
+            wait(made)
             self._admission.leave(number)
         return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
 

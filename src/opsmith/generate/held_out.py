@@ -82,7 +82,7 @@ def judge_again(
     Returns:
         task -> what was found last; tasks without an accepted attempt are not in it.
     """
-    left = {history.task: found for history in histories if (found := candidates(history.attempts))}
+    left = {history.task: ranked for history in histories if (ranked := candidates(history.attempts))}
     last: dict[str, LastJudged] = {}
     while left:
         chosen = {task: attempts.pop(0) for task, attempts in left.items()}

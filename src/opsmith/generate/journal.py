@@ -194,7 +194,9 @@ class Journal:
             raise
 
     def close(self) -> None:
-        self._db.close()
+        """Close it; waits for a transaction under way."""
+        with self._lock:
+            self._db.close()
 
     def _check_format(self) -> None:
         row = self._db.execute("SELECT format FROM campaign").fetchone()
