@@ -121,14 +121,14 @@ differential: $(STAMP)  ## Compare compiled graphs with eager mode on all that t
 	@$(BIN)/python -m tests.differential.programs --count 20000 --inductor 1000 --jobs $(JOBS) \
 	  -o $(RUNS)/differential/programs.json
 
+campaigns: $(STAMP)  ## 2,000 simulated campaigns with budgets, kills and resumes
+	@OPSMITH_SIMULATED_CAMPAIGNS=2000 $(BIN)/python -m pytest -q tests/unit/generate/test_simulated_campaigns.py
+
 # Faults put into the plain references, the shipped kernels and the examples, one at a time: SAMPLE of them. What MUTANTS holds already is not
 # judged again. HARNESS names a checkout of BackendBench where it is not installed.
 SAMPLE ?= 300
 MUTANTS ?= $(RUNS)/mutants
 REFERENCES := benchmarks/mutants/references
-campaigns: $(STAMP)  ## 2,000 simulated campaigns with budgets, kills and resumes
-	OPSMITH_SIMULATED_CAMPAIGNS=2000 $(BIN)/python -m pytest -q tests/unit/generate/test_simulated_campaigns.py
-
 mutants: export OMP_NUM_THREADS ?= 1
 mutants: $(STAMP)  ## Measure the judge: which faults in kernels it sees, and the public harness
 	@status=0; $(BIN)/opsmith mutants $(REFERENCES) opsmith examples/triton --dtype f32,bf16 --sample $(SAMPLE) --seed 1 \

@@ -27,7 +27,7 @@ from opsmith.generate.background import backgrounds
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CampaignOptions, CutShort
 from opsmith.generate.chat import TaskAuthor
-from opsmith.generate.contexts import selected
+from opsmith.generate.contexts import references_hash, selected
 from opsmith.generate.held_out import Evaluate, judge_again
 from opsmith.generate.journal import Journal
 from opsmith.generate.op_facts import op_facts
@@ -142,6 +142,7 @@ def generate(
         dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
         contexts=selected(context),
         references=None if references is None else str(references),
+        references_hash=None if references is None else references_hash(references),
         temperature=temperature,
         max_tokens=max_tokens,
         budget=Budget.parse(budget),

@@ -149,6 +149,7 @@ class Admission:
 
 
 def _lack_of(name: str, spent: float, more: float, limit: float | None) -> str | None:
+    """Says nothing of what is spent: after a resume that includes exchanges that were admitted later."""
     if limit is None or spent + more <= limit:
         return None
-    return f"{name}: {spent:.6g} of {limit:.6g} are spent, and one more exchange may take {more:.6g}"
+    return f"{name}: of {limit:.6g} too little is left for one more exchange, which may take {more:.6g}"

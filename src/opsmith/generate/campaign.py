@@ -61,6 +61,7 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         dsl: what kernels are written in.
         contexts: names of what models are told.
         references: folder of kernels that they may be shown, or None.
+        references_hash: of its files.
         temperature: of sampling; None leaves it to the model.
         max_tokens: of a reply.
         budget: what may be spent.
@@ -74,6 +75,7 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
     dsl: str
     contexts: tuple[str, ...]
     references: str | None
+    references_hash: str | None = None
     temperature: float | None
     max_tokens: int
     budget: Budget

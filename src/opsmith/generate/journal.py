@@ -380,7 +380,8 @@ class Journal:
                 try:
                     yield
                 except BaseException:
-                    self._db.execute("ROLLBACK")
+                    with suppress(sqlite3.OperationalError):  # SQLite may have done so itself, on a full disk.
+                        self._db.execute("ROLLBACK")
                     raise
                 self._db.execute("COMMIT")
             except sqlite3.OperationalError as exc:

@@ -41,7 +41,7 @@ class Killed(Exception):
 class MortalJournal(Journal):
     """A journal whose process dies at one of its transactions: before it, or after it; nothing is written then."""
 
-    def __init__(self, path: Path, dies_at: float, after: bool) -> None:
+    def __init__(self, path: Path, dies_at: float, *, after: bool) -> None:
         self._left, self._after = dies_at, after
         super().__init__(path)
 
@@ -192,7 +192,7 @@ def test_simulated_campaigns_keep_their_budgets_and_results() -> None:
                         out,
                         authors,
                         chance.randint(1, 8),
-                        open_journal=lambda path, at=dies_at, after=after: MortalJournal(path, at, after),
+                        open_journal=lambda path, at=dies_at, after=after: MortalJournal(path, at, after=after),
                     )
                 kills += histories is None
             with closing(Journal(out / "journal.sqlite")) as journal:
