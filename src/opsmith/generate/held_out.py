@@ -103,7 +103,10 @@ def judge_again(
 def candidates(attempts: Sequence[Attempt]) -> list[Attempt]:
     """The accepted attempts, the best first, each kernel once."""
     accepted = sorted((a for a in attempts if a.accepted), key=lambda attempt: attempt.rank, reverse=True)
-    return list({_kernel_of(attempt): attempt for attempt in reversed(accepted)}.values())[::-1]
+    distinct: dict[str, Attempt] = {}
+    for attempt in accepted:
+        distinct.setdefault(_kernel_of(attempt), attempt)
+    return list(distinct.values())
 
 
 def _kernel_of(attempt: Attempt) -> str:

@@ -33,19 +33,32 @@ class Last:
 
     Args:
         out: directory of the campaign.
-        works: task -> comments of the kernels that are written for it.
+        works: task -> comments of the kernels that are written for it, attempt by attempt of all models.
+        models: who writes them.
+        timing: whether they are timed in the campaign.
     """
 
-    def __init__(self, out: Path, works: dict[str, list[str]]) -> None:
+    def __init__(
+        self,
+        out: Path,
+        works: dict[str, list[str]],
+        *,
+        models: tuple[str, ...] = ("openai:m",),
+        timing: str = "off",
+    ) -> None:
         self.out = out
-        self.session = ReadingSession(list(works))
+        self.session = ReadingSession(list(works), timing=timing)
 
         def say(request: Request) -> str:
             op = request.messages[1].text.partition("kernel for `")[2].partition("`")[0]
-            return reply(op, works[op][request.number])
+            return reply(op, works[op][request.number * len(models) + models.index(request.model)])
 
-        self.options = campaign_options(strategy="best-of-n", attempts=max(map(len, works.values())))
-        self.histories: list[TaskHistory] = run_campaign(out, self.options, [Scripted("openai:m", say)], self.session)
+        judging = msgspec.structs.replace(campaign_options().judging, timing=timing)
+        attempts = max(map(len, works.values())) // len(models)
+        self.options = campaign_options(strategy="best-of-n", attempts=attempts, models=models, judging=judging)
+        self.histories: list[TaskHistory] = run_campaign(
+            out, self.options, [Scripted(name, say) for name in models], self.session
+        )
         self.asked: list[tuple[str, ...]] = []
         self.dies: Callable[[], None] = lambda: None
 
@@ -88,6 +101,7 @@ class Last:
     def judge(self) -> tuple[dict[str, LastJudged], CampaignSummary]:
         """Judge what was chosen again, and write what a campaign leaves."""
         with closing(Journal(self.out / "journal.sqlite")) as journal:
+            journal.keep_attempts((history.task, each) for history in self.histories for each in history.attempts)
             last = judge_again(
                 self.options.judging, self.out, self.histories, journal, evaluate=self.evaluate,
                 write_directory=lambda folder, chosen: write_directory(folder, self.out, self.session.tasks, chosen),
