@@ -49,6 +49,8 @@ from opsmith.runner.protocol.limits import Limits
 _CALL = msgspec.msgpack.Decoder(CallRecord)
 #: Calls of a task that are put into words.
 MOST_EXAMPLES = 12
+#: Seconds, at most, that ending a kernel takes whose time is over.
+ENDING_S = 1.0
 #: What is told of a kernel while it is judged.
 Found: TypeAlias = Verdict | TimedCase
 
@@ -258,6 +260,8 @@ class Session:
         """
         job = self._job(task, kernel)
         watch = _Watch()
+        # What is left of its time is for ending it.
+        most_s -= min(ENDING_S, most_s / 10)
         judging = self._lane.judge_alone(job, most_s=most_s, begun=watch.start)
         verdicts = []
         for verdict in judging:
