@@ -24,7 +24,7 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run quick test lint types layers unit corpus differential mutants format hooks clean
+.PHONY: help venv run quick test lint types layers unit corpus differential mutants campaigns format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
@@ -120,6 +120,9 @@ differential: $(STAMP)  ## Compare compiled graphs with eager mode on all that t
 	@$(BIN)/python -m tests.differential.models --jobs $(JOBS) -o $(RUNS)/differential/models.json
 	@$(BIN)/python -m tests.differential.programs --count 20000 --inductor 1000 --jobs $(JOBS) \
 	  -o $(RUNS)/differential/programs.json
+
+campaigns: $(STAMP)  ## 2,000 simulated campaigns with budgets, kills and resumes
+	@OPSMITH_SIMULATED_CAMPAIGNS=2000 $(BIN)/python -m pytest -q tests/unit/generate/test_simulated_campaigns.py
 
 # Faults put into the plain references, the shipped kernels and the examples, one at a time: SAMPLE of them. What MUTANTS holds already is not
 # judged again. HARNESS names a checkout of BackendBench where it is not installed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from opsmith.generate.attempt import Attempt
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CampaignOptions, TaskHistory
 from opsmith.generate.chat import ChatModel, TaskAuthor
-from opsmith.generate.journal import Journal
+from opsmith.generate.held_out import LastJudged, candidates
+from opsmith.generate.journal import HeldOut, Journal
 from opsmith.generate.providers import author
 from opsmith.report.scores import summarise_op
 from opsmith.session import AskedTask, Judged
@@ -130,12 +131,14 @@ def run_campaign(
     *,
     prices: Prices | None = None,
     offline: bool = False,
+    exchanges_at_a_time: int = 4,
+    open_journal: Callable[[Path], Journal] = Journal,
 ) -> list[TaskHistory]:
     """Run a campaign, or take it up again, and close its journal."""
     out.mkdir(exist_ok=True)
-    journal = Journal(out / "journal.sqlite", options.budget)
+    journal = open_journal(out / "journal.sqlite")
     try:
-        journal.open_campaign(options, 1)
+        journal.open_campaign(options.identity, seed=1)
         campaign = Campaign(
             options,
             models,
@@ -148,9 +151,39 @@ def run_campaign(
             told=_nobody,
             offline=offline,
         )
-        return campaign.run(tasks_at_a_time=4, exchanges_at_a_time=4)
+        return campaign.run(tasks_at_a_time=4, exchanges_at_a_time=exchanges_at_a_time)
     finally:
         journal.close()
+
+
+def judged_last(
+    histories: Sequence[TaskHistory], journal: Journal, refused: Collection[str], *, low: float | None = None
+) -> dict[str, LastJudged]:
+    """What the last judging finds that refuses kernels by their comments, round by round as the real one.
+
+    Args:
+        histories: of the campaign.
+        journal: of it.
+        refused: comments.
+        low: lower end of every interval; None for the speedup itself.
+    """
+    last: dict[str, LastJudged] = {}
+    for history in histories:
+        no: frozenset[str] = frozenset()
+        for attempt in candidates(history.attempts):
+            assert attempt.judged is not None
+            assert attempt.source is not None
+            ok = not any(f"# {comment}\n" in attempt.source for comment in refused)
+            no = no if ok else no | {attempt.judged.kernel_hash}
+            found = HeldOut(
+                round="r", accepted=ok, summary=attempt.judged.summary, low=low or attempt.judged.speedup,
+                reason=None if ok else "WRONG_VALUE: later",
+            )  # fmt: skip
+            journal.keep_held_out(history.task, attempt.judged.kernel_hash, found)
+            last[history.task] = LastJudged(attempt=attempt, found=found, refused=no)
+            if ok:
+                break
+    return last
 
 
 def _nobody(_attempt: Attempt, _task: AskedTask) -> None:

@@ -117,8 +117,8 @@ def _campaign(
         most_judging_s=60.0,
     )
     place.mkdir()
-    journal = Journal(place / "journal.sqlite", options.budget)
-    journal.open_campaign(options, 1)
+    journal = Journal(place / "journal.sqlite")
+    journal.open_campaign(options.identity, seed=1)
     campaign = Campaign(
         options,
         [model],

@@ -49,6 +49,8 @@ from opsmith.runner.protocol.limits import Limits
 _CALL = msgspec.msgpack.Decoder(CallRecord)
 #: Calls of a task that are put into words.
 MOST_EXAMPLES = 12
+#: Seconds, at most, that ending a kernel takes whose time is over.
+ENDING_S = 1.0
 #: What is told of a kernel while it is judged.
 Found: TypeAlias = Verdict | TimedCase
 
@@ -99,6 +101,24 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     def speedup(self) -> float | None:
         """Of kernel time where the device has one, else of call time; None where nothing was timed."""
         return self.summary.speedup_k if self.summary.speedup_k is not None else self.summary.speedup_e
+
+
+class _Watch:
+    """Adds up the seconds that a kernel has a process; waiting for one is no work of the device's."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._started: float | None = None
+
+    def start(self) -> None:
+        self._started = time.monotonic()
+
+    def stop(self) -> None:
+        self._before, self._started = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (0.0 if self._started is None else time.monotonic() - self._started)
 
 
 class Session:
@@ -232,23 +252,28 @@ class Session:
         Args:
             task: a name of :attr:`tasks`.
             kernel: for it.
-            most_s: after so many seconds no further case is begun; a kernel with cases left is not accepted.
+            most_s: seconds that judging may take once a process is free: the kernel is stopped then, and no further
+                case begun; a kernel with cases left is not accepted. A reference under way is waited for, and so is
+                the clock.
             until: no further case is begun after the first verdict of which it is true.
             told: is given every verdict as it is found, then what the clock says of each case that was timed.
         """
         job = self._job(task, kernel)
-        started = time.monotonic()
-        judging = self._lane.judge_alone(job)
+        watch = _Watch()
+        # What is left of its time is for ending it.
+        most_s -= min(ENDING_S, most_s / 10)
+        judging = self._lane.judge_alone(job, most_s=most_s, begun=watch.start)
         verdicts = []
         for verdict in judging:
             verdicts.append(verdict)
             if told is not None:
                 told(verdict)
-            if until(verdict) or time.monotonic() - started > most_s:
+            if until(verdict) or watch.seconds > most_s:
                 judging.close()
+        watch.stop()
         summary = summarise_op(self.planned(task, kernel), verdicts)
-        if summary.accepted and self.options.timing != "off":
-            timed = self._timed(job)
+        if summary.accepted and self.options.timing != "off" and watch.seconds < most_s:
+            timed = self._timed(job, watch)
             if told is not None:
                 for each in timed.values():
                     told(each)
@@ -264,12 +289,16 @@ class Session:
             verdicts=tuple(
                 verdict for verdict in verdicts if verdict.is_failure or verdict.timings or verdict.undecided
             ),
-            device_s=time.monotonic() - started,
+            device_s=watch.seconds,
         )
 
-    def _timed(self, job: Job) -> dict[str, TimedCase]:
+    def _timed(self, job: Job, watch: _Watch) -> dict[str, TimedCase]:
         part = timed_part(job, self.options, interpreted=self._interpreted)
-        return {timed.case: timed for timed in self._lane.time_alone(part)} if part else {}
+        if part is None:
+            return {}
+        timed = self._lane.time_alone(part, begun=watch.start)
+        watch.stop()
+        return {each.case: each for each in timed}
 
     def _asked(self, task: str) -> AskedTask:
         if task in self.void:

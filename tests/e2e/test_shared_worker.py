@@ -16,10 +16,11 @@ HEAD = "import torch\n\ndef relu__default_kernel_impl(self):\n"
 RIGHT = "    return torch.where(self < 0, torch.zeros_like(self), self)"
 TAMPERS = "    torch.allclose = lambda *args, **kwargs: True\n" + RIGHT
 WRONG = "    return self + 1"
+SLEEPS = "    import time\n    time.sleep(16)\n" + RIGHT
 
 
 def test_a_right_kernel_is_accepted_whoever_was_in_the_worker_before(tmp_path: Path) -> None:
-    """A kernel that failed takes its worker along; a right one leaves it to the next."""
+    """A kernel that failed takes its worker along; a right one leaves it to the next. One that sleeps is cut off."""
     options = Options(
         suite="smoke",
         backend="shared",
@@ -46,6 +47,13 @@ def test_a_right_kernel_is_accepted_whoever_was_in_the_worker_before(tmp_path: P
         assert all(one.accepted for one in found)
         # Each further kernel of a worker once took twice as long as the one before.
         assert max(one.device_s for one in found) < 5
+        (tmp_path / "sleeps.py").write_text(HEAD + SLEEPS)
+        kernel = session.kernel_in(tmp_path / "sleeps.py", "relu.default")
+        cut_off = session.judge_kernel("relu.default", kernel, most_s=2.0)
+        assert not cut_off.accepted
+        assert any("the time for judging this kernel is over" in verdict.detail for verdict in cut_off.verdicts)
+        assert cut_off.device_s < 5  # Of 16 for the first call; it was all of them.
+        assert judge("last", RIGHT).accepted
 
 
 class Counting(pipeline.Silent):

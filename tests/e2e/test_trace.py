@@ -147,6 +147,29 @@ def test_a_script_that_fails_costs_nothing_that_it_called_before(
     assert 1 == counts(tmp_path / "kept.txt")["relu.default"]
 
 
+def test_a_module_runs_with_its_package(here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts with relative imports are run by their module's name."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "part.py").write_text("import torch\nx = torch.ones(2)\n")
+    (package / "train.py").write_text("import sys\nfrom .part import x\nprint(*sys.argv[1:])\nx.relu()\n")
+    done = here("-m", "package.train", "-o", "module.txt", "--", "--epochs", "1")
+    assert (0, "--epochs 1\n") == (done.status, done.out), done.err
+    assert 1 == counts(tmp_path / "module.txt")["relu.default"]
+
+
+def test_a_script_that_fails_at_once_leaves_an_earlier_trace(here: Run, tmp_path: Path) -> None:
+    """And its message reaches the terminal without its escape sequences."""
+    (tmp_path / "kept.txt").write_text("# earlier\n")
+    (tmp_path / "fails.py").write_text("raise ValueError('\\x1b[31mred')\n")
+    done = here("fails.py", "-o", "kept.txt")
+    assert 1 == done.status
+    assert "# earlier\n" == (tmp_path / "kept.txt").read_text()
+    assert "\\x1b[31mred; it had called nothing" in done.err
+    assert "\x1b[31m" not in done.err
+
+
 def test_a_script_can_run_on_a_gpu_that_is_not_there(here: Run, tmp_path: Path) -> None:
     """Its CUDA tensors have shapes and no content; calls on the host are no part of the trace."""
     done = here("--fake", "script.py", "--", "--cuda")

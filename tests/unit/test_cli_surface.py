@@ -79,7 +79,7 @@ SURFACE = {
     "token revoke": "NAME --data --db",
     "trace": (
         "SCRIPT ARGUMENTS --autocast --batch-size --config --dtype --fake --image-size --json --mode --model"
-        " --optimizer --out --sequence-length -o"
+        " --module --optimizer --out --sequence-length -m -o"
     ),
 }
 

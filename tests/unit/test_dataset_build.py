@@ -251,3 +251,22 @@ def test_a_dataset_built_of_itself_is_itself() -> None:
     """So a dataset without its traces can be measured on another device."""
     rows = build([trace("a", "aten.relu.default 3 ((T([2], f16),), {})", "aten.exp.default 0 ((T([2], f16),), {})")])
     assert rows == build([], rows)
+
+
+def test_a_sum_beyond_64_bits_is_refused() -> None:
+    """It was a traceback when the file was written."""
+    most = 10**18 - 1  # What a trace may say of one model.
+    with pytest.raises(BadInput, match="is called more than"):
+        build([trace(str(model), f"aten.relu.default {most} {RELU}") for model in range(10)])
+
+
+@pytest.mark.parametrize(("data", "says"), [(b"\xef\xbb\xbf", None), (b"\xff\xfe", "is in UTF-16")])
+def test_a_byte_order_mark_is_no_riddle(tmp_path: Path, data: bytes, says: str | None) -> None:
+    """That of UTF-8 is skipped, another one is named."""
+    path = tmp_path / "trace.txt"
+    path.write_bytes(data + f"Operator: aten.relu.default\ncnt: 1, {RELU}\n".encode())
+    if says is None:
+        assert 1 == len(read_trace(path).entries)
+    else:
+        with pytest.raises(BadInput, match=says):
+            read_trace(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from opsmith.core.case import ComplexValue, NamedValue, SequenceValue, TensorVal
 from opsmith.core.trace import TraceEntry
 from opsmith.traces.attention import cuda_attention
 from opsmith.traces.capture import Capture
-from opsmith.traces.grammar import parse_headers, parse_trace
+from opsmith.traces.grammar import parse_headers, parse_trace, print_trace
 
 
 def traced(run: Callable[[], object]) -> list[TraceEntry]:
@@ -273,3 +274,41 @@ def test_attention_with_an_odd_head_is_padded_for_the_flash_kernel() -> None:
     first = call.args[0]
     assert isinstance(first, TensorValue)
     assert ((1, 2, 16, 64), 1 / math.sqrt(60), 60) == (first.shape, call.kwargs["scale"], result.shape[-1])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:torch.quantize_per_tensor")
+def test_what_cannot_be_written_down_is_counted_and_made() -> None:
+    """A strided nested tensor has no sizes, and a dtype of quantized tensors has no name in a trace."""
+    with Capture() as capture:
+        nested = torch.relu(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
+        torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8)
+    assert 5 == nested.numel()
+    assert any("nested tensor" in reason for reason in capture.untraceable)
+    assert any("no form in a trace" in reason for reason in capture.untraceable)
+    assert parse_trace(print_trace(capture.entries()), source="capture")
+
+
+def test_threads_add_to_one_record() -> None:
+    """Each enters a capture of its own, and no call is lost."""
+    with Capture() as capture:
+
+        def work() -> None:
+            with capture.beside():
+                for _ in range(50):
+                    torch.relu(torch.ones(2))
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert 400 == ops(capture.entries())["relu.default"]
+
+
+def test_calls_of_another_process_are_counted_with_equal_ones() -> None:
+    """Whatever their arguments are, dicts included."""
+    with Capture() as capture:
+        torch.ones(2, dtype=torch.float64).relu()
+    capture.add(parse_trace(print_trace(capture.entries()), source="other"))
+    assert {2} == set(ops(capture.entries()).values())
+    assert 4 == capture.calls

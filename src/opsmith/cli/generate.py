@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,6 +13,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
@@ -19,18 +21,27 @@ from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
+from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
 from opsmith.generate.background import backgrounds
 from opsmith.generate.budget import Budget, Prices
-from opsmith.generate.campaign import Campaign, CampaignOptions
+from opsmith.generate.campaign import Campaign, CampaignOptions, CutShort
 from opsmith.generate.chat import TaskAuthor
-from opsmith.generate.contexts import selected
+from opsmith.generate.contexts import references_hash, selected
+from opsmith.generate.held_out import Evaluate, judge_again
 from opsmith.generate.journal import Journal
 from opsmith.generate.op_facts import op_facts
 from opsmith.generate.page import campaign_page
 from opsmith.generate.prompt import parse_dsl
 from opsmith.generate.providers import author, full_names
-from opsmith.generate.results import CampaignSummary, summarise_campaign, write_kernels, write_unjudged
+from opsmith.generate.results import (
+    CampaignSummary,
+    attempt_kinds,
+    summarise_campaign,
+    write_directory,
+    write_kernels,
+    write_unjudged,
+)
 from opsmith.generate.strategies import strategy_named
 from opsmith.pipeline import evaluate
 from opsmith.report.strangers import one_line
@@ -49,7 +60,9 @@ Examples:
   opsmith generate --model 'command:./my-model' --dsl cpp --ops relu.default --context all,-profile -o mine --resume
 """
 
-JOURNAL, SUMMARY, PAGE, UNJUDGED = "journal.sqlite", "summary.json", "report.html", "unjudged"
+#: Exit status of an interrupted program.
+INTERRUPTED = 130
+JOURNAL, SUMMARY, PAGE, KERNELS, UNJUDGED = "journal.sqlite", "summary.json", "report.html", "kernels", "unjudged"
 #: Replies are waited for, not computed: many at a time cost nothing here.
 EXCHANGES_AT_A_TIME = 16
 
@@ -105,7 +118,7 @@ def generate(
 
     Writes to -o: kernels/ (those that were accepted, a kernel directory), run/ (their run on values that chose none
     of them), attempts/, journal.sqlite (every exchange; nothing is paid for twice) and summary.json. Exit status 0
-    when the campaign is complete, whatever was accepted.
+    when the campaign is complete, whatever was accepted; 1 when more was spent than the budget allows.
     """
     on = selection.parse_device(device)
     judging = Options(
@@ -129,21 +142,39 @@ def generate(
         dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
         contexts=selected(context),
         references=None if references is None else str(references),
+        references_hash=None if references is None else references_hash(references),
         temperature=temperature,
         max_tokens=max_tokens,
         budget=Budget.parse(budget),
         most_judging_s=most_judging_s,
     )
     strategy_named(strategy, members=len(options.models), attempts=attempts, timed=timing != "off")
+    if options.budget.device_s is not None and options.budget.device_s < most_judging_s:
+        raise BadInput(
+            f"--budget device_s={options.budget.device_s:g} is less than judging one attempt may take; give more, or "
+            f"lower --most-judging-s, which is {most_judging_s:g}"
+        )
     _check_out(out, resume=resume or replay)
-    summary = _carry_out(
-        options, out, prices=Prices(prices), seed=seed, jobs=jobs or default_jobs(judging), offline=replay
-    )
+    try:
+        summary = _carry_out(
+            options,
+            out,
+            prices=Prices(prices),
+            seed=seed,
+            jobs=jobs or default_jobs(judging),
+            resume=resume or replay,
+            offline=replay,
+        )
+    except CutShort as exc:
+        sys.stderr.write(f"opsmith: ended; {exc.under_way} attempts under way count as sent; continue with --resume\n")
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)  # Threads wait for answers, and Python would wait for them.
     if json_output:
         print_json(summary)
     else:
         _print(summary, out)
-    return 0
+    limits = msgspec.structs.asdict(options.budget)
+    return int(any(limit is not None and getattr(summary.spent, name) > limit for name, limit in limits.items()))
 
 
 def _check_out(out: Path, *, resume: bool) -> None:
@@ -154,7 +185,7 @@ def _check_out(out: Path, *, resume: bool) -> None:
 
 
 def _carry_out(
-    options: CampaignOptions, out: Path, *, prices: Prices, seed: int | None, jobs: int, offline: bool
+    options: CampaignOptions, out: Path, *, prices: Prices, seed: int | None, jobs: int, resume: bool, offline: bool
 ) -> CampaignSummary:
     _require_prices(options, prices)
     with contextlib.ExitStack() as held:
@@ -162,9 +193,9 @@ def _carry_out(
         for model in models:
             held.callback(model.close)
         out.mkdir(parents=True, exist_ok=True)
-        journal = held.enter_context(contextlib.closing(Journal(out / JOURNAL, options.budget)))
+        journal = held.enter_context(contextlib.closing(Journal(out / JOURNAL, resume=resume)))
         with StageProgress() as progress:
-            own_seed = journal.open_campaign(options, new_seed(seed))
+            own_seed = journal.open_campaign(options.identity, seed=new_seed(seed), given=seed)
             # Statuses can be found again, times cannot.
             judging = msgspec.structs.replace(options.judging, timing="off") if offline else options.judging
             copies = out / "judged" / "copies"
@@ -187,38 +218,53 @@ def _carry_out(
                     out=out,
                     told=lambda attempt, task: progress.advance(next(done), f"{task.name}: {attempt.outcome}"),
                     offline=offline,
+                    waiting=_say_waiting,
                 )
                 histories = campaign.run(tasks_at_a_time=2 * jobs, exchanges_at_a_time=EXCHANGES_AT_A_TIME)
-                written = write_kernels(out / "kernels", out, session.tasks, histories)
+                journal.keep_attempts((history.task, attempt) for history in histories for attempt in history.attempts)
                 write_unjudged(out / UNJUDGED, out, session.tasks, histories)
-            held_out = _run_again(options, out, written, jobs=jobs, progress=progress) if written else None
-            summary = summarise_campaign(
-                options,
+            last = judge_again(
+                options.judging,
+                out,
                 histories,
-                held_out,
-                spent=journal.spent,
-                exchanges=journal.exchanges(),
-                void=session.void,
+                journal,
+                evaluate=_evaluate(seed=derive_seed(own_seed, "held out"), jobs=jobs, progress=progress),
+                write_directory=lambda folder, chosen: write_directory(folder, out, session.tasks, chosen),
             )
+            write_kernels(out / KERNELS, out, session.tasks, last)
+            summary = summarise_campaign(options, histories, last, journal, void=session.void)
             if offline:
                 again = campaign.judged_again.values()
                 counts = {"judged": len(again), "differ": sum(not same for same in again)}
                 summary = msgspec.structs.replace(summary, replayed=counts)
+            kinds = {history.task: attempt_kinds(history, last) for history in histories}
             write_atomically(out / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2))
-            write_atomically(out / PAGE, campaign_page(summary, histories).encode())
+            write_atomically(out / PAGE, campaign_page(summary, kinds).encode())
             return summary
 
 
-def _run_again(options: CampaignOptions, out: Path, tasks: list[str], *, jobs: int, progress: StageProgress) -> Summary:
-    """Judge the chosen kernels once, each in a worker of its own, on values under another seed."""
-    number = sum(1 for _ in out.glob("run*")) + 1
-    judging = msgspec.structs.replace(
-        options.judging, backend=str(out / "kernels"), ops=tuple(tasks), isolation="kernel"
+def _say_waiting(under_way: int) -> None:
+    sys.stderr.write(
+        f"\nopsmith: interrupted; waiting for {under_way} attempts under way, which may have been paid for; "
+        "interrupt again to end now\n"
     )
+
+
+def _evaluate(*, seed: int, jobs: int, progress: StageProgress) -> Evaluate:
     command = ("opsmith", *sys.argv[1:])
-    return evaluate(
-        judging, out / ("run" if number == 1 else f"run-{number}"), jobs=jobs, command=command, progress=progress
-    )
+
+    def judge(options: Options, out: Path, *, resume: bool) -> Summary:
+        return evaluate(
+            options,
+            out,
+            seed=None if resume else seed,
+            jobs=jobs,
+            resume=resume,
+            command=command,
+            progress=progress,
+        )
+
+    return judge
 
 
 def _require_prices(options: CampaignOptions, prices: Prices) -> None:
@@ -232,11 +278,11 @@ def _print(summary: CampaignSummary, out: Path) -> None:
     for name, task in summary.tasks.items():
         figures = (task.speedup_k, task.speedup_e, task.percent_of_floor)
         table.add_row(
-            name,
+            Text(one_line(name)),
             "yes" if task.accepted else "not judged" if task.not_judged else "no",
             str(task.attempts),
             "" if task.first_accepted is None else str(task.first_accepted + 1),
-            task.model or "",
+            Text(one_line(task.model or "")),
             *("" if figure is None else f"{figure:.2f}" for figure in figures),
         )
     console = Console()
@@ -248,10 +294,16 @@ def _print(summary: CampaignSummary, out: Path) -> None:
             f"{spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.device_s:.0f} s of judging"
         )
     ]
+    lines += [f"overrun: {line}" for line in summary.overruns]
+    lines += [
+        f"{one_line(name)}: {task.reason}"
+        for name, task in summary.tasks.items()
+        if task.reason is not None and task.not_judged is None
+    ]
     lines += [f"void, and no model was asked: {one_line(task)}: {one_line(why)}" for task, why in summary.void.items()]
     if again is not None:
         lines.append(f"{again['judged']} kernels were judged again, {again['differ']} of them with other statuses")
-    paths = [f"kernels: {out / 'kernels'}", f"page:    {out / PAGE}"]
+    paths = [f"kernels: {out / KERNELS}", f"page:    {out / PAGE}"]
     reasons = [task.not_judged for task in summary.tasks.values() if task.not_judged]
     if reasons:
         lines.append(f"{len(reasons)} kernels were written and not judged: {reasons[0]}")

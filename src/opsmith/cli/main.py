@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
@@ -36,6 +37,7 @@ from opsmith.cli import (
 )
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.errors import OpsmithError, UsageError
+from opsmith.report.strangers import printable
 
 PASSED, SOMETHING_FAILED, WRONG_USAGE, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -48,6 +50,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+
+#: Errors of a file system without room.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 #: What is said of an interrupted verb that has an option ``--resume``, and of those that look for what is done already.
 _RESUME, _REPEAT = "continue with --resume and the same -o", "the same command goes on where it was"
@@ -73,15 +78,19 @@ def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
             status = _complain(f"internal error: {exc}", INTERNAL_ERROR)
         except KeyboardInterrupt:
             status = _complain(_interrupted(verb), INTERRUPTED)
-        except Exception:  # noqa: BLE001 - the last line of defence: status 3 with the traceback to report
-            status = _complain(f"internal error, please report it:\n{traceback.format_exc()}", INTERNAL_ERROR)
+        except Exception as exc:  # noqa: BLE001 - the last line of defence: status 3 with the traceback to report
+            if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
+                where = f" for {exc.filename}" if exc.filename else ""
+                status = _complain(f"{exc.strerror}{where}; make room and repeat the command", WRONG_USAGE)
+            else:
+                status = _complain(f"internal error, please report it:\n{traceback.format_exc()}", INTERNAL_ERROR)
         raise typer.Exit(status)
 
     return run_verb
 
 
 def _complain(message: str, status: int) -> int:
-    sys.stderr.write(f"opsmith: {message}\n")
+    sys.stderr.write(f"opsmith: {printable(message, limit=len(message))}\n")
     return status
 
 

@@ -21,6 +21,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from opsmith.report.strangers import one_line
+
 
 class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
@@ -44,7 +46,7 @@ class StageProgress:
             _Rate(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
         )
@@ -65,7 +67,7 @@ class StageProgress:
 
     def advance(self, done: int, note: str = "") -> None:
         if self._task is not None:
-            self._bars.update(self._task, completed=done, note=note)
+            self._bars.update(self._task, completed=done, note=one_line(note))
             if not self._console.is_terminal and time.monotonic() >= self._next_line:
                 self._next_line = time.monotonic() + LINE_INTERVAL_S
                 self._print_line(self._bars.tasks[self._task])

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from opsmith.cli.document import print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.dtypes import parse_dtypes
 from opsmith.errors import BadInput
+from opsmith.report.strangers import one_line
 
 if TYPE_CHECKING:
     from opsmith.traces.capture import Capture
@@ -27,6 +28,8 @@ EPILOG = """
 Examples:
 
   opsmith trace train.py -o train.txt -- --epochs 1
+
+  opsmith trace -m package.train -o train.txt -- --epochs 1
 
   opsmith trace --model timm:resnet50 --mode train --dtype f16 --batch-size 64
 
@@ -38,6 +41,9 @@ Examples:
 """
 
 Script = Annotated[Path | None, typer.Argument(help="Python script to run and record.", show_default=False)]
+Module = Annotated[
+    str, typer.Option("--module", "-m", help="Run a module instead, as `python -m` does.", show_default=False)
+]
 Arguments = Annotated[list[str] | None, typer.Argument(help="The script's own, after `--`.", show_default=False)]
 Model = Annotated[
     str,
@@ -69,6 +75,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print a summary as one JSON 
 def trace(
     script: Script = None,
     arguments: Arguments = None,
+    module: Module = "",
     model: Model = "",
     config: Config = None,
     mode: Mode = None,
@@ -87,8 +94,12 @@ def trace(
     A model gets random weights, and tensors without content stand for those on the GPU: nothing
     is downloaded, and a model of 70 billion parameters fits on any machine. A script runs as it is.
 
-    Exit status: 0 traced, 1 the script raised (what it called until then is kept), 2 wrong usage.
+    The calls of a script's threads and forked processes are among its own. They are written as they come.
+
+    Exit status: 0 traced, 1 the script raised (what it called until then is kept), 2 wrong usage, 130 interrupted.
     """
+    if module and script is not None:
+        script, arguments = None, [str(script), *(arguments or [])]
     sizes = {"batch_size": batch_size, "sequence_length": sequence_length, "image_size": image_size}
     of_model = {
         "config": config,
@@ -98,14 +109,15 @@ def trace(
         "optimizer": optimizer,
         **sizes,
     }
-    if (script is None) == (not model):
+    if (script is None and not module) == (not model):
         raise BadInput("give either a SCRIPT or a --model; `opsmith trace --help` has examples")
-    if script is not None:
+    if script is not None or module:
         for name, value in of_model.items():
             if value is not None:
                 raise BadInput(f"--{name.replace('_', '-')} goes with --model; a script says itself what it runs")
-        out = _writable(out or Path(f"{script.stem}.txt"))
-        return _trace_script(script, arguments or [], fake=fake, out=out, json_output=json_output)
+        name = script.stem if script is not None else module.rpartition(".")[2]
+        out = _writable(out or Path(f"{name}.txt"))
+        return _trace_script(script or module, arguments or [], fake=fake, out=out, json_output=json_output)
     if fake:
         raise BadInput("--fake goes with a SCRIPT; a --model is always traced without a GPU")
     out = _writable(out or Path(f"{model.replace(':', '--').replace('/', '-')}.txt"))
@@ -172,15 +184,16 @@ def _trace_model(plan: dict[str, Any], *, out: Path, json_output: bool) -> int:
     return 0
 
 
-def _trace_script(script: Path, arguments: list[str], *, fake: bool, out: Path, json_output: bool) -> int:
-    if not script.is_file():
+def _trace_script(script: Path | str, arguments: list[str], *, fake: bool, out: Path, json_output: bool) -> int:
+    """Run and record a script, or a module by its name."""
+    if isinstance(script, Path) and not script.is_file():
         raise BadInput(f"there is no script {script}")
-    from opsmith.traces.capture import Capture
     from opsmith.traces.fake_device import FakeDevice
+    from opsmith.traces.scripts import Recorder
     from opsmith.traces.transformers_models import eager_paths
 
     started, stdout = time.perf_counter(), sys.stderr if json_output else sys.stdout
-    complaint = None
+    complaint, interrupted = None, False
     with StageProgress() as progress, contextlib.ExitStack() as stack:
         device = FakeDevice()
         if fake:
@@ -190,59 +203,78 @@ def _trace_script(script: Path, arguments: list[str], *, fake: bool, out: Path, 
         if json_output or not stdout.isatty():
             stack.enter_context(contextlib.redirect_stdout(stdout))
         stack.enter_context(_as_main(script, arguments))
-        capture = Capture(device="cuda" if fake else None, progress=progress.advance)
+        name = script.name if isinstance(script, Path) else script
+        recorder = Recorder(out, name, device="cuda" if fake else None, progress=progress.advance)
         progress.stage("run", 0)
         try:
-            with capture:
-                runpy.run_path(str(script), run_name="__main__")
+            with recorder.recording():
+                _run(script)
         except SystemExit as exc:
-            complaint = f"ended with status {exc.code}" if exc.code else None
+            if recorder.is_forked:
+                raise
+            complaint = f"ended with status {one_line(str(exc.code))}" if exc.code else None
+        except KeyboardInterrupt:
+            complaint, interrupted = "was interrupted", True
         except Exception as exc:  # noqa: BLE001 - the script is the user's and may raise anything
             complaint = _describe(exc, script)
-        finally:
-            capture.write(out, headers={"model": script.name})
-    seconds = time.perf_counter() - started
-    _report(capture, device.guesses, out, seconds, json_output=json_output, complaint=complaint)
+    if recorder.is_forked:
+        return 1 if complaint else 0
+    capture, seconds = recorder.capture, time.perf_counter() - started
+    written = out if capture.calls or not complaint else None
+    if written is not None and not capture.calls:
+        capture.write(out, headers={"model": one_line(name)})
+    _report(
+        capture, device.guesses, written, seconds, json_output=json_output, complaint=complaint, others=recorder.others
+    )
     if complaint:
-        sys.stderr.write(f"opsmith: {script} {complaint}; its {capture.calls:,} calls until then are in {out}\n")
-    return 1 if complaint else 0
+        kept = f"its {capture.calls:,} calls until then are in {out}" if capture.calls else "it had called nothing"
+        sys.stderr.write(f"opsmith: {one_line(str(script))} {complaint}; {kept}\n")
+    return 130 if interrupted else 1 if complaint else 0
+
+
+def _run(script: Path | str) -> None:
+    if isinstance(script, Path):
+        runpy.run_path(str(script), run_name="__main__")
+    else:
+        runpy.run_module(script, run_name="__main__", alter_sys=True)
 
 
 @contextlib.contextmanager
-def _as_main(script: Path, arguments: list[str]) -> Iterator[None]:
-    """Arguments and import path as ``python SCRIPT ARGUMENTS`` has them."""
+def _as_main(script: Path | str, arguments: list[str]) -> Iterator[None]:
+    """Arguments and import path as ``python SCRIPT ARGUMENTS``, or ``python -m MODULE ARGUMENTS``, has them."""
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *arguments]
-    sys.path[0] = str(script.parent.resolve())
+    sys.path[0] = str(script.parent.resolve() if isinstance(script, Path) else Path.cwd())
     try:
         yield
     finally:
         sys.argv, sys.path[:] = argv, path
 
 
-def _describe(error: Exception, script: Path) -> str:
-    """Type, place in the script and message of an exception, on one line."""
+def _describe(error: Exception, script: Path | str) -> str:
+    """Type, place in the script and message of an exception, on one line that a terminal can show."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename) == script]
+    lines = [frame.lineno for frame in frames if isinstance(script, Path) and Path(frame.filename) == script]
     place = f" at line {lines[-1]}" if lines else ""
-    message = " ".join(str(error).split())
-    return f"raised {type(error).__name__}{place}{': ' if message else ''}{message}"
+    message = one_line(str(error))
+    return f"raised {one_line(type(error).__name__)}{place}{': ' if message else ''}{message}"
 
 
 def _report(
     capture: Capture,
     guesses: Counter[str],
-    out: Path,
+    out: Path | None,
     seconds: float,
     *,
     json_output: bool,
     complaint: str | None = None,
+    others: Mapping[str, int] | None = None,
 ) -> None:
     entries = capture.entries()
     ops = {entry.call.op for entry in entries}
     if json_output:
         summary = {
-            "out": str(out),
+            "out": None if out is None else str(out),
             "calls": capture.calls,
             "ops": len(ops),
             "inputs": len(entries),
@@ -251,12 +283,17 @@ def _report(
             "left_out": dict(capture.left_out.most_common()),
             "untraceable": dict(capture.untraceable.most_common()),
             "guesses": dict(guesses.most_common()),
+            "other_programs": dict(others or {}),
         }
         print_json(summary)
         return
     sys.stderr.write(f"{capture.calls:,} calls: {len(entries):,} inputs of {len(ops)} ops, in {seconds:.1f} s\n")
     for reason, count in capture.untraceable.most_common():
-        sys.stderr.write(f"not traced: {count:,} calls of {reason}\n")
+        sys.stderr.write(f"not traced: {count:,} calls of {one_line(reason)}\n")
     for op, count in guesses.most_common():
         sys.stderr.write(f"guessed, as for tensors of ones: {count:,} results of {op}\n")
-    sys.stderr.write(f"trace: {out}\n")
+    if others:
+        started = ", ".join(f"{one_line(name)} ({count})" for name, count in others.items())
+        sys.stderr.write(f"not recorded: what other programs called that it started: {started}\n")
+    if out is not None:
+        sys.stderr.write(f"trace: {out}\n")

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from opsmith.core.case import CallRecord, ComplexValue, MappingValue, NamedValue, SequenceValue, TensorValue, Value
 from opsmith.core.dtypes import SHORT_NAMES
 
-_TENSOR = re.compile(r"\bT\(\[[^\]]*\], (\w+)")
+_TENSOR = re.compile(r"\bT\(\[([^\]]*)\], ([a-z]+(\d+))")
 
 
 def dtypes_in(text: str) -> set[str]:
     """The short names of the dtypes of the tensors in what :func:`describe` wrote."""
-    return set(_TENSOR.findall(text))
+    return {dtype for _, dtype, _ in _TENSOR.findall(text)}
+
+
+def size_in(text: str) -> tuple[int, int, int]:
+    """How large a call is that :func:`describe` wrote: elements and bytes of its tensors, then characters."""
+    elements, size_bytes = 0, 0
+    for shape, _, bits in _TENSOR.findall(text):
+        count = math.prod(int(size) for size in shape.split(",") if size.strip())
+        elements += count
+        size_bytes += count * int(bits) // 8
+    return elements, size_bytes, len(text)
 
 
 def describe(record: CallRecord) -> str:

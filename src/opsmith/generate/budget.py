@@ -7,6 +7,7 @@ import json
 import math
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -14,6 +15,8 @@ from opsmith.errors import BadInput
 from opsmith.generate.chat import Request, Usage
 
 _MILLION = 1_000_000
+#: Sums are 64-bit integers.
+MOST_SUM = (1 << 63) - 1
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         limits: dict[str, float] = {}
         for part in filter(None, text.split(",")):
             name, _, value = part.partition("=")
+            if name.strip() in limits:
+                raise BadInput(f"--budget limits {name.strip()} twice; write each limit once")
             try:
                 limits[name.strip()] = float(value)
             except ValueError:
@@ -48,9 +53,16 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             wrong = ", ".join(sorted(unknown)) or text
             raise BadInput(f"--budget knows usd, tokens and device_s, each at least 0, not {wrong}")
         tokens = limits.get("tokens")
+        if tokens is not None and tokens > MOST_SUM:
+            raise BadInput(f"--budget tokens={tokens:g} is more than can be counted; leave the limit out")
         return cls(
             usd=limits.get("usd"), tokens=None if tokens is None else int(tokens), device_s=limits.get("device_s")
         )
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return any(limit is not None for limit in (self.usd, self.tokens, self.device_s))
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -67,8 +79,8 @@ class Exhausted(Exception):
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """US dollars for a million tokens."""
 
-    input: float
-    output: float
+    input: Annotated[float, msgspec.Meta(ge=0)]
+    output: Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Prices:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,14 +19,17 @@ from opsmith.core.case import digest
 from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
+from opsmith.errors import BadInput, UsageError
+from opsmith.generate.admission import Admission, Place, Stopped
 from opsmith.generate.attempt import NOT_JUDGED_HERE, Attempt, Move, Outcome
 from opsmith.generate.background import Background
-from opsmith.generate.budget import Budget, Exhausted, Prices
+from opsmith.generate.budget import Amount, Budget, Exhausted, Prices
 from opsmith.generate.chat import ChatModel, Message, NoReply, Reply, Request, Role, TaskAuthor
 from opsmith.generate.contexts import References, Setting
 from opsmith.generate.journal import Exchange, Journal, State
 from opsmith.generate.op_facts import OpFacts
 from opsmith.generate.prompt import conversation, entry_point
+from opsmith.generate.redaction import Redaction
 from opsmith.generate.reply import NoCode, kernel_source
 from opsmith.generate.strategies import strategy_named
 from opsmith.session import AskedTask, Judged, Session
@@ -34,8 +38,20 @@ from opsmith.session import AskedTask, Judged, Session
 Told = Callable[[Attempt, AskedTask], None]
 
 
+class CutShort(KeyboardInterrupt):
+    """A campaign was interrupted twice: what was sent is not waited for.
+
+    Args:
+        under_way: how many attempts.
+    """
+
+    def __init__(self, under_way: int) -> None:
+        self.under_way = under_way
+        super().__init__(under_way)
+
+
 class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides a campaign's exchanges; one that is taken up again must ask for the same.
+    """What a campaign is asked.
 
     Attributes:
         judging: what kernels are asked, and how strictly.
@@ -45,10 +61,11 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         dsl: what kernels are written in.
         contexts: names of what models are told.
         references: folder of kernels that they may be shown, or None.
+        references_hash: of its files.
         temperature: of sampling; None leaves it to the model.
         max_tokens: of a reply.
         budget: what may be spent.
-        most_judging_s: seconds after which no further case of an attempt is begun.
+        most_judging_s: seconds that an attempt's kernel may run while it is judged.
     """
 
     judging: Options
@@ -58,10 +75,25 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
     dsl: str
     contexts: tuple[str, ...]
     references: str | None
+    references_hash: str | None = None
     temperature: float | None
     max_tokens: int
     budget: Budget
     most_judging_s: float
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the campaign's results; one that is taken up again must ask for the same.
+
+        Not where things lie, of which contents are hashed, nor what may be spent: a campaign can be moved, and go on
+        with another budget.
+        """
+        record: dict[str, Any] = msgspec.to_builtins(self)
+        del record["budget"], record["references"]
+        del record["judging"]["backend"], record["judging"]["selection"]["dataset"]
+        if self.judging.selection.problems_hash is not None:
+            del record["judging"]["selection"]["problems"]
+        return record
 
 
 class TaskHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +124,7 @@ class Campaign:
         out: the campaign's directory; attempts are written to ``attempts/`` in it.
         told: is told of every attempt.
         offline: ask nobody, and judge every kernel again: what is not in the journal ends a task.
+        waiting: is told, where the campaign is interrupted, how many attempts under way are waited for.
 
     Attributes:
         judged_again: of an offline campaign: kernel -> whether its cases have the statuses of the journal.
@@ -110,6 +143,7 @@ class Campaign:
         out: Path,
         told: Told,
         offline: bool = False,
+        waiting: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._options = options
         self._models = models
@@ -121,6 +155,8 @@ class Campaign:
         self._out = out
         self._told = told
         self._offline = offline
+        self._waiting = waiting
+        self._redaction = Redaction.of_environment()
         self.judged_again: dict[str, bool] = {}
         self._references = None if options.references is None else References(Path(options.references))
         self._things = _Once()
@@ -136,52 +172,96 @@ class Campaign:
 
         Raises:
             UsageError: a model cannot be used at all.
+            KeyboardInterrupt: the campaign was interrupted; what was under way is settled.
+            CutShort: it was interrupted twice; what was under way is not settled.
         """
-        with (
-            ThreadPoolExecutor(tasks_at_a_time, thread_name_prefix="task") as pursuing,
-            ThreadPoolExecutor(exchanges_at_a_time, thread_name_prefix="exchange") as asking,
-        ):
-            tasks = [pursuing.submit(self._pursue, task, asking) for task in self._session.tasks.values()]
+        tasks, limited = list(self._session.tasks.values()), self._options.budget.is_limited
+        self._admission = Admission(
+            self._journal,
+            self._options.budget,
+            tasks=len(tasks),
+            judging_s=self._options.most_judging_s,
+            at_a_time=exchanges_at_a_time,
+            offline=self._offline,
+        )
+        # With a budget each task waits for its turn, so none may wait for a thread.
+        pursuing = ThreadPoolExecutor(len(tasks) if limited else tasks_at_a_time, thread_name_prefix="task")
+        asking = ThreadPoolExecutor(exchanges_at_a_time, thread_name_prefix="exchange")
+        try:
+            futures = [pursuing.submit(self._pursue, number, task, asking) for number, task in enumerate(tasks)]
             try:
-                return [task.result() for task in tasks]
-            except BaseException:
-                pursuing.shutdown(wait=False, cancel_futures=True)
-                asking.shutdown(wait=False, cancel_futures=True)
+                wait(futures, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                self._waiting(self._admission.stop())
                 raise
-
-    def _pursue(self, task: AskedTask, asking: ThreadPoolExecutor) -> TaskHistory:
-        attempts: list[Attempt] = []
-        stopped = None
-        while stopped is None and (moves := self._strategy.moves(attempts)):
-            first, round_number = len(attempts), attempts[-1].round + 1 if attempts else 0
-            made = [
-                asking.submit(self._attempt, task, move, tuple(attempts), index, round_number)
-                for index, move in enumerate(moves, start=first)
-            ]
-            for future in made:
+            finally:
+                under_way = self._admission.stop()
                 try:
-                    attempts.append(future.result())
-                except Exhausted as exc:
-                    stopped = str(exc)
+                    wait(futures)
+                except KeyboardInterrupt:
+                    raise CutShort(under_way) from None
+            return [future.result() for future in futures]
+        finally:
+            pursuing.shutdown(wait=False, cancel_futures=True)
+            asking.shutdown(wait=False, cancel_futures=True)
+
+    def _pursue(self, number: int, task: AskedTask, asking: ThreadPoolExecutor) -> TaskHistory:
+        attempts: list[Attempt] = []
+        made: list[Future[Attempt]] = []
+        stopped = None
+        try:
+            while stopped is None and (moves := self._strategy.moves(attempts)):
+                first, round_number = len(attempts), attempts[-1].round + 1 if attempts else 0
+                made = []
+                for index, move in enumerate(moves, start=first):
+                    place = (round_number, number, index - first)
+                    request = self._request(task, move, attempts, self._models[move.member])
+                    try:
+                        known = self._admission.enter(place, request, self._most(request, move))
+                    except Exhausted as exc:
+                        stopped = str(exc)
+                        break
+                    draft = Attempt(
+                        index=index,
+                        round=round_number,
+                        move=move,
+                        model=self._models[move.member].name,
+                        exchange=request.key,
+                        outcome=Outcome.NO_REPLY,
+                    )
+                    made.append(asking.submit(self._attempt, place, task, draft, request, known))
+                self._admission.expect((round_number + 1, number, 0))
+                wait(made)
+                for future in made:
+                    try:
+                        attempts.append(future.result())
+                    except Exhausted as exc:
+                        stopped = str(exc)
+        except Stopped:
+            stopped = "the campaign was interrupted"
+        finally:
+            wait(made)
+            self._admission.leave(number)
         return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
 
+    def _most(self, request: Request, move: Move) -> Amount:
+        if isinstance(self._models[move.member], TaskAuthor):
+            return Amount(0.0, 0)
+        return self._prices.most(request)
+
     def _attempt(
-        self, task: AskedTask, move: Move, earlier: Sequence[Attempt], index: int, round_number: int
+        self, place: Place, task: AskedTask, attempt: Attempt, request: Request, known: Exchange | None
     ) -> Attempt:
-        model = self._models[move.member]
-        request = self._request(task, move, earlier, model)
-        exchange = self._exchange(request, model, task)
-        attempt = Attempt(
-            index=index,
-            round=round_number,
-            move=move,
-            model=model.name,
-            exchange=request.key,
-            outcome=Outcome.LOST if exchange.state is State.LOST else Outcome.NO_REPLY,
-            problem=exchange.problem,
-        )
-        if exchange.reply is not None:
-            attempt = self._with_kernel(attempt, task, exchange.reply)
+        """Finish an attempt that was admitted: ask unless that is known, and judge what came of it."""
+        try:
+            exchange = known or self._exchange(request, self._models[attempt.move.member], task)
+            if exchange.state is State.LOST:
+                attempt = msgspec.structs.replace(attempt, outcome=Outcome.LOST)
+            attempt = msgspec.structs.replace(attempt, problem=exchange.problem)
+            if exchange.reply is not None:
+                attempt = self._with_kernel(attempt, task, exchange.reply)
+        finally:
+            self._admission.leave_room(place)
         self._told(attempt, task)
         return attempt
 
@@ -212,23 +292,26 @@ class Campaign:
         )
 
     def _exchange(self, request: Request, model: ChatModel | TaskAuthor, task: AskedTask) -> Exchange:
-        with self._things.alone(request.key):
-            known = self._journal.exchange(request.key)
-            if known is not None:
-                return known
-            if self._offline:
-                raise Exhausted(f"the journal does not hold exchange {request.key}")
-            self._journal.begin(request, self._prices.most(request))
-            try:
-                reply = self._written(model, task, request) if isinstance(model, TaskAuthor) else model.ask(request)
-            except NoReply as exc:
-                self._journal.failed(request, str(exc), free=not exc.may_have_cost)
-            else:
-                cost = None if reply.usage is None else self._prices.cost(request.model, reply.usage)
-                self._journal.answered(request, reply, cost)
-            found = self._journal.exchange(request.key)
+        """Ask what was admitted, and settle it."""
+        try:
+            reply = self._written(model, task, request) if isinstance(model, TaskAuthor) else model.ask(request)
+        except NoReply as exc:
+            self._journal.failed(request, self._clean(str(exc)), free=not exc.may_have_cost)
+        except UsageError as exc:
+            problem = self._clean(str(exc))
+            self._journal.refused(request, problem)
+            raise exc if problem == str(exc) else BadInput(problem) from None
+        else:
+            cost = None if reply.usage is None else self._prices.cost(request.model, reply.usage)
+            reply = msgspec.structs.replace(reply, text=self._clean(reply.text))
+            self._journal.answered(request, reply, cost)
+        found = self._journal.exchange(request.key)
         assert found is not None, "what was begun is in the journal"
         return found
+
+    def _clean(self, text: str) -> str:
+        """Text of a stranger that can be written: UTF-8, and without secrets."""
+        return self._redaction.of(text.encode(errors="replace").decode())
 
     def _written(self, author: TaskAuthor, task: AskedTask, request: Request) -> Reply:
         device = self._session.options.device
@@ -247,6 +330,8 @@ class Campaign:
         reason = NOT_JUDGED_HERE.get(self._options.dsl)
         if reason is not None:
             return msgspec.structs.replace(attempt, outcome=Outcome.NOT_JUDGED, problem=reason)
+        if self._admission.stopped:
+            raise Stopped  # The reply is in the journal, and is judged when the campaign goes on.
         judged = self._judge(task, source)
         return msgspec.structs.replace(attempt, outcome=Outcome.JUDGED, problem=None, judged=judged)
 

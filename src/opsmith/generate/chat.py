@@ -101,8 +101,17 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
 
 
+#: Statuses with which a server says that it gave up waiting for an answer that somebody was working on.
+TIMED_OUT = frozenset({408, 504, 524})
+
+
 class NoReply(Exception):
     """A model gave no answer, for good; the message is one line.
+
+    One rule says what that costs. What was refused before anybody worked on it is free: no connection, or an error
+    status. What was sent and not answered is charged as it was reserved, and not sent again, since somebody may have
+    worked on it: a broken connection, a time-out on either side (:data:`TIMED_OUT`), a program that ended with an
+    error.
 
     Attributes:
         may_have_cost: the provider may have charged for it all the same.

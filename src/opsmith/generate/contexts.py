@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.backends.directory import KernelDirectory
+from opsmith.core.case import digest
 from opsmith.core.environment import Environment
 from opsmith.core.op import TaskKind
 from opsmith.core.problems import solution_files
@@ -179,6 +180,12 @@ class References:
         if kernel is None or kernel.root is None:
             return None
         return _text(Path(kernel.root) / kernel.entry.rpartition(":")[0])
+
+
+def references_hash(folder: Path) -> str:
+    """Names what is in a folder of kernels, wherever that lies."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".json") and path.is_file())
+    return digest(repr([(str(path.relative_to(folder)), digest(path.read_bytes())) for path in files]).encode())
 
 
 def _words(op: str) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from opsmith.core.call_text import size_in
 from opsmith.core.timing import Label, Timing
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.generate.attempt import Attempt, Outcome
@@ -51,18 +52,19 @@ def _failures(judged: Judged) -> Iterator[str]:
     summary = judged.summary
     counts = ", ".join(f"{count} {status}" for status, count in summary.statuses.items())
     yield f"The kernel is not accepted. Of {summary.cases} cases: {counts or 'none ran'}."
-    failures = [verdict for verdict in judged.verdicts if verdict.is_failure]
-    for verdict in _telling(failures):
+    for verdict in telling(judged.verdicts):
         yield _failure(verdict)
 
 
-def _telling(failures: Sequence[Verdict]) -> Iterable[Verdict]:
-    """One failure of each kind, what is dishonest first, each the one with the fewest words to its inputs."""
+def telling(verdicts: Iterable[Verdict]) -> Sequence[Verdict]:
+    """One failure of each kind, what is dishonest first, each the one with the fewest elements, then bytes."""
     order = {Status.DISHONEST: 0, Status.POLICY: 1, Status.LOAD_FAILED: 2}
     smallest: dict[Status, Verdict] = {}
-    for verdict in failures:
+    for verdict in verdicts:
+        if not verdict.is_failure:
+            continue
         known = smallest.get(verdict.status)
-        if known is None or len(verdict.inputs) < len(known.inputs):
+        if known is None or size_in(verdict.inputs) < size_in(known.inputs):
             smallest[verdict.status] = verdict
     return sorted(smallest.values(), key=lambda verdict: order.get(verdict.status, len(order)))[:MOST_FAILURES]
 

@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from opsmith.core.case import digest
 from opsmith.core.verdict import Status
-from opsmith.generate.campaign import TaskHistory
 from opsmith.generate.curves import AuthorFigures
-from opsmith.generate.results import CampaignSummary, attempt_kind
+from opsmith.generate.results import CampaignSummary, TaskResult
 from opsmith.report.conventions import THRESHOLDS
 from opsmith.report.page_parts import packed, packed_plotly, templates
 from opsmith.report.strangers import one_line
 
 
-def campaign_page(summary: CampaignSummary, histories: Sequence[TaskHistory]) -> str:
-    """The page as text. Equal campaigns give equal pages."""
+def campaign_page(summary: CampaignSummary, kinds: Mapping[str, Sequence[str]]) -> str:
+    """The page as text. Equal campaigns give equal pages.
+
+    Args:
+        summary: of the campaign.
+        kinds: task -> what became of its attempts, in their order (:func:`~opsmith.generate.results.attempt_kinds`).
+    """
     payload = msgspec.json.encode(_payload(summary))
     options = summary.options
-    outcomes = {history.task: _in_order(map(attempt_kind, history.attempts)) for history in histories}
+    outcomes = {task: _in_order(found) for task, found in kinds.items()}
     authors = options.models[0] if len(options.models) == 1 else f"{len(options.models)} models"
     return (
         templates()
         .get_template("campaign.html.j2")
         .render(
             title=one_line(f"{options.strategy} of {authors} on {options.judging.suite}"),
-            where=f"{options.judging.device} · {', '.join(options.judging.dtypes)} · {options.dsl}",
+            where=one_line(f"{options.judging.device} · {', '.join(options.judging.dtypes)} · {options.dsl}"),
             tiles=list(_tiles(summary)),
             priced=_is_priced(summary),
             models=[(one_line(name), figures) for name, figures in summary.by_model.items()],
             thresholds=[f"{p:g}" for p in THRESHOLDS],
-            tasks=[(name, task, outcomes[name]) for name, task in summary.tasks.items()],
+            tasks=[(one_line(name), _shown(task), outcomes[name]) for name, task in summary.tasks.items()],
             facts=list(_facts(summary)),
             nonce=digest(payload),
             payload=packed(payload),
             plotly=packed_plotly(),
         )
     )
+
+
+def _shown(task: TaskResult) -> TaskResult:
+    return msgspec.structs.replace(task, model=None if task.model is None else one_line(task.model))
 
 
 def _in_order(kinds: Iterable[str]) -> str:
@@ -70,6 +78,12 @@ def _facts(summary: CampaignSummary) -> Iterator[tuple[str, str]]:
     options = summary.options
     for task, reason in summary.void.items():
         yield "Void, not asked", one_line(f"{task}: {reason}")
+    for line in summary.overruns:
+        yield "Overrun", line
+    if summary.spent.lost_exchanges:
+        yield "Lost", f"{summary.spent.lost_exchanges} exchanges were sent and not waited for; they count as reserved"
+    if summary.spent.lost_judgements:
+        yield "Judged anew", f"{summary.spent.lost_judgements} judgements were cut off; their seconds are in no figure"
     yield "Policy", options.judging.policy
     yield "Timing", options.judging.timing
     yield "Baseline", options.judging.baseline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,29 +11,36 @@ import msgspec
 from opsmith.backends.manifest import FORMAT, KernelEntry, Manifest
 from opsmith.core.kernel import Provenance
 from opsmith.core.op import TaskKind, version_file
-from opsmith.core.run import Summary, write_atomically
+from opsmith.core.run import write_atomically
 from opsmith.core.verdict import Status
-from opsmith.generate.attempt import Attempt, Outcome, best, unjudged
+from opsmith.generate.attempt import Attempt, Outcome, unjudged
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
-from opsmith.generate.curves import AuthorFigures, SpendPoint, author_figures, spending
-from opsmith.generate.journal import Exchange, Spent
+from opsmith.generate.curves import AuthorFigures, SpendPoint, author_figures, kept, right, spending
+from opsmith.generate.feedback import telling
+from opsmith.generate.held_out import LastJudged
+from opsmith.generate.journal import Exchange, Journal, Spent
+from opsmith.report.strangers import one_line
 from opsmith.session import AskedTask
+
+#: The outcome of an attempt that was accepted, and refused when it was judged once more on other values.
+REFUSED_LAST = "refused in run/"
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one task.
 
     Attributes:
-        accepted: a kernel was right on all cases, and again on those that it was not chosen by.
+        accepted: a kernel was right on all cases, and again on those that it was not chosen by: it is in ``kernels/``.
         attempts: that were made.
-        first_accepted: index of the first that was right, or None.
-        model: who wrote the best one that was right, or None.
+        first_accepted: index of the first that was right and not refused when it was judged last, or None.
+        model: who wrote the kernel in ``kernels/``, or None.
         file: of it, in the campaign's directory.
         speedup_k: of it, of kernel time; None where that was not timed.
         speedup_e: the same of call time.
         percent_of_floor: of it.
         stopped: why the task was not pursued to the end of the strategy, or None.
         not_judged: why it has a kernel that was not judged, or None.
+        reason: why it has no kernel, in one line; None of one that has.
     """
 
     accepted: bool
@@ -46,6 +53,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     percent_of_floor: float | None
     stopped: str | None
     not_judged: str | None = None
+    reason: str | None = None
 
 
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +63,11 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
         options: of the campaign.
         tasks: task -> what became of it.
         accepted: number of tasks with a kernel.
-        attempts: outcome -> number; of those that were judged, ``accepted`` or the status that most cases had.
+        attempts: outcome -> number; of those that were judged, ``accepted``, :data:`REFUSED_LAST` or the status that
+            most cases had.
         by_model: model -> its figures; ``all`` for all together.
         spent: money, tokens, seconds.
+        overruns: what took more than it may, each in one line.
         spending: after each exchange, in the order in which they were asked.
         void: task -> why it asks nothing; no model is asked for it, and it is in no figure.
         replayed: of a replay how many kernels were ``judged`` again, and how many of them ``differ`` in a status.
@@ -71,26 +81,24 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent
     spending: tuple[SpendPoint, ...]
     replayed: dict[str, int] | None = None
+    overruns: tuple[str, ...] = ()
     void: dict[str, str] = {}
 
 
-def write_kernels(
-    folder: Path, out: Path, tasks: Mapping[str, AskedTask], histories: Iterable[TaskHistory]
-) -> list[str]:
-    """Write the best accepted kernel of each task as a kernel directory, with its provenance.
+def write_kernels(folder: Path, out: Path, tasks: Mapping[str, AskedTask], last: Mapping[str, LastJudged]) -> list[str]:
+    """Write the kernels that the last judging accepted as a kernel directory, with their provenance.
 
     Args:
         folder: made anew.
         out: the campaign's directory, which attempts lie in.
         tasks: of the session.
-        histories: of the tasks.
+        last: what the last judging found.
 
     Returns:
         the tasks that have a kernel.
     """
-    tops = {history.task: best(history.attempts) for history in histories}
-    chosen = {name: top for name, top in tops.items() if top is not None and top.accepted}
-    _write_directory(folder, out, tasks, chosen)
+    chosen = {task: judged.attempt for task, judged in last.items() if judged.found.accepted}
+    write_directory(folder, out, tasks, chosen)
     return list(chosen)
 
 
@@ -105,11 +113,12 @@ def write_unjudged(
     lasts = {history.task: unjudged(history.attempts) for history in histories}
     chosen = {name: last for name, last in lasts.items() if last is not None}
     if chosen:
-        _write_directory(folder, out, tasks, chosen)
+        write_directory(folder, out, tasks, chosen)
     return list(chosen)
 
 
-def _write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], chosen: Mapping[str, Attempt]) -> None:
+def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], chosen: Mapping[str, Attempt]) -> None:
+    """Write the kernels of attempts as a kernel directory, with their provenance; see :func:`write_kernels`."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     entries: dict[str, KernelEntry] = {}
@@ -137,10 +146,9 @@ def kernel_file(task: AskedTask, index: int) -> Path:
 def summarise_campaign(
     options: CampaignOptions,
     histories: Sequence[TaskHistory],
-    held_out: Summary | None,
+    last: Mapping[str, LastJudged],
+    journal: Journal,
     *,
-    spent: Spent,
-    exchanges: Iterable[Exchange],
     void: Mapping[str, str] | None = None,
 ) -> CampaignSummary:
     """The figures of a campaign.
@@ -148,47 +156,90 @@ def summarise_campaign(
     Args:
         options: of the campaign.
         histories: of its tasks.
-        held_out: the run of the chosen kernels on values that chose none of them; None where there was no kernel.
-        spent: by the campaign.
-        exchanges: of its journal.
+        last: what the judging of the chosen kernels on values that chose none of them found.
+        journal: of the campaign.
         void: tasks that ask nothing, with the reason.
     """
-    tasks = {history.task: _result(history, held_out) for history in histories}
-    attempts = [attempt for history in histories for attempt in history.attempts]
+    exchanges = journal.exchanges()
+    tasks = {history.task: _result(history, last) for history in histories}
     outcomes: dict[str, int] = {}
-    for kind in map(attempt_kind, attempts):
-        outcomes[kind] = outcomes.get(kind, 0) + 1
+    for history in histories:
+        for kind in attempt_kinds(history, last):
+            outcomes[kind] = outcomes.get(kind, 0) + 1
     return CampaignSummary(
         options=options,
         tasks=tasks,
         accepted=sum(task.accepted for task in tasks.values()),
         attempts=dict(sorted(outcomes.items(), key=lambda pair: (-pair[1], pair[0]))),
-        by_model={"all": author_figures(histories, None)}
-        | {model: author_figures(histories, model) for model in options.models},
-        spent=spent,
-        spending=spending(histories, exchanges),
+        by_model={"all": author_figures(histories, last, None)}
+        | {model: author_figures(histories, last, model) for model in options.models},
+        spent=journal.spent,
+        spending=spending(histories, last, exchanges),
+        overruns=tuple(_overruns(options, journal.spent, exchanges, journal.judging_overruns())),
         void=dict(void or {}),
     )
 
 
-def _result(history: TaskHistory, held_out: Summary | None) -> TaskResult:
-    top = best(history.attempts)
-    right = [attempt.index for attempt in history.attempts if attempt.accepted]
-    chosen = top if top is not None and top.accepted else None
-    run = held_out.per_op.get(history.task) if held_out is not None else None
+def _result(history: TaskHistory, last: Mapping[str, LastJudged]) -> TaskResult:
+    works, winner = right(history, last), kept(history, last)
+    judged = last.get(history.task)
+    run = judged.found.summary if judged is not None else None
     written = unjudged(history.attempts)
     return TaskResult(
-        accepted=chosen is not None and run is not None and run.accepted,
+        accepted=winner is not None,
         attempts=len(history.attempts),
-        first_accepted=right[0] if right else None,
-        model=chosen.model if chosen else None,
-        file=chosen.file if chosen else None,
-        speedup_k=run.speedup_k if run else None,
-        speedup_e=run.speedup_e if run else None,
-        percent_of_floor=run.percent_of_floor if run else None,
+        first_accepted=works[0].index if works else None,
+        model=winner.attempt.model if winner else None,
+        file=winner.attempt.file if winner else None,
+        speedup_k=run.speedup_k if run and winner else None,
+        speedup_e=run.speedup_e if run and winner else None,
+        percent_of_floor=run.percent_of_floor if run and winner else None,
         stopped=history.stopped,
         not_judged=written.problem if written is not None else None,
+        reason=None if winner is not None else _why_none(history, judged),
     )
+
+
+def _why_none(history: TaskHistory, judged: LastJudged | None) -> str:
+    """Why a task has no kernel: what ended it, or else what the last attempt that says something came to."""
+    if judged is not None:
+        return one_line(f"right at first, refused when judged again: {judged.found.reason}")
+    if history.stopped is not None:
+        return one_line(f"stopped: {history.stopped}")
+    if not history.attempts:
+        return "nothing was asked"
+    [*_, attempt] = sorted(history.attempts, key=lambda each: (each.judged is not None, each.index))
+    if attempt.judged is None:
+        return one_line(attempt.problem or attempt.outcome)
+    first = next(iter(telling(attempt.judged.verdicts)), None)
+    return one_line(f"{first.status}: {first.detail}") if first is not None else attempt_kind(attempt)
+
+
+def _overruns(
+    options: CampaignOptions, spent: Spent, exchanges: Iterable[Exchange], judgings: Iterable[tuple[str, float, float]]
+) -> Iterator[str]:
+    """What took more than it was reserved, and which limits were exceeded by that."""
+    for name in ("usd", "tokens", "device_s"):
+        limit, value = getattr(options.budget, name), getattr(spent, name)
+        if limit is not None and value > limit:
+            yield f"{name}: {value:.6g} of {limit:.6g} are spent, more than the budget"
+    for exchange in exchanges:
+        if exchange.overran:
+            yield one_line(
+                f"{exchange.request.model} says that an exchange took {exchange.tokens:,} tokens, where "
+                f"{exchange.most.tokens:,} were the most"
+            )
+    for task, took_s, most_s in judgings:
+        yield one_line(f"judging a kernel for {task} took {took_s:.1f} s, where {most_s:g} s were the most")
+
+
+def attempt_kinds(history: TaskHistory, last: Mapping[str, LastJudged]) -> list[str]:
+    """:func:`attempt_kind` of a task's attempts, with :data:`REFUSED_LAST` for those that were refused last."""
+    works = {attempt.index for attempt in right(history, last)}
+    return [
+        REFUSED_LAST if attempt.accepted and attempt.index not in works else attempt_kind(attempt)
+        for attempt in history.attempts
+    ]
 
 
 def attempt_kind(attempt: Attempt) -> str:

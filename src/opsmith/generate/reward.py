@@ -73,7 +73,11 @@ class Rewards:
         Raises:
             UnknownName: the session has no such task.
         """
-        folder = self._folder / digest(f"{task} {source}".encode())
+        try:
+            named = f"{task} {source}".encode()
+        except UnicodeEncodeError as exc:
+            return _nothing(f"the source is not text in UTF-8: {exc.reason}")
+        folder = self._folder / digest(named)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "kernel.py", source.encode())
         try:

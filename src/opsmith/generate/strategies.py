@@ -70,16 +70,21 @@ class Refine:
         self._members, self._attempts, self._timed = members, attempts, timed
 
     def moves(self, attempts: Sequence[Attempt]) -> Sequence[Move]:
+        if is_done(attempts, timed=self._timed):
+            return ()
         return list(filter(None, (self._move(m, _of(attempts, m)) for m in range(self._members))))
 
     def _move(self, member: int, own: Sequence[Attempt]) -> Move | None:
-        if len(own) == self._attempts or is_done(own, timed=self._timed):
+        if len(own) == self._attempts:
             return None
         return Move(member=member, number=len(own), shown=_best_and_last(own))
 
 
 class Beam:
-    """``width`` kernels are kept, and each is improved by every member, until ``attempts`` rounds are over."""
+    """``width`` kernels are kept, and each is improved by every member, until ``attempts`` rounds are over.
+
+    A kernel that several attempts came to is kept once.
+    """
 
     name = "beam"
 
@@ -93,8 +98,14 @@ class Beam:
         if not attempts:
             return [Move(member=m, number=n) for n in range(self._width) for m in range(self._members)]
         judged = sorted((a for a in attempts if a.judged is not None), key=lambda a: a.rank, reverse=True)
-        kept: list[tuple[int, ...]] = [(attempt.index,) for attempt in judged[: self._width]] or [()]
-        return [Move(member=m, number=round_number, shown=shown) for shown in kept for m in range(self._members)]
+        distinct: dict[str, int] = {}
+        for attempt in judged:
+            assert attempt.judged is not None
+            distinct.setdefault(attempt.judged.kernel_hash, attempt.index)
+        kept: list[tuple[int, ...]] = [(index,) for index in list(distinct.values())[: self._width]] or [()]
+        # Of the first round they are 0 to width - 1: what is asked again with nothing to show is a further draw.
+        number = self._width + round_number - 1
+        return [Move(member=m, number=number, shown=shown) for shown in kept for m in range(self._members)]
 
 
 class Swarm:

@@ -10,7 +10,7 @@ from opsmith.errors import BadInput
 from opsmith.traces.exclusions import exclusions
 from opsmith.traces.grammar import print_arguments, print_op
 from opsmith.traces.measurements import Input, Measurement
-from opsmith.traces.schema import Origin, Row, identity, row_name
+from opsmith.traces.schema import MOST_CALLS, Origin, Row, identity, row_name
 from opsmith.traces.trace_file import Trace
 
 
@@ -98,6 +98,8 @@ def _merge(traces: Iterable[Trace], datasets: Iterable[Row]) -> list[_DistinctIn
             distinct = found[key] = _DistinctInput(call, *key)
         if count:
             distinct.count += count
+            if distinct.count > MOST_CALLS:
+                raise BadInput(f"{distinct.op_name} {distinct.args} is called more than {MOST_CALLS} times in all")
             distinct.models.update(models)
 
     for trace in traces:

@@ -13,8 +13,9 @@ functions appear as the ops they are made of.
 from __future__ import annotations
 
 import functools
+import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,8 +26,10 @@ from torch.utils._pytree import tree_leaves
 
 from opsmith.core.case import ComplexValue, MappingValue, NamedValue, SequenceValue, TensorValue, Value
 from opsmith.core.dtypes import TENSOR_DTYPES
+from opsmith.core.run import write_atomically
 from opsmith.core.trace import TracedCall, TraceEntry
-from opsmith.traces.grammar import print_trace
+from opsmith.errors import BadInput
+from opsmith.traces.grammar import parse_call, print_arguments, print_trace
 
 #: Ops that a dispatch mode sees and that do no work. Autograd detaches what it saves only because
 #: somebody watches; a new tensor is lifted whether or not a transform is active.
@@ -40,37 +43,92 @@ class CannotTrace(Exception):
     """A call that trace text has no form for; says why."""
 
 
+class _Record:
+    """What was captured; the captures of several threads share one."""
+
+    def __init__(self) -> None:
+        # A signal may come while it is held, and have the record read.
+        self.lock = threading.RLock()
+        self.clear()
+
+    def clear(self) -> None:
+        self.calls = 0
+        self.left_out: Counter[str] = Counter()
+        self.untraceable: Counter[str] = Counter()
+        self.counts: Counter[Hashable] = Counter()
+        self.traced: dict[Hashable, TracedCall] = {}
+
+
 class Capture(TorchDispatchMode):
     """Counts the distinct ATen calls that are made while it is active.
 
     Three kinds of calls are left out: ops of other namespaces, with what they call inside;
     :data:`BOOKKEEPING`; and questions about shapes and layouts that compute nothing. A call with an
     argument that has no place in a trace, such as a sparse or a quantized tensor, is untraceable.
-    Both are counted.
+    Both are counted, and made all the same: whatever cannot be written down, the program goes on.
+
+    A capture sees the calls of the thread that entered it; others enter one made by :meth:`beside`.
 
     Args:
         device: type of the device whose work this is about: calls that touch no tensor there are
             left out uncounted. By default every call belongs to the trace.
         progress: called with the number of calls so far, about every thousand calls.
-
-    Attributes:
-        calls: number of calls that were recorded.
-        left_out: full name of an op -> number of its calls.
-        untraceable: op and reason -> number of calls.
+        each: called after every call that was recorded.
     """
 
     # Operators that take functions are passed on; what runs inside them is seen all the same.
     supports_higher_order_operators = True
 
-    def __init__(self, *, device: str | None = None, progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        device: str | None = None,
+        progress: Callable[[int], None] | None = None,
+        each: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls = 0
-        self.left_out: Counter[str] = Counter()
-        self.untraceable: Counter[str] = Counter()
         self._device = device
         self._progress = progress
-        self._counts: Counter[Hashable] = Counter()
-        self._traced: dict[Hashable, TracedCall] = {}
+        self._each = each
+        self._record = _Record()
+
+    def beside(self) -> Capture:
+        """A capture for another thread, which adds to the same record."""
+        other = Capture(device=self._device, progress=self._progress, each=self._each)
+        other._record = self._record
+        return other
+
+    @property
+    def calls(self) -> int:
+        """Number of calls that were recorded."""
+        return self._record.calls
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """Full name of an op -> number of its calls."""
+        return self._record.left_out
+
+    @property
+    def untraceable(self) -> Counter[str]:
+        """Op and reason -> number of calls."""
+        return self._record.untraceable
+
+    def start_anew(self) -> None:
+        """Forget all calls: for a process that was forked, whose calls are its own."""
+        self._record.lock = threading.RLock()  # Another thread may have held it.
+        self._record.clear()
+
+    def add(self, entries: Iterable[TraceEntry]) -> None:
+        """Count further calls, those of another process."""
+        record = self._record
+        with record.lock:
+            keys = {(call.op, print_arguments(call)): key for key, call in record.traced.items()}
+            for entry in entries:
+                text = entry.call.op, print_arguments(entry.call)
+                key = keys.setdefault(text, text)
+                record.traced.setdefault(key, entry.call)
+                record.counts[key] += entry.count
+                record.calls += entry.count
 
     def __enter__(self) -> Self:
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -82,40 +140,61 @@ class Capture(TorchDispatchMode):
         kwargs = kwargs or {}
         op = _traced_name(func)
         if op is None:
-            self.left_out[str(func)] += 1
+            with self._record.lock:
+                self.left_out[str(func)] += 1
             return func(*args, **kwargs)
         # In inference mode torch leaves it to whoever watches to split composite functions.
         if torch.is_inference_mode_enabled() and func._can_decompose():
             with self:
                 return func.decompose(*args, **kwargs)
-        try:
-            # Before the call: it may change the shapes of its arguments.
-            key = (op, *[_key(value) for value in args], *[(name, _key(value)) for name, value in kwargs.items()])
-            if key not in self._counts:
-                self._traced.setdefault(key, self._trace(op, args, kwargs))
-        except CannotTrace as exc:
-            self.untraceable[f"{op}: {exc}"] += 1
-            return func(*args, **kwargs)
+        key = self._described(op, args, kwargs)
         result = func(*args, **kwargs)
-        if self._device is None or self._touches_device((args, kwargs, result)):
+        if key is not None and (self._device is None or self._touches_device((args, kwargs, result))):
             self._count(key)
         return result
 
+    def _described(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable | None:
+        """The call as it is counted, written down before it is made: it may change the shapes of its arguments."""
+        record = self._record
+        try:
+            key = (op, *[_key(value) for value in args], *[(name, _key(value)) for name, value in kwargs.items()])
+            if key not in record.counts:
+                call = self._trace(op, args, kwargs)
+                parse_call(op, print_arguments(call))  # Some dtypes and names have no place in the text.
+                with record.lock:
+                    record.traced.setdefault(key, call)
+        except CannotTrace as exc:
+            reason = str(exc)
+        except BadInput:
+            reason = "an argument has no form in a trace"
+        except Exception as exc:  # noqa: BLE001 - tensors of strangers' classes may raise anything
+            reason = f"an argument cannot be described ({type(exc).__name__})"
+        else:
+            return key
+        with record.lock:
+            self.untraceable[f"{op}: {reason}"] += 1
+        return None
+
     def entries(self) -> list[TraceEntry]:
         """The distinct calls with their counts: ops by name, the calls of an op as they first came."""
-        found = [TraceEntry(call=self._traced[key], count=count) for key, count in self._counts.items()]
+        with self._record.lock:
+            counts = list(self._record.counts.items())
+        found = [TraceEntry(call=self._record.traced[key], count=count) for key, count in counts]
         return sorted(found, key=lambda entry: entry.call.op)
 
     def write(self, path: Path, *, headers: Mapping[str, str] | None = None) -> None:
         """Write a trace file: ``# key: value`` lines, the version of torch among them, then the calls."""
         text = print_trace(self.entries(), headers={**(headers or {}), "torch": torch.__version__})
-        path.write_text(text, encoding="utf-8")
+        write_atomically(path, text.encode())
 
     def _count(self, key: Hashable) -> None:
-        self._counts[key] += 1
-        self.calls += 1
+        with self._record.lock:
+            self._record.counts[key] += 1
+            self._record.calls += 1
         if self._progress is not None and self.calls % 1000 == 0:
             self._progress(self.calls)
+        if self._each is not None:
+            self._each()
 
     def _touches_device(self, values: Any) -> bool:
         return any(isinstance(leaf, torch.Tensor) and leaf.device.type == self._device for leaf in tree_leaves(values))
@@ -183,6 +262,8 @@ def _sizes(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
         raise CannotTrace(f"an argument is a {type(tensor).__name__}")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise CannotTrace(f"an argument has layout {tensor.layout} or is quantized")
+    if tensor.is_nested:
+        raise CannotTrace("an argument is a nested tensor")
     if tensor._has_symbolic_sizes_strides:
         return tuple([_hint(size) for size in tensor.shape]), tuple([_hint(stride) for stride in tensor.stride()])
     return tuple(tensor.shape), tensor.stride()

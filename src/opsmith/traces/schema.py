@@ -23,6 +23,9 @@ from opsmith.traces.grammar import parse_call, parse_op
 
 DATASET_ENDINGS = (".parquet", ".json")
 
+#: Counts are 64-bit integers in a file.
+MOST_CALLS = (1 << 63) - 1
+
 #: The set that comes with opsmith.
 SHIPPED_PATH = Path(__file__).with_name("workloads.parquet")
 
@@ -147,6 +150,10 @@ def decode_row(raw: object, *, source: str) -> Row:
         BadInput: a field is missing or has the wrong type; names ``source`` and the field.
     """
     if isinstance(raw, dict):
+        for name in ("count", "in_models_count"):
+            value = raw.get(name)
+            if isinstance(value, int) and not 0 <= value <= MOST_CALLS:
+                raise BadInput(f"{source} {name}: is {value}, no number of calls from 0 to {MOST_CALLS}")
         raw = {name: _plain(name, value) for name, value in raw.items()}
     try:
         return msgspec.convert(raw, Row)

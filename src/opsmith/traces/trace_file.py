@@ -6,6 +6,7 @@ as those of the public collections, its path does: ``timm_train/resnet50_trainin
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,7 +77,9 @@ def model_of(path: Path) -> str:
 def _read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
-        return data.decode()
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise BadInput(f"{path} is in UTF-16; save it as UTF-8")
+        return data.decode("utf-8-sig")
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:

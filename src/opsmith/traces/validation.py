@@ -62,8 +62,6 @@ def _disagreements(row: Row) -> Iterator[tuple[str, str]]:
         yield "why_excluded", "has no reason, but the row is excluded"
     if row.included_in_benchmark and not row.runnable:
         yield "included_in_benchmark", "is true, but the row is not runnable"
-    if row.count < 0:
-        yield "count", f"is {row.count}"
     if row.is_synthetic != (row.count == 0):
         yield "is_synthetic", f"is {str(row.is_synthetic).lower()}, but count is {row.count}"
     if row.in_models_count != len(row.in_models):

@@ -221,7 +221,7 @@ def test_kills_at_fifty_points_repeat_no_exchange(tmp_path: Path) -> None:
         texts = [json.dumps(body, sort_keys=True) for body in server.bodies]
     assert 50 == kills
     assert len(texts) == len(set(texts))
-    with closing(Journal(tmp_path / "c" / "journal.sqlite", Budget())) as journal:
+    with closing(Journal(tmp_path / "c" / "journal.sqlite")) as journal:
         states = Counter(exchange.state for exchange in journal.exchanges())
     assert not states[State.UNDER_WAY]
     assert 0 < states[State.LOST] <= 4 * 50

@@ -97,7 +97,14 @@ def write_kernel(
         reason = next(iter(table.left_out()), LeftOut(0, "there are no calls of it")).reason
         raise NothingWritten(f"no kernel for {schema.name}: {reason}")
     return Written(
-        source=kernel_file(schema, signature, table.rows, compiler.facts, language),
+        source=kernel_file(
+            schema,
+            signature,
+            table.rows,
+            compiler.facts,
+            language,
+            without=[f"{left.calls} calls had none: {left.reason}" for left in table.left_out()],
+        ),
         rows=len(table.rows),
         first_row=_text(table.rows[0]),
         left_out=table.left_out(),

@@ -187,6 +187,11 @@ GUARDS = (
 {guards}
 )
 
+#: Why some calls have no row.
+WITHOUT_A_ROW = (
+{without}
+)
+
 _BY_KINDS: dict[tuple[Any, ...], list[Guard]] = {{}}
 for _guard in GUARDS:
     _BY_KINDS.setdefault(_guard.kinds, []).append(_guard)
@@ -243,8 +248,17 @@ def _answer(*arguments: Any) -> Any:
         leaves = tuple(_leaves(arguments))
         run = _run_for(arguments, leaves)
     if run is None:
-        raise NotImplementedError("no guard of {op} lets this call pass")
+        raise NotImplementedError(f"no row of {op} serves {{_told(arguments)}}; {{WITHOUT_A_ROW}}")
     return run(*leaves)
+
+
+def _told(argument: Any) -> str:
+    """An argument in few words: dtype and sizes of a tensor."""
+    if isinstance(argument, torch.Tensor):
+        return f"{{argument.dtype}}{{list(argument.shape)}}".removeprefix("torch.")
+    if isinstance(argument, (list, tuple)):
+        return f"({{', '.join(map(_told, argument))}})"
+    return repr(argument)
 
 
 def {folder}_kernel_impl(
@@ -257,6 +271,8 @@ def {folder}_kernel_impl(
     return _answer({names})
 '''
 
+#: Of the reasons why calls have no row, those that a file tells.
+MOST_REASONS = 3
 #: Overloads that write to arguments without saying so in their schema -> the places of these.
 _WRITTEN = {"native_batch_norm.default": (3, 4)}
 _STAY = """\
@@ -276,7 +292,13 @@ def _row_{number}({leaves}) -> Any:
 
 
 def kernel_file(
-    schema: OpSchema, signature: Signature, rows: Sequence[Row], facts: Facts, language: Language = Language.CPP
+    schema: OpSchema,
+    signature: Signature,
+    rows: Sequence[Row],
+    facts: Facts,
+    language: Language = Language.CPP,
+    *,
+    without: Sequence[str] = (),
 ) -> str:
     """The file for an overload.
 
@@ -286,12 +308,15 @@ def kernel_file(
         rows: of the table, those first that are to be tried first.
         facts: about the compiler.
         language: of the kernels.
+        without: why calls that it was to serve have no row.
     """
+    reasons = "; ".join(without[:MOST_REASONS]) or "it was written for other kinds of calls"
     head = {Language.CPP: _cpp, Language.TRITON: _triton, Language.METAL: _metal}[language]
     rows = [_numbered(number, row, language) for number, row in enumerate(rows)]
     escaped = schema.schema.replace("\\", "\\\\").replace('"', r"\"")
     return head(schema, rows, facts) + _FILE.format(
         op=schema.name,
+        without="\n".join(f"    {line!r}" for line in textwrap.wrap(reasons, 100, drop_whitespace=False)),
         stay=_STAY.format(written=_WRITTEN[schema.name]) if schema.name in _WRITTEN else "",
         rows="".join(_row(number, row) for number, row in enumerate(rows)),
         guards="\n".join(_guard(number, row) for number, row in enumerate(rows)),

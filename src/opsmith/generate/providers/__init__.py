@@ -13,7 +13,7 @@ def full_names(provider: str | None, models: Sequence[str]) -> tuple[str, ...]:
     """Names of the form ``PROVIDER:MODEL``, or ``PROVIDER`` alone, from what the command line was given.
 
     Raises:
-        BadInput: no model is named, or one without a provider.
+        BadInput: no model is named, one without a provider, one twice, or one that is not text.
     """
     known = plugins.names(plugins.PROVIDERS)
     if not models:
@@ -29,6 +29,10 @@ def full_names(provider: str | None, models: Sequence[str]) -> tuple[str, ...]:
             named.append(f"{provider}:{model}")
         else:
             raise BadInput(f"--model {model} names no provider; write PROVIDER:{model}, one of {', '.join(known)}")
+        if not named[-1].isprintable():
+            raise BadInput(f"--model {named[-1]!r} holds characters that cannot be shown")
+        if named[-1] in named[:-1]:
+            raise BadInput(f"--model {named[-1]} is named twice; --attempts 8 asks it more often")
     return tuple(named)
 
 

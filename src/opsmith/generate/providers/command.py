@@ -20,14 +20,16 @@ from typing import Annotated
 import msgspec
 
 from opsmith.errors import BadInput
-from opsmith.generate.chat import NoReply, Reply, Request, Usage
+from opsmith.generate.chat import MOST_TOKENS, NoReply, Reply, Request, Usage
 
 TIME_LIMIT_S = 900.0
+#: With these a shell, or ``env``, says that it could not run what it was to run.
+_CANNOT_RUN, _NOT_FOUND = 126, 127
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    input_tokens: Annotated[int, msgspec.Meta(ge=0)]
-    output_tokens: Annotated[int, msgspec.Meta(ge=0)]
+    input_tokens: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+    output_tokens: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -73,14 +75,19 @@ class CommandChat:
             raise NoReply(f"the program did not end within {TIME_LIMIT_S:.0f} s", may_have_cost=True) from exc
         except OSError as exc:
             raise BadInput(f"{self.name} cannot be run: {exc.strerror}") from exc
+        if ended.returncode in (_CANNOT_RUN, _NOT_FOUND):
+            raise BadInput(f"{self.name} cannot be run: it ended with status {ended.returncode}{_last_line(ended)}")
         if ended.returncode:
-            last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            said = f": {last[0][:300]}" if last else ""
-            raise NoReply(f"the program ended with status {ended.returncode}{said}", may_have_cost=True)
+            raise NoReply(f"the program ended with status {ended.returncode}{_last_line(ended)}", may_have_cost=True)
         return _reply(ended.stdout.decode(errors="replace"))
 
     def close(self) -> None:
         """Nothing is held between questions."""
+
+
+def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
+    last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    return f": {last[0][:300]}" if last else ""
 
 
 def _reply(output: str) -> Reply:

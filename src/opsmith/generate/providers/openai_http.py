@@ -1,7 +1,7 @@
 """Provider ``openai``: any server that speaks the chat completions protocol, hosted or local.
 
 ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` say where it is and who asks. Replies are streamed, so that a server that has
-stopped sending is noticed within :data:`SILENCE_S`. What is not answered for a passing reason (429, 5xx, no connection)
+stopped sending is noticed within :data:`SILENCE_S`. What is refused for a passing reason (429, 503, no connection)
 is asked again, after as long as the server says or a doubling time with jitter, under the same ``Idempotency-Key``. A
 stream that breaks off is not asked again: its tokens have been charged, so what came of it is the reply.
 
@@ -25,7 +25,8 @@ import httpx2
 import msgspec
 
 from opsmith.errors import BadInput
-from opsmith.generate.chat import NoReply, Reply, Request, Usage, usage_of
+from opsmith.generate.chat import TIMED_OUT, NoReply, Reply, Request, Usage, usage_of
+from opsmith.generate.redaction import Redaction
 
 DEFAULT_URL = "https://api.openai.com/v1"
 TRIES = 6
@@ -40,7 +41,7 @@ DEADLINE_S = 3600.0
 MOST_REPLY_BYTES = 4 << 20
 MOST_STREAM_BYTES = 512 << 20
 MOST_LINE_BYTES = 1 << 20
-_PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_PASSING = frozenset({409, 425, 429, 500, 502, 503, 529})
 _FOR_GOOD = {
     401: "the key is refused: set OPENAI_API_KEY",
     403: "the key may not use this",
@@ -97,18 +98,20 @@ class OpenAIChat:
     def __init__(self, model: str) -> None:
         self.name = f"openai:{model}"
         self._model = model
-        self._key = os.environ.get("OPENAI_API_KEY", "")
+        self._redaction = Redaction.of_environment()
+        key = os.environ.get("OPENAI_API_KEY", "")
         url = os.environ.get("OPENAI_BASE_URL", DEFAULT_URL)
         headers = {"Accept-Encoding": "identity"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
         timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
         try:
             self._http = httpx2.Client(base_url=url, headers=headers, timeout=timeout)
         except httpx2.InvalidURL as exc:
-            raise BadInput(f"OPENAI_BASE_URL={url!r} is no URL: {exc}") from exc
+            raise BadInput(self._without_key(f"OPENAI_BASE_URL={url!r} is no URL: {exc}")) from None
         if not url.startswith(("http://", "https://")):
-            raise BadInput(f"OPENAI_BASE_URL={url!r} is no URL; it looks like http://localhost:8000/v1")
+            shown = self._without_key(repr(url))
+            raise BadInput(f"OPENAI_BASE_URL={shown} is no URL; it looks like http://localhost:8000/v1")
 
     def ask(self, request: Request) -> Reply:
         """See :meth:`opsmith.generate.chat.ChatModel.ask`."""
@@ -136,7 +139,7 @@ class OpenAIChat:
                     return self._streamed(request, response)
                 return self._whole(request, response)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
-            raise _Passing(f"{self._http.base_url}: {exc}") from exc
+            raise _Passing(self._without_key(f"{self._http.base_url}: {exc}")) from exc
         except httpx2.HTTPError as exc:
             # The request was sent. Whether it is charged for nobody knows, so it is not sent again.
             raise NoReply(self._without_key(f"the connection broke: {exc}"), may_have_cost=True) from exc
@@ -190,23 +193,24 @@ class OpenAIChat:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             raise NoReply(f"the server's answer is not of the protocol: {exc}", may_have_cost=True) from exc
         if bytes(document.error) != b"null":
-            said = self._without_key(bytes(document.error)[:300].decode(errors="replace"))
+            said = self._without_key(bytes(document.error)[:MOST_LINE_BYTES].decode(errors="replace"))[:300]
             raise NoReply(f"the server failed: {said}", may_have_cost=True)
         return document
 
     def _refuse(self, response: httpx2.Response) -> None:
         """Raise what a status other than 200 means."""
         said = b"".join(_pieces(response, MOST_REPLY_BYTES)).decode(errors="replace")
-        text = self._without_key(" ".join(said.split())[:300])
+        text = self._without_key(" ".join(said.split()))[:300]
         status = response.status_code
         if status in _PASSING:
             raise _Passing(f"status {status}: {text}", wait_s=_seconds(response.headers.get("retry-after")))
         if status in _FOR_GOOD:
-            raise BadInput(f"{self.name} at {self._http.base_url}: status {status}, {_FOR_GOOD[status]}; {text}")
-        raise NoReply(f"status {status}: {text}", may_have_cost=False)
+            where = self._without_key(str(self._http.base_url))
+            raise BadInput(f"{self.name} at {where}: status {status}, {_FOR_GOOD[status]}; {text}")
+        raise NoReply(f"status {status}: {text}", may_have_cost=status in TIMED_OUT)
 
     def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "[key]") if self._key else text
+        return self._redaction.of(text)
 
 
 class _Passing(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opsmith.errors import BadInput, MissingDependency
-from opsmith.generate.chat import Message, NoReply, Reply, Request, Role, usage_of
+from opsmith.generate.chat import TIMED_OUT, Message, NoReply, Reply, Request, Role, usage_of
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -52,7 +52,7 @@ class PydanticAIChat:
         except ModelHTTPError as exc:
             if exc.status_code in (401, 403, 404):
                 raise BadInput(f"{self.name}: {' '.join(str(exc).split())[:300]}") from exc
-            raise NoReply(f"status {exc.status_code}", may_have_cost=False) from exc
+            raise NoReply(f"status {exc.status_code}", may_have_cost=exc.status_code in TIMED_OUT) from exc
         except AgentRunError as exc:
             raise NoReply(" ".join(str(exc).split())[:300], may_have_cost=True) from exc
         return _reply(request, response)

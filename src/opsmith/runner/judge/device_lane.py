@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 import queue
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -245,24 +247,36 @@ class DeviceLane:
         """The serialized call of a case."""
         return self.spool.read(case)
 
-    def judge_alone(self, job: Job) -> Generator[Verdict]:
-        """Judge one job on the next slot that is free; may be called from several threads."""
+    def judge_alone(
+        self, job: Job, *, most_s: float = math.inf, begun: Callable[[], None] = lambda: None
+    ) -> Generator[Verdict]:
+        """Judge one job on the next slot that is free; may be called from several threads.
+
+        Args:
+            job: what is judged.
+            most_s: seconds after which the kernel gets no answer in any more: what it is asked then has timed out.
+            begun: is called once the slot is free.
+        """
         slot = self._idle.get()
         slot.in_use.acquire()
+        begun()
         try:
             slot.worker.prepare()
+            slot.worker.finish_by(time.monotonic() + most_s)
             yield from slot.judge(job)
         finally:
+            slot.worker.finish_by(math.inf)
             slot.end_family()
             slot.in_use.release()
             self._idle.put(slot)
 
-    def time_alone(self, job: Job) -> list[TimedCase]:
-        """Time one job once no thread judges; judging goes on afterwards."""
+    def time_alone(self, job: Job, *, begun: Callable[[], None] = lambda: None) -> list[TimedCase]:
+        """Time one job once no thread judges, which ``begun`` is told; judging goes on afterwards."""
         with self._timing:
             spares = [slot.worker.wanted_spares for slot in self._slots]
             for _ in self._slots:
                 self._idle.get()
+            begun()
             try:
                 return list(self.time([job]))
             finally:

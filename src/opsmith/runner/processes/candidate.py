@@ -26,6 +26,10 @@ class Candidate(Protocol):
     notices: tuple[Noticed, ...]
     load_changes: tuple[str, ...]
 
+    def finish_by(self, deadline: float) -> None:
+        """Wait for no answer beyond a moment of the monotonic clock."""
+        ...
+
     def prepare(self) -> None:
         """Fork the processes that are kept ready."""
         ...

@@ -9,6 +9,7 @@ ranks that were killed leave in ``/dev/shm``, some 32 MiB each of NCCL's, would 
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import shutil
 import tempfile
@@ -98,6 +99,13 @@ class RankGroup:
         self.wanted_spares = 0
         self.notices: tuple[Noticed, ...] = ()
         self.load_changes: tuple[str, ...] = ()
+        self._finish_by = math.inf
+
+    def finish_by(self, deadline: float) -> None:
+        """Wait for no answer of a rank beyond a moment of the monotonic clock."""
+        self._finish_by = deadline
+        for link in self._links:
+            link.finish_by(deadline)
 
     def prepare(self) -> None:
         """Nothing is kept ready."""
@@ -117,6 +125,7 @@ class RankGroup:
             device = f"{self._device.partition(':')[0]}:{rank}" if self._device.startswith("cuda") else self._device
             link = self._make(device=device, rank_info=rank_info, nursery=self._nursery)
             self._nursery = link.nursery
+            link.finish_by(self._finish_by)
             self._links.append(link)
 
     def outcome_folders(self) -> tuple[str, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -152,6 +153,11 @@ class WorkerLink:
         self._stopped: dict[int, float] = {}
         self._have_stopped = False
         self.ran_stopped_us = 0.0
+        self._finish_by = math.inf
+
+    def finish_by(self, deadline: float) -> None:
+        """Wait for no answer beyond a moment of the monotonic clock."""
+        self._finish_by = deadline
 
     def prepare(self) -> None:
         """Fork workers that are kept ready, as many as there is room for now; end those that are too many."""
@@ -330,6 +336,7 @@ class WorkerLink:
         limit_s = timeout_s or self._call_limit_s
         self.notices = ()
         started = time.monotonic()
+        limit_s = min(limit_s, max(self._finish_by - started, 0.0))
         deadline = started + limit_s
         try:
             while child.channel.has_unread():
@@ -341,7 +348,7 @@ class WorkerLink:
             if not isinstance(request, TimeBlock) and not child.channel.is_answered(limit_s):
                 # What starts programs compiles: of C++ a first call may, like a file that is loaded.
                 limit_s = max(limit_s, self._limits.load_s) if descendants(child.pid) else limit_s
-                deadline = started + limit_s
+                deadline = min(started + limit_s, self._finish_by)
             reply = child.channel.receive(WorkerReply, _left_s(deadline), most_bytes=MAX_REPLY_BYTES)
             while isinstance(reply, Noticed):
                 self._take_notice(reply)
@@ -350,7 +357,9 @@ class WorkerLink:
             if not isinstance(reply, reply_types):
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")
         except TimeoutError as exc:
-            raise self._failed(child, Status.TIMEOUT, f"no answer within {limit_s:g} s") from exc
+            over = time.monotonic() >= self._finish_by
+            detail = "the time for judging this kernel is over" if over else f"no answer within {limit_s:g} s"
+            raise self._failed(child, Status.TIMEOUT, detail) from exc
         except (OSError, EOFError) as exc:
             raise self._failed(child, Status.CRASHED, describe_end(child, exc)) from exc
         except ProtocolError as exc:

@@ -121,3 +121,13 @@ def test_what_is_written_to_is_not_copied_first(compiler: Compiler) -> None:
 def tensor(*shape: int) -> TensorValue:
     """A float tensor in row-major order."""
     return TensorValue(0, "f32", shape, row_major(shape), 0, "cpu")
+
+
+def test_a_file_says_which_call_it_declines_and_why_it_has_no_row(compiler: Compiler) -> None:
+    """The second call would need a row that the table has no room for."""
+    calls = [call("relu.default", (3, 5)), call("relu.default", (3, 5)), call("relu.default", (0, 4))]
+    written = write_kernel(schema("relu.default", RELU), calls, compiler=compiler, most_rows=1)
+    assert "no row of relu.default serves {_told(arguments)}; {WITHOUT_A_ROW}" in written.source
+    assert "1 calls had none: the table is full at 1 rows" in written.source
+    complete = write_kernel(schema("relu.default", RELU), calls[:1], compiler=compiler)
+    assert "it was written for other kinds of calls" in complete.source

@@ -1,0 +1,188 @@
+"""Recording a script that does what it likes: threads, processes, signals, and ends without a word.
+
+The script's own outcome does not change. Calls are written to the trace as they come, at most some seconds after they
+were made, so that no end loses more. An early end is told by the trace (``# incomplete: ...``) and on standard error,
+where Python has a chance to: at ``os._exit``, ``exec`` and the signals of :data:`ENDING`.
+
+Calls of all threads are recorded, and those of processes that the script forks, each of which writes a file of its own
+beside the trace until they are put together. Other programs are named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from multiprocessing import util
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+from unittest import mock
+
+from opsmith.report.strangers import one_line
+from opsmith.traces.capture import Capture
+from opsmith.traces.grammar import parse_trace
+
+#: Seconds from one writing to the next, at least; and what share of the time writing may take.
+INTERVAL_S = 1.0
+MOST_SHARE = 0.05
+#: What ends a process that does not say otherwise.
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+_RUNNING = "the script was still running"
+
+
+class Recorder:
+    """Writes the trace of a script; see the module's docstring.
+
+    Args:
+        out: the trace file; written to once there is a call.
+        model: what the trace says that it traces.
+        device: see :class:`~opsmith.traces.capture.Capture`.
+        progress: likewise.
+
+    Attributes:
+        capture: the calls.
+        others: programs that the script started -> how often; their calls are not recorded.
+    """
+
+    def __init__(
+        self, out: Path, model: str, *, device: str | None = None, progress: Callable[[int], None] | None = None
+    ) -> None:
+        self.capture = Capture(device=device, progress=progress, each=self._written_in_time)
+        self.others: Counter[str] = Counter()
+        self._out, self._trace = out, out
+        self._headers = {"model": one_line(model)}
+        self._owner = os.getpid()
+        self._active = False
+        self._next = time.monotonic() + INTERVAL_S
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process was forked by the script."""
+        return os.getpid() != self._owner
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what is called within it, by all threads and forked processes; then write the trace."""
+        sys.addaudithook(self._audited)
+        os.register_at_fork(after_in_child=self._forked)
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(mock.patch.object(os, "_exit", self._leaving(os._exit)))
+            undo.enter_context(mock.patch.object(threading.Thread, "_bootstrap_inner", self._recorded_thread()))
+            undo.enter_context(mock.patch.object(util, "spawnv_passfds", self._spawning(util.spawnv_passfds)))
+            undo.enter_context(self._signals())
+            self._active = True
+            try:
+                with self.capture:
+                    yield
+                if not self.is_forked:
+                    _wait_for_threads()  # As Python does before it ends.
+            finally:
+                self._active = False
+                self._finish()
+
+    def _finish(self) -> None:
+        if not self.is_forked:
+            for part in sorted(self._out.parent.glob(f"{self._out.name}.*.part")):
+                self.capture.add(parse_trace(part.read_text(encoding="utf-8"), source=str(part)))
+                part.unlink()
+        self._write(None)
+
+    def _write(self, incomplete: str | None) -> None:
+        """Write the trace, if there is anything to write."""
+        if not self.capture.calls:
+            return
+        more = {} if incomplete is None or self.is_forked else {"incomplete": incomplete}
+        self.capture.write(self._trace, headers=self._headers | more)
+
+    def _written_in_time(self) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = float("inf")  # Writing is no time for another thread to write.
+        self._write(_RUNNING)
+        ended = time.monotonic()
+        self._next = ended + max(INTERVAL_S, (ended - now) / MOST_SHARE)
+
+    def _ends_early(self, how: str) -> None:
+        self._active = False
+        self._finish_early(f"the script {how}")
+        if not self.is_forked:
+            where = f"its {self.capture.calls:,} calls until then are in {self._trace}"
+            sys.stderr.write(f"opsmith: the script {how}; {where if self.capture.calls else 'it had called nothing'}\n")
+            sys.stderr.flush()
+
+    def _finish_early(self, how: str) -> None:
+        with contextlib.suppress(OSError):  # The script ends as it would, whatever becomes of its trace.
+            self._write(how)
+
+    def _leaving(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+        def left(status: int) -> NoReturn:
+            if self._active:
+                self._ends_early(f"ended by os._exit({status})")
+            leave(status)
+
+        return left
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Have the trace written before a signal ends the process as it would have."""
+        own = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
+
+        def ending(number: int, _frame: FrameType | None) -> None:
+            self._ends_early(f"was ended by {signal.Signals(number).name}")
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+        for number in own:
+            signal.signal(number, ending)
+        try:
+            yield
+        finally:
+            for number in own:
+                if signal.getsignal(number) is ending:
+                    signal.signal(number, signal.SIG_DFL)
+
+    def _recorded_thread(self) -> Callable[[threading.Thread], None]:
+        start: Callable[[threading.Thread], None] = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+        def started(thread: threading.Thread) -> None:
+            with self.capture.beside() if self._active else contextlib.nullcontext():
+                start(thread)
+
+        return started
+
+    def _spawning(self, spawn: Callable[..., int]) -> Callable[..., int]:
+        def spawned(path: Any, *rest: Any) -> int:
+            self.others["worker processes of multiprocessing"] += 1
+            return spawn(path, *rest)
+
+        return spawned
+
+    def _audited(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self._active:
+            return
+        if event in ("subprocess.Popen", "os.posix_spawn", "os.spawn"):
+            path = arguments[1] if event == "os.spawn" else arguments[0]
+            self.others[Path(os.fsdecode(path)).name if isinstance(path, (str, bytes)) else "a program"] += 1
+        elif event == "os.system":
+            self.others["a shell"] += 1
+        elif event == "os.exec":
+            self._ends_early("became another program")
+
+    def _forked(self) -> None:
+        if self._active:
+            self.capture.start_anew()
+            self._trace = self._out.with_name(f"{self._out.name}.{os.getpid()}.part")
+            self._next = time.monotonic() + INTERVAL_S
+
+
+def _wait_for_threads() -> None:
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
