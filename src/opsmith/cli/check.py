@@ -8,8 +8,12 @@ from typing import Annotated
 
 import typer
 
+from opsmith.aten.native_functions import functional_names
+from opsmith.aten.spellings import COMPOSED, composed
+from opsmith.backends.entry_names import entry_for, tasks_named_in
 from opsmith.backends.file import KernelFile
 from opsmith.cli import selection
+from opsmith.cli.preflight import op_patterns
 from opsmith.cli.run import (
     Baseline,
     Case,
@@ -29,7 +33,7 @@ from opsmith.cli.run import (
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.errors import BadInput
-from opsmith.suites.traits import traits_of
+from opsmith.suites.traits import Reads, traits_of
 
 EPILOG = """
 Examples:
@@ -55,9 +59,15 @@ def check(
         str,
         typer.Option(
             help="The overload that it implements (relu.default), or the file of a module problem (reference.py).",
-            show_default=False,
+            show_default="what the file's function is named for",
         ),
-    ],
+    ] = "",
+    entry: Annotated[
+        str | None,
+        typer.Option(
+            help="The function of the file that is judged.", show_default="relu__default_kernel_impl, or relu"
+        ),
+    ] = None,
     suite: selection.Suite = "opinfo",
     dtype: selection.Dtype = "",
     device: selection.Device = "",
@@ -90,12 +100,21 @@ def check(
     if traits_of(suite).tasks is TaskKind.MODEL:
         raise BadInput(f"suite {suite} is not answered by kernels; use opsmith run --suite {suite}")
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
+    task = task or _named_task(kernel)
     problem = task if task.endswith(".py") else None
     suite = suite if problem is None else selection.MODULES
+    backend = str(kernel)
+    if problem is None:
+        (task,) = op_patterns((task,), suite=suite)
+        _refuse_composed(task, suite)
+        function = entry_for(kernel, task, entry, functional=task in functional_names())
+        backend += "" if function is None else f":{function}"
+    elif entry is not None:
+        raise BadInput("--entry is for ops; the class that answers a module problem is called ModelNew")
     on = selection.parse_device(device)
     options = Options(
         suite=suite,
-        backend=str(kernel),
+        backend=backend,
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
         ops=(task,) if problem is None else (),
@@ -127,3 +146,27 @@ def check(
         return judge(options, out, seed=seed, jobs=jobs, json_output=json_output)
     with tempfile.TemporaryDirectory(prefix="opsmith-check-") as folder:
         return judge(options, Path(folder) / "run", seed=seed, jobs=jobs, json_output=json_output, kept=False)
+
+
+def _named_task(kernel: Path) -> str:
+    """The task that the file's only kernel is named for.
+
+    Raises:
+        BadInput: it is named for none, or several are.
+    """
+    tasks = tasks_named_in(kernel)
+    if len(tasks) != 1:
+        named = f"; it has kernels for {', '.join(tasks[:5])}" if tasks else ""
+        raise BadInput(f"say what {kernel} implements: --task relu.default, or --task PROBLEM.py for a module{named}")
+    return tasks[0]
+
+
+def _refuse_composed(task: str, suite: str) -> None:
+    """Refuse a function that PyTorch composes of ops: no suite that makes its own inputs ever asks it.
+
+    Raises:
+        BadInput: it is one; says which op does its work.
+    """
+    packet, _, overload = task.partition(".")
+    if packet in COMPOSED and traits_of(suite).reads is Reads.NOTHING and (not overload or task in functional_names()):
+        raise BadInput(composed(packet))

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
+from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
 from opsmith.core.op import TaskKind
@@ -113,7 +114,7 @@ def generate(
         backend=str(out),
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
-        ops=selection.parse_ops(ops),
+        ops=op_patterns(selection.parse_ops(ops), suite=suite),
         policy=policy,
         timing=timing,
         baseline=baseline,

@@ -12,6 +12,7 @@ from opsmith import plugins
 from opsmith.backends.resolve import resolve
 from opsmith.cli import selection
 from opsmith.cli.document import Json, print_json
+from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.core.columns import EAGER
 from opsmith.core.op import TaskKind
@@ -57,7 +58,7 @@ def ops(
         backend=backend or (EAGER if whole_models else "aten"),
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
-        ops=selection.parse_ops(ops),
+        ops=op_patterns(selection.parse_ops(ops), suite=suite),
         selection=selection.parse_selection(
             suite,
             dataset=dataset,

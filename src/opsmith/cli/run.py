@@ -13,6 +13,7 @@ from rich.console import Console
 
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
+from opsmith.cli.preflight import check_backend, op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, RunDirectory, Summary
@@ -165,7 +166,7 @@ def run(
         backend=backend,
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
-        ops=selection.parse_ops(ops),
+        ops=op_patterns(selection.parse_ops(ops), suite=suite),
         timing=timing,
         timing_pairs=timing_pairs,
         baseline=baseline,
@@ -207,6 +208,8 @@ def run(
             executor=executor != LOCAL,
             devices=bool(devices),
         )
+    else:
+        check_backend(options)
     if resume and out is None:
         raise BadInput("--resume needs the run's directory: -o DIR")
     return judge(
