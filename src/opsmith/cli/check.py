@@ -42,6 +42,8 @@ Examples:
 
   opsmith check mine.py --task add.Tensor --dtype bf16,f32 --device cuda
 
+  opsmith check mine.py --task relu.default --entry my_relu
+
   opsmith check mine.py --task add.Tensor --case opinfo:add:f32:sample:3:0 --seed 7
 
   opsmith check my_solution.py --task problems/level1/23_Softmax.py
@@ -52,7 +54,7 @@ def check(
     kernel: Annotated[
         Path,
         typer.Argument(
-            help="A Python file that defines <op>__<overload>_kernel_impl, or ModelNew.", show_default=False
+            help="A Python file that defines the kernel: relu__default_kernel_impl, relu, or ModelNew.", show_default=False
         ),
     ],
     task: Annotated[
@@ -65,7 +67,7 @@ def check(
     entry: Annotated[
         str | None,
         typer.Option(
-            help="The function of the file that is judged.", show_default="relu__default_kernel_impl, or relu"
+            help="The function of the file that is judged.", show_default="the one named for the task"
         ),
     ] = None,
     suite: selection.Suite = "opinfo",

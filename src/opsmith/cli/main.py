@@ -1,4 +1,4 @@
-"""The ``opsmith`` command: registers the verbs and maps errors to exit statuses."""
+"""The ``opsmith`` command: finds the verb that is asked for and maps errors to exit statuses."""
 
 from __future__ import annotations
 
@@ -7,55 +7,25 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 import opsmith
-from opsmith.cli import (
-    baseline,
-    book,
-    check,
-    compare,
-    dataset,
-    doctor,
-    explain,
-    generate,
-    mutants,
-    ops,
-    package,
-    prewarm,
-    report,
-    run,
-    scaffold,
-    serve,
-    token,
-    trace,
-    tune,
-)
+from opsmith.cli.verbs import HELP_NAMES, make_group
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.errors import OpsmithError, UsageError
 
 PASSED, SOMETHING_FAILED, WRONG_USAGE, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
-app = typer.Typer(
-    name="opsmith",
-    help="Judge, write and install kernels for PyTorch.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    rich_markup_mode="markdown",
-)
-
-
 #: What is said of an interrupted verb that has an option ``--resume``, and of those that look for what is done already.
 _RESUME, _REPEAT = "continue with --resume and the same -o", "the same command goes on where it was"
-_REPEATED = (mutants.mutants, prewarm.prewarm, tune.tune)
+_REPEATED = {"mutants", "prewarm", "tune"}
 
 
 def _interrupted(verb: Callable[..., int | None]) -> str:
-    if verb in _REPEATED:
+    if verb.__name__ in _REPEATED:
         return f"interrupted; {_REPEAT}"
     return f"interrupted; {_RESUME}" if "resume" in inspect.signature(verb).parameters else "interrupted"
 
@@ -85,37 +55,15 @@ def _complain(message: str, status: int) -> int:
     return status
 
 
-for _verb in (
-    run,
-    check,
-    generate,
-    ops,
-    scaffold,
-    package,
-    prewarm,
-    tune,
-    trace,
-    explain,
-    report,
-    compare,
-    mutants,
-    baseline,
-    serve,
-    doctor,
-):
-    _name = _verb.__name__.rpartition(".")[2]
-    app.command(_name, epilog=_verb.EPILOG)(_guarded(getattr(_verb, _name)))
-
-_GROUPS: dict[str, tuple[str, Sequence[tuple[Callable[..., int | None], str]]]] = {
-    "book": (book.HELP, book.COMMANDS),
-    "dataset": (dataset.HELP, dataset.COMMANDS),
-    "token": (token.HELP, token.COMMANDS),
-}
-for _name, (_help, _commands) in _GROUPS.items():
-    _group = typer.Typer(help=_help, no_args_is_help=True, rich_markup_mode="markdown")
-    for _command, _epilog in _commands:
-        _group.command(_command.__name__.rstrip("_"), epilog=_epilog)(_guarded(_command))
-    app.add_typer(_group, name=_name)
+app = typer.Typer(
+    name="opsmith",
+    cls=make_group(_guarded),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    rich_markup_mode="markdown",
+    context_settings=HELP_NAMES,
+)
 
 
 def _print_version(asked: bool) -> None:
@@ -130,7 +78,11 @@ def _common(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Judge, write and install kernels for PyTorch."""
+    """Judge, write and install kernels for PyTorch.
+
+    `opsmith check relu.py --task relu.default` judges a file, `opsmith run --backend my_kernels` a directory.
+    `opsmith help VERB` tells more about a verb.
+    """
 
 
 def main() -> None:
