@@ -157,6 +157,7 @@ def test_the_help_on_all_verbs_says_what_a_verb_says(name: str) -> None:
     """It is printed without importing them, so each summary stands twice."""
     module = importlib.import_module(f"opsmith.cli.{name}")
     text = module.HELP if VERBS[name].is_group else inspect.getdoc(getattr(module, name))
+    assert text is not None
     assert VERBS[name].summary == text.partition("\n")[0]
 
 

@@ -117,4 +117,3 @@ def near_packets(word: str, *, most: int = 3) -> list[str]:
         if packet.rstrip("_") not in kept:
             kept.append(packet)
     return kept[:most]
-

@@ -65,8 +65,8 @@ def tasks_named_in(path: Path) -> tuple[str, ...]:
     """The overloads that the functions of a file are named for, sorted."""
     tree = parse_source(path)
     names = () if tree is None else functions_of(tree)
-    found = {op_name(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)}
-    return tuple(sorted(found - {None})) if found else ()
+    found = (op_name(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX))
+    return tuple(sorted({op for op in found if op is not None}))
 
 
 def entry_for(path: Path, task: str, entry: str | None = None, *, functional: bool = False) -> str | None:

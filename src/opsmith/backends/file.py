@@ -13,6 +13,7 @@ from opsmith.core.op import TaskKind
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 
+
 class KernelFile:
     """A Python file that defines ``<F>_kernel_impl`` for an overload, or ``<packet>_kernel_impl``.
 

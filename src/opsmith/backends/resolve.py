@@ -15,7 +15,7 @@ from opsmith.errors import BadInput, UnknownName
 
 
 def resolve(text: str) -> Backend | NeedsDiscovery:
-    """Find a backend: a name, then a kernel file (``FILE.py`` or ``FILE.py:FUNCTION``) or directory, then ``pkg.mod:attr``.
+    """Find a backend: a name, then a kernel file (also ``FILE.py:FUNCTION``) or directory, then ``pkg.mod:attr``.
 
     A name is a registered backend or an installed package's kernels; where a directory has
     the same name, ``./NAME`` means the directory.

@@ -54,7 +54,8 @@ def check(
     kernel: Annotated[
         Path,
         typer.Argument(
-            help="A Python file that defines the kernel: relu__default_kernel_impl, relu, or ModelNew.", show_default=False
+            help="A Python file that defines the kernel: relu__default_kernel_impl, relu, or ModelNew.",
+            show_default=False,
         ),
     ],
     task: Annotated[
@@ -66,9 +67,7 @@ def check(
     ] = "",
     entry: Annotated[
         str | None,
-        typer.Option(
-            help="The function of the file that is judged.", show_default="the one named for the task"
-        ),
+        typer.Option(help="The function of the file that is judged.", show_default="the one named for the task"),
     ] = None,
     suite: selection.Suite = "opinfo",
     dtype: selection.Dtype = "",

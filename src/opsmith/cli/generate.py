@@ -18,6 +18,7 @@ from opsmith.cli.document import print_json
 from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
+from opsmith.core.counts import counted
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.errors import BadInput
@@ -245,7 +246,7 @@ def _print(summary: CampaignSummary, out: Path) -> None:
     spent, again = summary.spent, summary.replayed
     lines = [
         (
-            f"\n{summary.accepted} of {len(summary.tasks)} tasks have a kernel; "
+            f"\n{summary.accepted} of {counted(len(summary.tasks), 'task')} have a kernel; "
             f"{spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.device_s:.0f} s of judging"
         )
     ]

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import opsmith
-from opsmith.cli.verbs import HELP_NAMES, make_group
+from opsmith.cli.verbs import HELP_NAMES, Verbs
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.errors import OpsmithError, UsageError
 
@@ -55,9 +55,13 @@ def _complain(message: str, status: int) -> int:
     return status
 
 
+class _Opsmith(Verbs):
+    guard = staticmethod(_guarded)
+
+
 app = typer.Typer(
     name="opsmith",
-    cls=make_group(_guarded),
+    cls=_Opsmith,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,

@@ -15,6 +15,7 @@ from opsmith.cli.document import Json, print_json
 from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.core.columns import EAGER
+from opsmith.core.counts import counted
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, PlannedOp
 from opsmith.errors import UnknownName
@@ -86,7 +87,7 @@ def ops(
         print_json(rows)
         return
     further = [*(["answered by"] if backend else []), *(["void"] if void else [])]
-    table = Table("op", "cases", "bad calls", *further, title=f"{len(rows)} ops")
+    table = Table("op", "cases", "bad calls", *further, title=counted(len(rows), "op"))
     for row in rows:
         table.add_row(*[str(value) for value in row.values()])
     Console().print(table)

@@ -11,7 +11,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -46,18 +46,24 @@ VERBS = {
     "check": Verb(JUDGE, "Judge one kernel against one task, with an editor open."),
     "run": Verb(JUDGE, "Judge a backend: is every op right, and how fast?"),
     "report": Verb(JUDGE, "Print a run's table and write its page, its summary and the public exports."),
-    "compare": Verb(JUDGE, "Compare runs with the first one: ops gained and lost, cases that changed, speed against speed."),
+    "compare": Verb(
+        JUDGE, "Compare runs with the first one: ops gained and lost, cases that changed, speed against speed."
+    ),
     "ops": Verb(JUDGE, "List the ops of a suite with their number of cases, and who answers them."),
     "mutants": Verb(JUDGE, "Put one fault at a time into kernels, and report which faults the judge sees."),
     "scaffold": Verb(WRITE, "Make operator folders with typed stubs, ready to be filled in and judged."),
-    "generate": Verb(WRITE, "Have kernels written by language models, or by torch's compiler, and judge them in a loop."),
+    "generate": Verb(
+        WRITE, "Have kernels written by language models, or by torch's compiler, and judge them in a loop."
+    ),
     "book": Verb(WRITE, "Pairs of PyTorch modules and the compiler's Triton, for training models.", is_group=True),
     "tune": Verb(
         WRITE,
         "Time the tiles of the shipped kernels for the inputs that traced models give them most, and keep the fastest.",
     ),
     "explain": Verb(USE, "Compile a model with the backend opsmith and say what came of it."),
-    "package": Verb(USE, "Make a wheel of a kernel directory. Once it is installed, `import torch` enables its kernels."),
+    "package": Verb(
+        USE, "Make a wheel of a kernel directory. Once it is installed, `import torch` enables its kernels."
+    ),
     "prewarm": Verb(USE, "Compile the shipped kernels for the inputs that traced models give them most."),
     "trace": Verb(INPUTS, "Record every ATen call of a script, or of a model, with its count."),
     "dataset": Verb(
@@ -77,68 +83,62 @@ HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 Guard = Callable[[Callable[..., int | None]], Callable[..., None]]
 
 
-def make_group(guard: Guard) -> type[TyperGroup]:
-    """The group of all verbs, each imported when it is asked for.
+class Verbs(TyperGroup):
+    """The group of all verbs; see the module's docstring.
 
-    Args:
-        guard: turns what a verb raises and returns into an exit status.
+    A subclass has a ``guard``, which turns what a verb raises and returns into an exit status.
     """
 
-    class Verbs(TyperGroup):
-        """See the module's docstring."""
+    guard: ClassVar[Any]
 
-        _lists = False
+    _lists = False
 
-        def list_commands(self, ctx: Any) -> list[str]:
-            return [*VERBS, HELP]
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the parameters of click
+        return [*VERBS, HELP]
 
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if cmd_name == HELP:
-                return TyperCommand(
-                    HELP,
-                    callback=lambda: None,
-                    help="Print the help of a verb: `opsmith help run`.",
-                    rich_markup_mode="markdown",
-                    rich_help_panel=TEAM,
-                )
-            if cmd_name not in VERBS:
-                return None
-            verb = VERBS[cmd_name]
-            if self._lists:
-                return TyperCommand(
-                    cmd_name, help=verb.summary, rich_markup_mode="markdown", rich_help_panel=verb.panel
-                )
-            return load(cmd_name, guard)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - as above
+        if cmd_name == HELP:
+            return TyperCommand(
+                HELP,
+                callback=lambda: None,
+                help="Print the help of a verb: `opsmith help run`.",
+                rich_markup_mode="markdown",
+                rich_help_panel=TEAM,
+            )
+        if cmd_name not in VERBS:
+            return None
+        verb = VERBS[cmd_name]
+        if self._lists:
+            return TyperCommand(cmd_name, help=verb.summary, rich_markup_mode="markdown", rich_help_panel=verb.panel)
+        return load(cmd_name, self.guard)
 
-        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            if args[:1] == [HELP]:
-                args = [*args[1:], "--help"]
-            if args[0] == "--help":
-                typer.echo(ctx.get_help())
-                ctx.exit()
-            if args[0] not in VERBS:
-                near = difflib.get_close_matches(args[0], VERBS, n=2, cutoff=0.5)
-                ctx.fail(f"no verb named {args[0]!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")
-            return super().resolve_command(ctx, args)
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:1] == [HELP]:
+            args = [*args[1:], "--help"]
+        if args[0] == "--help":
+            typer.echo(ctx.get_help())
+            ctx.exit()
+        if args[0] not in VERBS:
+            near = difflib.get_close_matches(args[0], VERBS, n=2, cutoff=0.5)
+            ctx.fail(f"no verb named {args[0]!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")
+        return super().resolve_command(ctx, args)
 
-        def format_help(self, ctx: Any, formatter: Any) -> None:
-            with self._listing():
-                super().format_help(ctx, formatter)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with self._listing():
+            super().format_help(ctx, formatter)
 
-        def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-            with self._listing():
-                return super().shell_complete(ctx, incomplete)
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
 
-        @contextmanager
-        def _listing(self) -> Iterator[None]:
-            """Within, a verb is no more than its name and its summary."""
-            self._lists = True
-            try:
-                yield
-            finally:
-                self._lists = False
-
-    return Verbs
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        """Within, a verb is no more than its name and its summary."""
+        self._lists = True
+        try:
+            yield
+        finally:
+            self._lists = False
 
 
 def load(name: str, guard: Guard) -> Any:

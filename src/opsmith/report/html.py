@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.case import digest
+from opsmith.core.counts import counted
 from opsmith.core.run import PlannedOp, write_atomically
 from opsmith.core.verdict import ErrorFigures, Status, Verdict
 from opsmith.errors import BadInput
@@ -117,7 +118,11 @@ def _tiles(results: Results) -> Iterable[tuple[str, str, str]]:
     for quantity, meaning in (("k", "kernel time"), ("e", "whole call")):
         if score := summary.scores.get(f"geomean_{quantity}"):
             figure = speedup(score.value)
-            yield f"Speedup {quantity.upper()}", figure, f"{meaning}, geomean over {score.denominator:,} correct ops"
+            yield (
+                f"Speedup {quantity.upper()}",
+                figure,
+                f"{meaning}, geomean over {counted(score.denominator, 'correct op')}",
+            )
 
 
 def _bar(results: Results) -> Iterable[tuple[str, str, int]]:
@@ -176,7 +181,7 @@ def _op_row(planned: PlannedOp, results: Results, worst: ErrorFigures | None) ->
         "labelsK": op.labels_k,
         "labelsE": op.labels_e,
         "bound": op.percent_of_floor,
-        "maxRel": None if worst is None else worst.max_rel,
+        "maxRel": None if worst is None or (worst.mismatched and not worst.max_rel) else worst.max_rel,
     }
 
 

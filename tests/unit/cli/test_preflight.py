@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opsmith.aten.native_functions import functional_names, native_names
-from opsmith.aten.spellings import COMPOSED, check_ops, op_pattern
+from opsmith.aten.spellings import COMPOSED, check_ops
 from opsmith.backends.entry_names import entry_for, tasks_named_in
 from opsmith.backends.resolve import resolve
 from opsmith.cli.preflight import check_backend, op_patterns
@@ -25,6 +25,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def options(backend: Path) -> Options:
+    """What a run asks of a directory."""
     return Options(suite="opinfo", backend=str(backend), device="cpu", dtypes=("f32",))
 
 
@@ -99,7 +100,10 @@ def test_a_composed_function_names_an_op_that_exists(packet: str) -> None:
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        (KERNEL.format(name="my_relu"), "it defines my_relu: rename my_relu to relu__default_kernel_impl, or pass --entry"),
+        (
+            KERNEL.format(name="my_relu"),
+            "it defines my_relu: rename my_relu to relu__default_kernel_impl, or pass --entry",
+        ),
         ("class ModelNew: ...\n", "ModelNew answers a module problem, --task PROBLEM.py"),
         (KERNEL.format(name="gelu__default_kernel_impl"), "was --task gelu.default meant"),
         ("X = 1\n", "it defines no function; write one"),
@@ -173,9 +177,17 @@ def test_an_empty_directory_holds_no_kernels(tmp_path: Path) -> None:
     ("file", "name", "says"),
     [
         ("relu.py", "relu", "holds no kernels: it holds relu.py, and a kernel's file stands in a folder"),
-        ("relu__default/relu.py", "relu", "it holds relu.py; a kernel's file is called relu__default_implementation_v1.py"),
+        (
+            "relu__default/relu.py",
+            "relu",
+            "it holds relu.py; a kernel's file is called relu__default_implementation_v1.py",
+        ),
         ("relu__default/relu__default_implementation_v1.py", "relu", "it defines relu: rename relu to relu__default_"),
-        ("reul__default/reul__default_implementation_v1.py", "reul__default_kernel_impl", "is named for no op of torch; did"),
+        (
+            "reul__default/reul__default_implementation_v1.py",
+            "reul__default_kernel_impl",
+            "is named for no op of torch; did",
+        ),
     ],
 )
 def test_a_directory_that_cannot_work_is_told_before_anything_starts(
@@ -196,7 +208,7 @@ def test_one_misnamed_kernel_among_others_is_a_warning(tmp_path: Path, capsys: p
     assert "kernels/relu__default: relu__default_implementation_v1.py defines no" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("folder", ["examples/cpp", "examples/triton", "tests/dispatch_kernels", "src/opsmith/kernels"])
+@pytest.mark.parametrize("folder", ["examples/cpp", "examples/triton", "tests/dispatch_kernels"])
 def test_directories_that_work_are_not_complained_of(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The layouts of the examples, of the shipped kernels and of the tests."""
     check_backend(options(Path(__file__).parents[3] / folder))

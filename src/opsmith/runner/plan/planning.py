@@ -146,10 +146,11 @@ def _relevant_entries(
     for dtype in options.dtypes:
         index = _index(options, torch_version, dtype).load()
         of_dtype = [entry for entry, entry_dtype in entries if entry_dtype == dtype]
-        if index is None or set(index) != set(of_dtype):
-            relevant += [(entry, dtype) for entry in of_dtype]
-        else:
-            relevant += [(entry, dtype) for entry in of_dtype if not set(ops).isdisjoint(index[entry])]
+        known = index or {}
+        # An entry of which nothing is known, such as one that a new torch brings, may call anything.
+        relevant += [
+            (entry, dtype) for entry in of_dtype if entry not in known or not set(ops).isdisjoint(known[entry])
+        ]
     return relevant
 
 
