@@ -22,6 +22,7 @@ from opsmith.core.counts import counted
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.errors import BadInput
+from opsmith.generate.attempt_list import attempt_list
 from opsmith.generate.background import backgrounds
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CampaignOptions
@@ -51,6 +52,8 @@ Examples:
   opsmith generate --model 'command:./my-model' --dsl cpp --ops relu.default --context all,-profile -o mine --resume
 """
 
+#: How each attempt ended, and why.
+ATTEMPTS = "attempts.txt"
 JOURNAL, SUMMARY, PAGE, UNJUDGED = "journal.sqlite", "summary.json", "report.html", "unjudged"
 #: Replies are waited for, not computed: many at a time cost nothing here.
 EXCHANGES_AT_A_TIME = 16
@@ -208,6 +211,7 @@ def _carry_out(
                 summary = msgspec.structs.replace(summary, replayed=counts)
             write_atomically(out / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2))
             write_atomically(out / PAGE, campaign_page(summary, histories).encode())
+            write_atomically(out / ATTEMPTS, attempt_list(histories).encode())
             return summary
 
 
@@ -243,6 +247,7 @@ def _print(summary: CampaignSummary, out: Path) -> None:
         )
     console = Console()
     console.print(table)
+    console.print((out / ATTEMPTS).read_text(encoding="utf-8"), markup=False, highlight=False, end="")
     spent, again = summary.spent, summary.replayed
     lines = [
         (
