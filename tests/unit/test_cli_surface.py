@@ -40,9 +40,9 @@ SURFACE = {
     ),
     "book build": "PROBLEMS --device --jobs --json --license --limit --ops --out -o",
     "check": (
-        "KERNEL --baseline --case --dataset --device --dtype --entry --integrity --jobs --json --layout --models --out"
-        " --overhead-dominated --policy --sample --seed --sizes --spread-inputs --suite --task --timing"
-        " --timing-pairs --tolerance --top-inputs --trials --warm -o"
+        "KERNEL --baseline --case --dataset --device --dtype --entry --fail-on --integrity --jobs --json --junit"
+        " --last-failed --layout --models --out --overhead-dominated --policy --sample --seed --sizes --spread-inputs --stop-at-first"
+        " --suite --task --timing --timing-pairs --tolerance --top-inputs --trials --warm --watch -o -x"
     ),
     "compare": "RUNS --csv --json",
     "dataset audit": "PROBLEMS --device --jobs --json --ops --sizes --timeout",
@@ -71,10 +71,12 @@ SURFACE = {
     "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",
     "run": (
-        "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --integrity"
-        " --isolation --jobs --json --layout --mode --models --ops --out --overhead-dominated --policy --problems"
+        "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --fail-on"
+        " --integrity --isolation --jobs --json --junit --last-failed --layout --mode --models --ops --out"
+        " --overhead-dominated --policy --problems"
         " --ranks --resume --sample --seed"
-        " --sizes --spread-inputs --suite --timing --timing-pairs --tolerance --top-inputs --trials --warm -o"
+        " --sizes --spread-inputs --stop-at-first --suite --timing --timing-pairs --tolerance --top-inputs --trials"
+        " --warm -o -x"
     ),
     "scaffold": "DIRECTORY --json --ops",
     "serve": (

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from opsmith.aten.native_functions import functional_names
 from opsmith.aten.spellings import COMPOSED, composed
 from opsmith.backends.entry_names import entry_for, tasks_named_in
 from opsmith.backends.file import KernelFile
-from opsmith.cli import selection
+from opsmith.cli import outcomes, selection
+from opsmith.cli.outcomes import Ending, FailOn, Junit, LastFailed, StopAtFirst
 from opsmith.cli.preflight import op_patterns
 from opsmith.cli.run import (
     Baseline,
@@ -30,6 +33,7 @@ from opsmith.cli.run import (
     Warm,
     judge,
 )
+from opsmith.cli.watch import watched
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.errors import BadInput
@@ -45,6 +49,8 @@ Examples:
   opsmith check mine.py --task relu.default --entry my_relu
 
   opsmith check mine.py --task add.Tensor --case opinfo:add:f32:sample:3:0 --seed 7
+
+  opsmith check mine.py --task relu.default --watch -x
 
   opsmith check my_solution.py --task problems/level1/23_Softmax.py
 """
@@ -91,6 +97,11 @@ def check(
     jobs: Jobs = None,
     seed: Seed = None,
     case: Case = None,
+    fail_on: FailOn = "wrong",
+    junit: Junit = None,
+    stop_at_first: StopAtFirst = False,
+    last_failed: LastFailed = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Judge again whenever the file changes; Ctrl-C ends.")] = False,
     out: Out = None,
     json_output: Json = False,
 ) -> int:
@@ -98,6 +109,11 @@ def check(
 
     Without -o the run directory is temporary. Exit status as for `opsmith run`.
     """
+    if watch:
+        if out is not None:
+            raise BadInput("--watch judges again and again; leave -o out")
+        once = functools.partial(check, **{name: value for name, value in locals().items() if name != "watch"})
+        return watched(kernel, once)
     if traits_of(suite).tasks is TaskKind.MODEL:
         raise BadInput(f"suite {suite} is not answered by kernels; use opsmith run --suite {suite}")
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
@@ -143,10 +159,25 @@ def check(
             tolerance=tolerance,
         ),
     )
+    if last_failed and (failed := outcomes.last_failed(options)) is not None and failed.case is not None:
+        options = msgspec.structs.replace(options, case=failed.case)
+        seed = failed.seed if seed is None else seed
+    ending = Ending(fail_on=fail_on, junit=junit)
     if out is not None:
-        return judge(options, out, seed=seed, jobs=jobs, json_output=json_output)
+        return judge(
+            options, out, seed=seed, jobs=jobs, json_output=json_output, ending=ending, stop_at_first=stop_at_first
+        )
     with tempfile.TemporaryDirectory(prefix="opsmith-check-") as folder:
-        return judge(options, Path(folder) / "run", seed=seed, jobs=jobs, json_output=json_output, kept=False)
+        return judge(
+            options,
+            Path(folder) / "run",
+            seed=seed,
+            jobs=jobs,
+            json_output=json_output,
+            kept=False,
+            ending=ending,
+            stop_at_first=stop_at_first,
+        )
 
 
 def _named_task(kernel: Path) -> str:

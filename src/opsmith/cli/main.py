@@ -92,4 +92,7 @@ def _common(
 def main() -> None:
     """Run the command line; exits with one of the statuses above (2 for wrong usage)."""
     os.environ[OFF_VARIABLE] = "1"  # What judges, and what it is compared with, is PyTorch as it comes.
-    app()
+    try:
+        app()
+    except UsageError as exc:  # Before a verb is called: the settings of the project are wrong.
+        sys.exit(_complain(str(exc), WRONG_USAGE))

@@ -11,12 +11,14 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from opsmith.cli.panels import arrange
+from opsmith.cli.settings import defaults, read_settings
 
 JUDGE, WRITE, USE, INPUTS, TEAM = (
     "Judge kernels",
@@ -121,7 +123,12 @@ class Verbs(TyperGroup):
         if args[0] not in VERBS:
             near = difflib.get_close_matches(args[0], VERBS, n=2, cutoff=0.5)
             ctx.fail(f"no verb named {args[0]!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        settings = read_settings(Path.cwd())
+        if settings is not None and command is not None and not VERBS[args[0]].is_group:
+            flags = {flag.lstrip("-"): parameter.name for parameter in command.params for flag in parameter.opts}
+            ctx.default_map = {args[0]: defaults(settings, args[0], flags)}
+        return name, command, rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         with self._listing():

@@ -98,8 +98,10 @@ def _one_op(name: str, op: OpSummary) -> str:
     if not op.answered:
         return f"there is no kernel for {name}"
     if op.passed < op.cases:
-        failed = "its case" if op.cases == 1 else f"{op.cases - op.passed:,} of {op.cases:,} cases"
-        return f"{name}: {failed} did not pass"
+        unknown = max(0, op.cases - sum(op.statuses.values()))
+        failed = op.cases - op.passed - unknown
+        said = "its case" if op.cases == 1 else f"{failed:,} of {op.cases:,} cases"
+        return f"{name}: {said} did not pass" + (f", {unknown:,} were not judged" if unknown else "")
     passed = f"{name}: {'its case passed' if op.cases == 1 else f'all {op.cases:,} cases passed'}"
     if op.accepted:
         return passed
@@ -347,7 +349,7 @@ def failing_case(case: FailingCase) -> Text:
     if case.detail:
         text.append(f"\n  {case.detail}")
     if case.alike:
-        text.append(f"\n  and {counted(case.alike, 'case')} more like it", style="bright_black")
+        text.append(f"\n  and {case.alike:,} more like it", style="bright_black")
     return text.append(f"\n  {case.repro}", style="cyan")
 
 

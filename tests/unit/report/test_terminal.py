@@ -67,7 +67,7 @@ def test_what_every_case_says_is_told_once(tmp_path: Path) -> None:
     load = [verdict(number=number, status=Status.LOAD_FAILED, detail="SyntaxError: line 1") for number in range(5)]
     other = verdict(number=5, status=Status.ERROR, detail="another")
     text = printed(results(tmp_path / "a", [planned(cases=6)], [*load, other]))
-    assert (1, 1, 2) == (text.count("SyntaxError"), text.count("and 4 cases more like it"), text.count("opsmith check"))
+    assert (1, 1, 2) == (text.count("SyntaxError"), text.count("and 4 more like it"), text.count("opsmith check"))
     assert "What fails: 6 cases\n" in text
 
 

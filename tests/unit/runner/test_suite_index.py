@@ -9,7 +9,7 @@ import torch
 
 from opsmith.aten.native_functions import native_names
 from opsmith.core.run import Options
-from opsmith.runner.plan.planning import _relevant_entries
+from opsmith.runner.plan.planning import relevant_entries
 from opsmith.runner.plan.suite_index import SuiteIndex, brought
 
 TORCH = "2.13.0"
@@ -29,20 +29,20 @@ def entries(*names: str) -> list[tuple[str, str]]:
 def test_a_fresh_machine_enumerates_only_what_calls_the_op() -> None:
     """A check of one op read all 677 entries of the suite when it was the first."""
     listed = entries(*brought()["opinfo"]["2.13"]["cpu"])
-    assert entries("nn.functional.relu") == _relevant_entries(listed, ("relu.default",), OPTIONS, TORCH)
+    assert entries("nn.functional.relu") == relevant_entries(listed, ("relu.default",), OPTIONS, TORCH)
 
 
 def test_an_entry_of_which_nothing_is_known_is_enumerated() -> None:
     """What a new torch brings may call anything."""
     listed = entries("abs", "nn.functional.relu", "brand_new")
-    assert entries("nn.functional.relu", "brand_new") == _relevant_entries(listed, ("relu.default",), OPTIONS, TORCH)
-    assert listed == _relevant_entries(listed, ("relu.default",), OPTIONS, "9.9")
+    assert entries("nn.functional.relu", "brand_new") == relevant_entries(listed, ("relu.default",), OPTIONS, TORCH)
+    assert listed == relevant_entries(listed, ("relu.default",), OPTIONS, "9.9")
 
 
 def test_what_this_machine_has_seen_comes_first() -> None:
     """The cache is exact for its dtype."""
     SuiteIndex("opinfo", torch=TORCH, device="cpu", dtype="f32").save({"abs": ["relu.default"]})
-    assert entries("abs") == _relevant_entries(entries("abs"), ("relu.default",), OPTIONS, TORCH)
+    assert entries("abs") == relevant_entries(entries("abs"), ("relu.default",), OPTIONS, TORCH)
 
 
 def test_the_index_that_opsmith_brings_names_ops_and_entries_of_torch() -> None:
