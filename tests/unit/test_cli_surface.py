@@ -41,8 +41,8 @@ SURFACE = {
     "book build": "PROBLEMS --device --jobs --json --license --limit --ops --out -o",
     "check": (
         "KERNEL --baseline --case --dataset --device --dtype --entry --fail-on --integrity --jobs --json --junit"
-        " --last-failed --layout --models --out --overhead-dominated --policy --sample --seed --sizes --spread-inputs --stop-at-first"
-        " --suite --task --timing --timing-pairs --tolerance --top-inputs --trials --warm --watch -o -x"
+        " --last-failed --layout --models --out --overhead-dominated --policy --sample --seed --sizes --spread-inputs"
+        " --stop-at-first --suite --task --timing --timing-pairs --tolerance --top-inputs --trials --warm --watch -o -x"
     ),
     "compare": "RUNS --csv --json",
     "dataset audit": "PROBLEMS --device --jobs --json --ops --sizes --timeout",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import shutil
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -51,7 +53,11 @@ def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def _complain(message: str, status: int) -> int:
-    sys.stderr.write(f"opsmith: {message}\n")
+    text = f"opsmith: {message}"
+    if sys.stderr.isatty() and "\n" not in text:  # Elsewhere a message stays on its line.
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"{text}\n")
     return status
 
 
@@ -93,6 +99,6 @@ def main() -> None:
     """Run the command line; exits with one of the statuses above (2 for wrong usage)."""
     os.environ[OFF_VARIABLE] = "1"  # What judges, and what it is compared with, is PyTorch as it comes.
     try:
-        app()
+        app(prog_name="opsmith")
     except UsageError as exc:  # Before a verb is called: the settings of the project are wrong.
         sys.exit(_complain(str(exc), WRONG_USAGE))

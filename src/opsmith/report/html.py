@@ -38,6 +38,9 @@ from opsmith.report.tables import refused_by_policy, share, speedup
 #: Failing cases that the page holds in full. Each op's first comes before any op's second.
 FAILING_CASES = 2_000
 
+#: A run of fewer ops leads with what fails, and has its charts below.
+FEW_OPS = 5
+
 _LEGEND = {
     Group.RIGHT: "correct",
     Group.WRONG: "wrong",
@@ -93,6 +96,8 @@ def render(results: Results) -> str:
             roofs=_roofs(results),
             failing_shown=min(results.failing_count, FAILING_CASES),
             failing_count=results.failing_count,
+            failing_parts=", ".join(counted(number, kind) for kind, number in results.failing_parts.items()),
+            few_ops=len(results.summary.per_op) < FEW_OPS,
             # Kernels are not told the digest of the verdicts about them, so they cannot guess the nonce.
             nonce=digest(payload),
             payload=packed(payload),
