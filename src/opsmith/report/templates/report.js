@@ -193,7 +193,7 @@
 
   let filterCases = () => {};
   if (data.failing.length) {
-    const showCases = paged({items: data.failing, page: 25, body: byId("cases-body"), more: byId("cases-more"), count: byId("cases-count"), noun: "case", render: caseCard});
+    const showCases = paged({items: data.failing, page: 25, body: byId("cases-body"), more: byId("cases-more"), count: byId("cases-count"), noun: "failure", render: caseCard});
     filterCases = () => {
       const text = byId("cases-text").value.trim();
       const result = byId("cases-result").value;
