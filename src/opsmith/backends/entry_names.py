@@ -53,10 +53,16 @@ def functions_of(tree: ast.Module) -> tuple[str, ...]:
 
 
 def may_define_more(tree: ast.Module) -> bool:
-    """Whether a file may define names that its syntax does not show: ``import *``, ``globals()``, ``exec``."""
+    """Whether a file may define names that its syntax does not show.
+
+    ``import *``, ``globals()``, ``exec``, ``__dict__``, a module's ``__getattr__``, or an entry's name in a string.
+    """
     return any(
         (isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
         or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _DYNAMIC)
+        or (isinstance(node, ast.Attribute) and node.attr == "__dict__")
+        or (isinstance(node, ast.FunctionDef) and node.name == "__getattr__")
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(SUFFIX))
         for node in ast.walk(tree)
     )
 

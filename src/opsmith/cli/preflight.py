@@ -47,12 +47,11 @@ def check_backend(options: Options) -> None:
         BadInput: a directory holds no kernel, or none that can be loaded.
     """
     backend = resolve(options.backend)
-    # Backends with a name come with opsmith or with a package, and nobody is editing those.
+    if options.backend in {*plugins.names(plugins.BACKENDS), *plugins.names(plugins.KERNELS)}:
+        return  # It comes with opsmith or with a package, and nobody is editing it.
     if not isinstance(backend, KernelDirectory) or traits_of(options.suite).tasks is not TaskKind.OP:
         return
     folder = Path(options.backend).expanduser()
-    if not folder.is_dir():
-        return
     if not len(backend):
         raise BadInput(f"{options.backend} holds no kernels{_files_in(folder)}")
     faults = backend.faults()

@@ -126,6 +126,9 @@ def test_a_file_without_the_kernel_is_told_what_to_rename(tmp_path: Path, source
         (KERNEL.format(name="relu"), "relu.default", "relu"),
         ("from somewhere import *\n", "relu.default", None),
         ("globals()['relu__default_kernel_impl'] = print\n", "relu.default", None),
+        ("import sys\nsys.modules[__name__].__dict__.update(a=1)\n", "relu.default", None),
+        ("def __getattr__(name): ...\n", "relu.default", None),
+        ("NAME = 'relu__default_kernel_impl'\n", "relu.default", None),
         ("def relu(x:\n", "relu.default", None),  # Loading it says where.
         ("if True:\n    def relu(x): ...\n", "relu.default", "relu"),
     ],
