@@ -113,6 +113,20 @@ def entry_for(path: Path, task: str, entry: str | None = None, *, functional: bo
     raise BadInput(missing_kernel(str(path), op, functions))
 
 
+def check_solution(path: Path) -> None:
+    """Look whether a file defines the class that answers a module problem.
+
+    Raises:
+        BadInput: it does not; says what it defines.
+    """
+    tree = parse_source(path)
+    if tree is None or SOLUTION_CLASS in bound_names(tree) or may_define_more(tree):
+        return
+    functions = functions_of(tree)
+    renamed = f": rename {functions[0]} to {SOLUTION_CLASS}" if len(functions) == 1 else ""
+    raise BadInput(f"{path} defines no {SOLUTION_CLASS}, which a module problem needs; {_defines(functions)}{renamed}")
+
+
 def _answers(name: str, packet: str) -> bool:
     """Whether a function is named for some overload of a packet, or for its functional one."""
     stem = name.removesuffix(SUFFIX)

@@ -12,7 +12,7 @@ import typer
 
 from opsmith.aten.native_functions import functional_names
 from opsmith.aten.spellings import COMPOSED, composed
-from opsmith.backends.entry_names import entry_for, tasks_named_in
+from opsmith.backends.entry_names import check_solution, entry_for, tasks_named_in
 from opsmith.backends.file import KernelFile
 from opsmith.cli import outcomes, selection
 from opsmith.cli.outcomes import Ending, FailOn, Junit, LastFailed, StopAtFirst
@@ -128,6 +128,8 @@ def check(
         backend += "" if function is None else f":{function}"
     elif entry is not None:
         raise BadInput("--entry is for ops; the class that answers a module problem is called ModelNew")
+    else:
+        check_solution(kernel)
     on = selection.parse_device(device)
     options = Options(
         suite=suite,

@@ -8,7 +8,7 @@ import pytest
 
 from opsmith.aten.native_functions import functional_names, native_names
 from opsmith.aten.spellings import COMPOSED, check_ops
-from opsmith.backends.entry_names import entry_for, tasks_named_in
+from opsmith.backends.entry_names import check_solution, entry_for, tasks_named_in
 from opsmith.backends.resolve import resolve
 from opsmith.cli.preflight import check_backend, op_patterns
 from opsmith.core.run import Options
@@ -151,6 +151,13 @@ def test_the_function_that_is_named_has_to_exist(tmp_path: Path) -> None:
     assert "my_relu" == entry_for(file, "relu.default", "my_relu")
     with pytest.raises(BadInput, match="defines no my_rleu; it defines my_relu"):
         entry_for(file, "relu.default", "my_rleu")
+
+
+def test_a_solution_without_its_class_is_told_what_to_rename(tmp_path: Path) -> None:
+    """A module problem is answered by ModelNew."""
+    check_solution(write(tmp_path / "right.py", "class Model: ...\nModelNew = Model\n"))
+    with pytest.raises(BadInput, match="defines no ModelNew, .* it defines Model: rename Model to ModelNew"):
+        check_solution(write(tmp_path / "wrong.py", "class Model: ...\n"))
 
 
 def test_a_file_and_a_function_are_a_backend(tmp_path: Path) -> None:
