@@ -14,6 +14,11 @@ __all__ = ["OpsmithError", "__version__", "active", "disable", "enable", "enable
 __version__ = "0.1.0"
 
 
+def __dir__() -> list[str]:
+    """What is public, whether or not it was imported yet."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import what needs torch when it is first asked for: the judge and ``opsmith --help`` do without."""
     if name not in {"active", "disable", "enable", "enabled"}:

@@ -44,13 +44,16 @@ class UnknownName(UsageError):
         kind: what was asked for, for example ``"suite"``.
         name: the name as given.
         known: the names that exist.
+        hint: what to do instead; by default the closest of ``known``.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str] = (), *, hint: str | None = None) -> None:
         self.kind, self.name = kind, name
         names = sorted(known)
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        if close:
+        if hint is not None:
+            pass
+        elif close:
             hint = f"did you mean {' or '.join(close)}?"
         elif len(names) <= 12:
             hint = f"there is: {', '.join(names)}"

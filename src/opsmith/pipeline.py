@@ -38,6 +38,7 @@ LOCAL = "local"
 BEFORE_RUN_JSON = {".seed", "kernels"}
 
 RANKS_NOTE = "Collectives are not timed in a run; benchmarks/distributed/bandwidth.py measures their bus bandwidth."
+STOPPED_NOTE = "Stopped at the first failure: cases without a verdict count as not passed, and nothing was timed."
 INTERPRETER_NOTE = "Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed."
 
 
@@ -79,6 +80,7 @@ def evaluate(
     command: Sequence[str] = (),
     limits: Limits | None = None,
     progress: Progress | None = None,
+    stop_at_first: bool = False,
 ) -> Summary:
     """Judge a backend on a suite and write the run directory.
 
@@ -94,6 +96,7 @@ def evaluate(
         command: the command line, for the record.
         limits: time limits; sensible ones if None.
         progress: told how far the work is.
+        stop_at_first: judge nothing more after the first failure, and time nothing then.
 
     Raises:
         UsageError: the request cannot be carried out as written.
@@ -121,15 +124,24 @@ def evaluate(
         todo = jobs_to_judge(plan, enumeration, schemas, run, earlier, trusted=_is_trusted(asked))
         cases = {(job.schema.name, str(case.address)) for job in todo for case in job.cases}
         progress.stage("judging", len(cases))
-        done = 0
-        with run.appender("verdicts.jsonl") as append:
-            for verdict in fleet.judge(todo):
+        done, stopped = 0, False
+        with run.appender("verdicts.jsonl") as append, contextlib.closing(fleet.judge(todo)) as judging:
+            for verdict in judging:
                 append(verdict)
                 done += (verdict.op, verdict.case) in cases  # There are verdicts on variants, too, and on kernels.
                 progress.advance(done, verdict.op)
+                if stop_at_first and verdict.is_failure:
+                    stopped = True
+                    break
+        if stopped:
+            manifest = msgspec.structs.replace(manifest, notes=(*manifest.notes, STOPPED_NOTE))
 
-        to_time = jobs_to_time(
-            plan, enumeration, schemas, run, interpreted=fleet.facts.interpreted, trusted=_is_trusted(asked)
+        to_time = (
+            jobs_to_time(
+                plan, enumeration, schemas, run, interpreted=fleet.facts.interpreted, trusted=_is_trusted(asked)
+            )
+            if not stopped
+            else []
         )
         progress.stage("timing", sum(len(job.cases) for job in to_time))
         done = 0
@@ -240,9 +252,13 @@ def _plan(
     options = fleet.options
     schemas = {schema.name: schema for schema in listed.schemas}
     ops = select_ops(options.ops, schemas)
-    progress.stage("enumerating", len(listed.entries))
     enumeration = enumerate_cases(
-        fleet, listed, ops, torch_version=fleet.facts.environment.torch, advance=progress.advance
+        fleet,
+        listed,
+        ops,
+        torch_version=fleet.facts.environment.torch,
+        begin=lambda total: progress.stage("enumerating", total),
+        advance=progress.advance,
     )
     if not enumeration.cases:
         raise BadInput(_nothing_asked(options, enumeration))

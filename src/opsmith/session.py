@@ -344,9 +344,13 @@ class Session:
         listed = fleet.list_ops()
         schemas = {schema.name: schema for schema in listed.schemas}
         ops = select_ops(self.options.ops, schemas)
-        self._progress.stage("enumerating", len(listed.entries))
         found = enumerate_cases(
-            fleet, listed, ops, torch_version=self.environment.torch, advance=self._progress.advance
+            fleet,
+            listed,
+            ops,
+            torch_version=self.environment.torch,
+            begin=lambda total: self._progress.stage("enumerating", total),
+            advance=self._progress.advance,
         )
         if not found.cases:
             raise BadInput(f"suite {self.options.suite} has no case of these ops in {','.join(self.options.dtypes)}")

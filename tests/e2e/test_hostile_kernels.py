@@ -12,7 +12,7 @@ import pytest
 from tests.hostile_runs import DIRECTORY, install_suite, processes_with_command, processes_with_environment
 
 from opsmith import pipeline
-from opsmith.cli.run import exit_status
+from opsmith.cli.outcomes import exit_status
 from opsmith.core.op import folder_name
 from opsmith.core.run import Options, RunDirectory, Summary
 from opsmith.core.verdict import Status, Verdict

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 import typer
 
 from opsmith.cli.main import app
+from opsmith.cli.verbs import VERBS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
@@ -17,13 +22,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 def commands(group: Any, prefix: str = "") -> dict[str, Any]:
     """Every verb by its name; those of a group by both names, ``dataset build``."""
     found: dict[str, Any] = {}
-    for name, command in vars(group)["commands"].items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         is_group = "commands" in vars(command)
         found |= commands(command, f"{prefix}{name} ") if is_group else {f"{prefix}{name}": command}
     return found
 
 
 COMMANDS = commands(typer.main.get_command(app))
+del COMMANDS["help"]  # It has no options, and takes the name of a verb.
 
 #: Verb -> its arguments in order, then its flags, sorted. A change here is a change for users.
 SURFACE = {
@@ -33,9 +40,9 @@ SURFACE = {
     ),
     "book build": "PROBLEMS --device --jobs --json --license --limit --ops --out -o",
     "check": (
-        "KERNEL --baseline --case --dataset --device --dtype --integrity --jobs --json --layout --models --out"
-        " --overhead-dominated --policy --sample --seed --sizes --spread-inputs --suite --task --timing"
-        " --timing-pairs --tolerance --top-inputs --trials --warm -o"
+        "KERNEL --baseline --case --dataset --device --dtype --entry --fail-on --integrity --jobs --json --junit"
+        " --last-failed --layout --models --out --overhead-dominated --policy --sample --seed --sizes --spread-inputs"
+        " --stop-at-first --suite --task --timing --timing-pairs --tolerance --top-inputs --trials --warm --watch -o -x"
     ),
     "compare": "RUNS --csv --json",
     "dataset audit": "PROBLEMS --device --jobs --json --ops --sizes --timeout",
@@ -64,10 +71,12 @@ SURFACE = {
     "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",
     "run": (
-        "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --integrity"
-        " --isolation --jobs --json --layout --mode --models --ops --out --overhead-dominated --policy --problems"
+        "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --fail-on"
+        " --integrity --isolation --jobs --json --junit --last-failed --layout --mode --models --ops --out"
+        " --overhead-dominated --policy --problems"
         " --ranks --resume --sample --seed"
-        " --sizes --spread-inputs --suite --timing --timing-pairs --tolerance --top-inputs --trials --warm -o"
+        " --sizes --spread-inputs --stop-at-first --suite --timing --timing-pairs --tolerance --top-inputs --trials"
+        " --warm -o -x"
     ),
     "scaffold": "DIRECTORY --json --ops",
     "serve": (
@@ -87,7 +96,7 @@ SURFACE = {
 def surface(command: Any) -> str:
     """The arguments and flags of one verb in one line, ``--help`` left out."""
     arguments = [parameter.name.upper() for parameter in command.params if parameter.param_type_name == "argument"]
-    flags = {flag for parameter in command.params for flag in parameter.opts if flag.startswith("-")} - {"--help"}
+    flags = {flag for parameter in command.params for flag in parameter.opts if flag.startswith("-")} - {"--help", "-h"}
     return " ".join([*arguments, *sorted(flags)])
 
 
@@ -105,7 +114,7 @@ def documented(verb: str) -> str:
 
 def test_the_verbs_and_their_flags_are_these() -> None:
     """A flag that is added, renamed or lost is a decision, made here."""
-    assert SURFACE == {verb: surface(command) for verb, command in sorted(COMMANDS.items())}
+    assert SURFACE == {verb: surface(command) for verb, command in COMMANDS.items()}
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
@@ -143,3 +152,41 @@ def test_an_interrupted_verb_says_how_it_goes_on(
         app([module, *arguments])
     assert 130 == stopped.value.code
     assert f"opsmith: interrupted{way_on}\n" == capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_help_on_all_verbs_says_what_a_verb_says(name: str) -> None:
+    """It is printed without importing them, so each summary stands twice."""
+    module = importlib.import_module(f"opsmith.cli.{name}")
+    text = module.HELP if VERBS[name].is_group else inspect.getdoc(getattr(module, name))
+    assert text is not None
+    assert VERBS[name].summary == text.partition("\n")[0]
+
+
+def test_help_imports_no_verb() -> None:
+    """``opsmith --help`` is read by people who wait for it, and so is the list of a shell's completion."""
+    asked = "import sys; from opsmith.cli.main import app; sys.argv = ['opsmith', '--help']\n"
+    asked += "try: app()\nfinally: print(sorted(m for m in ('torch', 'numpy', 'opsmith.cli.run') if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert "[]" == done.stdout.splitlines()[-1], done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["help", "doctor"], ["doctor", "-h"], ["doctor", "--help"]])
+def test_help_is_asked_for_in_three_ways(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Whichever somebody knows from elsewhere works."""
+    with pytest.raises(SystemExit) as stopped:
+        app(arguments)
+    assert (0, True) == (stopped.value.code, "opsmith doctor" in capsys.readouterr().out)
+
+
+def test_a_verb_that_does_not_exist_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """As for every other name."""
+    with pytest.raises(SystemExit) as stopped:
+        app(["chekc"])
+    assert (2, True) == (stopped.value.code, "did you mean check?" in capsys.readouterr().err)
+
+
+def test_the_options_of_long_verbs_stand_under_headings() -> None:
+    """A new option of ``run`` has to be placed."""
+    options = [one for one in COMMANDS["run"].params if one.param_type_name == "option"]
+    assert [] == [one.name for one in options if one.rich_help_panel is None]

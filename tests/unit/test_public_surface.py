@@ -28,6 +28,11 @@ def test_the_public_names_are_these() -> None:
     assert ["OpsmithError", "__version__", "active", "disable", "enable", "enabled"] == sorted(opsmith.__all__)
 
 
+def test_dir_lists_what_is_public() -> None:
+    """Whoever explores in an interpreter finds ``enable`` there, though it is imported when it is first used."""
+    assert sorted(opsmith.__all__) == dir(opsmith)
+
+
 def test_every_public_name_exists() -> None:
     """``__all__`` lists nothing that cannot be imported."""
     assert [] == [name for name in opsmith.__all__ if not hasattr(opsmith, name)]

@@ -26,7 +26,8 @@ from pathlib import Path
 import msgspec
 
 from opsmith.backends import manifest
-from opsmith.backends.dsl import guess_dsl
+from opsmith.backends.dsl import guess_dsl, parse_source
+from opsmith.backends.entry_names import SUFFIX, bound_names, functions_of, may_define_more, missing_function
 from opsmith.backends.files import files_of
 from opsmith.backends.solutions import solutions_in
 from opsmith.core.kernel import Kernel, Loader
@@ -92,6 +93,25 @@ class KernelDirectory:
         listed = {op for op in self._manifest.kernels if op not in known and op not in expected}
         return sorted(listed | (self._folders - expected - of_entries))
 
+    def faults(self) -> dict[str, str]:
+        """Folder, or op of the manifest -> why what it holds cannot be loaded as the kernel that its name promises.
+
+        A file that does not parse is none of them: loading it says where.
+        """
+        entries = {op: entry.entry for op, entry in self._manifest.kernels.items() if entry.entry is not None}
+        found = {op: _fault(self.path, op, entry) for op, entry in entries.items()}
+        for folder in sorted(self._folders):
+            described = self._manifest.kernels.get(folder) or manifest.KernelEntry()
+            root = self.path / folder
+            if op_name(folder) in entries or not (python := sorted(file.name for file in root.glob("*.py"))):
+                continue
+            file = _chosen_version(root, folder, described.best)
+            if file in python:
+                found[folder] = _fault(root, folder, f"{file}:{folder}{SUFFIX}")
+            elif described.best is None and op_name(folder) not in self._manifest.kernels:
+                found[folder] = f"it holds {', '.join(python[:3])}; a kernel's file is called {file}"
+        return {name: fault for name, fault in found.items() if fault is not None}
+
     def _find(self, op: str, schema: OpSchema) -> Kernel | None:
         if schema.variant is Variant.OUT:
             return self._own(op) or self._derived(schema) or self._of_packet(op)
@@ -144,6 +164,15 @@ class KernelDirectory:
         if source not in self._dsls:
             self._dsls[source] = guess_dsl(source)
         return self._dsls[source]
+
+
+def _fault(root: Path, name: str, entry: str) -> str | None:
+    """Why a file has no function for an entry; None where it has one, or nobody can tell."""
+    file, _, function = entry.rpartition(":")
+    tree = parse_source(root / file)
+    if tree is None or function in bound_names(tree) or may_define_more(tree):
+        return None
+    return missing_function(file, function, name, functions_of(tree))
 
 
 def _folders(path: Path) -> set[str]:

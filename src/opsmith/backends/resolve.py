@@ -15,7 +15,7 @@ from opsmith.errors import BadInput, UnknownName
 
 
 def resolve(text: str) -> Backend | NeedsDiscovery:
-    """Find a backend: a name, then a kernel file or directory, then ``pkg.mod:attr``.
+    """Find a backend: a name, then a kernel file (also ``FILE.py:FUNCTION``) or directory, then ``pkg.mod:attr``.
 
     A name is a registered backend or an installed package's kernels; where a directory has
     the same name, ``./NAME`` means the directory.
@@ -34,6 +34,9 @@ def resolve(text: str) -> Backend | NeedsDiscovery:
         return KernelFile(path)
     if text and path.exists():
         return KernelDirectory(path)
+    file, _, entry = text.rpartition(":")
+    if file.endswith(".py") and entry.isidentifier() and Path(file).expanduser().is_file():
+        return KernelFile(Path(file).expanduser(), entry=entry)
     module, separator, attribute = text.partition(":")
     if separator:
         if not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):

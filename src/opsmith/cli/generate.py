@@ -17,12 +17,15 @@ from rich.text import Text
 
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
+from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
+from opsmith.core.counts import counted
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
+from opsmith.generate.attempt_list import attempt_list
 from opsmith.generate.background import backgrounds
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CampaignOptions, CutShort
@@ -62,6 +65,8 @@ Examples:
 
 #: Exit status of an interrupted program.
 INTERRUPTED = 130
+#: How each attempt ended, and why.
+ATTEMPTS = "attempts.txt"
 JOURNAL, SUMMARY, PAGE, KERNELS, UNJUDGED = "journal.sqlite", "summary.json", "report.html", "kernels", "unjudged"
 #: Replies are waited for, not computed: many at a time cost nothing here.
 EXCHANGES_AT_A_TIME = 16
@@ -126,7 +131,7 @@ def generate(
         backend=str(out),
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
-        ops=selection.parse_ops(ops),
+        ops=op_patterns(selection.parse_ops(ops), suite=suite),
         policy=policy,
         timing=timing,
         baseline=baseline,
@@ -240,6 +245,7 @@ def _carry_out(
             kinds = {history.task: attempt_kinds(history, last) for history in histories}
             write_atomically(out / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2))
             write_atomically(out / PAGE, campaign_page(summary, kinds).encode())
+            write_atomically(out / ATTEMPTS, attempt_list(histories).encode())
             return summary
 
 
@@ -287,10 +293,11 @@ def _print(summary: CampaignSummary, out: Path) -> None:
         )
     console = Console()
     console.print(table)
+    console.print((out / ATTEMPTS).read_text(encoding="utf-8"), markup=False, highlight=False, end="")
     spent, again = summary.spent, summary.replayed
     lines = [
         (
-            f"\n{summary.accepted} of {len(summary.tasks)} tasks have a kernel; "
+            f"\n{summary.accepted} of {counted(len(summary.tasks), 'task')} have a kernel; "
             f"{spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.device_s:.0f} s of judging"
         )
     ]

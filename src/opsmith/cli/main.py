@@ -1,4 +1,4 @@
-"""The ``opsmith`` command: registers the verbs and maps errors to exit statuses."""
+"""The ``opsmith`` command: finds the verb that is asked for and maps errors to exit statuses."""
 
 from __future__ import annotations
 
@@ -6,61 +6,33 @@ import errno
 import functools
 import inspect
 import os
+import shutil
 import sys
+import textwrap
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 import opsmith
-from opsmith.cli import (
-    baseline,
-    book,
-    check,
-    compare,
-    dataset,
-    doctor,
-    explain,
-    generate,
-    mutants,
-    ops,
-    package,
-    prewarm,
-    report,
-    run,
-    scaffold,
-    serve,
-    token,
-    trace,
-    tune,
-)
+from opsmith.cli.verbs import HELP_NAMES, Verbs
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.errors import OpsmithError, UsageError
 from opsmith.report.strangers import printable
 
 PASSED, SOMETHING_FAILED, WRONG_USAGE, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
-app = typer.Typer(
-    name="opsmith",
-    help="Judge, write and install kernels for PyTorch.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    rich_markup_mode="markdown",
-)
-
-
 #: Errors of a file system without room.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 #: What is said of an interrupted verb that has an option ``--resume``, and of those that look for what is done already.
 _RESUME, _REPEAT = "continue with --resume and the same -o", "the same command goes on where it was"
-_REPEATED = (mutants.mutants, prewarm.prewarm, tune.tune)
+_REPEATED = {"mutants", "prewarm", "tune"}
 
 
 def _interrupted(verb: Callable[..., int | None]) -> str:
-    if verb in _REPEATED:
+    if verb.__name__ in _REPEATED:
         return f"interrupted; {_REPEAT}"
     return f"interrupted; {_RESUME}" if "resume" in inspect.signature(verb).parameters else "interrupted"
 
@@ -90,41 +62,27 @@ def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def _complain(message: str, status: int) -> int:
-    sys.stderr.write(f"opsmith: {printable(message, limit=len(message))}\n")
+    text = f"opsmith: {printable(message, limit=len(message))}"
+    if sys.stderr.isatty() and "\n" not in text:  # Elsewhere a message stays on its line.
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"{text}\n")
     return status
 
 
-for _verb in (
-    run,
-    check,
-    generate,
-    ops,
-    scaffold,
-    package,
-    prewarm,
-    tune,
-    trace,
-    explain,
-    report,
-    compare,
-    mutants,
-    baseline,
-    serve,
-    doctor,
-):
-    _name = _verb.__name__.rpartition(".")[2]
-    app.command(_name, epilog=_verb.EPILOG)(_guarded(getattr(_verb, _name)))
+class _Opsmith(Verbs):
+    guard = staticmethod(_guarded)
 
-_GROUPS: dict[str, tuple[str, Sequence[tuple[Callable[..., int | None], str]]]] = {
-    "book": (book.HELP, book.COMMANDS),
-    "dataset": (dataset.HELP, dataset.COMMANDS),
-    "token": (token.HELP, token.COMMANDS),
-}
-for _name, (_help, _commands) in _GROUPS.items():
-    _group = typer.Typer(help=_help, no_args_is_help=True, rich_markup_mode="markdown")
-    for _command, _epilog in _commands:
-        _group.command(_command.__name__.rstrip("_"), epilog=_epilog)(_guarded(_command))
-    app.add_typer(_group, name=_name)
+
+app = typer.Typer(
+    name="opsmith",
+    cls=_Opsmith,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    rich_markup_mode="markdown",
+    context_settings=HELP_NAMES,
+)
 
 
 def _print_version(asked: bool) -> None:
@@ -139,10 +97,17 @@ def _common(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Judge, write and install kernels for PyTorch."""
+    """Judge, write and install kernels for PyTorch.
+
+    `opsmith check relu.py --task relu.default` judges a file, `opsmith run --backend my_kernels` a directory.
+    `opsmith help VERB` tells more about a verb.
+    """
 
 
 def main() -> None:
     """Run the command line; exits with one of the statuses above (2 for wrong usage)."""
     os.environ[OFF_VARIABLE] = "1"  # What judges, and what it is compared with, is PyTorch as it comes.
-    app()
+    try:
+        app(prog_name="opsmith")
+    except UsageError as exc:  # Before a verb is called: the settings of the project are wrong.
+        sys.exit(_complain(str(exc), WRONG_USAGE))

@@ -12,8 +12,10 @@ from opsmith import plugins
 from opsmith.backends.resolve import resolve
 from opsmith.cli import selection
 from opsmith.cli.document import Json, print_json
+from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.core.columns import EAGER
+from opsmith.core.counts import counted
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, PlannedOp
 from opsmith.errors import UnknownName
@@ -57,7 +59,7 @@ def ops(
         backend=backend or (EAGER if whole_models else "aten"),
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
-        ops=selection.parse_ops(ops),
+        ops=op_patterns(selection.parse_ops(ops), suite=suite),
         selection=selection.parse_selection(
             suite,
             dataset=dataset,
@@ -85,7 +87,7 @@ def ops(
         print_json(rows)
         return
     further = [*(["answered by"] if backend else []), *(["void"] if void else [])]
-    table = Table("op", "cases", "bad calls", *further, title=f"{len(rows)} ops")
+    table = Table("op", "cases", "bad calls", *further, title=counted(len(rows), "op"))
     for row in rows:
         table.add_row(*[str(value) for value in row.values()])
     Console().print(table)

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from opsmith.core.counts import counted
 from opsmith.errors import BadInput
 
 EPILOG = """
@@ -92,4 +93,4 @@ def package(
         return
     for op, reason in packaged.left_out.items():
         typer.echo(f"left out {op}: {reason}")
-    typer.echo(f"wrote {path}: kernels for {len(packaged.ops)} ops; install it with `pip install {path}`")
+    typer.echo(f"wrote {path}: kernels for {counted(len(packaged.ops), 'op')}; install it with `pip install {path}`")

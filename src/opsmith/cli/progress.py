@@ -49,6 +49,7 @@ class StageProgress:
             TextColumn("{task.fields[note]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
+            transient=True,  # The verdict comes first.
         )
         self._task: TaskID | None = None
         self._next_line = time.monotonic() + LINE_INTERVAL_S

@@ -8,14 +8,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import typer
 from rich.console import Console
 
-from opsmith.cli import selection
+from opsmith.cli import outcomes, selection
 from opsmith.cli.document import print_json
+from opsmith.cli.outcomes import ORDINARY, Ending, FailOn, Junit, LastFailed, StopAtFirst
+from opsmith.cli.preflight import check_backend, op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.core.op import TaskKind
-from opsmith.core.run import Options, RunDirectory, Summary
+from opsmith.core.run import Options, RunDirectory
 from opsmith.errors import BadInput
 from opsmith.pipeline import LOCAL, evaluate
 from opsmith.report.results import Results
@@ -43,6 +46,8 @@ Examples:
   opsmith run --suite modules --backend solutions/ --ops 'L1/*'
 
   opsmith run --suite distributed --backend my_kernels/ --ranks 2,4
+
+  opsmith run --backend my_kernels/ --junit opsmith.xml --fail-on slower
 
   opsmith run --suite models --backend opsmith --columns inductor,max-autotune --models 'gpt*,timm:*'
 
@@ -150,14 +155,18 @@ def run(
     devices: Devices = "",
     seed: Seed = None,
     case: Case = None,
+    fail_on: FailOn = "wrong",
+    junit: Junit = None,
+    stop_at_first: StopAtFirst = False,
+    last_failed: LastFailed = False,
     out: Out = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in -o.")] = False,
     json_output: Json = False,
 ) -> int:
     """Judge a backend: is every op right, and how fast?
 
-    Exit status: 0 everything asked was answered and passed, 1 something did not, 2 wrong usage or
-    bad input, 3 internal error.
+    Exit status: 0 everything asked was answered and passed, 1 something did not (or, with `--fail-on slower`, is
+    slower), 2 wrong usage or bad input, 3 internal error. On GitHub Actions failing ops become annotations.
     """
     on = selection.parse_device(device)
     options = Options(
@@ -165,7 +174,7 @@ def run(
         backend=backend,
         device=on,
         dtypes=selection.parse_dtype(dtype, suite=suite, device=on),
-        ops=selection.parse_ops(ops),
+        ops=op_patterns(selection.parse_ops(ops), suite=suite),
         timing=timing,
         timing_pairs=timing_pairs,
         baseline=baseline,
@@ -206,7 +215,13 @@ def run(
             jobs=jobs is not None,
             executor=executor != LOCAL,
             devices=bool(devices),
+            last_failed=last_failed,
+            stop_at_first=stop_at_first,
         )
+    else:
+        check_backend(options)
+    if last_failed and (failed := outcomes.last_failed(options)) is not None:
+        options = msgspec.structs.replace(options, ops=failed.ops)
     if resume and out is None:
         raise BadInput("--resume needs the run's directory: -o DIR")
     return judge(
@@ -218,6 +233,8 @@ def run(
         devices=devices,
         resume=resume,
         json_output=json_output,
+        ending=Ending(fail_on=fail_on, junit=junit),
+        stop_at_first=stop_at_first,
     )
 
 
@@ -232,12 +249,17 @@ def judge(
     resume: bool = False,
     json_output: bool = False,
     kept: bool = True,
+    ending: Ending = ORDINARY,
+    stop_at_first: bool = False,
 ) -> int:
     """Run the pipeline with a progress bar, print what was asked for, and return the exit status.
 
     Args:
         kept: the run directory stays, so its paths are printed.
+        ending: what is written beside the run, and what counts as failed.
+        stop_at_first: judge nothing more after the first failure.
     """
+    ending.check(options)
     command = ("opsmith", *sys.argv[1:])
     with StageProgress() as progress:
         if traits_of(options.suite).tasks is TaskKind.MODEL:
@@ -253,15 +275,17 @@ def judge(
                 resume=resume,
                 command=command,
                 progress=progress,
+                stop_at_first=stop_at_first,
             )
+    results = Results.read(RunDirectory(out))
     if json_output:
         print_json(summary)
     else:
         console = Console()
-        print_results(Results.read(RunDirectory(out)), console)
+        print_results(results, console)
         if kept:
             console.print(f"\nrun:  {out}\npage: {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
-    return exit_status(summary)
+    return ending.carry_out(results)
 
 
 def _refuse_for_models(suite: str, **given: bool) -> None:
@@ -270,14 +294,8 @@ def _refuse_for_models(suite: str, **given: bool) -> None:
     Raises:
         BadInput: one of them does.
     """
-    if unfit := [f"--{name}" for name, is_given in given.items() if is_given]:
+    if unfit := [f"--{name.replace('_', '-')}" for name, is_given in given.items() if is_given]:
         raise BadInput(f"{', '.join(unfit)}: not for --suite {suite}; see docs/how-to/judge-whole-models.md")
-
-
-def exit_status(summary: Summary) -> int:
-    """0 if everything asked was answered and passed, else 1."""
-    complete = summary.ops["asked"] == summary.ops["answered"] == summary.ops["correct"]
-    return 0 if summary.accepted and complete else 1
 
 
 def default_out(options: Options) -> Path:

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from opsmith.aten.spellings import check_ops, op_pattern
 from opsmith.core.op import OpSchema
 from opsmith.errors import UnknownName
 
@@ -38,10 +39,12 @@ def scaffold(
     Existing files stay as they are. In-place and out= overloads get a stub only where they are
     named exactly: otherwise the functional kernel answers them.
     """
+    patterns = [op_pattern(pattern.strip()) for pattern in ops.split(",")]
+    check_ops(patterns)  # Before torch is imported.
     from opsmith.aten.schemas import aten_schemas
     from opsmith.backends.scaffold import scaffold as write_stubs
 
-    chosen, derived = select(aten_schemas().values(), [pattern.strip() for pattern in ops.split(",")])
+    chosen, derived = select(aten_schemas().values(), patterns)
     done = write_stubs(directory, chosen, derived=derived)
     if json_output:
         typer.echo(msgspec.json.encode({"directory": str(directory), **msgspec.to_builtins(done)}))

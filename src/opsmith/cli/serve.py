@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from opsmith.cli import selection
+from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Policy, Timing, Tolerance
 from opsmith.core.run import Options
@@ -92,7 +93,7 @@ def serve(
             backend="submitted",
             device=on,
             dtypes=selection.parse_dtype(dtype, suite=name, device=on),
-            ops=selection.parse_ops(ops),
+            ops=op_patterns(selection.parse_ops(ops), suite=name),
             policy=policy,
             timing=timing,
             baseline=baseline,

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opsmith.core.counts import counted
 from opsmith.core.run import LevelScores
 from opsmith.report.compare import ChangedOp, Comparison, scores_by_level
 from opsmith.report.conventions import geometric_mean
@@ -63,7 +64,7 @@ def _level_figures(scores: LevelScores | None) -> dict[str, str]:
 
 
 def _task_table(tasks: Mapping[str, Sequence[RunCell]], runs: int) -> Table:
-    table = _table([f"{len(tasks):,} tasks differ", *(f"run {number}" for number in range(runs))])
+    table = _table([f"{counted(len(tasks), 'task')} differ", *(f"run {number}" for number in range(runs))])
     for task, cells in list(tasks.items())[:ROWS]:
         table.add_row(Text(one_line(task)), *(Text("\n".join(_cell_lines(cell))) for cell in cells))
     return table
@@ -97,7 +98,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     _print_ops(console, "lost", comparison.lost, "red")
     _print_ops(console, "gained", comparison.gained, "green")
     _print_ops(console, "failing otherwise", comparison.changed, "yellow")
-    console.print(Text(f"{len(comparison.changed_cases):,} cases have another status"))
+    console.print(Text(f"{counted(len(comparison.changed_cases), 'case')} of another status"))
     _print_speeds(console, comparison)
 
 
@@ -140,7 +141,8 @@ def _print_speeds(console: Console, comparison: Comparison) -> None:
         if not speeds:
             continue
         mean = geometric_mean([speed.ratio for speed in speeds])
-        title = f"\nspeedup {quantity}, after over before: {mean:.3f}x geomean over {len(speeds):,} ops that both timed"
+        over = counted(len(speeds), "op")
+        title = f"\nspeedup {quantity}, after over before: {mean:.3f}x geomean over {over} that both timed"
         console.print(Text(title, style="bold"))
         to_faster, to_slower = _turned(speeds, Direction.FASTER), _turned(speeds, Direction.SLOWER)
         faster, slower = (sum(speed.change is to for speed in speeds) for to in (Direction.FASTER, Direction.SLOWER))

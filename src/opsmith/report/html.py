@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.case import digest
+from opsmith.core.counts import counted
 from opsmith.core.run import PlannedOp, write_atomically
 from opsmith.core.verdict import ErrorFigures, Status, Verdict
 from opsmith.errors import BadInput
@@ -36,6 +37,9 @@ from opsmith.report.tables import refused_by_policy, share, speedup
 
 #: Failing cases that the page holds in full. Each op's first comes before any op's second.
 FAILING_CASES = 2_000
+
+#: A run of fewer ops leads with what fails, and has its charts below.
+FEW_OPS = 5
 
 _LEGEND = {
     Group.RIGHT: "correct",
@@ -92,6 +96,8 @@ def render(results: Results) -> str:
             roofs=_roofs(results),
             failing_shown=min(results.failing_count, FAILING_CASES),
             failing_count=results.failing_count,
+            failing_parts=", ".join(counted(number, kind) for kind, number in results.failing_parts.items()),
+            few_ops=len(results.summary.per_op) < FEW_OPS,
             # Kernels are not told the digest of the verdicts about them, so they cannot guess the nonce.
             nonce=digest(payload),
             payload=packed(payload),
@@ -117,7 +123,11 @@ def _tiles(results: Results) -> Iterable[tuple[str, str, str]]:
     for quantity, meaning in (("k", "kernel time"), ("e", "whole call")):
         if score := summary.scores.get(f"geomean_{quantity}"):
             figure = speedup(score.value)
-            yield f"Speedup {quantity.upper()}", figure, f"{meaning}, geomean over {score.denominator:,} correct ops"
+            yield (
+                f"Speedup {quantity.upper()}",
+                figure,
+                f"{meaning}, geomean over {counted(score.denominator, 'correct op')}",
+            )
 
 
 def _bar(results: Results) -> Iterable[tuple[str, str, int]]:
@@ -176,7 +186,7 @@ def _op_row(planned: PlannedOp, results: Results, worst: ErrorFigures | None) ->
         "labelsK": op.labels_k,
         "labelsE": op.labels_e,
         "bound": op.percent_of_floor,
-        "maxRel": None if worst is None else worst.max_rel,
+        "maxRel": None if worst is None or (worst.mismatched and not worst.max_rel) else worst.max_rel,
     }
 
 

@@ -36,12 +36,15 @@ def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict:
         words += ["--ranks", ranks]
     elif planned.kind is TaskKind.MODEL:
         words = _model_words(options, planned)
-    elif kernel is not None and kernel.snapshot_name is not None and _is_one_file(kernel):
+    elif kernel is not None and kernel.snapshot_name is not None and _is_one_file(kernel, options):
         # Somebody who checks one file is editing it, and the run may be temporary.
-        asked_for_file = options.backend.endswith(".py")
+        name, _, entry = options.backend.rpartition(":")
         snapshot = run / "kernels" / kernel.snapshot_name / kernel.entry.rpartition(":")[0]
-        file = Path(options.backend) if asked_for_file else snapshot
+        edited = next((text for text in (name, options.backend) if text.endswith(".py")), None)
+        file = snapshot if edited is None else Path(edited)
         words = ["opsmith", "check", str(file), "--task", planned.op, "--suite", options.suite]
+        if name.endswith(".py"):
+            words += ["--entry", entry]
     else:
         words = ["opsmith", "run", "--suite", options.suite, "--backend", options.backend, "--ops", planned.op]
     words += ["--dtype", verdict.dtype or ",".join(options.dtypes), "--device", options.device]
@@ -73,7 +76,7 @@ def _model_words(options: Options, planned: PlannedOp) -> list[str]:
     return [*words, "--autocast"] if options.selection.autocast else words
 
 
-def _is_one_file(kernel: Kernel) -> bool:
+def _is_one_file(kernel: Kernel, options: Options) -> bool:
     """Whether ``opsmith check`` on the kernel's file alone judges the same function.
 
     It looks the function up by the op's name, and gives the worker no other file. Other versions
@@ -82,6 +85,7 @@ def _is_one_file(kernel: Kernel) -> bool:
     op = kernel.derived_from or kernel.task
     file, _, function = kernel.entry.rpartition(":")
     named_for_op = function in {f"{folder_name(op)}_kernel_impl", f"{op.rpartition('.')[0]}_kernel_impl"}
+    named_for_op |= options.backend.endswith(f"{file}:{function}")  # The user's own --entry.
     needed = [name for name in kernel.files if "_implementation" not in name and not name.endswith(".md")]
     return kernel.loader is Loader.FILE and named_for_op and set(needed) <= {file}
 

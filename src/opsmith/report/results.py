@@ -32,6 +32,7 @@ class FailingCase(msgspec.Struct, frozen=True, kw_only=True):
         evidence: further lines, joined.
         figures: distance from the reference, where values were compared.
         remark: what sets it apart from the suite's cases; empty for one of them.
+        alike: how many more failing cases of the op say the same word for word.
         repro: the command that judges the case again.
     """
 
@@ -45,6 +46,7 @@ class FailingCase(msgspec.Struct, frozen=True, kw_only=True):
     figures: ErrorFigures | None
     remark: str
     repro: str
+    alike: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,20 +92,34 @@ class Results:
         )
 
     @property
+    def failing_parts(self) -> dict[str, int]:
+        """What did not pass, by kind: cases, variants, bad calls, and conduct of kernels; only kinds that occur."""
+        kinds = Counter(_part(verdict) for verdict in self.verdicts if verdict.is_failure)
+        return {kind: kinds[kind] for kind in ("case", "variant", "bad call", "kernel's conduct") if kinds[kind]}
+
+    @property
     def failing_count(self) -> int:
         """Cases that did not pass, bad calls included."""
         return sum(verdict.is_failure for verdict in self.verdicts)
 
-    def failing(self, limit: int) -> list[FailingCase]:
+    def failing(self, limit: int, *, each_once: bool = False) -> list[FailingCase]:
         """At most ``limit`` cases that did not pass, sorted by op.
 
         Every failing op gets its first case in before any op gets a second one, so that one op
         with thousands of failures does not hide the others.
+
+        Args:
+            limit: of cases.
+            each_once: of an op's cases that say the same, as all do of a file that does not load, only the first.
         """
         met: Counter[str] = Counter()
+        alike: Counter[tuple[str, str, str]] = Counter()
         ranked: list[tuple[int, Verdict]] = []
         for verdict in self.verdicts:
             if verdict.is_failure:
+                alike[_said(verdict)] += 1
+                if each_once and alike[_said(verdict)] > 1:
+                    continue
                 met[verdict.op] += 1
                 ranked.append((met[verdict.op], verdict))
         kept = sorted(ranked, key=lambda entry: entry[0])[:limit]
@@ -121,6 +137,7 @@ class Results:
                 figures=verdict.figures,
                 remark=_remark(verdict),
                 repro=repro_command(self.path, self.manifest, planned[verdict.op], verdict),
+                alike=alike[_said(verdict)] - 1 if each_once else 0,
             )
             for _, verdict in kept
         ]
@@ -131,6 +148,16 @@ def _that_count(timed_cases: Iterable[TimedCase], verdicts: Sequence[Verdict]) -
     counting = {(verdict.case, verdict.kernel) for verdict in verdicts if verdict.timings or verdict.undecided}
     last = {(timed.case, timed.kernel): timed for timed in timed_cases if (timed.case, timed.kernel) in counting}
     return tuple(sorted(last.values(), key=lambda timed: (timed.op, timed.case)))
+
+
+def _said(verdict: Verdict) -> tuple[str, str, str]:
+    return verdict.op, verdict.status, verdict.detail
+
+
+def _part(verdict: Verdict) -> str:
+    if verdict.part is Part.CASE:
+        return "bad call" if verdict.expects_error else "case"
+    return "variant" if verdict.part is Part.VARIANT else "kernel's conduct"
 
 
 def _remark(verdict: Verdict) -> str:

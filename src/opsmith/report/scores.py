@@ -32,6 +32,9 @@ from opsmith.report.conventions import TimedOp, count_labels, geometric_mean, sp
 from opsmith.report.levels import level_scores
 from opsmith.report.outcome import outcome
 
+#: Scores that count ops on one side of a threshold.
+_SHARES = ("perf@", "fast_")
+
 
 @dataclass
 class Tally:
@@ -161,7 +164,12 @@ def summarise(
         error_cases=_add_bad_calls(plan, tallies),
         accepted=bool(answered) and correct == len(answered) and clean,
         per_op=per_op,
-        scores=_scores(per_op, tallies, manifest.options.baseline),
+        scores=_scores(
+            per_op,
+            tallies,
+            manifest.options.baseline,
+            is_itself=(manifest.options.backend, manifest.options.baseline) == ("aten", "eager"),
+        ),
         statuses=_ordered(statuses),
         notes=(*manifest.notes, *_notes(manifest, plan)),
         levels=level_scores(per_op, manifest.options.baseline, void),
@@ -267,7 +275,9 @@ def _add_bad_calls(plan: RunPlan, tallies: Mapping[str, Tally]) -> dict[str, int
     return {"asked": asked, "raised": sum(tally.bad_calls[Status.PASSED] for tally in tallies.values())}
 
 
-def _scores(per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally], baseline: str) -> dict[str, Score]:
+def _scores(
+    per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally], baseline: str, *, is_itself: bool
+) -> dict[str, Score]:
     if not per_op:
         return {}
     correct = sum(op.accepted for op in per_op.values())
@@ -289,7 +299,9 @@ def _scores(per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally], basel
             )
             for name, op in per_op.items()
         ]
-        scores |= speed_scores(timed, quantity, baseline=baseline)
+        of_quantity = speed_scores(timed, quantity, baseline=baseline)
+        # The reference beside itself is neither faster nor slower; which side of 1 it comes to lie on is chance.
+        scores |= {name: score for name, score in of_quantity.items() if not (is_itself and name.startswith(_SHARES))}
     return scores
 
 
@@ -297,8 +309,10 @@ def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
     if manifest.finished_utc is None:
         yield "the run is not finished: cases without a verdict count as not passed"
     if bad_calls_only := sum(not planned.cases and planned.not_asked is None for planned in plan.ops):
-        yield f"{bad_calls_only} further ops have bad calls only and are not among the ops asked"
+        ops = "1 further op has" if bad_calls_only == 1 else f"{bad_calls_only:,} further ops have"
+        yield f"{ops} bad calls only; not among the ops asked"
     if not_asked := {split_sample(planned.op)[0] for planned in plan.ops if planned.not_asked is not None}:
         yield f"could not be asked, and counted as not correct: {', '.join(sorted(not_asked, key=counting_order))}"
     if plan.skipped:
-        yield f"{len(plan.skipped)} entries of the suite could not be turned into cases; plan.json has the reasons"
+        entries = "1 sample" if len(plan.skipped) == 1 else f"{len(plan.skipped):,} samples"
+        yield f"{entries} of the suite could not be turned into cases; plan.json has the reasons"

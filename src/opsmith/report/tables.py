@@ -11,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from opsmith.core.counts import counted
 from opsmith.core.run import OpSummary, Summary
 from opsmith.core.timing import Cause, Label
 from opsmith.report.baseline_scores import AgainstFile
@@ -50,6 +51,7 @@ _STYLES = {
 
 def print_results(results: Results, console: Console) -> None:
     """Print the whole report of a run."""
+    console.print(verdict_line(results.summary), soft_wrap=False)
     console.print(headline(results))
     for table in (*level_tables(results.summary.levels), *column_tables(results.summary.columns, results.columns)):
         console.print(_level_table(table))
@@ -57,10 +59,13 @@ def print_results(results: Results, console: Console) -> None:
     for remark in (left_out(results.summary), footnote(results.summary)):
         if remark is not None:
             console.print(remark)
-    failing = results.failing(FAILING_CASES)
+    failing = results.failing(FAILING_CASES, each_once=True)
     if failing:
         console.print()
-        console.print(Text(f"Failing cases ({len(failing)} of {results.failing_count:,})", style="bold"))
+        what = ", ".join(counted(number, kind) for kind, number in results.failing_parts.items())
+        shown = sum(1 + case.alike for case in failing)
+        first = "" if shown == results.failing_count else f"; the first {counted(len(failing), 'failure')}"
+        console.print(Text(f"What fails: {what}{first}", style="bold"))
         for case in failing:
             console.print(failing_case(case), soft_wrap=True)
 
@@ -74,6 +79,47 @@ def print_against(against: AgainstFile, file: str, console: Console) -> None:
         console.print(_level_table(table))
 
 
+def verdict_line(summary: Summary) -> Text:
+    """The verdict and what decides it, in a line that is wrapped and never cut."""
+    ops = summary.per_op
+    if summary.accepted_for and not summary.accepted:
+        word = Text(f"NOT ACCEPTED, ACCEPTED FOR {', '.join(summary.accepted_for)}", style="bold yellow")
+    elif summary.accepted:
+        word = Text("ACCEPTED", style="bold green")
+    else:
+        word = Text("NOT ACCEPTED", style="bold red")
+    said = _one_op(*next(iter(ops.items()))) if len(ops) == 1 else _several_ops(summary)
+    return Text.assemble(word, "  ", said)
+
+
+def _one_op(name: str, op: OpSummary) -> str:
+    """What decides about an op, as words."""
+    name = one_line(name)
+    if not op.answered:
+        return f"there is no kernel for {name}"
+    if op.passed < op.cases:
+        unknown = max(0, op.cases - sum(op.statuses.values()))
+        failed = op.cases - op.passed - unknown
+        said = "its case" if op.cases == 1 else f"{failed:,} of {op.cases:,} cases"
+        return f"{name}: {said} did not pass" + (f", {unknown:,} were not judged" if unknown else "")
+    passed = f"{name}: {'its case passed' if op.cases == 1 else f'all {op.cases:,} cases passed'}"
+    if op.accepted:
+        return passed
+    if failing := sum(failing_statuses(op.variants).values()):
+        return f"{passed}, and {failing:,} of {counted(sum(op.variants.values()), 'variant')} did not"
+    return f"{passed}, and the kernel is {outcome(op)}"
+
+
+def _several_ops(summary: Summary) -> str:
+    asked, answered, correct = (summary.ops[name] for name in ("asked", "answered", "correct"))
+    parts = [f"{correct:,} of {counted(asked, 'op')} correct"]
+    if answered > correct:
+        parts.append(f"{answered - correct:,} not")
+    if asked > answered:
+        parts.append(f"{asked - answered:,} without a kernel")
+    return ", ".join(parts)
+
+
 def headline(results: Results) -> Panel:
     """The panel on top: what was asked of whom, the figures with their denominators, and the remarks."""
     summary = results.summary
@@ -82,20 +128,20 @@ def headline(results: Results) -> Panel:
     grid.add_column()
     for label, value in _headline_rows(results):
         grid.add_row(label, value)
-    verdict = Text("ACCEPTED", style="bold green") if summary.accepted else Text("NOT ACCEPTED", style="bold red")
-    if summary.accepted_for:
-        verdict.append(f", ACCEPTED FOR {', '.join(summary.accepted_for)}", style="bold yellow")
-    title = Text.assemble(one_line(summary.backend), " on ", one_line(summary.suite), "  ", verdict)
     notes = [Text(f"! {one_line(note)}", style="yellow") for note in summary.notes]
-    return Panel(Stack(grid, *notes), title=title, title_align="left", border_style="bright_black", expand=False)
+    return Panel(Stack(grid, *notes), border_style="bright_black", expand=False)
 
 
 def _headline_rows(results: Results) -> Iterable[tuple[str, Text]]:
     summary, environment = results.summary, results.manifest.environment
     ops, cases, bad_calls = summary.ops, summary.cases, summary.error_cases
+    yield "backend", Text(f"{one_line(summary.backend)} on {one_line(summary.suite)}")
     correct = f"{ops['correct']:,} correct of {ops['asked']:,} asked ({share(ops['correct'], ops['asked'])})"
     yield "ops", Text(f"{correct}; {ops['answered']:,} answered")
     yield "cases", Text(f"{cases['passed']:,} passed of {cases['asked']:,} ({share(cases['passed'], cases['asked'])})")
+    if asked := sum(sum(op.variants.values()) for op in summary.per_op.values()):
+        failed = sum(sum(failing_statuses(op.variants).values()) for op in summary.per_op.values())
+        yield "variants", Text(f"{asked - failed:,} passed of {asked:,}; not among the cases")
     if bad_calls["asked"]:
         yield "bad calls", Text(f"{bad_calls['raised']:,} raised of {bad_calls['asked']:,}; not among the cases")
     if summary.statuses:
@@ -116,13 +162,13 @@ def _timing_rows(results: Results) -> Iterable[tuple[str, Text]]:
     for quantity in ("k", "e"):
         if mean := summary.scores.get(f"geomean_{quantity}"):
             figures = f"{mean.value:.2f}x geomean, {summary.scores[f'median_{quantity}'].value:.2f}x median{over}"
-            yield f"speedup {quantity.upper()}", Text(f"{figures} over {mean.denominator:,} correct ops")
+            yield f"speedup {quantity.upper()}", Text(f"{figures} over {counted(mean.denominator, 'correct op')}")
         if counts := label_counts(summary, quantity):
             yield "timed cases", Text(f"{quantity.upper()}: {counts}")
     bounds = [summary.scores[name] for name in ("percent_of_floor_k", "percent_of_floor_e") if name in summary.scores]
     if bounds:
         figures = f"{percent(bounds[0].value)} of what this device allows"
-        yield "roofline", Text(f"{figures}, median over {bounds[0].denominator:,} timed cases")
+        yield "roofline", Text(f"{figures}, median over {counted(bounds[0].denominator, 'timed case')}")
     if (remark := suspects(results)) is not None:
         yield "suspect", Text(remark)
     if (remark := undecided(results)) is not None:
@@ -165,7 +211,9 @@ def label_counts(summary: Summary, quantity: str) -> str:
 def suspects(results: Results) -> str | None:
     """How many cases are faster than the device was ever measured to be, in words; None: not one."""
     count = sum(any(timing.suspect for timing in verdict.timings) for verdict in results.verdicts)
-    return f"{count:,} timed cases beat what this device was measured to reach; verified again" if count else None
+    beat = "beats" if count == 1 else "beat"
+    said = f"{counted(count, 'timed case')} {beat} what this device was measured to reach; verified again"
+    return said if count else None
 
 
 #: Why there is no time, of several of them.
@@ -266,8 +314,9 @@ def left_out(summary: Summary, rows: int = OP_ROWS) -> Text | None:
     if not rest:
         return None
     failing, right, unanswered = (sum(urgency(op) == rank for op in rest) for rank in range(3))
+    more = counted(len(rest), "op")
     return Text(
-        f"and {len(rest):,} ops more: {failing:,} failing, {right:,} correct, {unanswered:,} without a kernel; "
+        f"and {more} more: {failing:,} failing, {right:,} correct, {unanswered:,} without a kernel; "
         "report.html and summary.json have them all",
         style="bright_black",
     )
@@ -299,6 +348,8 @@ def failing_case(case: FailingCase) -> Text:
         text.append(f" ({case.remark})", style="bright_black")
     if case.detail:
         text.append(f"\n  {case.detail}")
+    if case.alike:
+        text.append(f"\n  and {case.alike:,} more like it", style="bright_black")
     return text.append(f"\n  {case.repro}", style="cyan")
 
 

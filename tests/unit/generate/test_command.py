@@ -45,6 +45,26 @@ def test_a_program_that_fails_gave_no_reply() -> None:
         program("import sys; print('x\\nout of luck', file=sys.stderr); sys.exit(3)").ask(QUESTION)
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_program_that_prints_without_end_is_ended(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its output is held in memory, so there is a limit; what it says beside it is not kept."""
+    monkeypatch.setattr("opsmith.generate.providers.command.MOST_BYTES", 1 << 20)
+    code = f"import sys; block = 'x' * 65536\nfor _ in range(64): sys.{stream}.write(block)\nprint(1)"
+    if stream == "stderr":
+        assert Reply(text="1\n") == program(code).ask(QUESTION)
+        return
+    with pytest.raises(NoReply, match="printed more than 1 MiB"):
+        program(code).ask(QUESTION)
+
+
+def test_a_program_that_takes_too_long_is_ended_with_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that holds the pipe open would be waited for."""
+    monkeypatch.setattr("opsmith.generate.providers.command.TIME_LIMIT_S", 0.5)
+    code = "import subprocess; subprocess.run(['sleep', '60'])"
+    with pytest.raises(NoReply, match="did not end within"):
+        program(code).ask(QUESTION)
+
+
 @pytest.mark.parametrize("command", ["/no/such/program", "'unclosed", ""])
 def test_a_program_that_is_not_there_is_named(command: str) -> None:
     """Before anything else is started."""

@@ -17,7 +17,7 @@ from opsmith.cli.report import report as report_command
 from opsmith.core.fresh_values import Freshness
 from opsmith.core.run import Options, PlannedOp
 from opsmith.core.timing import Cause, Label, Undecided
-from opsmith.core.verdict import Status, Verdict
+from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import BadInput, UsageError
 from opsmith.report.compare import ChangedCase, ChangedOp, Comparison, compare
 from opsmith.report.compare_tables import print_comparison
@@ -50,6 +50,45 @@ def test_headline_has_every_figure_with_its_denominator(tmp_path: Path) -> None:
     assert "! Triton interpreter: correctness only" in text
     assert "ACCEPTED" in text
     assert "speedup" not in text
+
+
+@pytest.mark.parametrize("width", [20, 60, 80])
+def test_the_verdict_comes_first_and_is_never_cut(tmp_path: Path, width: int) -> None:
+    """In a narrow terminal it was a panel's title, and read "NOT"."""
+    cases = [verdict(number=number, status=Status.WRONG_VALUE) for number in range(2)]
+    run = results(tmp_path / "a", [planned(cases=2)], cases)
+    stream = io.StringIO()
+    print_results(run, Console(file=stream, width=width))
+    assert " ".join(stream.getvalue().split()).startswith("NOT ACCEPTED relu.default: 2 of 2 cases did not pass")
+
+
+def test_what_every_case_says_is_told_once(tmp_path: Path) -> None:
+    """A file that does not load fails each case in the same words, and one command shows it again."""
+    load = [verdict(number=number, status=Status.LOAD_FAILED, detail="SyntaxError: line 1") for number in range(5)]
+    other = verdict(number=5, status=Status.ERROR, detail="another")
+    text = printed(results(tmp_path / "a", [planned(cases=6)], [*load, other]))
+    assert (1, 1, 2) == (text.count("SyntaxError"), text.count("and 4 more like it"), text.count("opsmith check"))
+    assert "What fails: 6 cases\n" in text
+
+
+def test_variants_are_counted_apart_from_cases(tmp_path: Path) -> None:
+    """One count of all that fails stood beside one of cases, and they did not agree."""
+    variants = [verdict(number=1, status=Status.WRONG_VALUE, part=Part.VARIANT, variant=f"v{n}") for n in range(3)]
+    text = printed(results(tmp_path / "a", [planned(cases=1)], [verdict(), *variants]))
+    assert "relu.default: all 1 cases" not in text
+    assert "its case passed, and 3 of 3 variants did not" in text
+    assert "0 passed of 3; not among the cases" in text
+    assert "What fails: 3 variants" in text
+
+
+def test_the_reference_beside_itself_counts_nothing_as_faster(tmp_path: Path) -> None:
+    """1.0003x is above 1, by chance, and fast_1 = 1.000 is no finding about eager mode."""
+    options = Options(suite="smoke", backend="aten", device="cpu", dtypes=("f32",))
+    run = results(
+        tmp_path / "a", [planned(cases=1)], [verdict(timings=(timing(1.0003),))], options=options, clock=clock()
+    )
+    assert "geomean_k" in run.summary.scores
+    assert [] == [name for name in run.summary.scores if name.startswith(("fast_", "perf@"))]
 
 
 def test_failing_ops_come_first_and_the_rest_is_counted(tmp_path: Path) -> None:
@@ -101,13 +140,13 @@ def test_headline_names_another_baseline_than_eager(tmp_path: Path) -> None:
     """1.2x against compiled code is not 1.2x against eager."""
     options = Options(suite="smoke", backend="mine", device="cpu", dtypes=("f32",), baseline="max-autotune")
     run = results(tmp_path / "a", [planned(cases=1)], [verdict(timings=(timing(1.2),))], options=options, clock=clock())
-    assert "1.20x median against torch.compile in mode max-autotune over 1 correct ops" in printed(run)
+    assert "1.20x median against torch.compile in mode max-autotune over 1 correct op" in printed(run)
 
 
 def test_suspect_timings_are_told(tmp_path: Path) -> None:
     """Faster than the device was ever measured: a reader has to know before quoting it."""
     run = results(tmp_path / "a", [planned(cases=1)], [verdict(timings=(timing(9.0, suspect=True),))])
-    assert "1 timed cases beat what this device was measured to reach; verified again" in printed(run)
+    assert "1 timed case beats what this device was measured to reach; verified again" in printed(run)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +210,7 @@ def test_failing_case_comes_with_its_command(tmp_path: Path) -> None:
     """Status, inputs, message and, on a line of its own, the command."""
     case = verdict(status=Status.WRONG_SHAPE, detail="[2] instead of [3]")
     text = printed(results(tmp_path / "a", [planned(cases=1)], [case]))
-    assert "Failing cases (1 of 1)" in text
+    assert "What fails: 1 case" in text
     assert "WRONG_SHAPE relu.default (T([1, 3], f32),)" in text
     command = next(line for line in text.splitlines() if "opsmith check" in line)
     assert command.endswith("--seed 1234")
@@ -294,7 +333,7 @@ def test_comparison_prints_lost_ops_first(comparison: Comparison) -> None:
     text = stream.getvalue()
     assert text.index("lost (1)") < text.index("gained (2)")
     assert "a.default  PASSED -> TIMEOUT" in text
-    assert "2.000x geomean over 1 ops" in text
+    assert "2.000x geomean over 1 op" in text
 
 
 def test_comparison_lists_the_largest_changes_of_speed_either_way(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def planned(replies: dict[tuple[str, str], Enumerated], monkeypatch: pytest.Monk
     entries = tuple(replies)
     fleet = cast("Fleet", StandInFleet(replies))
     listed = OpsListed(tuple(schema(task) for task, _ in entries), entries)
-    enumeration = enumerate_cases(fleet, listed, None, torch_version="2", advance=lambda _: None)
+    enumeration = enumerate_cases(fleet, listed, None, torch_version="2", begin=lambda _: None, advance=lambda _: None)
     schemas = {each.name: each for each in listed.schemas}
     return make_plan(enumeration, schemas, cast("Backend", Answers()), OPTIONS), enumeration
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -120,6 +121,15 @@ def test_what_strangers_wrote_stays_text(tmp_path: Path) -> None:
             assert "<b>bold" not in text, path
             assert "\x1b" not in text, path
             assert "\u202e" not in text, path
+
+
+def test_a_comparison_does_not_begin_with_a_run_beside_itself(running: tuple[Running, dict[str, str]]) -> None:
+    """Two runs are preselected where there are two, the newest as the second."""
+    text = viewer(running[0]).get("/compare").text
+    chosen = re.findall(r'<option value="(\d+)" selected>', text)
+    runs = re.findall(r'<option value="(\d+)"', text.partition("</select>")[0])
+    assert len(chosen) == 2
+    assert len(runs) < 2 or chosen == [runs[1], runs[0]]
 
 
 def test_a_filter_and_a_page_show_what_they_say(running: tuple[Running, dict[str, str]]) -> None:

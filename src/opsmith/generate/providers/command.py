@@ -11,11 +11,16 @@ What it prints is the reply, as text. If the whole output is a JSON object with 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
-from typing import Annotated
+import threading
+from collections import deque
+from typing import IO, Annotated
 
 import msgspec
 
@@ -25,6 +30,10 @@ from opsmith.generate.chat import MOST_TOKENS, NoReply, Reply, Request, Usage
 TIME_LIMIT_S = 900.0
 #: With these a shell, or ``env``, says that it could not run what it was to run.
 _CANNOT_RUN, _NOT_FOUND = 126, 127
+#: What a program may print.
+MOST_BYTES = 16 << 20
+#: Of what it says on its standard error, the end is kept.
+_BLOCK_BYTES, _KEPT_BLOCKS = 1 << 16, 4
 
 
 class _Counted(msgspec.Struct, frozen=True):
@@ -68,26 +77,83 @@ class CommandChat:
             }
         )
         try:
-            ended = subprocess.run(  # noqa: S603 - the user's own program
-                self._words, input=question.encode(), capture_output=True, timeout=TIME_LIMIT_S, check=False
+            program = subprocess.Popen(  # noqa: S603 - the user's own program
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired as exc:
-            raise NoReply(f"the program did not end within {TIME_LIMIT_S:.0f} s", may_have_cost=True) from exc
         except OSError as exc:
             raise BadInput(f"{self.name} cannot be run: {exc.strerror}") from exc
-        if ended.returncode in (_CANNOT_RUN, _NOT_FOUND):
-            raise BadInput(f"{self.name} cannot be run: it ended with status {ended.returncode}{_last_line(ended)}")
-        if ended.returncode:
-            raise NoReply(f"the program ended with status {ended.returncode}{_last_line(ended)}", may_have_cost=True)
-        return _reply(ended.stdout.decode(errors="replace"))
+        return _reply(_output(self.name, program, question.encode()).decode(errors="replace"))
 
     def close(self) -> None:
         """Nothing is held between questions."""
 
 
-def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
-    last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
-    return f": {last[0][:300]}" if last else ""
+def _output(name: str, program: subprocess.Popen[bytes], question: bytes) -> bytes:
+    """What a program prints; ends it, and what it started, where that takes too long or is too much.
+
+    Raises:
+        BadInput: a shell could not run it.
+        NoReply: it takes too long, prints too much, or fails.
+    """
+    assert program.stdin is not None
+    assert program.stdout is not None
+    assert program.stderr is not None
+    said: deque[bytes] = deque(maxlen=_KEPT_BLOCKS)
+    late = threading.Event()
+
+    def end_it() -> None:
+        late.set()
+        _kill(program)
+
+    clock = threading.Timer(TIME_LIMIT_S, end_it)
+    helpers = [
+        threading.Thread(target=_write, args=(program.stdin, question), daemon=True),
+        threading.Thread(target=_drain, args=(program.stderr, said), daemon=True),
+    ]
+    try:
+        clock.start()
+        for helper in helpers:
+            helper.start()
+        output = program.stdout.read(MOST_BYTES + 1)
+        if len(output) > MOST_BYTES:
+            raise NoReply(f"the program printed more than {MOST_BYTES >> 20} MiB", may_have_cost=True)
+        status = program.wait()
+        if late.is_set():
+            raise NoReply(f"the program did not end within {TIME_LIMIT_S:.0f} s", may_have_cost=True)
+    finally:
+        clock.cancel()
+        _kill(program)
+        program.wait()
+        for helper in helpers:
+            helper.join()
+        for stream in (program.stdout, program.stderr):
+            stream.close()
+    if status:
+        last = b"".join(said).decode(errors="replace").strip().splitlines()[-1:]
+        why = f": {last[0][:300]}" if last else ""
+        if status in (_CANNOT_RUN, _NOT_FOUND):
+            raise BadInput(f"{name} cannot be run: it ended with status {status}{why}")
+        raise NoReply(f"the program ended with status {status}{why}", may_have_cost=True)
+    return output
+
+
+def _kill(program: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(program.pid, signal.SIGKILL)
+
+
+def _write(stream: IO[bytes], question: bytes) -> None:
+    with contextlib.suppress(OSError), stream:  # A program need not read what it is asked.
+        stream.write(question)
+
+
+def _drain(stream: IO[bytes], kept: deque[bytes]) -> None:
+    while block := stream.read(_BLOCK_BYTES):
+        kept.append(block)
 
 
 def _reply(output: str) -> Reply:

@@ -1,7 +1,12 @@
 // What every plot is drawn with: the page's colours, its axes, and bars of a histogram.
 function chartTools(byId) {
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  const empty = (id, text) => { byId(id).classList.add("empty"); byId(id).textContent = text; };
+  // A plot without anything to show takes no room; where all of a section are, the section says why.
+  const empty = (id, text) => {
+    byId(id).classList.add("empty");
+    byId(id).textContent = text;
+    byId(id).closest("figure").hidden = true;
+  };
 
   function draw(id, label, traces, layout) {
     byId(id).setAttribute("role", "img");

@@ -149,8 +149,11 @@
     const outside = `${integer.format(figures.mismatched)} of ${plural(figures.elements, "element")} outside`;
     const excused = figures.oracle_excused ? `; ${integer.format(figures.oracle_excused)} more excused by the float64 oracle` : "";
     const small = (value) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential() : String(value));
-    return `${outside} rtol ${small(figures.rtol)} and atol ${small(figures.atol)}; largest error ${figures.max_abs.toPrecision(3)} absolute, `
-      + `${figures.max_rel.toPrecision(3)} relative${excused}`;
+    const within = `${outside} rtol ${small(figures.rtol)} and atol ${small(figures.atol)}`;
+    // Differences from NaN, from infinities and from 0 have no relative size.
+    if (figures.mismatched && !figures.max_abs) return `${within}; where they differ one side is NaN or infinite${excused}`;
+    const relative = figures.max_rel || !figures.mismatched ? `${figures.max_rel.toPrecision(3)} relative` : "where eager's is 0";
+    return `${within}; largest error ${figures.max_abs.toPrecision(3)} absolute, ${relative}${excused}`;
   }
 
   async function copy(text, node) {
@@ -190,7 +193,7 @@
 
   let filterCases = () => {};
   if (data.failing.length) {
-    const showCases = paged({items: data.failing, page: 25, body: byId("cases-body"), more: byId("cases-more"), count: byId("cases-count"), noun: "case", render: caseCard});
+    const showCases = paged({items: data.failing, page: 25, body: byId("cases-body"), more: byId("cases-more"), count: byId("cases-count"), noun: "failure", render: caseCard});
     filterCases = () => {
       const text = byId("cases-text").value.trim();
       const result = byId("cases-result").value;

@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -142,7 +142,7 @@ class Fleet:
         for _, found in self._run(list(enumerate(asked)), _Kind(work, rest, give_up)):
             yield found
 
-    def judge(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
+    def judge(self, jobs: Sequence[Job]) -> Generator[Verdict]:
         """Judge jobs, the longest first, and yield verdicts as they are found, each once."""
         slots = sum(lane.facts.slots for lane in self._lanes)
 

@@ -73,15 +73,18 @@ def enumerate_cases(
     ops: Sequence[str] | None,
     *,
     torch_version: str,
+    begin: Callable[[int], None],
     advance: Callable[[int], None],
 ) -> Enumeration:
     """Enumerate the suite's entries that can hold wanted cases, each distinct signature once.
 
     Args:
         ops: overloads wanted, or None for all.
-        advance: told how many entries are done.
+        begin: told how many entries there are.
+        advance: told how many of them are done.
     """
-    entries = _relevant_entries(listed.entries, ops, fleet.options, torch_version)
+    entries = relevant_entries(listed.entries, ops, fleet.options, torch_version)
+    begin(len(entries))
     found: dict[int, list[CaseRef]] = {}
     counts: dict[str, int] = {}
     skipped: dict[str, str] = {}
@@ -132,9 +135,10 @@ def _first_of_each_signature(found: dict[int, list[CaseRef]], only: str | None) 
     return by_op
 
 
-def _relevant_entries(
+def relevant_entries(
     entries: Sequence[tuple[str, str]], ops: Sequence[str] | None, options: Options, torch_version: str
 ) -> list[tuple[str, str]]:
+    """The entries that can hold cases of the wanted ops, as far as it is known what they call."""
     if options.case is not None:
         address = _parse_address(options.case)
         return [pair for pair in entries if pair == (address.entry, address.dtype)]
@@ -146,10 +150,11 @@ def _relevant_entries(
     for dtype in options.dtypes:
         index = _index(options, torch_version, dtype).load()
         of_dtype = [entry for entry, entry_dtype in entries if entry_dtype == dtype]
-        if index is None or set(index) != set(of_dtype):
-            relevant += [(entry, dtype) for entry in of_dtype]
-        else:
-            relevant += [(entry, dtype) for entry in of_dtype if not set(ops).isdisjoint(index[entry])]
+        known = index or {}
+        # An entry of which nothing is known, such as one that a new torch brings, may call anything.
+        relevant += [
+            (entry, dtype) for entry in of_dtype if entry not in known or not set(ops).isdisjoint(known[entry])
+        ]
     return relevant
 
 

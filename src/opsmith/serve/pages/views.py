@@ -210,11 +210,15 @@ def show_comparison(
     found = boards.differences(service.database, before, after) if before is not None and after is not None else []
     kept = [each for each in found if (not change or each.change == change) and text.lower() in each.task.lower()]
     kept.sort(key=lambda each: boards.CHANGES.index(each.change))
+    choices = runs.list_runs(service.database, limit=200)
+    # A run beside itself shows nothing: the newest is compared with the one before it.
+    newest = [*(run.id for run in choices[:2]), None, None]
     return page(
         service,
         viewer,
         "compare.html.j2",
-        choices=runs.list_runs(service.database, limit=200),
+        choices=choices,
+        preselected=(before, after) if chosen else (newest[1] if newest[1] is not None else newest[0], newest[0]),
         old=run_of(service, before) if before is not None else None,
         new=run_of(service, after) if after is not None else None,
         chosen=chosen,
