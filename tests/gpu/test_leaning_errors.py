@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 import triton
@@ -16,7 +14,9 @@ aten = torch.ops.aten
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _activation(x_ptr: Any, out_ptr: Any, count: Any, which: tl.constexpr, block: tl.constexpr) -> None:
+def _activation(
+    x_ptr: tl.tensor, out_ptr: tl.tensor, count: tl.tensor, which: tl.constexpr, block: tl.constexpr
+) -> None:
     offsets = tl.program_id(0) * block + tl.arange(0, block)
     x = tl.load(x_ptr + offsets, mask=offsets < count).to(tl.float32)
     if which == "tanh":

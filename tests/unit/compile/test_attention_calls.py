@@ -17,6 +17,7 @@ from torch import Tensor
 from opsmith.compile import choose_passes
 from opsmith.compile.report import collected
 from opsmith.compile.traced.attention_ways import CUDNN, FLASH, LIBRARY, MEAN, WINDOW, ZEROS, Form, possible_ways
+from opsmith.compile.traced.known import Constants
 
 BATCH, HEADS, GROUPS, LENGTH, WIDTH = 2, 4, 2, 16, 8
 
@@ -123,6 +124,18 @@ def test_a_causal_mask_of_fewer_queries_stays() -> None:
 
     given = _heads(length=2 * LENGTH, dtype=torch.float32)
     assert 0 == outcome(function, given, choose_passes("attention_mask"), gradients=False).fired
+
+
+def test_constants_of_a_gpu_are_computed_on_the_cpu() -> None:
+    """Whether a model names the device by a string or not."""
+    graph = torch.fx.Graph()
+    made = [graph.call_function(torch.arange, (4,), {"device": one}) for one in ("cuda:1", torch.device("cuda"))]
+    moved = graph.call_method("to", (made[0], "cuda"))
+    grid = graph.call_function(torch.meshgrid, (moved, made[1]), {"indexing": "ij"})
+    for node in (*made, moved, grid):
+        node.meta["example_value"] = torch.empty(4, device="meta")
+    constants = Constants(graph)
+    torch.testing.assert_close(list(constants.of(grid)), list(torch.meshgrid(*[torch.arange(4)] * 2, indexing="ij")))
 
 
 def test_random_and_uninitialised_masks_are_no_constants() -> None:

@@ -83,7 +83,7 @@ class Constants:
         if any(self._known[one] is None for one in node.all_input_nodes):
             return None
         args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), lambda one: self._known[one])
-        args, kwargs = tree_map_only(torch.device, lambda _: torch.device("cpu"), (args, kwargs))
+        args, kwargs = tree_map_only((torch.device, str), _on_the_cpu, (args, kwargs))
         try:
             return _called(node, args, kwargs)
         except Exception:  # noqa: BLE001 - what cannot be computed here, for any reason, is not known
@@ -176,6 +176,16 @@ def band(queries: int, keys: int, pattern: Hidden) -> Tensor:
     distance = torch.arange(queries)[:, None] - torch.arange(keys)
     hidden = distance < 0
     return hidden if pattern.before is None else hidden | (distance >= pattern.before)
+
+
+def _on_the_cpu(value: torch.device | str) -> torch.device | str:
+    """A device, or its name, as the CPU's; any other text as it is."""
+    if isinstance(value, str):
+        try:
+            torch.device(value)
+        except RuntimeError:
+            return value
+    return torch.device("cpu")
 
 
 def _with_sources(node: fx.Node, known: dict[fx.Node, Any]) -> list[fx.Node]:
