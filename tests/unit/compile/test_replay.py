@@ -405,6 +405,26 @@ def test_eager_mode_answers_where_it_is_faster(eager_s: float, *, is_taken: bool
     assert (is_taken, 4 * is_taken) == ("eager mode is faster" in str(report.reason), len(calls) - tried)
 
 
+def test_eager_mode_answers_where_it_is_faster_than_a_repetition() -> None:
+    """Where the host is what takes time; one that lacks memory costs nothing but its trial."""
+    stand = Stand(called_s=1.0, repeated_s=0.9)
+
+    def eager(*inputs: Tensor) -> Sequence[Tensor]:
+        stand.now += 0.5
+        return _double(*inputs)
+
+    def without_memory(*_: Tensor) -> Sequence[Tensor]:
+        raise torch.OutOfMemoryError("none left")
+
+    x = torch.randn(3)
+    for chosen, reason in ((eager, "eager mode is faster (500,000.0 us)"), (without_memory, None)):
+        call = _replayed(stand, _double, eager=chosen)
+        with collected() as reports:
+            for _ in range(replayed.RECORDED_AT + 2):
+                _right(call, x, x)
+        assert [reason] == [one.reason for one in reports.graphs]
+
+
 def test_graphs_on_does_not_measure() -> None:
     """Whoever asks for recordings has them."""
     stand = Stand(repeated_s=9.0)

@@ -205,7 +205,7 @@ class Replayed:
         if not self._always and not self._written:
             enqueued_s, before_s = self._time(self._compiled, inputs, self._repeats(self._compiled, inputs))
             if enqueued_s < HOST_BOUND * before_s:
-                return self._device_bound(inputs)
+                return self._chosen(inputs, None)
         self._recordings += 1
         recording = self._recorded(inputs, addresses)
         if not self._written.issubset(recording.fixed):
@@ -217,16 +217,41 @@ class Replayed:
         if self._written:
             self._turns = _Turns()
             return GraphReport(pool_bytes=pool_bytes, copied=copied)
-        return _compared(*self._times(recording, inputs), pool_bytes=pool_bytes, copied=copied)
+        return self._chosen(inputs, recording)
 
-    def _device_bound(self, inputs: Sequence[Tensor]) -> GraphReport:
-        """What becomes of a call that no recording makes faster: the graph is called as compiled, or in eager mode."""
-        ways = [self._compiled] if self._eager is None else [self._compiled, self._eager]
-        before_s, *others = self._in_turns(ways, inputs)
-        if self._eager is not None and others[0] <= EAGER_WORTH_IT * before_s:
+    def _chosen(self, inputs: Sequence[Tensor], recording: Recording | None) -> GraphReport:
+        """The fastest of the ways that there are: as compiled, in eager mode, as a repetition."""
+
+        def repeated(*given: Tensor) -> Any:
+            assert recording is not None
+            self._fits(recording, given)
+            return self._repeated(recording, given)
+
+        ways = {"compiled": self._compiled}
+        if self._eager is not None and self._runs_eagerly(inputs):
+            ways["eager"] = self._eager
+        if recording is not None:
+            ways["repeated"] = repeated
+        seconds = dict(zip(ways, self._in_turns(list(ways.values()), inputs), strict=True))
+        eager_s = seconds.pop("eager", math.inf)
+        if self._eager is not None and eager_s <= EAGER_WORTH_IT * min(seconds.values()):
             self._compiled = self._eager
-            return GraphReport(reason=f"eager mode is faster ({others[0] * 1e6:,.1f} us)", before_us=before_s * 1e6)
-        return GraphReport(reason="the device takes longer than the host", before_us=before_s * 1e6)
+            reason = f"eager mode is faster ({eager_s * 1e6:,.1f} us)"
+            return GraphReport(reason=reason, before_us=seconds["compiled"] * 1e6)
+        if recording is None:
+            reason = "the device takes longer than the host"
+            return GraphReport(reason=reason, before_us=seconds["compiled"] * 1e6)
+        pool_bytes, copied = recording.launches.pool_bytes, len(recording.copied)
+        return _compared(seconds["compiled"], seconds["repeated"], pool_bytes=pool_bytes, copied=copied)
+
+    def _runs_eagerly(self, inputs: Sequence[Tensor]) -> bool:
+        """Whether there is memory for what a compiled graph does not write."""
+        assert self._eager is not None
+        try:
+            self._time(self._eager, inputs, 1)
+        except Exception:  # noqa: BLE001 - of a device without memory, or of any op
+            return False
+        return True
 
     def _recorded(self, inputs: Sequence[Tensor], addresses: list[int]) -> Recording:
         before = self._addresses
@@ -255,15 +280,6 @@ class Replayed:
     def _repeats(self, call: Compiled, inputs: Sequence[Tensor]) -> int:
         _, one_s = self._time(call, inputs, 1)
         return max(2, min(ROUND_CALLS, math.ceil(ROUND_S / max(one_s, 1e-6))))
-
-    def _times(self, recording: Recording, inputs: Sequence[Tensor]) -> list[float]:
-        """Seconds of a call as before and as a repetition."""
-
-        def repeated(*given: Tensor) -> Any:
-            self._fits(recording, given)
-            return self._repeated(recording, given)
-
-        return self._in_turns([self._compiled, repeated], inputs)
 
     def _in_turns(self, ways: Sequence[Compiled], inputs: Sequence[Tensor]) -> list[float]:
         """Seconds of a call of each way: the best of rounds that take turns."""
