@@ -94,15 +94,18 @@ def _read(node: Any) -> _Attention | None:
         return None
     nodes = (call["query"], call["key"], call["value"])
     scale, mask, causal = call["scale"], call["attn_mask"], call["is_causal"] or False
-    fixed = (scale is None or number(scale) is not None) and type(causal) is bool
-    if not fixed or not all(isinstance(one, fx.Node) for one in nodes) or not isinstance(mask, fx.Node | None):
+    if (
+        type(causal) is not bool
+        or not all(isinstance(one, fx.Node) for one in nodes)
+        or not isinstance(mask, fx.Node | None)
+    ):
         return None
     return _Attention(*nodes, mask, Form(causal, scale, grouped=bool(call["enable_gqa"])))
 
 
 def _fastest_call(constants: Constants, node: fx.Node) -> Match | None:
     call = _read(node)
-    if call is None:
+    if call is None or isinstance(call.form.scale, fx.Node):  # With dynamic sizes Dynamo has numbers as inputs, too.
         return None
     if call.hidden_by_constants and call.is_square:
         hidden = hides(call.mask, constants, where=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - what everybody calls it
-from torch import Tensor
+from torch import Tensor, fx
 
 LIBRARY, FLASH, WINDOW, CUDNN = "library", "flash", "flash with a window", "cudnn"
 #: cuDNN, with what a query gets that sees no key: zeros, or the mean of all values. Torch's libraries differ in it.
@@ -28,14 +28,14 @@ class Form:
 
     Attributes:
         is_causal: of the function.
-        scale: of the function.
+        scale: of the function; a node where it is an input of the graph.
         grouped: whether heads of queries share keys and values.
         copied: whether the graph repeats these for each head, which the call does not need.
         window: where the mask says nothing else, how many keys a query sees: its own and those just before it.
     """
 
     is_causal: bool
-    scale: float | None
+    scale: float | fx.Node | None
     grouped: bool
     copied: bool = False
     window: int | None = None
