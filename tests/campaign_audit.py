@@ -152,7 +152,8 @@ def disagreements(campaign: Path, terminal: str | None = None) -> list[str]:
         "folder": (_delivered(campaign / "kernels"), own["solved"]),
     }
     if terminal is not None:
-        line = f"{own['solved']} of {len(own['tasks'])} tasks have a kernel; {own['tokens']:,} tokens"
+        noun = "task" if len(own["tasks"]) == 1 else "tasks"
+        line = f"{own['solved']} of {len(own['tasks'])} {noun} have a kernel; {own['tokens']:,} tokens"
         said["terminal"] = (line in terminal, True)
     return [f"{name}: {found}, by the journal {right}" for name, (found, right) in said.items() if found != right]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.campaign_audit import disagreements
 from tests.unit.generate.test_held_out import Last
 
-from opsmith.cli.generate import _print
+from opsmith.cli.generate import ATTEMPTS, _print
 from opsmith.core.run import write_atomically
 from opsmith.generate.page import campaign_page
 from opsmith.generate.results import attempt_kinds
@@ -28,5 +28,6 @@ def test_every_figure_follows_from_the_journal(tmp_path: Path, capsys: pytest.Ca
     write_atomically(tmp_path / "summary.json", msgspec.json.encode(summary))
     kinds = {history.task: attempt_kinds(history, last) for history in campaign.histories}
     write_atomically(tmp_path / "report.html", campaign_page(summary, kinds).encode())
+    (tmp_path / ATTEMPTS).touch()
     _print(summary, tmp_path)
     assert [] == disagreements(tmp_path, capsys.readouterr().out)
