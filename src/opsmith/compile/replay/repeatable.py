@@ -91,19 +91,20 @@ def _run_fake(module: fx.GraphModule, values: Sequence[Tensor]) -> frozenset[int
         watch = _Watch(given[0].device, given)
         with watch:
             results = tree_leaves(_Interpreter(module, watch).run(*given))
-    owners = [_storage(one) if isinstance(one, Tensor) else None for one in results]
+    owners = [storage_of(one) if isinstance(one, Tensor) else None for one in results]
     if None in owners:
         raise NotRepeatableError("a result is no tensor")
     if watch.inputs.intersection(owners):
         raise NotRepeatableError("a result shares memory with an input")
-    return frozenset(place for place, one in enumerate(given) if _storage(one) in watch.written)
+    return frozenset(place for place, one in enumerate(given) if storage_of(one) in watch.written)
 
 
 def _like(value: Tensor) -> Tensor:
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
 
-def _storage(tensor: Tensor) -> int:
+def storage_of(tensor: Tensor) -> int:
+    """Names a tensor's storage while it lives."""
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -134,14 +135,14 @@ class _Watch(TorchDispatchMode):
         self._device = device
         self._kept = list(inputs)  # While they live no other storage has their addresses.
         self._constants: set[int] = set()
-        self.inputs = {_storage(one) for one in inputs}
+        self.inputs = {storage_of(one) for one in inputs}
         self.written: set[int] = set()
 
     def adopt(self, tensor: Tensor) -> Tensor:
         """Take a constant for one more input."""
         self._kept.append(tensor)
-        self._constants.add(_storage(tensor))
-        self.inputs.add(_storage(tensor))
+        self._constants.add(storage_of(tensor))
+        self.inputs.add(storage_of(tensor))
         return tensor
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -153,7 +154,7 @@ class _Watch(TorchDispatchMode):
         for leaf in tree_leaves((args, kwargs)):
             if isinstance(leaf, Tensor) and leaf.device != self._device:
                 raise NotRepeatableError(f"{func.name()} reads a tensor on {leaf.device}")
-        written = {_storage(one) for one in _written(func, args, kwargs)}
+        written = {storage_of(one) for one in _written(func, args, kwargs)}
         if written & self._constants:
             raise NotRepeatableError(f"{func.name()} writes to a constant")
         self.written |= written

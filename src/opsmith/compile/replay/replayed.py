@@ -78,7 +78,7 @@ class Recording:
         if self.written:
             changed = [one for one in map(inputs.__getitem__, self.written) if not one.is_inference()]
             torch.autograd.graph.increment_version(changed)
-        return self.results.copied(self.launches.outputs)
+        return self.results.copied()
 
 
 class Replayed:
@@ -191,8 +191,7 @@ class Replayed:
         self._device.synchronise()
         turns.add(self._clock() - started)
         if turns.done:
-            pool_bytes, copied = recording.launches.pool_bytes, len(recording.copied)
-            self._conclude(_compared(*turns.best, pool_bytes=pool_bytes, copied=copied))
+            self._conclude(_compared(*turns.best, recording))
         return outputs
 
     def _tried(self, inputs: Sequence[Tensor], addresses: list[int], outputs: Sequence[Tensor]) -> GraphReport:
@@ -210,14 +209,12 @@ class Replayed:
         recording = self._recorded(inputs, addresses)
         if not self._written.issubset(recording.fixed):
             return GraphReport(reason="an input that it writes to moves")
-        pool_bytes, copied = recording.launches.pool_bytes, len(recording.copied)
         self._recording = recording
-        if self._always:
-            return GraphReport(pool_bytes=pool_bytes, copied=copied)
-        if self._written:
+        if not self._always and not self._written:
+            return self._chosen(inputs, recording)
+        if not self._always:
             self._turns = _Turns()
-            return GraphReport(pool_bytes=pool_bytes, copied=copied)
-        return self._chosen(inputs, recording)
+        return GraphReport(pool_bytes=recording.launches.pool_bytes, copied=len(recording.copied))
 
     def _chosen(self, inputs: Sequence[Tensor], recording: Recording | None) -> GraphReport:
         """The fastest of the ways that there are: as compiled, in eager mode, as a repetition."""
@@ -241,8 +238,7 @@ class Replayed:
         if recording is None:
             reason = "the device takes longer than the host"
             return GraphReport(reason=reason, before_us=seconds["compiled"] * 1e6)
-        pool_bytes, copied = recording.launches.pool_bytes, len(recording.copied)
-        return _compared(seconds["compiled"], seconds["repeated"], pool_bytes=pool_bytes, copied=copied)
+        return _compared(seconds["compiled"], seconds["repeated"], recording)
 
     def _runs_eagerly(self, inputs: Sequence[Tensor]) -> bool:
         """Whether there is memory for what a compiled graph does not write."""
@@ -330,14 +326,14 @@ class _Turns:
         return min(before), min(after)
 
 
-def _compared(before_s: float, after_s: float, *, pool_bytes: int, copied: int) -> GraphReport:
+def _compared(before_s: float, after_s: float, recording: Recording) -> GraphReport:
     """What becomes of a recording."""
     return GraphReport(
         reason=None if after_s <= WORTH_IT * before_s else "repeating it is not faster",
         before_us=before_s * 1e6,
         after_us=after_s * 1e6,
-        pool_bytes=pool_bytes,
-        copied=copied,
+        pool_bytes=recording.launches.pool_bytes,
+        copied=len(recording.copied),
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from opsmith.aten.strides import extent
+from opsmith.compile.replay.repeatable import storage_of
 
 
 class Results:
@@ -21,35 +22,29 @@ class Results:
     """
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
-        self._places = [_owner(one) for one in outputs]
-        shared = {place for place in self._places if self._places.count(place) > 1}
-        self._is_plain = [
-            place not in shared and _keeps_strides(one) for one, place in zip(outputs, self._places, strict=True)
+        self._outputs = outputs
+        places = [storage_of(one) for one in outputs]
+        # By output: the memory that is copied for it, by its place, or None where it is cloned.
+        self._places = [
+            None if places.count(place) == 1 and _keeps_strides(one) else place
+            for one, place in zip(outputs, places, strict=True)
         ]
+        self._memory = {place: self._reached(place) for place in self._places if place is not None}
 
-    def copied(self, outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def copied(self) -> tuple[Tensor, ...]:
         """Copies of what the recording has written, in memory of their own."""
-        memory: dict[int, Tensor] = {}
-        copies = []
-        for one, place, is_plain in zip(outputs, self._places, self._is_plain, strict=True):
-            if is_plain:
-                copies.append(one.clone())
-                continue
-            if place not in memory:
-                memory[place] = self._memory(outputs, place).clone()
-            copies.append(_view(memory[place], one))
-        return tuple(copies)
+        memory = {place: one.clone() for place, one in self._memory.items()}
+        return tuple(
+            one.clone() if place is None else _view(memory[place], one)
+            for one, place in zip(self._outputs, self._places, strict=True)
+        )
 
-    def _memory(self, outputs: Sequence[Tensor], place: int) -> Tensor:
+    def _reached(self, place: int) -> Tensor:
         """The bytes that the results in one storage reach to, from its beginning."""
-        sharing = [one for one, other in zip(outputs, self._places, strict=True) if other == place]
+        sharing = [one for one, other in zip(self._outputs, self._places, strict=True) if other == place]
         size = max(extent(one.shape, one.stride(), int(one.storage_offset())) * one.element_size() for one in sharing)
         whole = torch.empty(0, dtype=torch.uint8, device=sharing[0].device).set_(sharing[0].untyped_storage())
         return whole[:size]
-
-
-def _owner(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _keeps_strides(tensor: Tensor) -> bool:

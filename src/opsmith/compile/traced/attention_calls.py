@@ -107,9 +107,6 @@ def _fastest_call(constants: Constants, node: fx.Node) -> Match | None:
     call = _read(node)
     if call is None or isinstance(call.form.scale, fx.Node):  # With dynamic sizes Dynamo has numbers as inputs, too.
         return None
-    if call.hidden_by_constants and call.is_square:
-        hidden = hides(call.mask, constants, where=False)
-        call = replace(call, form=replace(call.form, window=None if hidden is None else hidden.before))
     inside: set[fx.Node] = set()
     call = _unrepeated(call, inside)
     found = [tensor(one) for one in call.nodes]
@@ -119,6 +116,9 @@ def _fastest_call(constants: Constants, node: fx.Node) -> Match | None:
     takes_gradients = torch.is_grad_enabled() and any(one.requires_grad for one in like[:3])
     if any(one.requires_grad for one in like[3:]):
         return None
+    if call.hidden_by_constants and call.is_square:
+        hidden = hides(call.mask, constants, where=False)
+        call = replace(call, form=replace(call.form, window=None if hidden is None else hidden.before))
     way = _fastest(like, call.form, takes_gradients=takes_gradients)
     if way == LIBRARY:
         return None
