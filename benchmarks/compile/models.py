@@ -21,7 +21,6 @@ import argparse
 import copy
 import itertools
 import math
-import random
 import statistics
 import sys
 import time
@@ -34,7 +33,7 @@ import msgspec
 import torch
 from benchmarks.compile.jobs import Job, add_options, have_done, lacks_memory
 from benchmarks.compile.real_models import MODELS, Called, Place, State
-from benchmarks.compile.speed import ratio, synchronise
+from benchmarks.compile.speed import blocks_in_turns, ratio, synchronise
 from benchmarks.models.records import command_of, environment_of
 from torch import Tensor, nn
 
@@ -155,7 +154,7 @@ def _measure(
                 itertools.islice({f"pass {one.name}": one.undone for one in reports.passes if one.undone}.items(), 4)
             )
     take_turn()
-    times = _blocks(runs, options.device)
+    times = blocks_in_turns(runs, options.device, blocks=BLOCKS, block_s=BLOCK_S)
     over = {column: round(ratio(blocks, times[OURS]), 4) for column, blocks in times.items()} if OURS in times else {}
     return Measured(
         model=model,
@@ -243,27 +242,6 @@ def _peak(column: str, run: Run, device: str, held: int) -> dict[str, float]:
     run()
     torch.cuda.synchronize()
     return {column: round((torch.cuda.max_memory_allocated() - held) / 2**20, 1)}
-
-
-def _blocks(runs: dict[str, Run], device: str) -> dict[str, list[float]]:
-    """Seconds of a call of each column, in blocks that take turns in random order."""
-    calls = {column: max(2, math.ceil(BLOCK_S / _seconds(run, 2, device))) for column, run in runs.items()}
-    times: dict[str, list[float]] = {column: [] for column in runs}
-    order = list(runs)
-    for _ in range(BLOCKS):
-        random.shuffle(order)
-        for column in order:
-            times[column].append(_seconds(runs[column], calls[column], device))
-    return times
-
-
-def _seconds(run: Run, calls: int, device: str) -> float:
-    synchronise(device)
-    started = time.perf_counter()
-    for _ in range(calls):
-        run()
-    synchronise(device)
-    return (time.perf_counter() - started) / calls
 
 
 def table(record: Sequence[Measured], columns: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ def _measure(
         calls[column] = functools.partial(bare, compiled)
         peak_mib |= _peak(column, calls[column], options.device)
     take_turn()
-    times = _blocks(calls, options.device)
+    times = blocks_in_turns(calls, options.device)
     return Measured(
         model=model,
         mode=mode,
@@ -181,21 +181,30 @@ def _peak(column: str, call: Callable[[], object], device: str) -> dict[str, flo
     return {column: round(torch.cuda.max_memory_allocated() / 2**20, 1)}
 
 
-def _blocks(calls: dict[str, Callable[[], object]], device: str) -> dict[str, list[float]]:
-    """Seconds of a call of each column, in blocks that take turns in random order."""
-    repeats = {column: _repeats(call, device) for column, call in calls.items()}
+def blocks_in_turns(
+    calls: Mapping[str, Callable[[], object]], device: str, *, blocks: int = BLOCKS, block_s: float = BLOCK_S
+) -> dict[str, list[float]]:
+    """Seconds of a call of each column, in blocks that take turns in random order.
+
+    Args:
+        calls: column -> makes a call.
+        device: that is waited for.
+        blocks: of each column.
+        block_s: seconds that one lasts at least.
+    """
+    repeats = {column: _repeats(call, device, block_s) for column, call in calls.items()}
     times: dict[str, list[float]] = {column: [] for column in calls}
     order = list(calls)
-    for _ in range(BLOCKS):
+    for _ in range(blocks):
         random.shuffle(order)
         for column in order:
             times[column].append(_time(calls[column], repeats[column], device))
     return times
 
 
-def _repeats(call: Callable[[], object], device: str) -> int:
+def _repeats(call: Callable[[], object], device: str, block_s: float) -> int:
     _time(call, 2, device)
-    return max(1, math.ceil(BLOCK_S / max(_time(call, 3, device), 1e-7)))
+    return max(1, math.ceil(block_s / max(_time(call, 3, device), 1e-7)))
 
 
 def _time(call: Callable[[], object], repeats: int, device: str) -> float:

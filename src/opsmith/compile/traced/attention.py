@@ -10,6 +10,7 @@ causal one, which has no such row.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -37,10 +38,10 @@ class _Scores:
 
 def fuse_attention(graph: fx.Graph) -> int:
     """Replace spelled-out attention."""
-    return fuse(graph, _find)
+    return fuse(graph, functools.partial(_find, Constants(graph)))
 
 
-def _find(node: fx.Node) -> Match | None:
+def _find(constants: Constants, node: fx.Node) -> Match | None:
     reader = Reader()
     product = _values_product(node)
     if product is None:
@@ -54,7 +55,7 @@ def _find(node: fx.Node) -> Match | None:
     scores = _scores(reader, reader.without_casts(softmax["input"]))
     if scores is None or not _fits(scores, value):
         return None
-    return Match(reader.inside, lambda graph: _build(graph, scores, value))
+    return Match(reader.inside, lambda graph: _build(graph, scores, value, constants))
 
 
 def _values_product(node: fx.Node) -> tuple[Any, fx.Node] | None:
@@ -145,7 +146,7 @@ def _fits(scores: _Scores, value: fx.Node) -> bool:
     return mask.dtype == (torch.bool if scores.masked_where else query.dtype)
 
 
-def _build(graph: fx.Graph, scores: _Scores, value: fx.Node) -> fx.Node:
+def _build(graph: fx.Graph, scores: _Scores, value: fx.Node, constants: Constants) -> fx.Node:
     query, key, mask = scores.query, scores.key, scores.mask
     if scores.key_is_transposed:
         transposed = read(key, "transpose")
@@ -157,7 +158,7 @@ def _build(graph: fx.Graph, scores: _Scores, value: fx.Node) -> fx.Node:
     assert like is not None
     kwargs: dict[str, Any] = {"scale": scores.scale}
     impossible = None
-    if mask is not None and hides(mask, Constants(graph), where=scores.masked_where) == Hidden(later=True):
+    if mask is not None and hides(mask, constants, where=scores.masked_where) == Hidden(later=True):
         kwargs["is_causal"] = True
     elif mask is not None:
         kwargs["attn_mask"], impossible = _mask(graph, mask, where=scores.masked_where, three=like.dim() == 3)
