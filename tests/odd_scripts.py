@@ -137,6 +137,8 @@ def main(folder: Path) -> None:
     from opsmith.cli.trace import _trace_script
 
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork.
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background job ignores it,
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and nohup this.
     warm = folder / "warm.py"
     warm.write_text(PRELUDE + "torch.relu(x)\n")
     with contextlib.redirect_stdout(sys.stderr):  # Imports what every fork needs.

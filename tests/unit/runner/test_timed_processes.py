@@ -90,14 +90,16 @@ def test_a_thread_that_waits_for_its_helper_is_not_disturbed(kind: str) -> None:
     time.sleep(0.5)
     side._started = link.started()
     before = side.counts()
-    time.sleep(0.5)
-    after = side.counts()
+    waited_us = helped_us = 0.0
+    deadline = time.monotonic() + 30  # Others may leave the core to neither of them for a while.
+    while min(waited_us, helped_us) <= 1e4 and time.monotonic() < deadline:
+        time.sleep(0.5)
+        after = side.counts()
+        waited_us, helped_us = after.first_waited_us - before.first_waited_us, after.others_us - before.others_us
     for pid in (*link.started(), process.pid):
         os.kill(pid, signal.SIGKILL)
     process.wait()
-    waited_us, helped_us = after.first_waited_us - before.first_waited_us, after.others_us - before.others_us
-    assert waited_us > 1e4
-    assert helped_us > 1e4
+    assert min(waited_us, helped_us) > 1e4
     assert before.disturbed_us(after) == max(waited_us - helped_us, 0.0)  # Others may have had the core as well.
 
 
