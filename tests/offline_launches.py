@@ -25,9 +25,8 @@ import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
-from opsmith.aten.arguments import tensors_in
+from opsmith.aten.arguments import tensors_in, written_by
 from opsmith.aten.schemas import overload
-from opsmith.dispatch.entry import _written
 from opsmith.dispatch.plans.plan import Refusal
 from opsmith.dispatch.plans.recorder import LaunchRecorder
 from opsmith.dispatch.plans.triton_launches import counted_launches, repeatable, watched_launches
@@ -222,7 +221,8 @@ def main() -> None:
             for kernel, args in CALLS.values():
                 kernel(*args)
         for op, (kernel, args) in CALLS.items():
-            recorder = LaunchRecorder(tensors_in(args), _written(overload(op))(args, {}), elementwise=False, device=CPU)
+            written = written_by(overload(op))(args, {})
+            recorder = LaunchRecorder(tensors_in(args), written, elementwise=False, device=CPU)
             plan = recorder.plan(recorder.watching(kernel)(*args))
             plans[op] = plan if isinstance(plan, Refusal) else len(plan.steps)
             drawn[op] = 0 if isinstance(plan, Refusal) else plan.draws

@@ -14,8 +14,8 @@ from torch import nn
 
 from opsmith.compile.report import collected
 from opsmith.compile.trials import trying
-from opsmith.compile.trials.book import Trial
-from opsmith.compile.trials.turns import Way, hold_trial
+from opsmith.trials.book import Trial
+from opsmith.trials.turns import Way, hold_trial
 
 pytestmark = [
     pytest.mark.gpu,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,21 @@ def tensors_in(values: Iterable[Any]) -> list[Tensor]:
         elif isinstance(value, (list, tuple)):
             found.extend(tensors_in(value))
     return found
+
+
+def written_by(op: torch._ops.OpOverload) -> Callable[[tuple[Any, ...], dict[str, Any]], list[torch.Tensor]]:
+    """The function from a call's arguments to the tensors that it writes to."""
+    arguments = enumerate(op._schema.arguments)
+    places = [(index, argument.name) for index, argument in arguments if _is_written(argument)]
+
+    def written(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        return tensors_in(args[index] if index < len(args) else kwargs[name] for index, name in places)
+
+    return written
+
+
+def _is_written(argument: torch.Argument) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def undeclared(declared: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:

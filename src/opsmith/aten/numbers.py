@@ -37,6 +37,11 @@ def with_tensors(args: tuple[Any, ...], positions: Iterable[int]) -> tuple[Any, 
     return args
 
 
+def has_number(args: tuple[Any, ...], positions: Iterable[int]) -> bool:
+    """Whether a number stands for a tensor at one of these positions."""
+    return any(type(args[position]) in NUMBER_TYPES for position in positions if position < len(args))
+
+
 def wrapped_number(value: complex) -> Tensor:
     """The 0-dim CPU tensor that torch makes of a bool, int, float or complex, mark included; not to be written to."""
     # Zeros, and the parts of complex numbers, differ in their sign, which a dictionary's keys do not.

@@ -14,8 +14,8 @@ import torch
 
 from opsmith.compile.replay.replayed import RECORDED_AT
 from opsmith.compile.report import GraphReport, PassReport, collected
-from opsmith.compile.trials.book import Trial
 from opsmith.compile.work import CompiledBytes, Work, eager_work, profiled_launches
+from opsmith.trials.book import Trial
 
 #: Keeps nothing on disk, so that every pass runs, and lets the profiler see generated kernels on a CPU.
 _SETTINGS: Mapping[str, Any] = {"force_disable_caches": True, "cpp.enable_kernel_profile": True}

@@ -19,7 +19,7 @@ from torch._inductor import config
 
 from opsmith.compile.trials.calls import TriedCall, read_call, without_bias
 from opsmith.compile.trials.trying import convolution_precision, try_out
-from opsmith.compile.trials.turns import Way
+from opsmith.trials.turns import Way
 
 convolution = torch.ops.aten.convolution.default
 

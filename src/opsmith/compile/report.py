@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from opsmith.compile.trials.book import Trial
+from opsmith.trials.book import Trial
 
 
 class PassReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._ops import OpOverload
 
-from opsmith.aten.arguments import tensors_in
+from opsmith.aten.arguments import written_by
 from opsmith.aten.derivation import DoesNotFit
-from opsmith.aten.numbers import tensor_positions, with_tensors
+from opsmith.aten.numbers import has_number, tensor_positions, with_tensors
 from opsmith.aten.schemas import overload
 from opsmith.core.op import OpSchema
+from opsmith.dispatch.backups import Restored
 from opsmith.dispatch.guards import Fallback, gradient_needed, obstacle, special_guard
 from opsmith.dispatch.plans.cuda_driver import Driver
 from opsmith.dispatch.plans.front import Front
@@ -81,7 +82,7 @@ def backend_function(override: Override, original: Call) -> Call:
         override: says which kernel answers, if any.
         original: the kernel that torch had, see :func:`original_kernel`.
     """
-    thread, answer, written_by = THREAD, _guarded(override, original), _written(overload(override.schema.name))
+    thread, answer, written = THREAD, _guarded(override, original), written_by(overload(override.schema.name))
 
     def call(*args: Any, **kwargs: Any) -> Any:
         serving = override.serving
@@ -114,7 +115,7 @@ def backend_function(override: Override, original: Call) -> Call:
             return answer(serving, serving.kernel, args, kwargs)
         try:
             recorder = launch_recorder()(
-                tensors, written_by(args, kwargs), elementwise=serving.record.elementwise, device=home
+                tensors, written(args, kwargs), elementwise=serving.record.elementwise, device=home
             )
             result = answer(serving, recorder.watching(serving.kernel), args, kwargs)
             plans.keep(signature, recorder.plan(result))
@@ -127,10 +128,10 @@ def backend_function(override: Override, original: Call) -> Call:
 
 def _guarded(override: Override, original: Call) -> Callable[[Serving, Call, tuple[Any, ...], dict[str, Any]], Any]:
     """The function that answers a call by a kernel, or by the original where the kernel does not serve it."""
-    thread, found, special = THREAD, obstacle, special_guard(override.schema, override.device_type)
+    thread, found = THREAD, _obstacles(override)
 
     def answer(serving: Serving, kernel: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        reason = found(args) or (found(kwargs.values()) if kwargs else None) or (special and special(args, kwargs))
+        reason = found(serving, args, kwargs)
         if reason is None:
             thread.in_kernel = True
             try:
@@ -146,7 +147,7 @@ def _guarded(override: Override, original: Call) -> Callable[[Serving, Call, tup
             except DoesNotFit:
                 reason = Fallback.DESTINATION
             except Exception as exc:
-                if not serving.retryable:
+                if not (serving.retryable or isinstance(exc, Restored)):
                     raise
                 thread.in_kernel = False
                 return _second_try(serving, original, exc, args, kwargs)
@@ -158,6 +159,22 @@ def _guarded(override: Override, original: Call) -> Callable[[Serving, Call, tup
         return original(*args, **kwargs)
 
     return answer
+
+
+def _obstacles(override: Override) -> Callable[[Serving, tuple[Any, ...], dict[str, Any]], Fallback | None]:
+    """The function that says why no kernel is asked to answer a call, or None."""
+    special = special_guard(override.schema, override.device_type)
+    positions = tensor_positions(overload(override.schema.name))
+
+    def found(serving: Serving, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fallback | None:
+        reason = (
+            obstacle(args) or (obstacle(kwargs.values()) if kwargs else None) or (special and special(args, kwargs))
+        )
+        if reason is None and not serving.takes_numbers and has_number(args, positions):
+            return Fallback.NUMBER
+        return reason
+
+    return found
 
 
 def autograd_function(override: Override, original: Call) -> Call:
@@ -222,21 +239,6 @@ def _home(values: Iterable[Any], driver: Driver) -> torch.device | None:
     return None
 
 
-def _written(op: OpOverload) -> Callable[[tuple[Any, ...], dict[str, Any]], list[torch.Tensor]]:
-    """The function from a call's arguments to the tensors that it writes to."""
-    arguments = enumerate(op._schema.arguments)
-    places = [(index, argument.name) for index, argument in arguments if _is_written(argument)]
-
-    def written(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-        return tensors_in(args[index] if index < len(args) else kwargs[name] for index, name in places)
-
-    return written
-
-
-def _is_written(argument: torch.Argument) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
-
-
 def _second_try(serving: Serving, original: Call, exc: Exception, args: Any, kwargs: Any) -> Any:
     """Ask torch after a kernel raised: a bad call raises as eager does, a good one is the kernel's fault."""
     try:
@@ -244,5 +246,6 @@ def _second_try(serving: Serving, original: Call, exc: Exception, args: Any, kwa
     except Exception as eager:
         raise eager from None
     serving.fall_back(Fallback.RAISED)
-    serving.warn(f"the kernel raised {type(exc).__name__}: {exc}; PyTorch's own kernel answered")
+    raised = exc.__cause__ if isinstance(exc, Restored) else exc
+    serving.warn(f"the kernel raised {type(raised).__name__}: {raised}; PyTorch's own kernel answered")
     return result

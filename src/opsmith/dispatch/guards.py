@@ -30,6 +30,7 @@ class Fallback(enum.StrEnum):
     UNLOADABLE = "unloadable"
     DTYPE = "dtype"
     SUBCLASS = "subclass"
+    NUMBER = "number"
     LAZY = "lazy"
     DEVICE = "device"
     DESTINATION = "destination"

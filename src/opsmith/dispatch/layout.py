@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from opsmith.core.op import OpSchema
+from opsmith.dispatch.backups import kind_of
 
 Call = Callable[..., Any]
 #: Shape and strides of a result, or None where it is no strided tensor.
@@ -71,7 +72,7 @@ class EagerLayout:
     def _forms(
         self, results: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any], original: Call
     ) -> tuple[Form, ...]:
-        key = (_frozen(args), _frozen(kwargs.items()))
+        key = kind_of((*args, *kwargs.items()))
         known = self._known.get(key)
         # The sizes of some results, such as nonzero's, depend on the values as well.
         if known is None or [form and form[0] for form in known] != [form and form[0] for form in map(_form, results)]:
@@ -111,14 +112,3 @@ def _relaid(result: Any, form: Form) -> Any:
     if same or result.shape != shape:
         return result
     return torch.empty_strided(shape, strides, dtype=result.dtype, device=result.device).copy_(result)
-
-
-def _frozen(values: Iterable[Any]) -> Any:
-    return tuple(
-        (value.shape, value.stride(), value.dtype)
-        if isinstance(value, Tensor)
-        else _frozen(value)
-        if isinstance(value, (list, tuple))
-        else value
-        for value in values
-    )

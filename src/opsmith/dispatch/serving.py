@@ -11,9 +11,11 @@ import torch
 
 from opsmith.aten.arguments import tensors_in, undeclared
 from opsmith.aten.derivation import derived_exactly
+from opsmith.aten.numbers import tensor_positions
 from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant
+from opsmith.dispatch.backups import with_backups
 from opsmith.dispatch.guards import Fallback, bypass_guard
 from opsmith.dispatch.layout import EagerLayout
 from opsmith.dispatch.plans.cache import PlanCache
@@ -50,9 +52,22 @@ class Serving:
         calls: how many it answered.
         fallbacks: how many it did not, and why.
         plans: the launch plans of its calls, or None where it has none.
+        takes_numbers: whether it is handed the numbers that torch passes for tensors, as in ``x * 2``. A kernel that
+            writes to its arguments is not, nor is one whose op takes a single tensor.
     """
 
-    __slots__ = ("_warned", "calls", "device_type", "fallbacks", "kernel", "layout", "plans", "record", "schema")
+    __slots__ = (
+        "_warned",
+        "calls",
+        "device_type",
+        "fallbacks",
+        "kernel",
+        "layout",
+        "plans",
+        "record",
+        "schema",
+        "takes_numbers",
+    )
 
     def __init__(
         self, schema: OpSchema, device_type: str, record: Kernel, function: Call | None, *, under_jit: bool = True
@@ -65,6 +80,7 @@ class Serving:
         # A kernel with a destination of its own has no say in the layout.
         of_result = schema.variant is Variant.FUNCTIONAL and record.derived_from is None
         self.layout = EagerLayout(schema) if of_result else None
+        self.takes_numbers = self.retryable and len(tensor_positions(overload(schema.name))) > 1
         self.plans = _plans(record, schema, device_type, under_jit=under_jit)
 
     def _prepared(self, function: Call) -> Call:
@@ -73,8 +89,8 @@ class Serving:
         if self.device_type != "cpu":
             function = _on_their_device(function, self.device_type)
         if self.record.derived_from is not None:
-            function = derived_exactly(function, overload(self.schema.name), overload(self.record.derived_from))
-        return function
+            return derived_exactly(function, overload(self.schema.name), overload(self.record.derived_from))
+        return function if self.retryable else with_backups(function, overload(self.schema.name))
 
     def _first_call(self, *args: Any, **kwargs: Any) -> Any:
         """Load the kernel, put it in this method's place and call it.
@@ -96,7 +112,7 @@ class Serving:
 
     @property
     def retryable(self) -> bool:
-        """Whether PyTorch can answer after the kernel raised: nothing has been written to an argument by then."""
+        """Whether PyTorch can answer after the kernel raised: it has written to no argument, and no copy is needed."""
         return self.schema.variant is Variant.FUNCTIONAL or self.record.derived_from is not None
 
     def fall_back(self, reason: Fallback) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from opsmith.compile.trials import calls, trying
-from opsmith.compile.trials.book import Trial
+from opsmith.trials.book import Trial
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opsmith.compile import layouts
 from opsmith.compile.report import collected
 from opsmith.compile.trials import trying
-from opsmith.compile.trials.book import Trial
-from opsmith.compile.trials.turns import Way
+from opsmith.trials.book import Trial
+from opsmith.trials.turns import Way
 
 pytestmark = pytest.mark.slow
 

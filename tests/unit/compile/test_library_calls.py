@@ -22,8 +22,8 @@ from opsmith.compile.lowered import library_calls
 from opsmith.compile.options import read_options
 from opsmith.compile.report import Reports, collected
 from opsmith.compile.trials import calls, trying
-from opsmith.compile.trials.book import Trial
 from opsmith.dispatch.serving import Serving
+from opsmith.trials.book import Trial
 
 pytestmark = pytest.mark.slow
 

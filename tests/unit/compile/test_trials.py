@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from opsmith.compile.trials import turns
-from opsmith.compile.trials.book import Trial, TrialBook
-from opsmith.compile.trials.turns import hold_trial
+from opsmith.trials import turns
+from opsmith.trials.book import Trial, TrialBook
+from opsmith.trials.turns import hold_trial
 
 
 class Clock:

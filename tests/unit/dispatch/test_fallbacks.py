@@ -145,11 +145,47 @@ def test_a_kernel_that_fails_on_a_good_call_is_warned_of_once(tmp_path: Path) ->
         assert {"raised": 2} == fallbacks("relu.default")
 
 
-def test_a_kernel_that_fails_after_it_may_have_written_is_not_tried_again(tmp_path: Path) -> None:
-    """PyTorch's kernel would start from half a result."""
-    kernel_file(tmp_path, "relu_.default", "def kernel(x):\n    x.fill_(1)\n    raise ValueError('half way')")
-    with opsmith.enabled(tmp_path), pytest.raises(ValueError, match="half way"):
+HALF_WAY = """
+calls = 0
+def kernel(x):
+    global calls
+    calls += 1
+    x.fill_(1)
+    if calls != {good}:
+        raise ValueError('half way')
+    return x
+"""
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_what_a_kernel_wrote_before_it_raised_is_put_back(tmp_path: Path, *, strided: bool) -> None:
+    """PyTorch's kernel starts from what was there before the call."""
+    kernel_file(tmp_path, "relu_.default", HALF_WAY.format(good=0))
+    x = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])
+    with opsmith.enabled(tmp_path):
+        with pytest.warns(FallbackWarning, match="half way"):
+            torch.relu_(x.t() if strided else x)
+        assert {"raised": 1} == fallbacks("relu_.default")
+    assert torch.equal(torch.tensor([[0.0, 2.0], [3.0, 0.0]]), x)
+
+
+def test_a_kernel_that_raises_at_a_later_call_of_a_kind_is_not_tried_again(tmp_path: Path) -> None:
+    """Nothing is copied by then, and PyTorch's kernel would start from half a result."""
+    kernel_file(tmp_path, "relu_.default", HALF_WAY.format(good=1))
+    with opsmith.enabled(tmp_path):
         torch.relu_(X.clone())
+        with pytest.raises(ValueError, match="half way"):
+            torch.relu_(X.clone())
+
+
+def test_a_kernel_that_writes_or_takes_one_tensor_is_handed_no_number(tmp_path: Path) -> None:
+    """PyTorch's own code copies and converts numbers: for ``x << 3``, and where a sum goes into another type."""
+    kernel_file(tmp_path, "copy_.default", "def kernel(x, source, non_blocking=False):\n    return x.set_(source)")
+    kernel_file(tmp_path, "_to_copy.default", "def kernel(x, **options):\n    return x.set_()")
+    with opsmith.enabled(tmp_path):
+        assert torch.equal(torch.full((2,), 3.0), torch.ops.aten.copy_(torch.ones(2), 3))
+        assert torch.equal(torch.tensor(3), torch.ops.aten._to_copy(3))
+        assert [Fallback.NUMBER] == [*fallbacks("copy_.default")] == [*fallbacks("_to_copy.default")]
 
 
 # ---------------------------------------------------------------- errors and destinations

@@ -27,11 +27,11 @@ from opsmith.compile.lowered.common import share_common_calls
 from opsmith.compile.lowered.nodes import calls, replace, replace_by_calls
 from opsmith.compile.trials.calls import TriedCall, read_call, without_bias
 from opsmith.compile.trials.trying import convolution_precision, try_out
-from opsmith.compile.trials.turns import Way
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.selection import offered
+from opsmith.trials.turns import Way
 
 PRODUCTS = ("addmm.default", "baddbmm.default", "bmm.default", "mm.default")
 CONVOLUTIONS = ("convolution.default", "convolution_backward.default")

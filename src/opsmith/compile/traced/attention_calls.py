@@ -29,7 +29,7 @@ from opsmith.compile.traced.fusion import GraphRecorder, Match, fuse
 from opsmith.compile.traced.known import Constants, Hidden, band, hides
 from opsmith.compile.trials.calls import TriedCall, can_be_drawn, may_be_tried_on
 from opsmith.compile.trials.trying import try_out
-from opsmith.compile.trials.turns import Way
+from opsmith.trials.turns import Way
 
 #: Microseconds. Below, launching a call takes longer than the call.
 LEAST_US = 5.0

@@ -16,11 +16,11 @@ from torch.utils._pytree import tree_map_only
 
 from opsmith.aten.strides import extent
 from opsmith.compile.report import add_trial
-from opsmith.compile.trials.book import Trial, TrialBook
 from opsmith.compile.trials.calls import TriedCall
-from opsmith.compile.trials.turns import Way, hold_trial
 from opsmith.core.cache import cache_folder
 from opsmith.core.case import digest
+from opsmith.trials.book import Trial, TrialBook
+from opsmith.trials.turns import Way, hold_trial
 
 #: Makes the ways of a call from its arguments: tensors with numbers in them.
 Ways = Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Way]]
@@ -41,7 +41,7 @@ def try_out(
         call: on fake tensors; the trial draws their numbers.
         subject: what is tried out and hangs on more than the call: kernels, for one.
         ways: the first one is what is done without a trial.
-        least_us: as :func:`~opsmith.compile.trials.turns.hold_trial`.
+        least_us: as :func:`~opsmith.trials.turns.hold_trial`.
         same_strides: likewise.
         dear: likewise.
     """

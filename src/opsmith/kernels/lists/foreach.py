@@ -62,8 +62,9 @@ def _write(
     shared: Sequence[float] = (),
 ) -> None:
     """:func:`.map_lists` with one result, if what is given is served."""
-    if any(isinstance(value, complex) for values in (*numbers, shared) for value in values):
-        raise NotImplementedError("complex numbers are not served")
+    refused = (complex, bool) if function is minus else complex  # Eager refuses to subtract a bool.
+    if any(isinstance(value, refused) for values in (*numbers, shared) for value in values):
+        raise NotImplementedError("complex numbers, and bools that are subtracted, are not served")
     if any(len(values) != len(outs) for values in numbers):
         raise ValueError(f"there are not as many numbers as tensors, {len(outs)}")
     map_lists(function, [outs], lists, singles=singles, numbers=numbers, shared=shared)

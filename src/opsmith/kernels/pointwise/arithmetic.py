@@ -224,7 +224,7 @@ def _scaled_difference(self: Operand, other: Operand, alpha: float) -> torch.Ten
     if has_complex(self, other):
         return map_parts(complex_arithmetic.sub_of, [self, other], [alpha])
     result = served_promotion([self, other])
-    refuse_bool("a difference", result, *(x.dtype for x in (self, other) if isinstance(x, torch.Tensor)))
+    refuse_bool("a difference", result, *(torch.result_type(x, x) for x in (self, other)))
     _require_factor(result, alpha)
     return map_elements(sub_of, [self, other], [result] * 2, result, parameters=[alpha])
 

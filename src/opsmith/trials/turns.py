@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch.utils._pytree import tree_leaves
 
-from opsmith.compile.trials.book import Trial
+from opsmith.trials.book import Trial
 
 Way = Callable[[], object]
 
