@@ -11,3 +11,6 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 # processes to compile in takes seconds to start, and tests run beside each other already.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+# Tests of installed kernels want them called, faster or not; those of the choice say choose="measured".
+os.environ.setdefault("OPSMITH_CHOOSE", "all")

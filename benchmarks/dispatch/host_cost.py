@@ -167,7 +167,7 @@ def cuda_states() -> dict[str, State]:
 def shipped(choice: LaunchMode) -> Iterator[None]:
     """The shipped kernels, with plans carried out so."""
     os.environ[VARIABLE] = choice
-    with opsmith.enabled(ops="add.Tensor", device="cuda"):
+    with opsmith.enabled(ops="add.Tensor", device="cuda", choose="all"):
         yield
         answered = {op.op: (op.planned if choice is not LaunchMode.OFF else op.calls) for op in opsmith.active().ops}
     assert all(answered.values()) or not any(answered.values()), f"some forms went another way: {answered}"
@@ -190,7 +190,7 @@ def cpu_states(folder: Path) -> dict[str, State]:
         (directory / "add__Tensor").mkdir(parents=True)
         source = KERNEL.format(result=result) + "def decline(): raise NotImplementedError\n"
         (directory / "add__Tensor" / "add__Tensor_implementation_v1.py").write_text(source)
-        states[name] = lambda directory=directory: opsmith.enabled(directory)  # type: ignore[misc]
+        states[name] = lambda directory=directory: opsmith.enabled(directory, choose="all")  # type: ignore[misc]
     for name, choice in PLANS.items():
         states[name] = lambda choice=choice: launching_nothing(choice)  # type: ignore[misc]
     # Entries stay in torch's tables while somebody else runs Python: as after disable() beside a busy thread.
@@ -210,7 +210,7 @@ def launching_nothing(choice: LaunchMode) -> Iterator[None]:
         DRIVER, launch=lambda *_: None, stream=lambda _: 0, launch_address=nothing, stream_address=nothing
     )
     os.environ[VARIABLE] = choice
-    with stand_in_driver(driver), opsmith.enabled(LAUNCHED, ops="add.Tensor", device="cpu"):
+    with stand_in_driver(driver), opsmith.enabled(LAUNCHED, ops="add.Tensor", device="cpu", choose="all"):
         yield
 
 
@@ -219,7 +219,7 @@ def switched_off(directory: Path) -> Iterator[None]:
     """Entries in the tables, and no kernel in use."""
     from opsmith.dispatch.install import _installed
 
-    with opsmith.enabled(directory):
+    with opsmith.enabled(directory, choose="all"):
         _installed.registry.switch_off()
         yield
 

@@ -81,7 +81,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def measure_op(op: str, selection: Selection, inputs: int, calls: int, device: str) -> list[Row]:
     """The inputs of one op, in this process."""
     torch.set_num_threads(1)
-    with opsmith.enabled(ops=op, device=device):
+    with opsmith.enabled(ops=op, device=device, choose="all"):
         pass  # Raises where no kernel answers it, before anything else is done.
     suite = Traces()
     suite.select(selection)
@@ -106,7 +106,7 @@ def _row(op: str, shapes: str, call: Callable[[], Any], calls: int, device: str)
             if not with_kernels:
                 eager.append(_block_us(call, calls, device))
                 continue
-            with opsmith.enabled(ops=op, device=device):
+            with opsmith.enabled(ops=op, device=device, choose="all"):
                 installed.append(_block_us(call, calls, device))
                 [served] = [one for one in opsmith.active().ops if one.op == op]
             planned = bool(served.planned)

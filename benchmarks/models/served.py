@@ -60,7 +60,7 @@ def found(options: argparse.Namespace) -> Iterator[Found]:
         subject = Subject(build(name, options.size), options.device, DTYPES[options.dtype])
 
         def enter() -> AbstractContextManager[None]:
-            return opsmith.enabled(options.kernels, device=torch.device(options.device).type)
+            return opsmith.enabled(options.kernels, device=torch.device(options.device).type, choose="all")
 
         yield Found(model=name, **measure(subject, enter, options.device, options.repeats))
 

@@ -198,7 +198,7 @@ def record(options: argparse.Namespace) -> Record:
     eager = [trainer.run(seed) for seed in range(options.seeds)]
     moved = [trainer.run(0, moved_by=number) for number in range(options.moved)]
     print(f"{len(eager) + len(moved)} runs in eager mode are done", file=sys.stderr)
-    with opsmith.enabled(options.kernels, device=torch.device(options.device).type):
+    with opsmith.enabled(options.kernels, device=torch.device(options.device).type, choose="all"):
         with_kernels = [trainer.run(0)]
         active = opsmith.active()
         with_kernels += [trainer.run(seed) for seed in range(1, options.kernel_runs)]

@@ -9,9 +9,10 @@ A kernel that allows it is called once or twice with a signature and then repeat
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,23 +24,31 @@ from opsmith.aten.numbers import has_number, tensor_positions, with_tensors
 from opsmith.aten.schemas import overload
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.backups import Restored
+from opsmith.dispatch.choice.choosing import EAGER, KERNEL
+from opsmith.dispatch.choice.trial import try_out
 from opsmith.dispatch.guards import Fallback, gradient_needed, obstacle, special_guard
+from opsmith.dispatch.plans.cache import PlanCache
 from opsmith.dispatch.plans.cuda_driver import Driver
 from opsmith.dispatch.plans.front import Front
 from opsmith.dispatch.plans.inline_cache import MISS, fast_path_of
-from opsmith.dispatch.plans.signature import signature_of
+from opsmith.dispatch.plans.native import as_if_called_by_torch
+from opsmith.dispatch.plans.signature import Addresses, Signature, Tensors, signature_of
 from opsmith.dispatch.serving import DoesNotLoad, Serving
+from opsmith.trials.book import Trial
 
 if TYPE_CHECKING:
     from opsmith.dispatch.plans.recorder import LaunchRecorder
 
 Call = Callable[..., Any]
+#: Has a kernel in use answer a call by a function, or PyTorch.
+Answer = Callable[[Serving, Call, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class _Thread(threading.local):
-    """Whether this thread is inside a kernel."""
+    """Whether this thread is inside a kernel, and whose calls it is trying out."""
 
     in_kernel = False
+    trying: Serving | None = None
 
 
 THREAD = _Thread()
@@ -71,8 +80,7 @@ class Override:
         if serving is None:
             self.front.switch_off()
         else:
-            plans = serving.plans
-            self.front.use(None if plans is None else plans.table_in(self.front.library))
+            self.front.use(serving.table_in(self.front.library))
 
 
 def backend_function(override: Override, original: Call) -> Call:
@@ -82,24 +90,45 @@ def backend_function(override: Override, original: Call) -> Call:
         override: says which kernel answers, if any.
         original: the kernel that torch had, see :func:`original_kernel`.
     """
-    thread, answer, written = THREAD, _guarded(override, original), written_by(overload(override.schema.name))
+    thread, answer, chosen = THREAD, _guarded(override, original), _chosen(override, original)
+    planned = _planned(answer, written_by(overload(override.schema.name)))
 
     def call(*args: Any, **kwargs: Any) -> Any:
         serving = override.serving
         if serving is None or thread.in_kernel:
             return original(*args, **kwargs)
         plans = serving.plans
-        if plans is None:
+        if plans is None and serving.choices is None:
             return answer(serving, serving.kernel, args, kwargs)
-        fast_path = plans.fast_path
-        if fast_path is not None:
-            result = fast_path(args, kwargs)
+        if plans is not None and plans.fast_path is not None:
+            result = plans.fast_path(args, kwargs)
             if result is not MISS:
                 plans.replayed += 1
                 return result
         tensors: list[torch.Tensor] = []
         addresses: list[int] = []
         signature = signature_of(args, kwargs, tensors, addresses)
+        if not chosen(serving, signature, args, kwargs):
+            return original(*args, **kwargs)
+        if plans is None:
+            return answer(serving, serving.kernel, args, kwargs)
+        return planned(serving, plans, signature, tensors, addresses, args, kwargs)
+
+    return call
+
+
+def _planned(answer: Answer, written: Callable[[tuple[Any, ...], dict[str, Any]], list[torch.Tensor]]) -> Call:
+    """The function that repeats a call from its plan, or answers it, and records it where its signature comes again."""
+
+    def planned(
+        serving: Serving,
+        plans: PlanCache,
+        signature: Signature | None,
+        tensors: Tensors,
+        addresses: Addresses,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         if plans.bypass is not None and plans.bypass(tensors):
             signature = None
         home = None if tensors else _home((*args, *kwargs.values()), plans.driver)
@@ -123,10 +152,67 @@ def backend_function(override: Override, original: Call) -> Call:
             _recording.release()
         return result
 
-    return call
+    return planned
 
 
-def _guarded(override: Override, original: Call) -> Callable[[Serving, Call, tuple[Any, ...], dict[str, Any]], Any]:
+@contextlib.contextmanager
+def _trying(serving: Serving) -> Iterator[None]:
+    """In a trial, which is as if in a kernel: the kernel answers calls, as it would answer those of a program."""
+    THREAD.in_kernel, THREAD.trying = False, serving
+    try:
+        with as_if_called_by_torch():
+            yield
+    finally:
+        THREAD.in_kernel, THREAD.trying = True, None
+
+
+def _chosen(
+    override: Override, original: Call
+) -> Callable[[Serving, Signature | None, tuple[Any, ...], dict[str, Any]], bool]:
+    """The function that says whether a kernel is asked to answer a call, which may be tried out for that."""
+    op, obstacle_of = overload(override.schema.name), _obstacles(override)
+    positions, written = tensor_positions(op), written_by(op)
+
+    def chosen(serving: Serving, signature: Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        choices = serving.choices
+        if choices is None or THREAD.trying is serving:
+            return True
+
+        def hold(text: str) -> Trial | None:
+            before, THREAD.in_kernel = serving.counts(), True
+            try:
+                trial = try_out(
+                    *(text, choices.book),
+                    eager=original,
+                    kernel=op,
+                    args=with_tensors(args, positions),
+                    kwargs=kwargs,
+                    written=written(args, kwargs),
+                    installed=functools.partial(_trying, serving),
+                )
+            finally:
+                THREAD.in_kernel = False
+                reason = serving.uncount(before)
+            if trial is None or reason is None:
+                return trial
+            return Trial(call=text, us={EAGER: trial.us[EAGER]} if trial.us else {}, notes={KERNEL: str(reason)})
+
+        served = choices.known(signature)
+        if served is None and THREAD.trying is None:  # A trial waits for trials elsewhere, so it holds none itself.
+            if obstacle_of(serving, args, kwargs) is not None:
+                return True  # It is counted where the kernel would be called.
+            served = choices.decide(signature, args, kwargs, hold)
+        if served:
+            return True
+        choices.left += 1
+        if served is not None and serving.table is not None:
+            serving.table.leave()
+        return False
+
+    return chosen
+
+
+def _guarded(override: Override, original: Call) -> Answer:
     """The function that answers a call by a kernel, or by the original where the kernel does not serve it."""
     thread, found = THREAD, _obstacles(override)
 
@@ -219,7 +305,7 @@ def original_kernel(op: OpOverload, key: str) -> Call:
     return call
 
 
-@cache
+@functools.cache
 def launch_recorder() -> type[LaunchRecorder]:
     """What records the launches of a call; imported when it is first asked for.
 

@@ -5,6 +5,7 @@ What is enabled holds for all threads, as torch's dispatch tables do.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,9 @@ from pathlib import Path
 
 from opsmith.aten import numbers
 from opsmith.core.judging import refuse_while_judging
-from opsmith.dispatch.activity import Active, ServedOp
+from opsmith.dispatch.activity import Active, ServedClass, ServedOp
+from opsmith.dispatch.choice import trial
+from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Allowance, Choices, Choose, ClassChoice
 from opsmith.dispatch.kernel_set import KernelSet, merged
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.registry import Registry
@@ -37,9 +40,24 @@ class _Installation:
                 self.registry.remove()
                 return
             numbers.prepare()
+            _decide_by_class(choice)
             self.registry.ensure((serving.schema, serving.device_type) for serving in choice.servings)
             for serving in choice.servings:
                 self.registry.overrides[serving.schema.name, serving.device_type].serve(serving)
+
+
+def _decide_by_class(choice: KernelSet) -> None:
+    """Let classes decide which calls the kernels answer, unless all are asked for or that was done before."""
+    undecided = [serving for serving in choice.servings if serving.choices is None]
+    if choice.choose is Choose.ALL or not undecided:
+        return
+    allowance = Allowance() if choice.choose is Choose.MEASURED else None
+    book_of = functools.cache(trial.book_of)
+    for serving in undecided:
+        kind = serving.device_type
+        serving.choices = Choices(
+            serving.schema.name, kind, serving.record, functools.partial(book_of, kind), allowance
+        )
 
 
 _installed = _Installation()
@@ -51,8 +69,13 @@ def enable(
     ops: str | Iterable[str] | None = None,
     exclude: str | Iterable[str] = (),
     device: str | None = None,
+    choose: str | None = None,
 ) -> None:
     """Let PyTorch's eager mode use kernels in this process, in place of those enabled before.
+
+    A call is answered by the kernel if the kernel was faster than PyTorch's own in calls of its class: of its dtypes,
+    layouts and sizes. The second call of a class that nothing is known of is timed both ways, on its own arguments;
+    such trials take at most a second and a twentieth of the time that passes. What they find is kept on disk.
 
     The kernels' files are imported here, with all that this process may do: judge strangers' first.
 
@@ -63,16 +86,19 @@ def enable(
             overload stands for its in-place and ``out=`` forms too.
         exclude: of the same kind, taken out again.
         device: a device type; by default the CPU and the machine's accelerator.
+        choose: ``measured``, as above; ``kept``: by earlier trials alone, and no new ones are held; ``all``: every call
+            that the kernels can answer, which is for judging and for study. By default what ``OPSMITH_CHOOSE`` says in
+            the environment, else ``measured``.
 
     Raises:
-        BadInput: there is no kernel to install, or one does not load.
+        BadInput: there is no kernel to install, one does not load, or ``choose`` is none of the three.
         EnabledWhileJudging: this process judges kernels.
         UnknownName: no such backend, or a pattern that no overload matches.
     """
-    from opsmith.dispatch.selection import choose
+    from opsmith.dispatch import selection
 
     refuse_while_judging()
-    choice = choose(kernels, ops=ops, exclude=exclude, device=device)
+    choice = selection.choose(kernels, ops=ops, exclude=exclude, device=device, which=choose)
     if any(serving.plans is not None for serving in choice.servings):
         native.build()
     _installed.install(choice)
@@ -106,10 +132,11 @@ def enabled(
     ops: str | Iterable[str] | None = None,
     exclude: str | Iterable[str] = (),
     device: str | None = None,
+    choose: str | None = None,
 ) -> Iterator[None]:
     """As :func:`enable`, for the length of a ``with`` statement; then what was enabled before is again."""
     before = _installed.choice
-    enable(kernels, ops=ops, exclude=exclude, device=device)
+    enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose)
     try:
         yield
     finally:
@@ -128,6 +155,17 @@ def active() -> Active:
         )
 
 
+def _class(choice: ClassChoice) -> ServedClass:
+    us = choice.trial.us
+    return ServedClass(
+        text=choice.text,
+        served=choice.served,
+        eager_us=us.get(EAGER),
+        kernel_us=us.get(KERNEL),
+        note=choice.trial.notes.get(KERNEL, ""),
+    )
+
+
 def _served(serving: Serving) -> ServedOp:
     return ServedOp(
         op=serving.schema.name,
@@ -136,8 +174,10 @@ def _served(serving: Serving) -> ServedOp:
         kernel=serving.record.entry,
         dsl=serving.record.dsl,
         derived_from=serving.record.derived_from,
-        calls=serving.calls + serving.planned,
+        calls=serving.calls + serving.planned - serving.tried,
         planned=serving.planned,
+        left=serving.left,
+        classes=() if serving.choices is None else tuple(map(_class, serving.choices.classes)),
         refused={} if serving.plans is None else dict(serving.plans.refusals),
         fallbacks=dict(serving.fallbacks),
     )

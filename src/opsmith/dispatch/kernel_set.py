@@ -13,6 +13,7 @@ import torch
 from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
+from opsmith.dispatch.choice.choosing import Choose
 from opsmith.dispatch.serving import Serving
 
 #: Languages whose kernels run on an accelerator only.
@@ -28,11 +29,13 @@ class KernelSet(NamedTuple):
         kernels: as the user gave it, or the package's name.
         servings: what to install.
         excluded: ops with a kernel that are not overridden, with the reason.
+        choose: which calls the kernels answer.
     """
 
     kernels: str
     servings: tuple[Serving, ...]
     excluded: dict[str, str]
+    choose: Choose
 
 
 def runs_on(record: Kernel, device_type: str) -> bool:
@@ -71,4 +74,5 @@ def merged(choices: Iterable[KernelSet]) -> KernelSet:
         kernels=", ".join(choice.kernels for choice in ordered),
         servings=tuple(serving for _, serving in chosen.values()),
         excluded={op: reason for choice in ordered for op, reason in choice.excluded.items()},
+        choose=ordered[0].choose,
     )

@@ -18,6 +18,7 @@ from opsmith.aten.schemas import overload
 from opsmith.core import package
 from opsmith.core.op import OpSchema
 from opsmith.core.package import Package, PackagedOp
+from opsmith.dispatch.choice.choosing import choose_from
 from opsmith.dispatch.install import add_package
 from opsmith.dispatch.kernel_set import KernelSet, answers, runs_on
 from opsmith.dispatch.serving import Serving
@@ -39,6 +40,7 @@ def activate(folder: Path) -> None:
             kernels=found.name,
             servings=tuple(serving for one in kept for serving in _servings(one, folder)),
             excluded=dict.fromkeys(sorted(changed), f"its schema is another one than in torch {found.torch}"),
+            choose=choose_from(None),
         )
     )
 

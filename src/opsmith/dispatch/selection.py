@@ -16,6 +16,7 @@ from opsmith.backends.resolve import resolve
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, matches
 from opsmith.core.task import Task
+from opsmith.dispatch.choice.choosing import choose_from
 from opsmith.dispatch.exclusions import REASONS, why_excluded
 from opsmith.dispatch.kernel_set import KernelSet, answers, runs_on
 from opsmith.dispatch.serving import Serving
@@ -24,14 +25,21 @@ from opsmith.loading import function_of, import_target, kernel_directory, lookup
 
 
 def choose(
-    kernels: str | Path, *, ops: str | Iterable[str] | None, exclude: str | Iterable[str], device: str | None
+    kernels: str | Path,
+    *,
+    ops: str | Iterable[str] | None,
+    exclude: str | Iterable[str],
+    device: str | None,
+    which: str | None,
 ) -> KernelSet:
     """Find and load the kernels that ``enable`` is asked for; imports their files.
 
     Raises:
-        BadInput: there is no kernel to install, one does not load, or the device is no device type.
+        BadInput: there is no kernel to install, one does not load, the device is no device type, or ``which`` is none
+            of :class:`~opsmith.dispatch.choice.choosing.Choose`.
         UnknownName: no such backend, or a pattern that no overload matches.
     """
+    which_calls = choose_from(which)
     backend = _backend(str(kernels))
     device_types = _device_types(device)
     found = offered(backend, None if ops is None else split_patterns(ops), split_patterns(exclude))
@@ -48,7 +56,7 @@ def choose(
     if not places:
         raise BadInput(_nothing_to_install(str(kernels), device_types, found))
     servings = tuple(Serving(schema, kind, record, function_of(record)) for schema, kind, record in places)
-    return KernelSet(str(kernels), servings, excluded)
+    return KernelSet(str(kernels), servings, excluded, which_calls)
 
 
 def _backend(kernels: str) -> Backend:

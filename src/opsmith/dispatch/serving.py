@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,10 +17,12 @@ from opsmith.aten.schemas import overload
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant
 from opsmith.dispatch.backups import with_backups
+from opsmith.dispatch.choice.choosing import Choices
 from opsmith.dispatch.guards import Fallback, bypass_guard
 from opsmith.dispatch.layout import EagerLayout
 from opsmith.dispatch.plans.cache import PlanCache
 from opsmith.dispatch.plans.cuda_driver import driver
+from opsmith.dispatch.plans.encoding import Table
 from opsmith.dispatch.plans.mode import LaunchMode, launch_mode
 from opsmith.errors import BadInput
 from opsmith.loading import function_of
@@ -33,6 +36,13 @@ class FallbackWarning(UserWarning):
 
 class DoesNotLoad(RuntimeError):
     """A kernel that was to be loaded at its first call cannot be; nothing has been written yet."""
+
+
+class Counts(NamedTuple):
+    """How many calls a kernel has answered, and how many it has not, by reason."""
+
+    answered: int
+    fallbacks: dict[Fallback, int]
 
 
 class Serving:
@@ -51,14 +61,18 @@ class Serving:
         layout: lays out what the kernel returns, or None where that is an argument.
         calls: how many it answered.
         fallbacks: how many it did not, and why.
+        choices: which calls it is asked to answer; None: all.
+        tried: how many of its calls were trials'.
         plans: the launch plans of its calls, or None where it has none.
         takes_numbers: whether it is handed the numbers that torch passes for tensors, as in ``x * 2``. A kernel that
             writes to its arguments is not, nor is one whose op takes a single tensor.
     """
 
     __slots__ = (
+        "_table",
         "_warned",
         "calls",
+        "choices",
         "device_type",
         "fallbacks",
         "kernel",
@@ -67,13 +81,16 @@ class Serving:
         "record",
         "schema",
         "takes_numbers",
+        "tried",
     )
 
     def __init__(
         self, schema: OpSchema, device_type: str, record: Kernel, function: Call | None, *, under_jit: bool = True
     ) -> None:
         self.schema, self.device_type, self.record = schema, device_type, record
-        self.calls = 0
+        self.calls = self.tried = 0
+        self.choices: Choices | None = None
+        self._table: Table | None = None
         self.fallbacks: dict[Fallback, int] = {}
         self._warned = False
         self.kernel: Call = self._first_call if function is None else self._prepared(function)
@@ -104,6 +121,39 @@ class Serving:
             self.kernel = _unloadable
             self.warn(f"{exc}; PyTorch's own kernel answers")
         return self.kernel(*args, **kwargs)
+
+    @property
+    def table(self) -> Table | None:
+        """What C++ knows of its calls, once a front uses it."""
+        return self._table if self.plans is None else self.plans.table
+
+    def table_in(self, library: ctypes.CDLL) -> Table | None:
+        """What a front in C++ is to use: plans, and calls that are left to PyTorch."""
+        if self.plans is not None:
+            return self.plans.table_in(library)
+        if self.choices is not None and self._table is None:
+            self._table = Table(library)
+        return self._table
+
+    @property
+    def left(self) -> int:
+        """How many calls were left to PyTorch, because its own kernel is faster or nobody knows yet."""
+        if self.choices is None:
+            return 0
+        return self.choices.left + (0 if self.table is None else self.table.left)
+
+    def counts(self) -> Counts:
+        """What was counted so far."""
+        return Counts(self.calls + self.planned, dict(self.fallbacks))
+
+    def uncount(self, before: Counts) -> Fallback | None:
+        """Take out what was counted since, which were calls of a trial; returns why one of them fell back, if any."""
+        reasons = [reason for reason, count in self.fallbacks.items() if count > before.fallbacks.get(reason, 0)]
+        self.tried += self.calls + self.planned - before.answered
+        self.fallbacks = before.fallbacks
+        if self.plans is not None:
+            self.plans.fast_path = None  # Its calls may be left to PyTorch from now on.
+        return reasons[0] if reasons else None
 
     @property
     def planned(self) -> int:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
 #: A way is taken instead of another if it takes at most this part of the time: less is within what a trial varies.
 WORTH_IT = 0.95
+
+
+_log = logging.getLogger("opsmith")
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +76,50 @@ class TrialBook:
             if key not in self._trials:
                 self._read()
             if key not in self._trials:
-                self._trials[key] = hold()
-                if self._trials[key].is_final:
-                    self._append(_Line(key=key, trial=self._trials[key]))
+                self._keep(key, hold())
             return self._trials[key]
+
+    def find(self, key: str) -> Trial | None:
+        """The trial that was held before under this key, by whichever process."""
+        with self._lock:
+            if key not in self._trials:
+                self._read()
+            return self._trials.get(key)
+
+    def keep(self, key: str, trial: Trial) -> None:
+        """Keep a trial if it is final, else only in this process."""
+        with self._lock:
+            self._keep(key, trial)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While other processes time nothing for the same book; the system frees it when a process dies.
+
+        Where the folder cannot be written to, there is nothing to wait for.
+        """
+        import fcntl  # Where there is none there are no GPUs of CUDA's that share a book.
+
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            yield
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def _keep(self, key: str, trial: Trial) -> None:
+        self._trials[key] = trial
+        if not trial.is_final:
+            return
+        try:
+            self._append(_Line(key=key, trial=trial))
+        except OSError as exc:
+            _log.warning("what a trial found is not kept, for %s cannot be written to: %s", self.file, exc)
 
     def _read(self) -> None:
         """Take in whole lines that were written since."""
@@ -83,8 +127,8 @@ class TrialBook:
             with self.file.open("rb") as stream:
                 stream.seek(self._read_bytes)
                 lines, newline, _ = stream.read().rpartition(b"\n")
-        except FileNotFoundError:
-            return
+        except OSError:
+            return  # It is not there, or nobody may read it.
         self._read_bytes += len(lines) + len(newline)
         for text in lines.splitlines():
             with contextlib.suppress(msgspec.DecodeError):

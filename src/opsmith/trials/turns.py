@@ -7,9 +7,10 @@ another round has come near it.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -18,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from opsmith.trials.book import Trial
 
 Way = Callable[[], object]
+Around = Callable[[str], AbstractContextManager[object]]
 
 #: A round of timing lasts this long or this many calls, whatever is reached first.
 ROUND_S, ROUND_CALLS = 1e-3, 20
@@ -40,6 +42,8 @@ def hold_trial(
     same_strides: bool = True,
     dear: Collection[str] = (),
     alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+    rounds: tuple[int, int] = (ROUNDS, MOST_ROUNDS),
+    around: Around = lambda _way: nullcontext(),
 ) -> Trial:
     """Time each way that gives what the first one gives.
 
@@ -53,16 +57,32 @@ def hold_trial(
         same_strides: whether results have to lie in memory as the first one's do.
         dear: ways whose first call takes long. They are not called if another one is twice as fast as the first.
         alone: held while ways are timed, not while they are compiled.
+        rounds: how many there are at least and at most.
+        around: what is held, by the way's name, while calls of it are made; not while results are compared.
     """
     first = next(iter(ways))
 
-    def time_in_turns(ways: Mapping[str, Way]) -> dict[str, float]:
+    def time_in_turns(ways: Iterable[str]) -> dict[str, float]:
         with alone():
-            return _times(ways, synchronise, clock)
+            return _times(ways, seconds, rounds)
+
+    def seconds(name: str, calls: int) -> float:
+        """Of one call in a row of calls."""
+        with around(name):
+            synchronise()
+            started = clock()
+            for _ in range(calls):
+                ways[name]()
+            synchronise()
+            return (clock() - started) / calls
+
+    def result(name: str) -> list[object]:
+        with around(name):
+            return tree_leaves(ways[name]())
 
     try:
-        expected = tree_leaves(ways[first]())
-        us = time_in_turns({first: ways[first]})
+        expected = result(first)
+        us = time_in_turns([first])
     except Exception as exc:  # noqa: BLE001 - out of memory, or arguments that only a model can make
         return Trial(call=call, us={}, notes=dict.fromkeys(ways, _one_line(exc)))
     if us[first] < least_us:
@@ -73,48 +93,47 @@ def hold_trial(
         for name in group:
             if name in dear and min(us.values()) <= TWICE * us[first]:
                 notes[name] = "another way takes half of the time"
-            elif name != first and (complaint := _complaint(expected, ways[name], same_strides=same_strides)):
+            elif name != first and (
+                complaint := _complaint(expected, functools.partial(result, name), same_strides=same_strides)
+            ):
                 notes[name] = complaint
         if any(name not in notes for name in group):
-            us |= time_in_turns({name: way for name, way in ways.items() if name in {*us, *group} - notes.keys()})
+            us |= time_in_turns([name for name in ways if name in {*us, *group} - notes.keys()])
     return Trial(call=call, us={name: us[name] for name in ways if name in us}, notes=notes)
 
 
-def _complaint(expected: Sequence[object], way: Way, *, same_strides: bool) -> str | None:
+def _complaint(expected: Sequence[object], result: Callable[[], list[object]], *, same_strides: bool) -> str | None:
     """Why a way is not timed."""
     try:
-        return _difference(expected, tree_leaves(way()), same_strides=same_strides)
+        return _difference(expected, result(), same_strides=same_strides)
     except NotImplementedError as exc:
         return f"declined: {exc}"
     except Exception as exc:  # noqa: BLE001 - Triton, a library or the device may raise anything
         return _one_line(exc)
 
 
-def _times(ways: Mapping[str, Way], synchronise: Callable[[], None], clock: Callable[[], float]) -> dict[str, float]:
-    """Microseconds of a call of each way, the least of rounds that take turns."""
-    repeats = {name: _repeats(way, synchronise, clock) for name, way in ways.items()}
-    rounds: dict[str, list[float]] = {name: [] for name in ways}
-    for done in range(1, MOST_ROUNDS + 1):
-        for name, way in ways.items():
-            rounds[name].append(_seconds(way, repeats[name], synchronise, clock) * 1e6)
-        if done >= ROUNDS and all(second <= NEAR * least for least, second, *_ in map(sorted, rounds.values())):
+def _times(ways: Iterable[str], seconds: Callable[[str, int], float], rounds: tuple[int, int]) -> dict[str, float]:
+    """Microseconds of a call of each way, the least of rounds that take turns.
+
+    Args:
+        ways: their names.
+        seconds: of one call, by the way's name and the number of calls.
+        rounds: how many at least and at most.
+    """
+    repeats = {name: _repeats(seconds(name, 1)) for name in ways}
+    us: dict[str, list[float]] = {name: [] for name in ways}
+    least, most = rounds
+    for done in range(1, most + 1):
+        for name, times in us.items():
+            times.append(seconds(name, repeats[name]) * 1e6)
+        if done >= least and all(second <= NEAR * first for first, second, *_ in map(sorted, us.values())):
             break
-    return {name: round(min(times), 2) for name, times in rounds.items()}
+    return {name: round(min(times), 2) for name, times in us.items()}
 
 
-def _repeats(way: Way, synchronise: Callable[[], None], clock: Callable[[], float]) -> int:
+def _repeats(one_s: float) -> int:
     """Calls of a round; the second call counts, since the first may compile or tune."""
-    one_s = _seconds(way, 1, synchronise, clock)
     return max(2, min(ROUND_CALLS, math.ceil(ROUND_S / max(one_s, 1e-7))))
-
-
-def _seconds(way: Way, calls: int, synchronise: Callable[[], None], clock: Callable[[], float]) -> float:
-    synchronise()
-    started = clock()
-    for _ in range(calls):
-        way()
-    synchronise()
-    return (clock() - started) / calls
 
 
 def _difference(expected: Sequence[object], found: Sequence[object], *, same_strides: bool) -> str | None:

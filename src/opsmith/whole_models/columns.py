@@ -31,7 +31,7 @@ def compiler_of(column: Column, device: torch.device, caches: Path) -> Compiler 
     if column.how is How.EAGER:
         return None
     if column.how is How.ENABLED:
-        opsmith.enable(column.what, device=device.type)
+        opsmith.enable(column.what, device=device.type, choose="all")
         return None
     import torch._inductor.config
 

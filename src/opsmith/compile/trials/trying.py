@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -58,7 +56,7 @@ def try_out(
                 least_us=least_us,
                 same_strides=same_strides,
                 dear=dear,
-                alone=functools.partial(_alone, trials.file),
+                alone=trials.alone,
             )
 
     trials = _book(_machine(call.device))
@@ -106,21 +104,6 @@ def _drawn(like: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
 def _synchronise(device: torch.device) -> None:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
-
-
-@contextlib.contextmanager
-def _alone(book: Path) -> Iterator[None]:
-    """While other processes time nothing for the same book; the kernel frees it when a process dies."""
-    import fcntl  # Where there is none there are no GPUs of CUDA's that share a book.
-
-    book.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(book.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
 
 
 def _machine(device: torch.device) -> str:

@@ -39,6 +39,16 @@ class Table:
         """Keep a plan for the call that a front has handed to Python in this thread, if there is such a call."""
         self._library.opsmith_learn(self.handle, words)
 
+    def leave(self) -> None:
+        """Leave the call that a front has handed to Python in this thread, if there is one, to torch's own kernel."""
+        self._library.opsmith_learn(self.handle, None)
+
+    @property
+    def left(self) -> int:
+        """How many calls C++ has left to torch's own kernels."""
+        count: int = self._library.opsmith_left(self.handle)
+        return count
+
     def clear(self) -> None:
         """Forget all plans."""
         self._library.opsmith_clear(self.handle)

@@ -346,10 +346,11 @@ struct Hash {
   }
 };
 
-// The plans of one kernel in use.
+// The plans of one kernel in use. A call that is left to torch's own kernel has none: its entry is null.
 struct Plans {
   std::unordered_map<std::string, std::shared_ptr<const Plan>, Hash, std::equal_to<>> by_key;
   std::atomic<int64_t> replayed{0};
+  std::atomic<int64_t> left{0};
 };
 
 // Guards all tables, and which one each front uses. It is held for a look-up, never while something is called.
@@ -424,7 +425,7 @@ class Front final : public c10::OperatorKernel {
     Call call(device_);
     const bool known = std::all_of(
         arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return call.add(value); });
-    if (known && answer(op, call, stack, arguments.size())) {
+    if (known && answer(op, keys, call, stack, arguments.size())) {
       return;
     }
     const InPython inside(known ? &call : nullptr);
@@ -432,8 +433,8 @@ class Front final : public c10::OperatorKernel {
   }
 
  private:
-  // Returns whether a plan answered.
-  bool answer(const c10::OperatorHandle& op, Call& call, Stack* stack, size_t count) {
+  // Returns whether a plan answered, or torch's own kernel a call that is left to it.
+  bool answer(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Call& call, Stack* stack, size_t count) {
     std::shared_ptr<Plans> plans;
     std::shared_ptr<const Plan> plan;
     {
@@ -447,6 +448,11 @@ class Front final : public c10::OperatorKernel {
       }
       plans = plans_;
       plan = found->second;
+    }
+    if (plan == nullptr) {
+      plans->left.fetch_add(1, std::memory_order_relaxed);
+      original_.callBoxed(op, keys, stack);
+      return true;
     }
     if (!fits(*plan, call) || !returns(op, *plan)) {
       return false;
@@ -664,12 +670,22 @@ int64_t opsmith_replayed(std::shared_ptr<Plans>* plans) {
   return (*plans)->replayed.load();
 }
 
-// Keep a plan for the call that this thread is answering in Python. Returns whether there is one.
+int64_t opsmith_left(std::shared_ptr<Plans>* plans) {
+  return (*plans)->left.load();
+}
+
+// Whether this thread is in a Python function that a front called; from now on it is, or passes for not being.
+bool opsmith_in_python(bool now) {
+  return std::exchange(thread.in_python, now);
+}
+
+// Keep a plan for the call that this thread is answering in Python, or (null) that it is left to torch's own kernel.
+// Returns whether there is such a call.
 bool opsmith_learn(std::shared_ptr<Plans>* plans, const int64_t* words) {
   if (thread.missed == nullptr) {
     return false;
   }
-  auto plan = std::make_shared<const Plan>(Reader(words).plan());
+  auto plan = words == nullptr ? nullptr : std::make_shared<const Plan>(Reader(words).plan());
   const std::unique_lock lock(tables);
   (*plans)->by_key.insert_or_assign(std::string(thread.missed->key()), std::move(plan));
   return true;

@@ -6,6 +6,7 @@ cache folder. Without a compiler, or where anything else goes wrong, plans are c
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import functools
@@ -15,6 +16,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -47,6 +49,20 @@ def library() -> ctypes.CDLL | None:
     return _library() if launch_mode() is LaunchMode.NATIVE else None
 
 
+@contextlib.contextmanager
+def as_if_called_by_torch() -> Iterator[None]:
+    """What this thread calls goes through the launcher, though it is in a function that the launcher has called."""
+    found = library()
+    if found is None:
+        yield
+        return
+    before = found.opsmith_in_python(False)
+    try:
+        yield
+    finally:
+        found.opsmith_in_python(before)
+
+
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     path = _path()
@@ -74,6 +90,8 @@ _FUNCTIONS = {
     "opsmith_free_plans": (None, _ADDRESS),
     "opsmith_clear": (None, _ADDRESS),
     "opsmith_replayed": (ctypes.c_int64, _ADDRESS),
+    "opsmith_left": (ctypes.c_int64, _ADDRESS),
+    "opsmith_in_python": (ctypes.c_bool, ctypes.c_bool),
     "opsmith_dtype": (ctypes.c_int64, ctypes.c_char_p),
     "opsmith_precision": (ctypes.c_int64, *[ctypes.c_char_p] * 3),
     "opsmith_learn": (ctypes.c_bool, _ADDRESS, _ADDRESS),

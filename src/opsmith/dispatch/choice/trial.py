@@ -1,0 +1,94 @@
+"""Trials of calls while a program runs: PyTorch's kernel and ours as installed, on the call's own arguments."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
+
+from opsmith.core.cache import cache_folder
+from opsmith.core.case import digest
+from opsmith.dispatch.choice.choosing import EAGER, KERNEL
+from opsmith.trials.book import Trial, TrialBook
+from opsmith.trials.turns import hold_trial
+
+Call = Callable[..., Any]
+#: Rounds of timing at least and at most: a program waits for them.
+ROUNDS = 3, 12
+
+
+def book_of(device_type: str) -> TrialBook:
+    """What trials found on the current device of a type; its file is named for the device and for torch's version."""
+    name = torch.cuda.get_device_name() if device_type == "cuda" else device_type
+    return TrialBook(cache_folder() / "choices" / f"{digest(f'{name} torch {torch.__version__}'.encode())}.jsonl")
+
+
+def try_out(
+    text: str,
+    book: TrialBook,
+    *,
+    eager: Call,
+    kernel: Call,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    written: Sequence[Tensor],
+    installed: Callable[[], AbstractContextManager[object]],
+) -> Trial | None:
+    """Time both ways of making a call; None while a CUDA graph is captured, which would hold the trial.
+
+    What the call writes to is copied, once for both ways.
+
+    Args:
+        text: the call's class.
+        book: no other process times for it meanwhile.
+        eager: PyTorch's own kernel.
+        kernel: ours.
+        args: by position.
+        kwargs: by name.
+        written: the tensors among them that the call writes to.
+        installed: held while ``kernel`` is called, so that it is reached as an installed one is; nothing else of a
+            trial may be answered by kernels.
+    """
+    on_cuda = any(isinstance(value, Tensor) and value.is_cuda for value in _flat((*args, *kwargs.values())))
+    if on_cuda and torch.cuda.is_current_stream_capturing():
+        return None
+    with _alone_with_the_call():
+        try:
+            copies = {id(tensor): _copy(tensor) for tensor in written}
+        except torch.OutOfMemoryError:
+            return None
+        own_args, own_kwargs = tree_map_only(Tensor, lambda one: copies.get(id(one), one), (tuple(args), dict(kwargs)))
+        return hold_trial(
+            text,
+            {EAGER: lambda: eager(*own_args, **own_kwargs), KERNEL: lambda: kernel(*own_args, **own_kwargs)},
+            synchronise=torch.cuda.synchronize if on_cuda else lambda: None,
+            same_strides=False,
+            alone=book.alone,
+            rounds=ROUNDS,
+            around=lambda way: installed() if way == KERNEL else contextlib.nullcontext(),
+        )
+
+
+@contextlib.contextmanager
+def _alone_with_the_call() -> Iterator[None]:
+    """No mode sees the trial, and no gradient is recorded."""
+    with _disable_current_modes(), torch.no_grad(), torch._C._AutoDispatchBelowAutograd():
+        yield
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def _flat(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
+        else:
+            yield value
