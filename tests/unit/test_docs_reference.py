@@ -11,7 +11,7 @@ import pytest
 from opsmith.backends.manifest import KernelEntry
 from opsmith.core import run, timing, verdict
 from opsmith.core.environment import Environment
-from opsmith.dispatch.activity import Active, ServedOp
+from opsmith.dispatch.activity import Active, ServedClass, ServedOp
 from opsmith.dispatch.exclusions import REASONS
 from opsmith.dispatch.guards import Fallback
 from opsmith.dispatch.plans.plan import Refusal
@@ -58,6 +58,7 @@ def test_every_status_is_explained_in_the_order_of_the_enum() -> None:
         (Environment, "environment.md", "What a run records"),
         (Active, "dispatch.md", "Active"),
         (ServedOp, "dispatch.md", "One op"),
+        (ServedClass, "dispatch.md", "One class"),
     ],
 )
 def test_every_field_of_a_record_is_on_its_page(record: type[msgspec.Struct], page: str, heading: str) -> None:

@@ -129,7 +129,7 @@ def test_what_is_active_can_be_printed_and_written() -> None:
         torch.relu(X.to(torch.int64))
         lines = str(opsmith.active()).splitlines()
         assert f"{KERNELS}: 3 ops served, 1 of them called, 1 calls" == lines[0]
-        assert ["relu.default", "cpu", KERNELS.name, "elementwise.py:relu", "1", "0", "declined", "1"] == lines[
+        assert ["relu.default", "cpu", KERNELS.name, "elementwise.py:relu", "1", "0", "0", "declined", "1"] == lines[
             2
         ].split()
         written = json.loads(opsmith.active().to_json())["ops"][0]
