@@ -114,7 +114,36 @@ def product_with_triangle(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 ORDERED = labels("special nan")
+
+
+def _finite(x: torch.Tensor) -> torch.Tensor:
+    """With the largest number for an infinity."""
+    limits = torch.finfo(x.dtype)
+    return x.clamp(limits.min, limits.max)
+
+
+def _silu_gradient(grad: torch.Tensor, x: torch.Tensor, sigmoid: torch.Tensor) -> torch.Tensor:
+    """From the sigmoid of ``x`` in float32."""
+    return (grad.float() * sigmoid * (1 + x.float() * (1 - sigmoid))).to(grad.dtype)
+
+
 REDUCTIONS = {
+    "mse_loss_makes_infinities_finite": Mutant(
+        aten.mse_loss.default,
+        (randn(9, 33), randn(9, 33), 0),
+        lambda x, y, _: _finite((x - y).square()),
+        lambda x, y, _: (x - y) * (x - y),
+        labels("infinite"),
+        (torch.float32,),
+    ),
+    "log_softmax_backward_sums_without_nan": Mutant(
+        aten._log_softmax_backward_data.default,
+        (randn(9, 33), randn(9, 33).log_softmax(1), 1, torch.float32),
+        lambda g, s, dim, dtype: (g.double() - s.double().exp() * g.double().nansum(dim, True)).to(dtype),
+        lambda g, s, dim, dtype: (g.double() - s.double().exp() * g.double().sum(dim, True)).to(dtype),
+        labels("nan"),
+        (torch.float32,),
+    ),
     "max_skips_nan": Mutant(
         aten.max.dim,
         (randn(9, 33), 1),
@@ -301,6 +330,21 @@ BENDS = {
         lambda grad, x, low, high: torch.where((x > low) & (x < high), grad, 0),
         BENT,
     ),
+    "hardtanh_backward_makes_infinities_finite": Mutant(
+        aten.hardtanh_backward.default,
+        (randn(9, 33), randn(9, 33), -1.0, 1.0),
+        lambda grad, x, low, high: torch.where((x <= low) | (x >= high), 0, _finite(grad)),
+        lambda grad, x, low, high: grad.masked_fill((x <= low) | (x >= high), 0),
+        labels("infinite"),
+    ),
+    "silu_backward_by_a_quotient_of_powers": Mutant(
+        aten.silu_backward.default,
+        (randn(64), randn(64)),
+        lambda grad, x: _silu_gradient(grad, x, x.float().exp() / (1 + x.float().exp())),
+        lambda grad, x: _silu_gradient(grad, x, 1 / (1 + (-x.float()).exp())),
+        labels("boundaries"),
+        (torch.float32, torch.bfloat16),
+    ),
     "round_half_up": Mutant(
         aten.round.default,
         (randn(64),),
@@ -358,6 +402,13 @@ BANDS = {
     for low, high in ((1.6, 1.65), (-0.0312, -0.0302), (40.0, 42.0), (-7.5, -7.3))
 }
 BANDS |= {
+    "hardswish_wrong_in_a_band": Mutant(
+        aten.hardswish.default,
+        (randn(64),),
+        lambda x: torch.where((x > 0.5) & (x < 0.52), x, wide(aten.hardswish.default)(x)),
+        lambda x: (x.float() * (x.float() / 6 + 0.5).clamp(0, 1)).to(x.dtype),
+        labels("sweep"),
+    ),
     "exp_wrong_near_its_end": Mutant(
         aten.exp.default,
         (randn(64),),

@@ -689,6 +689,25 @@ def test_numbers_that_elements_are_compared_with_are_held_by_the_half_type() -> 
             assert number == float(torch.tensor(number).bfloat16())
 
 
+def test_a_label_is_asked_of_a_call_without_empty_tensors_first() -> None:
+    """A product over no element has no NaN in its factors."""
+    empty, schema = recorded(ATEN.bmm.default, torch.randn(1, 0, 3), torch.randn(1, 3, 50))
+    full, _ = recorded(ATEN.bmm.default, torch.randn(9, 5, 5), torch.randn(9, 5, 5))
+    for seed in range(8):
+        found = dict(reversed(probes([empty, full], schema, seed, 24)))
+        assert bool(tensors(found["nan"])[0].isnan().any())
+
+
+def test_losses_that_add_nothing_up_are_asked_on_large_tensors() -> None:
+    """Where they do, of a million roundings two right kernels make different ones."""
+    x, y = torch.randn(5, 7), torch.randn(5, 7)
+    for reduction, large in ((0, True), (1, False), (2, False)):
+        record, schema = recorded(ATEN.mse_loss.default, x, y, reduction)
+        assert large is bool(list(large_variants(record, schema, 1)))
+    record, schema = recorded(ATEN.mse_loss.default, x, y)
+    assert [] == list(large_variants(record, schema, 1))
+
+
 def test_the_gradient_of_what_is_cut_off_meets_nan() -> None:
     """Where eager selects, NaN does not pass."""
     record, schema = recorded(torch.ops.aten.threshold_backward.default, torch.randn(8, 8), torch.randn(8, 8), 0)

@@ -220,10 +220,10 @@ def _in_turn(vary: _Variants, bases: Sequence[CallRecord], schema: OpSchema, see
 
 def _is_small(record: CallRecord) -> bool:
     shapes = [tensor.shape for tensor in tensor_values((*record.args, *record.kwargs.values()))]
-    return max(map(math.prod, shapes), default=0) < FEW_ELEMENTS
+    return max(map(math.prod, shapes), default=0) < FEW_ELEMENTS or not all(map(math.prod, shapes))
 
 
-#: A call whose largest tensor has fewer elements is small.
+#: A call whose largest tensor has fewer elements is small, and so is one with a tensor that has none.
 FEW_ELEMENTS = 8
 #: Patterns that are varied; an op has a dozen at most, but for those with lists of scalars.
 MOST_BASES = 8

@@ -184,7 +184,9 @@ def _on_boundaries(record: CallRecord, free: dict[int, Freedom]) -> dict[int, to
             # A half type's product with a number may be rounded before the sum.
             exact = len(free) > 2 or (len(free) == 2 and dtype.itemsize == 2 and not own <= {0.0, 1.0, -1.0})
             small = "denormals" in freedom.labels
-            pools[number] = _bends(own, dtype, hull, alone=len(free) == 1, exact=exact, denormals=small)
+            # A gradient that comes in is a factor, so that what it is multiplied by may lie as far out as if alone.
+            alone = len(free) == 1 or ("_backward" in record.op and not freedom.slot.name.startswith("grad"))
+            pools[number] = _bends(own, dtype, hull, alone=alone, exact=exact, denormals=small)
         else:
             pools[number] = _whole_bends(own, dtype, ends="huge" in freedom.labels)
     return pools

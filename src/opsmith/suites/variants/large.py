@@ -32,7 +32,7 @@ from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
 from opsmith.suites.variants.layouts import dense_strides
-from opsmith.suites.variants.scope import CONTRACTIONS, bound_call, is_elementwise, is_placed
+from opsmith.suites.variants.scope import CONTRACTIONS, LOSSES, bound_call, is_elementwise, is_placed
 from opsmith.suites.variants.shapes import IN_PLACES, largest, may_be_resized, renamed
 
 #: Elements of a vast call are more than this and at most half as many more.
@@ -130,11 +130,13 @@ def _common_shape(record: CallRecord, schema: OpSchema) -> tuple[int, ...] | Non
     call, stem = bound_call(record), stem_of(schema.name)
     if call is None or not call.slots or not may_be_resized(record, schema):
         return None
-    if not (is_elementwise(schema) or stem in _ALONG) or any(is_placed(schema, slot.name) for slot in call.slots):
+    reduced = call.integer("reduction", default=1 if "reduction" in schema.schema else 0)
+    by_element = is_elementwise(schema) or (stem in LOSSES and not reduced)
+    if not (by_element or stem in _ALONG) or any(is_placed(schema, slot.name) for slot in call.slots):
         return None
     if stem in _RUNNING and any(slot.tensor.dtype in ("f16", "bf16") for slot in call.slots):
         return None
-    if not is_elementwise(schema) and len(call.slots) > 1:
+    if not by_element and len(call.slots) > 1:
         return None
     shape = max((slot.tensor.shape for slot in call.slots), key=len)
     fits = all(

@@ -58,14 +58,23 @@ ROWWISE = frozenset(
 _ROWWISE_LABELS = frozenset(LABELS) - DENSE - {"special", "ties", "denormals"}
 #: What rows of fewer elements are brought to is mostly rounding when all of them are large.
 ENOUGH_TO_CENTRE = 16
-#: Losses and what else takes its tensors element by element, though torch does not say so.
-BENT = frozenset(
+#: Losses that take tensors of one shape element by element, though torch does not say so, and may add the results up.
+LOSSES = frozenset(
     {
         *("binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "smooth_l1_loss", "huber_loss"),
-        *("soft_margin_loss", "hinge_embedding_loss", "margin_ranking_loss", "log_sigmoid_forward", "hardswish"),
-        *("_prelu_kernel", "multi_margin_loss", "multilabel_margin_loss_forward"),
+        *("soft_margin_loss", "hinge_embedding_loss", "margin_ranking_loss", "log_sigmoid_forward"),
     }
 )
+#: These, and what else takes its tensors element by element.
+BENT = LOSSES | {"hardswish", "_prelu_kernel", "multi_margin_loss", "multilabel_margin_loss_forward"}
+#: Of these, what works element by element whatever its arguments.
+UNTAGGED = frozenset({"hardswish"})
+#: Losses, and what they are made of, that an infinity makes infinite or zero in any formula.
+_TAKING_INFINITIES = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "log_sigmoid_forward"})
+#: Gradients that are passed on or cut off, whatever they are.
+_SELECTING = frozenset({"threshold_backward", "hardtanh_backward", "softshrink_backward", "hardshrink_backward"})
+#: Gradients whose sum over a row is part of each of its results.
+_SUMMING_ROWS = frozenset({"_softmax_backward_data", "_log_softmax_backward_data"})
 #: Ops with steps: which side a rounded quotient falls on is nobody's, but that of an exact one is certain.
 STEPPED = frozenset({"remainder", "fmod", "floor_divide"})
 #: Ops of :data:`KEPT` whose bends are where their domain ends.
@@ -199,7 +208,7 @@ def is_random(schema: OpSchema) -> bool:
 
 def is_elementwise(schema: OpSchema) -> bool:
     """Whether each element of the result follows from one element of each tensor."""
-    return "pointwise" in group_tags(schema)
+    return "pointwise" in group_tags(schema) or stem_of(schema.name) in UNTAGGED
 
 
 def reads_values(schema: OpSchema) -> bool:
@@ -305,15 +314,12 @@ def keeps_values(schema: OpSchema) -> bool:
 
 
 def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> frozenset[str]:
-    if stem.removesuffix("_backward") in BENT:
+    if stem.removesuffix("_backward") in BENT and not is_elementwise(schema):
         # Outside of a probability's range a GPU's eager mode asserts, also at a NaN.
-        return frozenset({"boundaries"}) | (frozenset() if ranged or "_backward" in stem else _OTHER_LABELS | {"nan"})
+        single = _SINGLE if stem in _TAKING_INFINITIES else {"nan"}
+        return frozenset({"boundaries"}) | (frozenset() if ranged or "_backward" in stem else _OTHER_LABELS | single)
     if "_backward" in stem:
-        if is_elementwise(schema):
-            found = _GRADIENT_LABELS if name.startswith("grad") or not ranged else frozenset()
-            # Where a gradient is cut off, NaN in it is too: eager selects.
-            return found | DENSE | (frozenset({"nan"}) if name.startswith("grad") else frozenset())
-        return _GRADIENT_LABELS if name.startswith("grad") else frozenset()
+        return _backward_labels(schema, stem, is_gradient=name.startswith("grad"), ranged=ranged)
     if is_elementwise(schema):
         return _RANGED if ranged else _ELEMENTWISE
     if ranged:
@@ -327,6 +333,16 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
         # A convolution by products of sums spreads a NaN of its input, but none of the filter of a channel.
         return _SUMMED - _SINGLE | (frozenset() if "conv" in stem and name != "weight" else {"nan"})
     return _OTHER_LABELS | (_SINGLE if stem in ADDED_IN_PLACES else frozenset())
+
+
+def _backward_labels(schema: OpSchema, stem: str, *, is_gradient: bool, ranged: bool) -> frozenset[str]:
+    """What a gradient that comes in may be; where it is cut off, NaN in it is too: eager selects."""
+    if not is_elementwise(schema):
+        summed = {"nan"} if stem in _SUMMING_ROWS else frozenset[str]()
+        return _GRADIENT_LABELS | summed if is_gradient else frozenset()
+    if not is_gradient:
+        return DENSE if ranged else _GRADIENT_LABELS | DENSE
+    return _GRADIENT_LABELS | DENSE | (_SINGLE if stem in _SELECTING else frozenset({"nan"}))
 
 
 def _rowwise_labels(call: BoundCall, slot: ArgumentSlot) -> frozenset[str]:

@@ -22,6 +22,7 @@ from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, stem_o
 from opsmith.suites.variants.layouts import dense_strides
 from opsmith.suites.variants.scope import (
     CONTRACTIONS,
+    LOSSES,
     ROWWISE,
     bound_call,
     is_elementwise,
@@ -113,7 +114,7 @@ def may_be_resized(record: CallRecord, schema: OpSchema) -> bool:
     if sorted(numbers) != list(range(len(record.storages))) or beside:
         return False
     stem = stem_of(schema.name)
-    known = stem in CONTRACTIONS or stem in ROWWISE or stem in ALONG_A_DIMENSION or _is_in_places(schema, call)
+    known = stem in CONTRACTIONS | LOSSES or stem in ROWWISE or stem in ALONG_A_DIMENSION or _is_in_places(schema, call)
     return known or is_elementwise(schema) or "reduction" in group_tags(schema)
 
 
