@@ -698,6 +698,22 @@ def test_a_label_is_asked_of_a_call_without_empty_tensors_first() -> None:
         assert bool(tensors(found["nan"])[0].isnan().any())
 
 
+def test_one_side_of_a_square_changes_alone_where_it_may() -> None:
+    """A kernel that takes one side for the other is right on squares only; factors of a product change together."""
+    square = torch.randn(5, 5)
+    for call in (
+        (ATEN.min.dim, square, 1),
+        (ATEN.mul.Tensor, square, square),
+        (ATEN._softmax.default, square, 1, False),
+    ):
+        record, schema = recorded(*call)
+        shapes = {tensor_values(variant.args)[0].shape for _, variant in shape_variants(record, schema, 1)}
+        assert all(5 in shape and shape != (5, 5) for shape in shapes)
+        assert {0, 1} == {shape.index(5) for shape in shapes}
+    record, schema = recorded(ATEN.mm.default, square, square)
+    assert all(len({*tensor_values(v.args)[0].shape}) == 1 for _, v in shape_variants(record, schema, 1))
+
+
 def test_losses_that_add_nothing_up_are_asked_on_large_tensors() -> None:
     """Where they do, of a million roundings two right kernels make different ones."""
     x, y = torch.randn(5, 7), torch.randn(5, 7)

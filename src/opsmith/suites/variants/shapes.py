@@ -1,16 +1,18 @@
 """The same call at other sizes.
 
-A size is renamed wherever it stands: in every tensor's shape and in every list of sizes. So what has to
+Where all tensors have one shape, and an op works element by element or along a dimension, one dimension changes.
+Elsewhere a size is renamed wherever it stands: in every tensor's shape and in every list of sizes. So what has to
 agree goes on agreeing (the inner dimensions of a product, a row and its weight, what broadcasts) without
-a rule for each op; where two dimensions only happen to be equal, both change, which is as good a call.
+a rule for each op; where two dimensions only happen to be equal, both change.
 The values are generated, inside the domains of :mod:`opsmith.suites.valid_inputs`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from opsmith.aten.schemas import group_tags, overload
 from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, tensor_values
@@ -65,15 +67,19 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     """
     if stem_of(schema.name) in IN_PLACES or not may_be_resized(record, schema):
         return  # Of copies by indices, which have many labels, the large call has other sizes.
-    values = (*record.args, *record.kwargs.values())
-    sizes = sorted({size for tensor in tensor_values(values) for size in tensor.shape if size > 1})
+    tensors = tensor_values((*record.args, *record.kwargs.values()))
+    sizes = sorted({size for tensor in tensors for size in tensor.shape if size > 1})
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
     smallest = 0 if _has_empty_answer(schema) else 1
-    renamings = [(old, new) for old in sizes for new in _drawn(chance) if new != old and new >= smallest]
-    chance.shuffle(renamings)
-    for old, new in renamings:
-        call = renamed(record, old, new)
-        if largest(call) <= MAX_ELEMENTS:
+    changes = [functools.partial(renamed, record, old) for old in sizes]
+    if _has_free_dimensions(schema, tensors):
+        # Of a square, one side alone: a kernel that takes one for the other is wrong.
+        changes = [functools.partial(_widened, record, dim) for dim, size in enumerate(tensors[0].shape) if size > 1]
+    drawn = [(change, new) for change in changes for new in _drawn(chance) if new >= smallest]
+    chance.shuffle(drawn)
+    for change, new in drawn:
+        call = change(new)
+        if largest(call) <= MAX_ELEMENTS and tensor_values((*call.args, *call.kwargs.values())) != tensors:
             try:
                 yield _label(new), traced_record(call, seed=seed)
             except CannotRebuild:
@@ -130,6 +136,33 @@ def _rounds_midway(stem: str, dtypes: list[str]) -> bool:
 def largest(call: TracedCall) -> int:
     """Elements of a call's largest tensor."""
     return max((math.prod(t.shape) for t in tensor_values((*call.args, *call.kwargs.values()))), default=0)
+
+
+def _has_free_dimensions(schema: OpSchema, tensors: Sequence[TensorValue]) -> bool:
+    """Whether each dimension of a call's tensors, which have one shape, may have another size by itself."""
+    stem = stem_of(schema.name)
+    if len({tensor.shape for tensor in tensors}) != 1:
+        return False
+    along = stem in ALONG_A_DIMENSION or stem.endswith("softmax") or stem == "trace"
+    return along or is_elementwise(schema) or ("reduction" in group_tags(schema) and stem not in CONTRACTIONS)
+
+
+def _widened(record: CallRecord, dim: int, new: int) -> TracedCall:
+    """The call with another size of one dimension of all tensors, which have one shape and become dense."""
+
+    def other(value: Value) -> Value:
+        if isinstance(value, TensorValue):
+            shape = (*value.shape[:dim], new, *value.shape[dim + 1 :])
+            return TensorValue(value.storage, value.dtype, shape, dense_strides(shape), 0, value.device)
+        if isinstance(value, SequenceValue):
+            return SequenceValue(tuple([other(item) for item in value.items]), value.is_tuple)
+        return value
+
+    return TracedCall(
+        op=record.op,
+        args=tuple([other(value) for value in record.args]),
+        kwargs={name: other(value) for name, value in record.kwargs.items()},
+    )
 
 
 def renamed(record: CallRecord | TracedCall, old: int, new: int) -> TracedCall:
