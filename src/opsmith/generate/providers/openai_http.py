@@ -173,9 +173,9 @@ class OpenAIChat:
                 if not line.startswith(b"data:") or data == b"[DONE]":
                     continue
                 event = self._parsed(data)
+                answers = answers or bool(event.choices)
                 usage = _counted(event) or usage
                 for choice in event.choices or ():
-                    answers = True
                     piece = choice.delta.text if choice.delta is not None else ""
                     text.append(piece)
                     length += len(piece)
