@@ -24,7 +24,7 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run quick test lint types layers unit corpus differential mutants campaigns site lock format hooks clean
+.PHONY: help venv run quick test lint types layers unit corpus differential mutants campaigns format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
@@ -135,6 +135,7 @@ mutants: $(STAMP)  ## Measure the judge: which faults in kernels it sees, and th
 	  $(if $(HARNESS),--harness $(HARNESS)) --jobs $(JOBS) -o $(MUTANTS) $(MUTANTS_OPTIONS) || status=$$?; \
 	if [ $$status -gt 1 ]; then exit $$status; fi; echo "$(MUTANTS)/table.md has the table"
 
+.PHONY: site lock
 site: $(STAMP)  ## Build the documentation into site/, with links that lead somewhere
 	@$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
 
