@@ -135,6 +135,15 @@ mutants: $(STAMP)  ## Measure the judge: which faults in kernels it sees, and th
 	  $(if $(HARNESS),--harness $(HARNESS)) --jobs $(JOBS) -o $(MUTANTS) $(MUTANTS_OPTIONS) || status=$$?; \
 	if [ $$status -gt 1 ]; then exit $$status; fi; echo "$(MUTANTS)/table.md has the table"
 
+.PHONY: site lock
+site: $(STAMP)  ## Build the documentation into site/, with links that lead somewhere
+	@$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+
+lock:  ## Pin what development needs, in requirements-dev.lock; needs uv
+	@{ echo "# What .[dev] needs, pinned: pip install -r requirements-dev.lock -e . \`make lock\` writes this file."; \
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --quiet --no-header \
+	  --no-emit-index-url --no-emit-find-links --no-annotate; } > requirements-dev.lock
+
 format: $(STAMP)  ## Rewrite the tree as ruff wants it
 	@$(BIN)/ruff check --quiet --fix-only
 	@$(BIN)/ruff format

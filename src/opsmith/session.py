@@ -205,6 +205,15 @@ class Session:
         """What a kernel may be judged on, by name."""
         return self._tasks
 
+    def has_case(self, task: str, case: str) -> bool:
+        """Whether a task is asked the case of this address; variants and conduct have addresses of their own.
+
+        Raises:
+            UnknownName: the session has no such task.
+        """
+        self._asked(task)
+        return any(str(each.address) == case for each in self._cases[task])
+
     def calls(self, task: str) -> list[CallRecord]:
         """The calls of a task, bad ones left out, with their values, for a program that writes kernels from examples.
 
@@ -246,6 +255,8 @@ class Session:
         most_s: float = math.inf,
         until: Callable[[Verdict], bool] = lambda _: False,
         told: Callable[[Found], None] | None = None,
+        case: str | None = None,
+        timed: bool = True,
     ) -> Judged:
         """As :meth:`judge`, for a kernel that a backend offers.
 
@@ -257,8 +268,14 @@ class Session:
                 the clock.
             until: no further case is begun after the first verdict of which it is true.
             told: is given every verdict as it is found, then what the clock says of each case that was timed.
+            case: judge this case and its variants alone, by the address that a verdict names; all if None.
+            timed: time a correct kernel, where the session's options do.
+
+        Raises:
+            UnknownName: the session has no such task, or the task no such case.
         """
-        job = self._job(task, kernel)
+        cases = self._chosen(task, case)
+        job = self._job(task, kernel, cases)
         watch = _Watch()
         # What is left of its time is for ending it.
         most_s -= min(ENDING_S, most_s / 10)
@@ -271,16 +288,17 @@ class Session:
             if until(verdict) or watch.seconds > most_s:
                 judging.close()
         watch.stop()
-        summary = summarise_op(self.planned(task, kernel), verdicts)
-        if summary.accepted and self.options.timing != "off" and watch.seconds < most_s:
-            timed = self._timed(job, watch)
+        planned = self._planned(task, kernel, cases)
+        summary = summarise_op(planned, verdicts)
+        if timed and summary.accepted and self.options.timing != "off" and watch.seconds < most_s:
+            clocked = self._timed(job, watch)
             if told is not None:
-                for each in timed.values():
+                for each in clocked.values():
                     told(each)
             verdicts = [
-                timed[verdict.case].told_by(verdict) if verdict.case in timed else verdict for verdict in verdicts
+                clocked[verdict.case].told_by(verdict) if verdict.case in clocked else verdict for verdict in verdicts
             ]
-            summary = summarise_op(self.planned(task, kernel), verdicts)
+            summary = summarise_op(planned, verdicts)
         return Judged(
             task=task,
             kernel_hash=kernel.content_hash,
@@ -307,7 +325,18 @@ class Session:
             raise UnknownName("task", task, self._tasks)
         return self._tasks[task]
 
-    def _job(self, task: str, kernel: Kernel) -> Job:
+    def _chosen(self, task: str, case: str | None) -> tuple[CaseRef, ...]:
+        self._asked(task)
+        cases = self._cases[task]
+        if case is None:
+            return cases
+        chosen = tuple(each for each in cases if str(each.address) == case)
+        if not chosen:
+            example = f"one of its {len(cases)} cases is {cases[0].address}"
+            raise UnknownName("case", case, hint=f"{example}; copy the address from a verdict")
+        return chosen
+
+    def _job(self, task: str, kernel: Kernel, cases: tuple[CaseRef, ...]) -> Job:
         asked = self._asked(task)
         with self._snapshots:
             take_snapshot(kernel, self._folder)
@@ -315,9 +344,9 @@ class Session:
             schema=asked.op,
             kernel=kernel,
             root=snapshot_root(kernel, self._folder.resolve()),
-            cases=self._cases[task],
+            cases=cases,
             counts=self._counts,
-            all_cases=self._cases[task],
+            all_cases=cases,
             policy=self.options.policy if self.options.checks_integrity(trusted=False) else None,
             integrity=self.options.checks_integrity(trusted=False),
         )
@@ -328,13 +357,17 @@ class Session:
         Raises:
             UnknownName: the session has no such task.
         """
+        return self._planned(task, kernel, self._chosen(task, None))
+
+    def _planned(self, task: str, kernel: Kernel | None, cases: Sequence[CaseRef]) -> PlannedOp:
         asked = self._asked(task)
+        bad = sum(case.expects_error for case in cases)
         return PlannedOp(
             op=task,
             kind=asked.op.kind,
             schema=asked.op.schema,
-            cases=asked.cases,
-            error_cases=len(self._cases[task]) - asked.cases,
+            cases=len(cases) - bad,
+            error_cases=bad,
             kernel=kernel,
             kernel_hash=None if kernel is None else kernel.content_hash,
         )

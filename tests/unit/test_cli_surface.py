@@ -58,6 +58,10 @@ SURFACE = {
         " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume --seed"
         " --strategy --suite --temperature --timing --tolerance -o"
     ),
+    "mcp": (
+        "--baseline --device --dsl --dtype --jobs --most-judging-s --ops --out --policy --problems --suite --timing"
+        " --tolerance -o"
+    ),
     "mutants": (
         "SUBJECTS --device --dtype --equivalence --harness --jobs --json --operators --ops --out --public"
         " --sample --seed -j -o"

@@ -57,6 +57,7 @@ VERBS = {
     "generate": Verb(
         WRITE, "Have kernels written by language models, or by torch's compiler, and judge them in a loop."
     ),
+    "mcp": Verb(WRITE, "Give coding agents the judge as tools: a server of the Model Context Protocol."),
     "book": Verb(WRITE, "Pairs of PyTorch modules and the compiler's Triton, for training models.", is_group=True),
     "tune": Verb(
         WRITE,

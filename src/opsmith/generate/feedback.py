@@ -42,6 +42,11 @@ def findings(attempt: Attempt, *, profile: bool = True) -> str:
         if attempt.outcome is Outcome.NO_CODE:
             return f"There was no kernel in the reply: {attempt.problem}."
         return "There was no reply."
+    return judged_findings(judged, profile=profile)
+
+
+def judged_findings(judged: Judged, *, profile: bool = True) -> str:
+    """As :func:`findings`, of a kernel that was judged."""
     if not judged.accepted:
         return "\n\n".join(_failures(judged))
     text = f"The kernel is right: all {judged.summary.cases} cases pass."
@@ -51,9 +56,12 @@ def findings(attempt: Attempt, *, profile: bool = True) -> str:
 def _failures(judged: Judged) -> Iterator[str]:
     summary = judged.summary
     counts = ", ".join(f"{count} {status}" for status, count in summary.statuses.items())
-    yield f"The kernel is not accepted. Of {summary.cases} cases: {counts or 'none ran'}."
+    varied = {status: number for status, number in summary.variants.items() if status != Status.PASSED}
+    others = ", ".join(f"{number} {status}" for status, number in varied.items())
+    of_variants = f" Of {sum(summary.variants.values())} variants of them: {others}." if varied else ""
+    yield f"The kernel is not accepted. Of {summary.cases} cases: {counts or 'none ran'}.{of_variants}"
     for verdict in telling(judged.verdicts):
-        yield _failure(verdict)
+        yield failure(verdict)
 
 
 def telling(verdicts: Iterable[Verdict]) -> Sequence[Verdict]:
@@ -69,7 +77,8 @@ def telling(verdicts: Iterable[Verdict]) -> Sequence[Verdict]:
     return sorted(smallest.values(), key=lambda verdict: order.get(verdict.status, len(order)))[:MOST_FAILURES]
 
 
-def _failure(verdict: Verdict) -> str:
+def failure(verdict: Verdict) -> str:
+    """A verdict that says something: what is wrong, with which inputs, the evidence."""
     what = {Part.CASE: "case", Part.VARIANT: "varied case", Part.CONDUCT: "conduct"}[verdict.part]
     lines = [f"{verdict.status} ({what}): {verdict.detail}"]
     if verdict.inputs:
@@ -127,5 +136,10 @@ def _hints(timings: Sequence[Timing]) -> Iterator[str]:
     if any(t.candidate_nodes is not None and t.candidate_nodes >= MANY_LAUNCHES for t in kernel):
         most = max(t.candidate_nodes or 0 for t in kernel)
         yield f"- One call launches {most:.0f} kernels; fuse them."
-    if call and all(t.label is not Label.SLOWER for t in kernel) and any(t.label is Label.SLOWER for t in call):
+    if (
+        call
+        and kernel
+        and all(t.label is not Label.SLOWER for t in kernel)
+        and any(t.label is Label.SLOWER for t in call)
+    ):
         yield "- The kernel itself is no slower, the call is: do less on the host, and allocate once."

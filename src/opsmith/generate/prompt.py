@@ -17,6 +17,10 @@ from opsmith.session import AskedTask
 
 _FOLDER = importlib.resources.files("opsmith.generate").joinpath("templates")
 DSLS = ("cpp", "cuda", "cutedsl", "helion", "metal", "tilelang", "torch", "triton")
+#: How a model that is asked for a reply hands its kernel in.
+IN_A_REPLY = (
+    "Answer with one Python file in one ```python code block, complete, imports included. Say little around it."
+)
 _POLICIES = {
     "native": "Policy `native`: every value is computed by your own kernel code. Of PyTorch you may use allocation "
     "(`torch.empty`, `empty_like`, `empty_strided`), views and metadata; any other op of it is found and rejected.",
@@ -53,7 +57,7 @@ def conversation(
         own_model: the model's name: attempts of others are shown as such.
     """
     messages = [
-        Message(Role.SYSTEM, _rules(setting, policy)),
+        Message(Role.SYSTEM, _rules(setting, policy, IN_A_REPLY)),
         Message(Role.USER, _task(setting, contexts)),
     ]
     for attempt in shown:
@@ -68,11 +72,23 @@ def conversation(
     return tuple(messages)
 
 
-def _rules(setting: Setting, policy: str) -> str:
+def statement(setting: Setting, contexts: Sequence[str], *, policy: str, answer: str) -> str:
+    """A task and its rules as one text, for a program that hands its kernels in by itself.
+
+    Args:
+        setting: the task and what is known of it.
+        contexts: names of what is told.
+        policy: of the judge.
+        answer: how a kernel is handed in.
+    """
+    return f"{_rules(setting, policy, answer)}\n{_task(setting, contexts)}"
+
+
+def _rules(setting: Setting, policy: str, answer: str) -> str:
     is_module = setting.task.op.kind is TaskKind.MODULE
     note = " with the parameters and buffers of `Model` under the same names" if is_module else " with this signature"
     rules = _template("rules").format(
-        name=entry_point(setting.task), signature_note=note, policy_note=_POLICIES[policy]
+        name=entry_point(setting.task), signature_note=note, policy_note=_POLICIES[policy], answer=answer
     )
     return f"{rules}\n{_template(setting.dsl)}"
 

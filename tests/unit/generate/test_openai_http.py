@@ -213,3 +213,28 @@ def test_an_address_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, url: 
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     with pytest.raises(BadInput, match="OPENAI_BASE_URL"):
         OpenAIChat("m")
+
+
+def test_servers_other_than_openais_are_told_the_limit_by_its_old_name_too(serving: Any) -> None:
+    """llama-cpp-python knows that one alone, and wrote without end; who refuses both is asked with the new one."""
+    refused = Said('{"error": "max_tokens and max_completion_tokens cannot both be set"}', status=400)
+    with serving(refused, Said("done"), Said("again")) as (server, model):
+        assert ["done", "again"] == [model.ask(request(number)).text for number in range(2)]
+    assert [100, None, None] == [body.get("max_tokens") for body in server.bodies]
+    assert [100, 100, 100] == [body["max_completion_tokens"] for body in server.bodies]
+
+
+def test_openai_is_told_the_limit_by_its_new_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses requests with both."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with closing(OpenAIChat("m")) as model:
+        assert "max_tokens" not in model._body(request())
+
+
+def test_a_stream_without_an_answer_is_no_reply(serving: Any) -> None:
+    """Some servers end one so when a prompt is too long, with status 200."""
+    empty = Said(raw=b"data: [DONE]\n\n", kind="text/event-stream")
+    expected = pytest.raises(NoReply, match="ended without an answer")
+    with serving(empty) as (_, model), expected as raised:
+        model.ask(request())
+    assert raised.value.may_have_cost

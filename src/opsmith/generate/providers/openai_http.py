@@ -42,6 +42,7 @@ MOST_REPLY_BYTES = 4 << 20
 MOST_STREAM_BYTES = 512 << 20
 MOST_LINE_BYTES = 1 << 20
 _PASSING = frozenset({409, 425, 429, 500, 502, 503, 529})
+_MALFORMED = frozenset({400, 422})
 _FOR_GOOD = {
     401: "the key is refused: set OPENAI_API_KEY",
     403: "the key may not use this",
@@ -99,6 +100,8 @@ class OpenAIChat:
         self.name = f"openai:{model}"
         self._model = model
         self._redaction = Redaction.of_environment()
+        # OpenAI takes the new name of the limit alone; servers that know the old one alone ignore the new one.
+        self._sends_old_limit = not os.environ.get("OPENAI_BASE_URL", DEFAULT_URL).startswith(DEFAULT_URL)
         key = os.environ.get("OPENAI_API_KEY", "")
         url = os.environ.get("OPENAI_BASE_URL", DEFAULT_URL)
         headers = {"Accept-Encoding": "identity"}
@@ -153,6 +156,8 @@ class OpenAIChat:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if self._sends_old_limit:
+            body["max_tokens"] = request.max_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature
         return body
@@ -161,12 +166,14 @@ class OpenAIChat:
         """Put the pieces of a stream together; one that ends without its end mark is incomplete."""
         text: list[str] = []
         usage, finish, length = None, None, 0
+        answers = False
         try:
             for line in _lines(response):
                 data = line.removeprefix(b"data:").strip()
                 if not line.startswith(b"data:") or data == b"[DONE]":
                     continue
                 event = self._parsed(data)
+                answers = answers or bool(event.choices)
                 usage = _counted(event) or usage
                 for choice in event.choices or ():
                     piece = choice.delta.text if choice.delta is not None else ""
@@ -176,7 +183,9 @@ class OpenAIChat:
                 if length > MOST_REPLY_BYTES:
                     raise NoReply(f"the reply is longer than {MOST_REPLY_BYTES} characters", may_have_cost=True)
         except httpx2.HTTPError:
-            finish = None
+            answers, finish = True, None
+        if not answers:
+            raise NoReply("the server's stream ended without an answer", may_have_cost=True)
         return _reply(request, "".join(text), usage, finish)
 
     def _whole(self, request: Request, response: httpx2.Response) -> Reply:
@@ -204,6 +213,9 @@ class OpenAIChat:
         status = response.status_code
         if status in _PASSING:
             raise _Passing(f"status {status}: {text}", wait_s=_seconds(response.headers.get("retry-after")))
+        if status in _MALFORMED and self._sends_old_limit and "max_tokens" in text:
+            self._sends_old_limit = False
+            raise _Passing(f"status {status}: {text}", wait_s=0.0)
         if status in _FOR_GOOD:
             where = self._without_key(str(self._http.base_url))
             raise BadInput(f"{self.name} at {where}: status {status}, {_FOR_GOOD[status]}; {text}")

@@ -41,7 +41,7 @@ class PydanticAIChat:
     def ask(self, request: Request) -> Reply:
         """See :meth:`opsmith.generate.chat.ChatModel.ask`; retries are pydantic-ai's own."""
         from pydantic_ai import direct
-        from pydantic_ai.exceptions import AgentRunError, ModelHTTPError
+        from pydantic_ai.exceptions import AgentRunError, ModelHTTPError, UserError
         from pydantic_ai.settings import ModelSettings
 
         settings = ModelSettings(max_tokens=request.max_tokens, seed=request.number)
@@ -53,8 +53,13 @@ class PydanticAIChat:
             if exc.status_code in (401, 403, 404):
                 raise BadInput(f"{self.name}: {' '.join(str(exc).split())[:300]}") from exc
             raise NoReply(f"status {exc.status_code}", may_have_cost=exc.status_code in TIMED_OUT) from exc
+        except UserError as exc:
+            raise BadInput(f"{self.name}: {' '.join(str(exc).split())}") from exc
         except AgentRunError as exc:
             raise NoReply(" ".join(str(exc).split())[:300], may_have_cost=True) from exc
+        except Exception as exc:  # It fails in many ways on an answer that is not of its format.
+            said = f"pydantic-ai cannot read the answer: {type(exc).__name__}: {exc}"
+            raise NoReply(" ".join(said.split())[:300], may_have_cost=True) from exc
         return _reply(request, response)
 
     def close(self) -> None:
@@ -79,5 +84,7 @@ def _reply(request: Request, response: ModelResponse) -> Reply:
 
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     counted = response.usage
-    usage = usage_of(request, text, counted.input_tokens, counted.output_tokens) if counted.has_values() else None
+    # Zero stands for counts that it could not read, too.
+    told = counted.input_tokens > 0
+    usage = usage_of(request, text, counted.input_tokens, counted.output_tokens) if told else None
     return Reply(text=text, usage=usage, complete=response.finish_reason in (None, "stop"))
