@@ -178,8 +178,7 @@ def generate(
         print_json(summary)
     else:
         _print(summary, out)
-    limits = msgspec.structs.asdict(options.budget)
-    return int(any(limit is not None and getattr(summary.spent, name) > limit for name, limit in limits.items()))
+    return int(bool(summary.spent.exceeds(options.budget)))
 
 
 def _check_out(out: Path, *, resume: bool) -> None:
@@ -293,14 +292,17 @@ def _print(summary: CampaignSummary, out: Path) -> None:
         )
     console = Console()
     console.print(table)
-    console.print((out / ATTEMPTS).read_text(encoding="utf-8"), markup=False, highlight=False, end="")
+    console.print((out / ATTEMPTS).read_text(encoding="utf-8"), markup=False, highlight=False, end="", soft_wrap=True)
     spent, again = summary.spent, summary.replayed
     lines = [
         (
             f"\n{summary.accepted} of {counted(len(summary.tasks), 'task')} have a kernel; "
-            f"{spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.device_s:.0f} s of judging"
+            f"{spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.device_s:.0f} s of judging and "
+            f"{spent.last_judging_s:.0f} s of the last judging"
         )
     ]
+    if spent.cut_off:
+        lines.append(spent.cut_off)
     lines += [f"overrun: {line}" for line in summary.overruns]
     lines += [
         f"{one_line(name)}: {task.reason}"

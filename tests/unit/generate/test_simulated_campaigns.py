@@ -103,7 +103,7 @@ class Author:
 class Judge(ReadingSession):
     """Takes as long as the kernel's hash says, up to what it may."""
 
-    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, told: Any = None) -> Judged:
+    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, **watch: Any) -> Judged:
         """The verdict of the source, after a while that is not waited for."""
         took_s = random.Random(kernel.content_hash).uniform(0.0, most_s)
         return msgspec.structs.replace(super().judge_kernel(task, kernel, most_s=most_s), device_s=took_s)
