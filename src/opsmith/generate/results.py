@@ -118,14 +118,18 @@ def write_unjudged(
 
 
 def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], chosen: Mapping[str, Attempt]) -> None:
-    """Write the kernels of attempts as a kernel directory, with their provenance; see :func:`write_kernels`."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """Write the kernels of attempts as a kernel directory, with their provenance; see :func:`write_kernels`.
+
+    The folder is there whole, or as it was before.
+    """
+    staging = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
     entries: dict[str, KernelEntry] = {}
     for name, attempt in chosen.items():
         assert attempt.file is not None
         task = tasks[name]
-        target = folder / kernel_file(task, attempt.index)
+        target = staging / kernel_file(task, attempt.index)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(out / attempt.file, target)
         if task.op.kind is not TaskKind.MODULE:
@@ -133,7 +137,9 @@ def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], cho
             entries[name] = KernelEntry(best=attempt.index + 1, provenance=provenance)
     if entries:
         manifest = msgspec.json.format(msgspec.json.encode(Manifest(format=FORMAT, kernels=entries)))
-        write_atomically(folder / "manifest.json", manifest)
+        write_atomically(staging / "manifest.json", manifest)
+    shutil.rmtree(folder, ignore_errors=True)
+    staging.rename(folder)
 
 
 def kernel_file(task: AskedTask, index: int) -> Path:
