@@ -172,6 +172,9 @@ def test_a_kill_in_the_last_stage_leaves_no_fragment(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         campaign.judge()
     assert not (tmp_path / "run").exists()
+    [begun] = (tmp_path / "judged" / "held-out").glob("*/run")
+    (begun / "run.json").unlink()  # As if it had died before it was there.
+    (begun / "verdicts.jsonl").write_text("half a ver")
     campaign.dies = lambda: None
     campaign.judge()
     assert RunDirectory.open(tmp_path / "run").summary().accepted

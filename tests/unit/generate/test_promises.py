@@ -89,7 +89,13 @@ def test_a_command_that_cannot_run_is_asked_again(tmp_path: Path) -> None:
 def test_reservations_are_waited_for(tmp_path: Path) -> None:
     """Room for one exchange at a time is enough for twelve small ones: ten of twelve tasks were stopped for good."""
     options = campaign_options(attempts=1, max_tokens=16_384, budget=Budget(tokens=40_000))
-    model = Scripted("openai:m", answer())
+    say = answer()
+
+    def slowly(request: Request) -> str:
+        threading.Event().wait(0.02)  # The next one is to find it under way.
+        return str(say(request))
+
+    model = Scripted("openai:m", slowly)
     histories = run_campaign(tmp_path, options, [model], ReadingSession(TWELVE), exchanges_at_a_time=8)
     assert [None] * 12 == [history.stopped for history in histories]
     assert 12 == len(model.asked)
