@@ -25,7 +25,7 @@ from opsmith.generate.held_out import LastJudged, candidates
 from opsmith.generate.journal import HeldOut, Journal
 from opsmith.generate.providers import author
 from opsmith.report.scores import summarise_op
-from opsmith.session import AskedTask, Judged
+from opsmith.session import AskedTask, Judged, Watch
 
 _SPEED = re.compile(r"speed=([\d.]+)")
 _FLOOR = re.compile(r"floor=([\d.]+)")
@@ -68,7 +68,9 @@ class ReadingSession:
             raise BadInput(f"{source} defines no kernel for {task}")
         return self.judge_kernel(task, kernel, most_s=1.0)
 
-    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, told: Any = None) -> Judged:
+    def judge_kernel(
+        self, task: str, kernel: Kernel, *, most_s: float, told: Any = None, watch: Watch | None = None
+    ) -> Judged:
         """The verdict that the source asks for."""
         assert most_s > 0
         assert kernel.root is not None

@@ -29,7 +29,7 @@ from opsmith.serve.store.database import Database
 from opsmith.serve.store.schema import metadata
 from opsmith.serve.store.submissions import SuiteFacts
 from opsmith.serve.store.tokens import Role, create_token
-from opsmith.session import Judged
+from opsmith.session import Judged, Watch
 
 SUITE = "opinfo"
 TASKS = ("relu.default", "exp.default", "add.Tensor")
@@ -66,9 +66,11 @@ class ReadingJudge(ReadingSession):
         """One case."""
         return PlannedOp(op=task, schema="", cases=1, error_cases=0, kernel=kernel, kernel_hash="k")
 
-    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, told: Any = None) -> Judged:
+    def judge_kernel(
+        self, task: str, kernel: Kernel, *, most_s: float, told: Any = None, watch: Watch | None = None
+    ) -> Judged:
         """The verdict that the source asks for."""
-        judged = super().judge_kernel(task, kernel, most_s=most_s)
+        judged = super().judge_kernel(task, kernel, most_s=most_s, watch=watch)
         for verdict in judged.verdicts:
             told(verdict)
         slow = self.judged[-1].partition("slow=")[2].partition(" ")[0].strip()

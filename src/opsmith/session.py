@@ -32,16 +32,19 @@ from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.core.run import OpSummary, Options, PlannedOp, TimedCase, new_seed
 from opsmith.core.task import Task
-from opsmith.core.timing import Clock
-from opsmith.core.verdict import Verdict
+from opsmith.core.timing import Cause, Clock, Undecided
+from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, Unconfined, UnknownName, VoidTask
+from opsmith.evaluation.timing.statistics import quantities_on
 from opsmith.pipeline import Progress, Silent, check_options
 from opsmith.report.scores import summarise_op
 from opsmith.runner.fleet.fleet import Fleet
 from opsmith.runner.judge.device_lane import open_here
+from opsmith.runner.judge.verdicts import conduct_verdict
 from opsmith.runner.plan.jobs import timed_part
 from opsmith.runner.plan.planning import enumerate_cases, select_ops
 from opsmith.runner.plan.snapshot import snapshot_root, take_snapshot
+from opsmith.runner.processes.failures import TIME_IS_OVER
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.lane import LaneWork
 from opsmith.runner.protocol.limits import Limits
@@ -103,7 +106,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         return self.summary.speedup_k if self.summary.speedup_k is not None else self.summary.speedup_e
 
 
-class _Watch:
+class Watch:
     """Adds up the seconds that a kernel has a process; waiting for one is no work of the device's."""
 
     def __init__(self) -> None:
@@ -257,17 +260,19 @@ class Session:
         told: Callable[[Found], None] | None = None,
         case: str | None = None,
         timed: bool = True,
+        watch: Watch | None = None,
     ) -> Judged:
         """As :meth:`judge`, for a kernel that a backend offers.
 
         Args:
             task: a name of :attr:`tasks`.
             kernel: for it.
-            most_s: seconds that judging may take once a process is free: the kernel is stopped then, and no further
-                case begun; a kernel with cases left is not accepted. A reference under way is waited for, and so is
-                the clock.
+            most_s: seconds that judging and timing may take once a process is free. Then the kernel is stopped, and so
+                are the reference and the clock. A kernel whose judging is not over by then has timed out; one whose
+                timing is not has no times.
             until: no further case is begun after the first verdict of which it is true.
             told: is given every verdict as it is found, then what the clock says of each case that was timed.
+            watch: tells others how long it has taken so far.
             case: judge this case and its variants alone, by the address that a verdict names; all if None.
             timed: time a correct kernel, where the session's options do.
 
@@ -276,22 +281,25 @@ class Session:
         """
         cases = self._chosen(task, case)
         job = self._job(task, kernel, cases)
-        watch = _Watch()
+        watch = watch or Watch()
         # What is left of its time is for ending it.
         most_s -= min(ENDING_S, most_s / 10)
         judging = self._lane.judge_alone(job, most_s=most_s, begun=watch.start)
         verdicts = []
-        for verdict in judging:
+        for found in judging:
+            is_late = watch.seconds > most_s
+            # It was cut off, or what comes after it would be.
+            verdict = _timed_out(job) if is_late and not _is_held_against(found) else found
             verdicts.append(verdict)
             if told is not None:
                 told(verdict)
-            if until(verdict) or watch.seconds > most_s:
+            if until(verdict) or is_late:
                 judging.close()
         watch.stop()
         planned = self._planned(task, kernel, cases)
         summary = summarise_op(planned, verdicts)
         if timed and summary.accepted and self.options.timing != "off" and watch.seconds < most_s:
-            clocked = self._timed(job, watch)
+            clocked = self._timed(job, watch, most_s)
             if told is not None:
                 for each in clocked.values():
                     told(each)
@@ -310,13 +318,26 @@ class Session:
             device_s=watch.seconds,
         )
 
-    def _timed(self, job: Job, watch: _Watch) -> dict[str, TimedCase]:
+    def _timed(self, job: Job, watch: Watch, most_s: float) -> dict[str, TimedCase]:
         part = timed_part(job, self.options, interpreted=self._interpreted)
         if part is None:
             return {}
-        timed = self._lane.time_alone(part, begun=watch.start)
+        found = self._lane.time_alone(part, most_s=most_s - watch.seconds, begun=watch.start)
         watch.stop()
-        return {each.case: each for each in timed}
+        timed = {each.case: each for each in found}
+        if watch.seconds < most_s:
+            return timed
+        # Times of some of the cases would favour a kernel that is slow on the others.
+        return {
+            case: timed[case] if case in timed and timed[case].offence else self._untimed(part, case)
+            for case in (str(each.address) for each in part.cases)
+        }
+
+    def _untimed(self, job: Job, case: str) -> TimedCase:
+        quantities = quantities_on(self.options.device)
+        undecided = tuple([Undecided(quantity=each, cause=Cause.CUT_OFF, reason=TIME_IS_OVER) for each in quantities])
+        kernel = job.kernel.content_hash
+        return TimedCase(op=job.schema.name, case=case, kernel=kernel, timings=(), undecided=undecided)
 
     def _asked(self, task: str) -> AskedTask:
         if task in self.void:
@@ -408,3 +429,11 @@ class Session:
             examples=tuple(dict.fromkeys(texts)),
             dtypes=tuple(sorted({case.address.dtype for case in asked})),
         )
+
+
+def _is_held_against(verdict: Verdict) -> bool:
+    return verdict.counts_against and verdict.status is not Status.REFERENCE_FAILED
+
+
+def _timed_out(job: Job) -> Verdict:
+    return msgspec.structs.replace(conduct_verdict(job, (), ()), status=Status.TIMEOUT, detail=TIME_IS_OVER)

@@ -190,6 +190,13 @@ def test_the_other_subset_is_not_read_as_rows(tmp_path: Path) -> None:
         read_dataset(path)
 
 
+@pytest.mark.parametrize("ending", [".parquet", ".json"])
+def test_a_dataset_without_rows_is_not_written(tmp_path: Path, ending: str) -> None:
+    """To convert an empty one ended with a traceback."""
+    with pytest.raises(BadInput, match="nothing to write"):
+        write_dataset(tmp_path / f"a{ending}", [])
+
+
 def test_a_dataset_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     """And leaves nothing behind."""
     with pytest.raises(BadInput, match="no/rows.json cannot be written: No such file or directory"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -161,15 +163,16 @@ def generate(
         )
     _check_out(out, resume=resume or replay)
     try:
-        summary = _carry_out(
-            options,
-            out,
-            prices=Prices(prices),
-            seed=seed,
-            jobs=jobs or default_jobs(judging),
-            resume=resume or replay,
-            offline=replay,
-        )
+        with _room_for(out):
+            summary = _carry_out(
+                options,
+                out,
+                prices=Prices(prices),
+                seed=seed,
+                jobs=jobs or default_jobs(judging),
+                resume=resume or replay,
+                offline=replay,
+            )
     except CutShort as exc:
         sys.stderr.write(f"opsmith: ended; {exc.under_way} attempts under way count as sent; continue with --resume\n")
         sys.stderr.flush()
@@ -178,8 +181,19 @@ def generate(
         print_json(summary)
     else:
         _print(summary, out)
-    limits = msgspec.structs.asdict(options.budget)
-    return int(any(limit is not None and getattr(summary.spent, name) > limit for name, limit in limits.items()))
+    return int(bool(summary.spent.exceeds(options.budget)))
+
+
+@contextlib.contextmanager
+def _room_for(out: Path) -> Iterator[None]:
+    """Say how to go on where a file of the campaign found no room; its journal tells of its own."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = exc.filename or out
+        raise BadInput(f"{exc.strerror} for {where}; make room, then continue with --resume") from exc
 
 
 def _check_out(out: Path, *, resume: bool) -> None:
@@ -206,9 +220,9 @@ def _carry_out(
             copies = out / "judged" / "copies"
             with Session(judging, copies, withheld=[out], seed=own_seed, jobs=jobs, progress=progress) as session:
                 asked = [name for name, task in session.tasks.items() if task.op.kind is not TaskKind.MODULE]
-                facts = op_facts(asked) if {"documentation", "decomposition"} & set(options.contexts) else {}
                 asks = not all(isinstance(model, TaskAuthor) for model in models)
                 told = options.contexts if asks else ()
+                facts = op_facts(asked) if {"documentation", "decomposition"} & set(told) else {}
                 background = backgrounds(session, told, dsl=options.dsl, out=out, progress=progress)
                 progress.stage("writing and judging", 0)
                 done = itertools.count(1)
@@ -293,14 +307,17 @@ def _print(summary: CampaignSummary, out: Path) -> None:
         )
     console = Console()
     console.print(table)
-    console.print((out / ATTEMPTS).read_text(encoding="utf-8"), markup=False, highlight=False, end="")
+    console.print((out / ATTEMPTS).read_text(encoding="utf-8"), markup=False, highlight=False, end="", soft_wrap=True)
     spent, again = summary.spent, summary.replayed
     lines = [
         (
             f"\n{summary.accepted} of {counted(len(summary.tasks), 'task')} have a kernel; "
-            f"{spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.device_s:.0f} s of judging"
+            f"{spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.device_s:.0f} s of judging and "
+            f"{spent.last_judging_s:.0f} s of the last judging"
         )
     ]
+    if spent.cut_off:
+        lines.append(spent.cut_off)
     lines += [f"overrun: {line}" for line in summary.overruns]
     lines += [
         f"{one_line(name)}: {task.reason}"
@@ -310,9 +327,9 @@ def _print(summary: CampaignSummary, out: Path) -> None:
     lines += [f"void, and no model was asked: {one_line(task)}: {one_line(why)}" for task, why in summary.void.items()]
     if again is not None:
         lines.append(f"{again['judged']} kernels were judged again, {again['differ']} of them with other statuses")
-    paths = [f"kernels: {out / KERNELS}", f"page:    {out / PAGE}"]
+    paths = [f"kernels: {one_line(str(out / KERNELS))}", f"page:    {one_line(str(out / PAGE))}"]
     reasons = [task.not_judged for task in summary.tasks.values() if task.not_judged]
     if reasons:
         lines.append(f"{len(reasons)} kernels were written and not judged: {reasons[0]}")
-        paths.insert(1, f"not judged: {out / UNJUDGED}")
+        paths.insert(1, f"not judged: {one_line(str(out / UNJUDGED))}")
     console.print("\n".join([*lines, *paths]), markup=False, highlight=False, soft_wrap=True)

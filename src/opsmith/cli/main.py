@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -104,8 +104,17 @@ def _common(
     """
 
 
+def _no_text(words: Sequence[str]) -> str | None:
+    """The first word that cannot be written into records; a traced script's own words are its own."""
+    if words[:1] == ["trace"]:
+        return None
+    return next((word for word in words if any("\ud800" <= character <= "\udfff" for character in word)), None)
+
+
 def main() -> None:
     """Run the command line; exits with one of the statuses above (2 for wrong usage)."""
+    if unreadable := _no_text(sys.argv[1:]):
+        sys.exit(_complain(f"{unreadable!r} is not UTF-8; rename what it names", WRONG_USAGE))
     os.environ[OFF_VARIABLE] = "1"  # What judges, and what it is compared with, is PyTorch as it comes.
     try:
         app(prog_name="opsmith")

@@ -96,7 +96,7 @@ def trace(
 
     The calls of a script's threads and forked processes are among its own. They are written as they come.
 
-    Exit status: 0 traced, 1 the script raised (what it called until then is kept), 2 wrong usage, 130 interrupted.
+    Exit status: the script's own: 1 where it raised, 130 where it was interrupted. What it called until then is kept.
     """
     if module and script is not None:
         script, arguments = None, [str(script), *(arguments or [])]
@@ -193,7 +193,7 @@ def _trace_script(script: Path | str, arguments: list[str], *, fake: bool, out: 
     from opsmith.traces.transformers_models import eager_paths
 
     started, stdout = time.perf_counter(), sys.stderr if json_output else sys.stdout
-    complaint, interrupted = None, False
+    complaint, status = None, 0
     with StageProgress() as progress, contextlib.ExitStack() as stack:
         device = FakeDevice()
         if fake:
@@ -213,12 +213,13 @@ def _trace_script(script: Path | str, arguments: list[str], *, fake: bool, out: 
             if recorder.is_forked:
                 raise
             complaint = f"ended with status {one_line(str(exc.code))}" if exc.code else None
+            status = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
         except KeyboardInterrupt:
-            complaint, interrupted = "was interrupted", True
+            complaint, status = "was interrupted", 130
         except Exception as exc:  # noqa: BLE001 - the script is the user's and may raise anything
-            complaint = _describe(exc, script)
+            complaint, status = _describe(exc, script), 1
     if recorder.is_forked:
-        return 1 if complaint else 0
+        return status
     capture, seconds = recorder.capture, time.perf_counter() - started
     written = out if capture.calls or not complaint else None
     if written is not None and not capture.calls:
@@ -227,9 +228,13 @@ def _trace_script(script: Path | str, arguments: list[str], *, fake: bool, out: 
         capture, device.guesses, written, seconds, json_output=json_output, complaint=complaint, others=recorder.others
     )
     if complaint:
-        kept = f"its {capture.calls:,} calls until then are in {out}" if capture.calls else "it had called nothing"
-        sys.stderr.write(f"opsmith: {one_line(str(script))} {complaint}; {kept}\n")
-    return 130 if interrupted else 1 if complaint else 0
+        kept = (
+            f"its {capture.calls:,} calls until then are in {one_line(str(out))}"
+            if capture.calls
+            else "it had called nothing"
+        )
+        _say(f"opsmith: {one_line(str(script))} {complaint}; {kept}")
+    return status
 
 
 def _run(script: Path | str) -> None:
@@ -274,7 +279,7 @@ def _report(
     ops = {entry.call.op for entry in entries}
     if json_output:
         summary = {
-            "out": None if out is None else str(out),
+            "out": None if out is None else str(out).encode(errors="backslashreplace").decode(),
             "calls": capture.calls,
             "ops": len(ops),
             "inputs": len(entries),
@@ -287,13 +292,18 @@ def _report(
         }
         print_json(summary)
         return
-    sys.stderr.write(f"{capture.calls:,} calls: {len(entries):,} inputs of {len(ops)} ops, in {seconds:.1f} s\n")
+    _say(f"{capture.calls:,} calls: {len(entries):,} inputs of {len(ops)} ops, in {seconds:.1f} s")
     for reason, count in capture.untraceable.most_common():
-        sys.stderr.write(f"not traced: {count:,} calls of {one_line(reason)}\n")
+        _say(f"not traced: {count:,} calls of {one_line(reason)}")
     for op, count in guesses.most_common():
-        sys.stderr.write(f"guessed, as for tensors of ones: {count:,} results of {op}\n")
+        _say(f"guessed, as for tensors of ones: {count:,} results of {op}")
     if others:
         started = ", ".join(f"{one_line(name)} ({count})" for name, count in others.items())
-        sys.stderr.write(f"not recorded: what other programs called that it started: {started}\n")
+        _say(f"not recorded: what other programs called that it started: {started}")
     if out is not None:
-        sys.stderr.write(f"trace: {out}\n")
+        _say(f"trace: {one_line(str(out))}")
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # The script may have closed it.
+        sys.stderr.write(f"{line}\n")

@@ -403,7 +403,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part."""
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    What is no file, such as a pipe or ``/dev/null``, is written to as it is, and a link stays one.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:

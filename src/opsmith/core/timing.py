@@ -25,11 +25,13 @@ class Cause(enum.StrEnum):
     """Why there is no time of a quantity.
 
     TOO_SHORT: with all the calls that a block may have, it is too short beside what is taken off it. BEYOND_DEVICE: the
-    reference itself is faster than the device can be, so it is the clock that is wrong, on both sides.
+    reference itself is faster than the device can be, so it is the clock that is wrong, on both sides. CUT_OFF: the
+    time for judging the kernel was over before all of its cases were timed.
     """
 
     TOO_SHORT = "TOO_SHORT"
     BEYOND_DEVICE = "BEYOND_DEVICE"
+    CUT_OFF = "CUT_OFF"
 
 
 class Undecided(msgspec.Struct, frozen=True, kw_only=True):

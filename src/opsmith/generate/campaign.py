@@ -6,8 +6,10 @@ journal. So to take one up again is to run it again: what is known is not asked 
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,10 @@ from opsmith.generate.prompt import conversation, entry_point
 from opsmith.generate.redaction import Redaction
 from opsmith.generate.reply import NoCode, kernel_source
 from opsmith.generate.strategies import strategy_named
-from opsmith.session import AskedTask, Judged, Session
+from opsmith.session import AskedTask, Judged, Session, Watch
 
+#: Seconds after which the journal is told again how long what is being judged has taken: a kill loses so many.
+TELLING_S = 1.0
 #: Is told of each attempt once it is made.
 Told = Callable[[Attempt, AskedTask], None]
 
@@ -347,13 +351,32 @@ class Campaign:
             if known is None:
                 if self._offline:
                     raise Exhausted(f"the journal does not hold the judgement of {kernel.content_hash}")
-                self._journal.begin_judging(task.name, kernel.content_hash, most_s)
-                known = self._session.judge_kernel(task.name, kernel, most_s=most_s)
+                number = self._journal.begin_judging(task.name, kernel.content_hash, most_s)
+                with self._watched(number) as watch:
+                    known = self._session.judge_kernel(task.name, kernel, most_s=most_s, watch=watch)
                 self._journal.judged(known)
             elif self._offline and kernel.content_hash not in self.judged_again:
                 again = self._session.judge_kernel(task.name, kernel, most_s=most_s)
                 self.judged_again[kernel.content_hash] = again.summary.statuses == known.summary.statuses
         return known
+
+    @contextlib.contextmanager
+    def _watched(self, number: int) -> Iterator[Watch]:
+        """The watch of a judgement, which the journal is told of until that ends."""
+        watch, ended = Watch(), threading.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(BadInput, sqlite3.ProgrammingError):  # Full, or closed: who settles it says so.
+                while not ended.wait(TELLING_S):
+                    self._journal.judging({number: watch.seconds})
+
+        telling = threading.Thread(target=tell, daemon=True, name=f"watch {number}")
+        telling.start()
+        try:
+            yield watch
+        finally:
+            ended.set()
+            telling.join()
 
 
 def _write(path: Path, source: str) -> None:

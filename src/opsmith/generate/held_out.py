@@ -9,6 +9,7 @@ the run of the kernel that was judged last.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -139,7 +140,9 @@ def _judge_round(
     kernels, run = folder / "kernels", folder / RUN
     judging = msgspec.structs.replace(options, backend=str(kernels), ops=tuple(chosen), isolation="kernel")
     write_directory(kernels, chosen)
+    began = time.monotonic()
     summary = _evaluated(judging, run, evaluate)
+    took_s = (time.monotonic() - began) / len(chosen)
     speeds = _lowest_speedups(RunDirectory(run))
     for task, attempt in chosen.items():
         found = summary.per_op.get(task)
@@ -154,6 +157,7 @@ def _judge_round(
                 summary=found,
                 low=low.get("K", low.get("E")),
                 reason=None if found is not None and found.accepted else _why_refused(RunDirectory(run), task, found),
+                took_s=took_s,
             ),
         )
 

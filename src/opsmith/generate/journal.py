@@ -23,10 +23,11 @@ from typing import Any
 
 import msgspec
 
+from opsmith.core.counts import counted
 from opsmith.core.run import OpSummary
 from opsmith.errors import BadInput
 from opsmith.generate.attempt import Attempt
-from opsmith.generate.budget import Amount
+from opsmith.generate.budget import Amount, Budget
 from opsmith.generate.chat import Reply, Request
 from opsmith.session import Judged
 
@@ -120,6 +121,7 @@ class HeldOut(msgspec.Struct, frozen=True, kw_only=True):
         summary: its scores; None of a task that asks nothing there.
         low: lower end of the interval of its speedup, of kernel time where there is one, else of call time.
         reason: why it is refused, in one line.
+        took_s: its share of the seconds of its round.
     """
 
     round: str
@@ -127,6 +129,7 @@ class HeldOut(msgspec.Struct, frozen=True, kw_only=True):
     summary: OpSummary | None
     low: float | None
     reason: str | None
+    took_s: float = 0.0
 
 
 _HELD_OUT = msgspec.json.Decoder(HeldOut)
@@ -140,7 +143,9 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
         tokens: likewise.
         device_s: seconds of judgements that ended.
         lost_exchanges: sent, and not waited for: charged as reserved.
-        lost_judgements: that a kill cut off. Their seconds are in no figure; their kernels are judged anew.
+        lost_judgements: that a kill cut off. Their kernels are judged anew.
+        lost_device_s: seconds of those, which are not in ``device_s``: a campaign's result does not depend on kills.
+        last_judging_s: seconds of the last judging, which no budget limits.
     """
 
     usd: float
@@ -148,6 +153,25 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     device_s: float
     lost_exchanges: int = 0
     lost_judgements: int = 0
+    lost_device_s: float = 0.0
+    last_judging_s: float = 0.0
+
+    @property
+    def cut_off(self) -> str:
+        """What kills cut off, in one line; nothing where they did not."""
+        if not self.lost_judgements:
+            return ""
+        return f"{counted(self.lost_judgements, 'judgement')} cut off by kills, after {self.lost_device_s:.1f} s in all"
+
+    def exceeds(self, budget: Budget) -> list[tuple[str, float, float]]:
+        """The limits that were exceeded: name, what was spent, limit; judgements that a kill cut off count."""
+        spent = {"usd": self.usd, "tokens": self.tokens, "device_s": self.device_s + self.lost_device_s}
+        limits = msgspec.structs.asdict(budget)
+        return [
+            (name, value, limits[name])
+            for name, value in spent.items()
+            if limits[name] is not None and value > limits[name]
+        ]
 
 
 class Journal:
@@ -180,9 +204,7 @@ class Journal:
                         self._db.execute(statement)
                 self._check_format()
                 self._db.execute("UPDATE exchanges SET state = ? WHERE state = ?", (State.LOST, State.UNDER_WAY))
-                self._db.execute(
-                    "UPDATE judgements SET state = ?, device_s = 0 WHERE state = ?", (State.LOST, State.UNDER_WAY)
-                )
+                self._db.execute("UPDATE judgements SET state = ? WHERE state = ?", (State.LOST, State.UNDER_WAY))
         except sqlite3.DatabaseError as exc:
             self._db.close()
             busy = "locked" in str(exc)
@@ -299,8 +321,8 @@ class Journal:
             ).fetchone()
         return _JUDGED.decode(row[0]) if row else None
 
-    def begin_judging(self, task: str, kernel: str, most_s: float) -> None:
-        """Write down that a kernel is about to be judged.
+    def begin_judging(self, task: str, kernel: str, most_s: float) -> int:
+        """Write down that a kernel is about to be judged; a number for the judgement.
 
         Args:
             task: it is for.
@@ -308,9 +330,19 @@ class Journal:
             most_s: seconds that it may take.
         """
         with self._transaction():
-            self._db.execute(
+            cursor = self._db.execute(
                 "INSERT INTO judgements (task, kernel, state, device_s, most_s) VALUES (?, ?, ?, 0, ?)",
                 (task, kernel, State.UNDER_WAY, most_s),
+            )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def judging(self, seconds: Mapping[int, float]) -> None:
+        """Write down how long judgements under way, by their numbers, have taken so far: a kill keeps that."""
+        with self._transaction():
+            self._db.executemany(
+                "UPDATE judgements SET device_s = ? WHERE rowid = ? AND state = ?",
+                ((took_s, number, State.UNDER_WAY) for number, took_s in seconds.items()),
             )
 
     def judged(self, judged: Judged) -> None:
@@ -367,10 +399,23 @@ class Journal:
                 "FROM exchanges",
                 (State.LOST,),
             ).fetchone()
-            device_s, cut_off = self._db.execute(
-                "SELECT coalesce(sum(device_s), 0.0), count(*) FILTER (WHERE state = ?) FROM judgements", (State.LOST,)
+            device_s, lost_s, cut_off = self._db.execute(
+                "SELECT total(device_s) FILTER (WHERE state = ?), total(device_s) FILTER (WHERE state = ?), "
+                "count(*) FILTER (WHERE state = ?) FROM judgements",
+                (State.ANSWERED, State.LOST, State.LOST),
             ).fetchone()
-        return Spent(usd=usd, tokens=tokens, device_s=device_s, lost_exchanges=lost, lost_judgements=cut_off)
+            [last_s] = self._db.execute(
+                "SELECT total(json_extract(CAST(found AS TEXT), '$.took_s')) FROM held_out"
+            ).fetchone()
+        return Spent(
+            usd=usd,
+            tokens=tokens,
+            device_s=device_s,
+            lost_exchanges=lost,
+            lost_judgements=cut_off,
+            lost_device_s=lost_s,
+            last_judging_s=last_s,
+        )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -82,8 +82,9 @@ def _facts(summary: CampaignSummary) -> Iterator[tuple[str, str]]:
         yield "Overrun", line
     if summary.spent.lost_exchanges:
         yield "Lost", f"{summary.spent.lost_exchanges} exchanges were sent and not waited for; they count as reserved"
-    if summary.spent.lost_judgements:
-        yield "Judged anew", f"{summary.spent.lost_judgements} judgements were cut off; their seconds are in no figure"
+    if summary.spent.cut_off:
+        yield "Judged anew", summary.spent.cut_off
+    yield "Last judging", f"{summary.spent.last_judging_s:.0f} s, which no budget limits"
     yield "Policy", options.judging.policy
     yield "Timing", options.judging.timing
     yield "Baseline", options.judging.baseline

@@ -12,7 +12,7 @@ from opsmith.backends.manifest import FORMAT, KernelEntry, Manifest
 from opsmith.core.kernel import Provenance
 from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import write_atomically
-from opsmith.core.verdict import Status
+from opsmith.core.verdict import Part, Status
 from opsmith.generate.attempt import Attempt, Outcome, unjudged
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
 from opsmith.generate.curves import AuthorFigures, SpendPoint, author_figures, kept, right, spending
@@ -118,14 +118,18 @@ def write_unjudged(
 
 
 def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], chosen: Mapping[str, Attempt]) -> None:
-    """Write the kernels of attempts as a kernel directory, with their provenance; see :func:`write_kernels`."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """Write the kernels of attempts as a kernel directory, with their provenance; see :func:`write_kernels`.
+
+    The folder is there whole, or as it was before.
+    """
+    staging = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
     entries: dict[str, KernelEntry] = {}
     for name, attempt in chosen.items():
         assert attempt.file is not None
         task = tasks[name]
-        target = folder / kernel_file(task, attempt.index)
+        target = staging / kernel_file(task, attempt.index)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(out / attempt.file, target)
         if task.op.kind is not TaskKind.MODULE:
@@ -133,7 +137,9 @@ def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], cho
             entries[name] = KernelEntry(best=attempt.index + 1, provenance=provenance)
     if entries:
         manifest = msgspec.json.format(msgspec.json.encode(Manifest(format=FORMAT, kernels=entries)))
-        write_atomically(folder / "manifest.json", manifest)
+        write_atomically(staging / "manifest.json", manifest)
+    shutil.rmtree(folder, ignore_errors=True)
+    staging.rename(folder)
 
 
 def kernel_file(task: AskedTask, index: int) -> Path:
@@ -219,10 +225,9 @@ def _overruns(
     options: CampaignOptions, spent: Spent, exchanges: Iterable[Exchange], judgings: Iterable[tuple[str, float, float]]
 ) -> Iterator[str]:
     """What took more than it was reserved, and which limits were exceeded by that."""
-    for name in ("usd", "tokens", "device_s"):
-        limit, value = getattr(options.budget, name), getattr(spent, name)
-        if limit is not None and value > limit:
-            yield f"{name}: {value:.6g} of {limit:.6g} are spent, more than the budget"
+    for name, value, limit in spent.exceeds(options.budget):
+        cut_off = f", {spent.lost_device_s:.1f} of them by kills" if name == "device_s" and spent.lost_device_s else ""
+        yield f"{name}: {value:.6g} of {limit:.6g} are spent{cut_off}, more than the budget"
     for exchange in exchanges:
         if exchange.overran:
             yield one_line(
@@ -254,4 +259,6 @@ def attempt_kind(attempt: Attempt) -> str:
     wrong = {status: number for status, number in summary.statuses.items() if status != "PASSED"}
     if wrong:
         return max(wrong, key=lambda status: wrong[status])
+    if any(verdict.part is Part.CONDUCT and verdict.status is Status.TIMEOUT for verdict in attempt.judged.verdicts):
+        return Status.TIMEOUT
     return Status.POLICY if summary.policy else "wrong on variants"

@@ -220,6 +220,7 @@ def suspects(results: Results) -> str | None:
 _CAUSES = {
     Cause.TOO_SHORT: "in blocks too short to be measured",
     Cause.BEYOND_DEVICE: "beyond the device on both sides",
+    Cause.CUT_OFF: "cut off with the time for the kernel",
 }
 
 

@@ -138,6 +138,8 @@ class Capture(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func is torch.ops.aten._local_scalar_dense.default and not isinstance(args[0], torch.Tensor):
+            return args[0]  # TorchScript hands a constant as the number that it asks for.
         op = _traced_name(func)
         if op is None:
             with self._record.lock:

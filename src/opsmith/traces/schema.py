@@ -99,12 +99,14 @@ def write_dataset(path: Path, rows: Sequence[msgspec.Struct]) -> None:
 
     Args:
         path: its ending tells the format.
-        rows: at least one, all of one type.
+        rows: all of one type.
 
     Raises:
-        BadInput: the name ends in neither .parquet nor .json, or the file cannot be written.
+        BadInput: there is no row, the name ends in neither .parquet nor .json, or the file cannot be written.
     """
     check_ending(path)
+    if not rows:
+        raise BadInput(f"{path} would hold no row; there is nothing to write")
     plain = [msgspec.to_builtins(row) for row in rows]
     data = _parquet_bytes(plain, type(rows[0])) if path.suffix == ".parquet" else _json_bytes(plain)
     try:

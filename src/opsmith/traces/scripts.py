@@ -10,6 +10,7 @@ beside the trace until they are put together. Other programs are named.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -32,7 +33,7 @@ from opsmith.traces.grammar import parse_trace
 INTERVAL_S = 1.0
 MOST_SHARE = 0.05
 #: What ends a process that does not say otherwise.
-ENDING = (signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGUSR1, signal.SIGUSR2)
 _RUNNING = "the script was still running"
 
 
@@ -55,10 +56,12 @@ class Recorder:
     ) -> None:
         self.capture = Capture(device=device, progress=progress, each=self._written_in_time)
         self.others: Counter[str] = Counter()
-        self._out, self._trace = out, out
+        # The script may change its folder.
+        self._out = self._trace = out.absolute()
         self._headers = {"model": one_line(model)}
         self._owner = os.getpid()
         self._active = False
+        self._has_told_of_exec = False
         self._next = time.monotonic() + INTERVAL_S
 
     @property
@@ -74,6 +77,7 @@ class Recorder:
         with contextlib.ExitStack() as undo:
             undo.enter_context(mock.patch.object(os, "_exit", self._leaving(os._exit)))
             undo.enter_context(mock.patch.object(threading.Thread, "_bootstrap_inner", self._recorded_thread()))
+            undo.enter_context(mock.patch.object(_thread, "start_new_thread", self._starting(_thread.start_new_thread)))
             undo.enter_context(mock.patch.object(util, "spawnv_passfds", self._spawning(util.spawnv_passfds)))
             undo.enter_context(self._signals())
             self._active = True
@@ -87,11 +91,21 @@ class Recorder:
                 self._finish()
 
     def _finish(self) -> None:
-        if not self.is_forked:
-            for part in sorted(self._out.parent.glob(f"{self._out.name}.*.part")):
-                self.capture.add(parse_trace(part.read_text(encoding="utf-8"), source=str(part)))
-                part.unlink()
+        self._add_parts()
         self._write(None)
+
+    def _add_parts(self) -> None:
+        """Add what forked processes have written."""
+        if self.is_forked:
+            return
+        prefix = self._part("")
+        for part in sorted(path for path in self._out.parent.iterdir() if path.name.startswith(prefix)):
+            self.capture.add(parse_trace(part.read_text(encoding="utf-8"), source=str(part)))
+            part.unlink()
+
+    def _part(self, name: object) -> str:
+        """Name of the file of a forked process; one that a trace before has left behind has another owner's."""
+        return f"{self._out.name}.{self._owner}.part{name}"
 
     def _write(self, incomplete: str | None) -> None:
         """Write the trace, if there is anything to write."""
@@ -105,7 +119,8 @@ class Recorder:
         if now < self._next:
             return
         self._next = float("inf")  # Writing is no time for another thread to write.
-        self._write(_RUNNING)
+        with contextlib.suppress(OSError):  # The script goes on; the last writing says what is wrong.
+            self._write(_RUNNING)
         ended = time.monotonic()
         self._next = ended + max(INTERVAL_S, (ended - now) / MOST_SHARE)
 
@@ -113,12 +128,13 @@ class Recorder:
         self._active = False
         self._finish_early(f"the script {how}")
         if not self.is_forked:
-            where = f"its {self.capture.calls:,} calls until then are in {self._trace}"
+            where = f"its {self.capture.calls:,} calls until then are in {one_line(str(self._trace))}"
             sys.stderr.write(f"opsmith: the script {how}; {where if self.capture.calls else 'it had called nothing'}\n")
             sys.stderr.flush()
 
     def _finish_early(self, how: str) -> None:
         with contextlib.suppress(OSError):  # The script ends as it would, whatever becomes of its trace.
+            self._add_parts()
             self._write(how)
 
     def _leaving(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
@@ -157,6 +173,18 @@ class Recorder:
 
         return started
 
+    def _starting(self, start: Callable[..., int]) -> Callable[..., int]:
+        """Of threads that know nothing of :mod:`threading`."""
+
+        def starting(function: Callable[..., object], *rest: Any) -> int:
+            def recorded(*args: Any, **kwargs: Any) -> None:
+                with self.capture.beside() if self._active else contextlib.nullcontext():
+                    function(*args, **kwargs)
+
+            return start(recorded, *rest)
+
+        return starting
+
     def _spawning(self, spawn: Callable[..., int]) -> Callable[..., int]:
         def spawned(path: Any, *rest: Any) -> int:
             self.others["worker processes of multiprocessing"] += 1
@@ -172,13 +200,15 @@ class Recorder:
             self.others[Path(os.fsdecode(path)).name if isinstance(path, (str, bytes)) else "a program"] += 1
         elif event == "os.system":
             self.others["a shell"] += 1
-        elif event == "os.exec":
-            self._ends_early("became another program")
+        elif event == "os.exec" and not self._has_told_of_exec:  # There may be none of that name, and another try.
+            self._has_told_of_exec = True
+            self._ends_early("executed another program in its place")
+            self._active = True
 
     def _forked(self) -> None:
         if self._active:
             self.capture.start_anew()
-            self._trace = self._out.with_name(f"{self._out.name}.{os.getpid()}.part")
+            self._trace = self._out.with_name(self._part(f".{os.getpid()}"))
             self._next = time.monotonic() + INTERVAL_S
 
 

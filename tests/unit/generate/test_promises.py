@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.unit.generate.test_campaign import Scripted
 from opsmith.core.call_text import size_in
 from opsmith.core.kernel import Kernel
 from opsmith.errors import BadInput
+from opsmith.generate import campaign
 from opsmith.generate.attempt import Outcome
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CutShort
@@ -87,7 +89,13 @@ def test_a_command_that_cannot_run_is_asked_again(tmp_path: Path) -> None:
 def test_reservations_are_waited_for(tmp_path: Path) -> None:
     """Room for one exchange at a time is enough for twelve small ones: ten of twelve tasks were stopped for good."""
     options = campaign_options(attempts=1, max_tokens=16_384, budget=Budget(tokens=40_000))
-    model = Scripted("openai:m", answer())
+    say = answer()
+
+    def slowly(request: Request) -> str:
+        threading.Event().wait(0.02)  # The next one is to find it under way.
+        return str(say(request))
+
+    model = Scripted("openai:m", slowly)
     histories = run_campaign(tmp_path, options, [model], ReadingSession(TWELVE), exchanges_at_a_time=8)
     assert [None] * 12 == [history.stopped for history in histories]
     assert 12 == len(model.asked)
@@ -108,7 +116,7 @@ def test_what_takes_more_than_it_may_is_named(tmp_path: Path) -> None:
     """A million tokens under a limit of 200 for a reply, and seconds beyond those of an attempt."""
 
     class Slow(ReadingSession):
-        def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, told: Any = None) -> Judged:
+        def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, **watch: Any) -> Judged:
             return msgspec.structs.replace(super().judge_kernel(task, kernel, most_s=most_s), device_s=16.0)
 
     options = campaign_options(attempts=3, budget=Budget(tokens=40_000, device_s=20.0))
@@ -124,22 +132,41 @@ def test_what_takes_more_than_it_may_is_named(tmp_path: Path) -> None:
     assert "tokens" in (summary.tasks[RELU[0]].reason or "")
 
 
-def test_a_kill_while_judging_holds_no_seconds_and_the_reply_is_judged(tmp_path: Path) -> None:
-    """The limit allows one judgement, and the first was cut off."""
+def test_a_kill_while_judging_reserves_nothing_and_its_seconds_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit allows one judgement, and the first was cut off: the reply is judged, and what that took is said."""
+    told = threading.Event()
+    keep = Journal.judging
+
+    def judging(journal: Journal, seconds: Mapping[int, float]) -> None:
+        keep(journal, seconds)
+        told.set()
 
     class Dying(ReadingSession):
-        def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, told: Any = None) -> Judged:
+        def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, **watch: Any) -> Judged:
+            watch["watch"].start()
+            assert told.wait(30)
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(campaign, "TELLING_S", 0.02)
+    monkeypatch.setattr(Journal, "judging", judging)
     options = campaign_options(attempts=1, budget=Budget(device_s=5.0))
     model = Scripted("openai:m", answer())
     with pytest.raises(KeyboardInterrupt):
         run_campaign(tmp_path, options, [model], Dying(RELU))
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:  # As if it had taken as long as one may.
+        assert 1 == db.execute("UPDATE judgements SET device_s = device_s + 4.9 WHERE device_s > 0").rowcount
     [history] = run_campaign(tmp_path, options, [model], ReadingSession(RELU))
     assert [True] == [attempt.accepted for attempt in history.attempts]
     assert 1 == len(model.asked)
     with journal_of(tmp_path) as journal:
-        assert (0.25, 1) == (journal.spent.device_s, journal.spent.lost_judgements)
+        spent, summary = journal.spent, summarise_campaign(options, [history], {}, journal)
+    assert (0.25, 1) == (spent.device_s, spent.lost_judgements)
+    assert 4.9 < spent.lost_device_s < 35
+    assert "1 judgement cut off by kills" in spent.cut_off
+    assert [True] == ["by kills, more than the budget" in line for line in summary.overruns if "device_s" in line]
+    assert spent.exceeds(options.budget)
 
 
 @pytest.mark.parametrize("text", ["tokens=10,tokens=1e6", "usd=1,usd=1", "tokens=1e30"])

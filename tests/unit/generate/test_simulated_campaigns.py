@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import tempfile
@@ -103,7 +104,7 @@ class Author:
 class Judge(ReadingSession):
     """Takes as long as the kernel's hash says, up to what it may."""
 
-    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, told: Any = None) -> Judged:
+    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, **watch: Any) -> Judged:
         """The verdict of the source, after a while that is not waited for."""
         took_s = random.Random(kernel.content_hash).uniform(0.0, most_s)
         return msgspec.structs.replace(super().judge_kernel(task, kernel, most_s=most_s), device_s=took_s)
@@ -172,7 +173,7 @@ def outcomes(histories: list[TaskHistory]) -> list[Any]:
 @pytest.mark.timeout(1800)
 def test_simulated_campaigns_keep_their_budgets_and_results() -> None:
     """Spending stays within the limits, every paid reply is judged, and kills and resumes change nothing."""
-    kills = lost = stopped = 0
+    kills = lost = stopped = asked_in_all = cut_off = 0
     for number in range(CAMPAIGNS):
         plan = Plan(number)
         chance = plan.chance
@@ -213,9 +214,18 @@ def test_simulated_campaigns_keep_their_budgets_and_results() -> None:
             assert outcomes(histories) == outcomes(plan.run(out, nobody, chance.randint(1, 8)))
             assert not any(author.asked for author in nobody)
             lost += len(gone)
+            asked_in_all += len(asked)
+            cut_off += spent.lost_judgements
             stopped += any(history.stopped for history in histories)
+    if path := os.environ.get("OPSMITH_CAMPAIGNS_RECORD"):
+        figures = {
+            "campaigns": CAMPAIGNS, "kills": kills, "exchanges": asked_in_all, "exchanges_lost": lost,
+            "judgements_cut_off": cut_off, "campaigns_stopped_by_budget": stopped,
+        }  # fmt: skip
+        Path(path).write_text(json.dumps(figures, indent=2) + "\n")
     assert kills >= CAMPAIGNS // 2
     assert lost
+    assert cut_off
     assert CAMPAIGNS // 5 < stopped < CAMPAIGNS
 
 

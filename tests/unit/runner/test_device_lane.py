@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,3 +124,30 @@ def test_an_entry_over_which_a_process_dies_is_asked_once_more(
     assert found == lane.enumerate(0, EntryAsked(entry="entry", dtype="f32", ops=None)).skipped
     assert not waiting
     assert len(answers) - 1 == len(closed)
+
+
+def test_timing_alone_ends_with_its_seconds_and_sets_the_clock_up_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No case is begun afterwards, nobody waited for; the next kernel has its own time and another worker."""
+    options = Options(suite="smoke", backend="aten", device="cpu", dtypes=("f32",), timing="quick")
+    processes: Any = SimpleNamespace(scratch=tmp_path, worker_limit=0, visible=None)
+    lane = DeviceLane(processes, LaneWork(options=options, seed=1, jobs=1))
+    [slot] = lane._slots
+    done: list[str] = []
+    limits: list[float] = []
+
+    def time_job(_family: object) -> Iterator[str]:
+        for name in ("a", "b", "c"):
+            time.sleep(0.1)
+            yield name
+
+    monkeypatch.setattr(slot, "finish_by", limits.append)
+    monkeypatch.setattr(slot, "end_family", lambda: done.append("ended"))
+    timer = SimpleNamespace(set_up=lambda: done.append("set up"), time=time_job)
+    monkeypatch.setattr(lane, "_timer", timer, raising=False)
+    job = cast("Job", SimpleNamespace())
+    assert ["a", "b"] == cast("Any", lane.time_alone(job, most_s=0.15, begun=lambda: done.append("begun")))
+    assert ["set up", "begun", "ended"] == done
+    assert limits[0] < limits[1] == math.inf
+    assert slot is lane._idle.get_nowait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +14,7 @@ from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.errors import InternalError, RefereeFailed
 from opsmith.runner.processes.children import Processes
-from opsmith.runner.processes.failures import WorkerFailed
+from opsmith.runner.processes.failures import TIME_IS_OVER, RefereeHung, WorkerFailed
 from opsmith.runner.processes.referee_link import SMALL_CALLS_BYTES, RefereeLink
 from opsmith.runner.processes.worker_link import INTERPRETED_CALL, START_PAUSES_S, WorkerLink
 from opsmith.runner.protocol.channel import Channel
@@ -178,3 +179,24 @@ def test_eager_gets_less_time_for_small_calls() -> None:
     compare = Compare({}, {}, "strict", "dense", "")
     asked = (about(SMALL_CALLS_BYTES), compare, ListOps("traces", ()), about(SMALL_CALLS_BYTES + 2), compare)
     assert [6.0, 6.0, 18.0, 18.0, 18.0] == [link._limit_of(request) for request in asked]
+
+
+class SilentProcesses(AnsweringProcesses):
+    """Forks referees that never answer."""
+
+    def fork(self, _role: str, _config: object, _nursery: object = None) -> Any:
+        ours, theirs = socket.socketpair()
+        self._theirs.append(theirs)
+        return SimpleNamespace(channel=Channel(ours))
+
+
+def test_a_referee_is_not_waited_for_beyond_the_time_of_its_kernel() -> None:
+    """Eager may take three minutes, of which a campaign with a budget has promised fewer."""
+    processes = SilentProcesses()
+    link = RefereeLink(cast("Processes", processes), Path(), device="cpu", builds=Path(), threads=1, limits=Limits())
+    began = time.monotonic()
+    link.finish_by(began + 0.05)
+    with pytest.raises(RefereeHung, match=TIME_IS_OVER):
+        link.ask(ListOps("smoke", ()), OpsListed)
+    assert time.monotonic() - began < 10
+    processes.close()

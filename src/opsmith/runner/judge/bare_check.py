@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -65,6 +66,7 @@ class BareCheck:
         judge: judges a secret case in the kernel's worker.
         admitted: to the device, for so many bytes of arguments.
         alone: with the device and its memory to itself, as kernels are asked again.
+        left_s: seconds that are left for judging the kernel.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class BareCheck:
         judge: Callable[[CaseRef], Verdict],
         admitted: Callable[[int], AbstractContextManager[None]],
         alone: Callable[[], AbstractContextManager[None]],
+        left_s: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._job = job
         self._referee = referee
@@ -89,6 +92,7 @@ class BareCheck:
         self._judge = judge
         self._admitted = admitted
         self._alone = alone
+        self._left_s = left_s
 
     def ask(self, passed: Sequence[CaseRef]) -> Found:
         """Ask the kernel, with what it answered rightly in its worker.
@@ -169,7 +173,8 @@ class BareCheck:
         cache = self._build_cache()
         if cache is None:
             raise NotAnswered("its worker named no build cache")
-        replies = dict(zip(places, process.ask(job.kernel, job.root, job.schema, calls, cache), strict=True))
+        asked = process.ask(job.kernel, job.root, job.schema, calls, cache, most_s=self._left_s())
+        replies = dict(zip(places, asked, strict=True))
         outcomes = {
             place: tuple(msgspec.Raw(msgspec.msgpack.encode(outcome)) for outcome in reply)
             for place, reply in replies.items()

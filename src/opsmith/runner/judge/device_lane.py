@@ -254,7 +254,7 @@ class DeviceLane:
 
         Args:
             job: what is judged.
-            most_s: seconds after which the kernel gets no answer in any more: what it is asked then has timed out.
+            most_s: seconds after which nobody is waited for any more: what is asked then has timed out.
             begun: is called once the slot is free.
         """
         slot = self._idle.get()
@@ -262,27 +262,46 @@ class DeviceLane:
         begun()
         try:
             slot.worker.prepare()
-            slot.worker.finish_by(time.monotonic() + most_s)
+            slot.finish_by(time.monotonic() + most_s)
             yield from slot.judge(job)
         finally:
-            slot.worker.finish_by(math.inf)
+            slot.finish_by(math.inf)
             slot.end_family()
             slot.in_use.release()
             self._idle.put(slot)
 
-    def time_alone(self, job: Job, *, begun: Callable[[], None] = lambda: None) -> list[TimedCase]:
-        """Time one job once no thread judges, which ``begun`` is told; judging goes on afterwards."""
+    def time_alone(
+        self, job: Job, *, most_s: float = math.inf, begun: Callable[[], None] = lambda: None
+    ) -> list[TimedCase]:
+        """Time one job once no thread judges; judging goes on afterwards.
+
+        Args:
+            job: what is timed.
+            most_s: seconds after which no further case is timed, and nobody waited for.
+            begun: is called once no thread judges and the clock is set up.
+        """
         with self._timing:
             spares = [slot.worker.wanted_spares for slot in self._slots]
             for _ in self._slots:
                 self._idle.get()
-            begun()
+            slot = self._slots[0]
             try:
-                return list(self.time([job]))
+                self._timer.set_up()
+                begun()
+                deadline = time.monotonic() + most_s
+                slot.finish_by(deadline)
+                timed = []
+                for case in self.time([job]):
+                    timed.append(case)
+                    if time.monotonic() >= deadline:
+                        break
+                return timed
             finally:
-                for slot, wanted in zip(self._slots, spares, strict=True):
-                    slot.worker.wanted_spares = wanted
-                    self._idle.put(slot)
+                slot.finish_by(math.inf)
+                slot.end_family()  # Timing that ended early has not.
+                for each, wanted in zip(self._slots, spares, strict=True):
+                    each.worker.wanted_spares = wanted
+                    self._idle.put(each)
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
         return self._timer.time(family)

@@ -60,8 +60,8 @@ class LaneTimer:
         """Watch the device's clocks no longer."""
         self._open.close()
 
-    def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
-        """Time jobs that the same kernel answers, which is known to answer them rightly."""
+    def set_up(self) -> None:
+        """Let the other slots stand still, and set the clock up where that was not done before."""
         slot, *others = self._slots
         # The other side of the control pairs: a referee that has its context, if there is one.
         control = others[0].referee if others else self._make_referee()
@@ -71,8 +71,16 @@ class LaneTimer:
                 other.referee.close()
         slot.worker.wanted_spares = 0  # Making a device context disturbs whoever times.
         slot.worker.prepare()
+        if self.clock is None:
+            with _kept_affinity():
+                self.clock = self._set_up_clock(control)
+
+    def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
+        """Time jobs that the same kernel answers, which is known to answer them rightly."""
+        self.set_up()
+        assert self.clock is not None
+        slot = self._slots[0]
         with _kept_affinity():
-            self.clock = self.clock or self._set_up_clock(control)
             settings = self._settings(self.clock)
             limits = DeviceLimits.of(self.clock.ceilings)
             for job in family:

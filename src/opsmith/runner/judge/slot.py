@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -92,12 +94,19 @@ class Slot:
         self._admission = admission
         self._bare = bare
         self._failed = False
+        self._finish_by = math.inf
         self.in_use = threading.Lock()
 
     def close(self) -> None:
         """End both processes."""
         self.referee.close()
         self.worker.close()
+
+    def finish_by(self, deadline: float) -> None:
+        """Wait for nobody's answer beyond a moment of the monotonic clock; math.inf for no such limit."""
+        self._finish_by = deadline
+        self.referee.finish_by(deadline)
+        self.worker.finish_by(deadline)
 
     def give_memory_back(self) -> None:
         """Give the device what both processes keep for the next case, and end those that wait."""
@@ -185,6 +194,7 @@ class Slot:
             judge=lambda case: self._judge_one(judge, case),
             admitted=lambda size_bytes: self._admission.beside_others(size_bytes, self.give_memory_back),
             alone=self._alone,
+            left_s=lambda: max(self._finish_by - time.monotonic(), 0.0),
         )
         outside = check.ask([case for case in job.all_cases if str(case.address) in found.passed])
         yield from outside.wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import sys
 import tempfile
@@ -76,7 +77,14 @@ class BareProcess:
         self._kernels = folder / "lib"
 
     def ask(
-        self, kernel: Kernel, root: Path | None, schema: OpSchema, calls: Sequence[CallAsked], build_cache: str
+        self,
+        kernel: Kernel,
+        root: Path | None,
+        schema: OpSchema,
+        calls: Sequence[CallAsked],
+        build_cache: str,
+        *,
+        most_s: float = math.inf,
     ) -> list[list[StoredOutcome] | str]:
         """Have a kernel answer calls; of each its outcomes, or in a line why there are none.
 
@@ -86,6 +94,7 @@ class BareProcess:
             schema: of the task.
             calls: what it is asked.
             build_cache: where it has been built, among the build caches.
+            most_s: seconds that it gets at most.
 
         Raises:
             NotAnswered: it did not come to loading the kernel.
@@ -101,7 +110,7 @@ class BareProcess:
             request["module"]["values"] = str(self.folder / "module")
         write_request(self.folder / "request", request)
         self._child = child = self._link.fork(self.folder / "request", triton=kernel.dsl == "triton")
-        limit_s = self._link.limit_s(kernel, calls)
+        limit_s = min(self._link.limit_s(kernel, calls), most_s)
         ended = child.wait(limit_s)
         if not child.channel.has_unread():
             output = child.last_output().strip().splitlines()

@@ -18,6 +18,10 @@ LIMIT_DETAILS = {
 }
 
 
+#: Said of a request that was cut off with its kernel's time.
+TIME_IS_OVER = "the time for judging this kernel is over"
+
+
 class RefereeDied(InternalError):
     """The referee died on a request; a new one takes its place."""
 

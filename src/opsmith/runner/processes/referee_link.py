@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from opsmith.core.run import Selection
 from opsmith.errors import ProtocolError, RefereeFailed
 from opsmith.runner.processes.children import Child, Processes
 from opsmith.runner.processes.failures import (
+    TIME_IS_OVER,
     RefereeDied,
     RefereeHung,
     describe_end,
@@ -59,12 +62,17 @@ class RefereeLink:
         }
         self._limits = limits
         self._limit_s = self._prepared_limit_s = limits.referee_s
+        self._finish_by = math.inf
         self.waits_awake = waits_awake(device)
         self.wall_us = 0.0
         self._child: Child | None = None
 
     def _start(self) -> None:
         self._child = self._processes.fork("referee", {**self._config, "number": next(self._numbers)})
+
+    def finish_by(self, deadline: float) -> None:
+        """No request takes longer than until then, by the monotonic clock; math.inf for no such limit."""
+        self._finish_by = deadline
 
     def ask(self, request: msgspec.Struct, reply_type: type[Any] | tuple[type[Any], ...]) -> Any:
         """Send a request and wait for its reply; :meth:`send`, then :meth:`receive`."""
@@ -94,7 +102,7 @@ class RefereeLink:
         self._child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
         with self._watching(self._child):
             self._limit_s = self._limit_of(request)
-            self._child.channel.send(request, self._limit_s)
+            self._child.channel.send(request, self._left_s)
 
     def has_answered(self, timeout_s: float) -> bool:
         """Wait a while for the reply to the last request, or for the end of the process."""
@@ -110,7 +118,7 @@ class RefereeLink:
         """
         assert self._child is not None
         with self._watching(self._child):
-            reply = self._child.channel.receive(RefereeReply, self._limit_s)
+            reply = self._child.channel.receive(RefereeReply, self._left_s)
             self.wall_us = self._child.channel.wall_us
         if isinstance(reply, RefereeError):
             if reply.ends:
@@ -124,6 +132,10 @@ class RefereeLink:
         if self._child is not None:
             with contextlib.suppress(RefereeDied, RefereeFailed):
                 self.ask(GiveMemoryBack(), MemoryGivenBack)
+
+    @property
+    def _left_s(self) -> float:
+        return min(self._limit_s, max(self._finish_by - time.monotonic(), 0.0))
 
     def _limit_of(self, request: msgspec.Struct) -> float:
         """Seconds that a request may take. What is compared was prepared before, with the same limit."""
@@ -142,7 +154,8 @@ class RefereeLink:
             yield
         except TimeoutError as exc:
             self.close()
-            raise RefereeHung(f"no answer within {self._limit_s:g} s") from exc
+            over = time.monotonic() >= self._finish_by
+            raise RefereeHung(TIME_IS_OVER if over else f"no answer within {self._limit_s:g} s") from exc
         except (OSError, EOFError, ProtocolError) as exc:
             lines = child.last_output().strip().splitlines()
             detail = f"{describe_end(child, exc)}{f' ({lines[-1]})' if lines else ''}"

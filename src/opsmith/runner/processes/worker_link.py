@@ -24,7 +24,13 @@ from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, ProtocolError
 from opsmith.runner.machine.process_times import descendants, is_stopped, process_us, runs
 from opsmith.runner.processes.children import Child, Processes
-from opsmith.runner.processes.failures import LIMIT_DETAILS, REAP_TIMEOUT_S, WorkerFailed, describe_end
+from opsmith.runner.processes.failures import (
+    LIMIT_DETAILS,
+    REAP_TIMEOUT_S,
+    TIME_IS_OVER,
+    WorkerFailed,
+    describe_end,
+)
 from opsmith.runner.processes.nursery import Nursery
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.channel import MAX_REPLY_BYTES
@@ -358,7 +364,7 @@ class WorkerLink:
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")
         except TimeoutError as exc:
             over = time.monotonic() >= self._finish_by
-            detail = "the time for judging this kernel is over" if over else f"no answer within {limit_s:g} s"
+            detail = TIME_IS_OVER if over else f"no answer within {limit_s:g} s"
             raise self._failed(child, Status.TIMEOUT, detail) from exc
         except (OSError, EOFError) as exc:
             raise self._failed(child, Status.CRASHED, describe_end(child, exc)) from exc
