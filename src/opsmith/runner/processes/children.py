@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +25,7 @@ import msgspec
 from opsmith.core.verdict import Status
 from opsmith.errors import RefereeFailed
 from opsmith.runner.machine.gpus import VISIBLE
-from opsmith.runner.machine.process_times import children_of, descendants
+from opsmith.runner.machine.process_times import children_of, descendants, thread_count
 from opsmith.runner.processes.zygote_link import ZygoteLink
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
@@ -77,6 +77,13 @@ IMPORT_TIMEOUT_S = 180.0
 FORK_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 20.0
 WATCH_INTERVAL_S = 0.05
+#: Processes that a worker may have started at a time: a build of a C++ extension runs a compiler, which is some
+#: processes, on each processor.
+MOST_STARTED = 128 + 8 * (os.cpu_count() or 1)
+#: Threads of a worker and of all that it has started.
+MOST_THREADS = 8 * MOST_STARTED
+#: How often a tree of processes that grows is looked through for those that are not stopped yet.
+MOST_LOOKS = 100
 #: On an H200, 4 at a time were made at a rate of 16 a second, 16 or 64 at a time at 18.
 MAX_STARTING_WORKERS = 12
 #: What is kept of a child's output, from its end.
@@ -249,8 +256,12 @@ class Processes:
                 start_new_session=True,  # Ctrl-C at a terminal is the judge's to handle.
             )
         self._zygote = ZygoteLink(ours, self._process.pid)
-        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
-        self._watcher.start()
+        # One answers questions and takes output, which other workers wait for while the other one reads a large tree.
+        self._watchers = [
+            threading.Thread(target=watch, name="watch", daemon=True) for watch in (self._watch, self._watch_limits)
+        ]
+        for watcher in self._watchers:
+            watcher.start()
         return self
 
     def _program(self, source: str) -> Path:
@@ -267,7 +278,8 @@ class Processes:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._watcher.join()
+        for watcher in self._watchers:
+            watcher.join()
         self._selector.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
         set_readable(readable=self._was_readable)
@@ -435,21 +447,21 @@ class Processes:
         self._children.pop(child.pid, None)
         shutil.rmtree(child.folder, ignore_errors=True)
 
-    # ------------------------------------------------------------ the watching thread
+    # ------------------------------------------------------------ the watching threads
 
     def _watch(self) -> None:
-        next_look = 0.0
         while not self._closing:
             for key, _ in self._selector.select(WATCH_INTERVAL_S):
                 if isinstance(key.data, Gate):
                     self._answer(key.data)
                 else:
                     self._drain(key.data)
-            now = time.monotonic()
-            if now >= next_look:
-                next_look = now + WATCH_INTERVAL_S
-                for child in list(self._children.values()):
-                    self._check_memory(child)
+
+    def _watch_limits(self) -> None:
+        while not self._closing:
+            for child in list(self._children.values()):
+                self._check_limits(child)
+            time.sleep(WATCH_INTERVAL_S)
 
     def _answer(self, gate: Gate) -> None:
         if not gate.answer():
@@ -465,16 +477,40 @@ class Processes:
             child.killed_for = Status.OUTPUT_LIMIT
             child.kill()
 
-    def _check_memory(self, child: Child) -> None:
+    def _check_limits(self, child: Child) -> None:
         if child.limit_bytes is None or child.killed_for is not None or not child.is_at_work:
             return
         started = self.started_by(child)
+        if self._has_too_many(child, started):
+            child.killed_for = Status.CRASHED
+            self._kill_tree(child)
+            return
         if started and not child.is_trusted:
             self._end_other_programs(child, started)
         used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
         if used - child.start_bytes > child.limit_bytes:
             child.killed_for = Status.OUT_OF_MEMORY
             child.kill()
+
+    def _has_too_many(self, child: Child, started: Sequence[int]) -> bool:
+        """Whether a worker has more processes or threads than it may."""
+        if child.gate is not None:
+            child.gate.room = MOST_STARTED - len(started)
+            if child.gate.is_full:
+                return True
+        return len(started) > MOST_STARTED or sum(map(thread_count, (child.pid, *started))) > MOST_THREADS
+
+    def _kill_tree(self, child: Child) -> None:
+        """Kill a worker with all that it has started, which goes on to start more until all of it is stopped."""
+        stopped: set[int] = set()
+        for _ in range(MOST_LOOKS):
+            found = {child.pid, *self.started_by(child)} - stopped
+            if not found:
+                break
+            _send_all(found, signal.SIGSTOP)
+            stopped |= found
+        _send_all(stopped, signal.SIGKILL)
+        child.kill()
 
     def _end_other_programs(self, child: Child, started: Iterable[int]) -> None:
         """Kill programs that have loaded code of the kernel's or torch's, as a plug-in or before they began.
@@ -495,6 +531,12 @@ class Processes:
     def _written(self, builds: Path) -> tuple[Path, Path]:
         """The folders that workers write to."""
         return self.scratch.resolve(), builds.resolve()
+
+
+def _send_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _first_facts(pid: int) -> bytes | None:
