@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,20 +25,22 @@ from opsmith.core.case import CallRecord, CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.verdict import Status
-from opsmith.errors import InternalError, RefereeFailed
+from opsmith.errors import InternalError, ProcessLost, RefereeFailed
+from opsmith.runner import zygote
 from opsmith.runner.child.build_cache import use_build_cache
 from opsmith.runner.processes import children
 from opsmith.runner.processes.children import Child, Processes
 from opsmith.runner.processes.failures import LIMIT_DETAILS, RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.processes.worker_link import WorkerLink
-from opsmith.runner.processes.zygote_link import ZygoteLink
+from opsmith.runner.processes.zygote_link import ZygoteGone, ZygoteLink
 from opsmith.runner.protocol.call_files import Spool
+from opsmith.runner.protocol.fork_messages import Fork
 from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.protocol.referee_messages import ListOps, OpsListed
 from opsmith.runner.protocol.timing_messages import BlockTimed, TimeBlock
 from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Raised, Returned, RunCalls
-from opsmith.runner.sandbox.layers import Layer
+from opsmith.runner.sandbox.layers import Layer, Sandbox
 
 pytestmark = pytest.mark.slow
 
@@ -327,6 +331,63 @@ def test_a_referee_that_dies_is_replaced(processes: Processes, tmp_path: Path) -
         link.ask(request, OpsListed)
     assert ("relu", "f32") in link.ask(request, OpsListed).entries
     link.close()
+
+
+def test_a_zygote_that_is_lost_is_replaced_and_nobody_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was killed or is silent: what was asked has to be asked again, and its folder is still there."""
+    monkeypatch.setattr(children, "FORK_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(children, "RESTART_PAUSES_S", (0.0,))
+    with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20) as running:
+        running.wait_ready()
+        (tmp_path / "kernels").mkdir()
+        spool = running.scratch / "spool"
+        spool.mkdir()
+        referee = RefereeLink(running, spool, device="cpu", builds=tmp_path, threads=1, limits=LIMITS)
+        link = WorkerLink(running, device="cpu", builds=tmp_path / "builds", threads=1, spares=0, limits=LIMITS)
+        bench = Bench(link, tmp_path / "kernels")
+        assert bench.run("pass") == "returned"
+        referee.ask(ListOps("smoke", ("f32",)), OpsListed)
+
+        os.kill(running._zygote.pid, signal.SIGKILL)
+        with pytest.raises(ProcessLost):
+            bench.call()
+        with pytest.raises(ProcessLost):
+            referee.ask(ListOps("smoke", ("f32",)), OpsListed)
+        assert bench.run("pass") == "returned"
+        referee.ask(ListOps("smoke", ("f32",)), OpsListed)
+
+        os.kill(running._zygote.pid, signal.SIGSTOP)
+        link.close()
+        assert bench.run("pass") == "returned"
+        assert spool.is_dir()
+        link.close()
+        referee.close()
+
+
+def test_a_zygote_survives_that_the_system_gives_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while somebody else has all of them; it says so, and the next fork is tried as the first one was."""
+    refused = iter([True] * 2)
+
+    def fork() -> int:
+        if next(refused, False):
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return 4711
+
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(zygote, "FORK_PAUSES_S", (0.0,))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link = ZygoteLink(ours, 0)
+    sandbox = Sandbox({})
+    assert zygote._fork(theirs, Fork("worker", {}), [], sandbox) is None
+    with pytest.raises(ZygoteGone, match="Resource temporarily unavailable"):
+        link.fork("worker", {}, (0, 1), 5.0)
+    assert not link.gone
+    assert 4711 == zygote._fork(theirs, Fork("worker", {}), [], sandbox)
+    assert 4711 == link.fork("worker", {}, (0, 1), 5.0)
+    theirs.close()
+    assert link.wait_gone(5.0)
 
 
 def test_a_referee_that_raises_lives_on(processes: Processes, tmp_path: Path) -> None:
