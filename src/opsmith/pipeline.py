@@ -17,7 +17,7 @@ from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.inductor import Inductor
 from opsmith.backends.resolve import resolve
 from opsmith.core.op import TaskKind
-from opsmith.core.run import Options, RunDirectory, RunManifest, RunPlan, Summary, TimedCase, new_seed
+from opsmith.core.run import PAGE, Options, RunDirectory, RunManifest, RunPlan, Summary, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, DamagedRun, UnknownName
@@ -268,8 +268,9 @@ def _plan(
 
 def open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory, RunManifest | None, list[Verdict]]:
     """The run directory; for a resume also its manifest and the verdicts found so far."""
-    if not resume:
-        if out.exists() and (not out.is_dir() or not {entry.name for entry in out.iterdir()} <= BEFORE_RUN_JSON):
+    has_begun = not out.is_dir() or not {entry.name for entry in out.iterdir()} <= BEFORE_RUN_JSON
+    if not resume or not has_begun:
+        if out.exists() and has_begun:
             raise BadInput(f"{out} exists and is not empty; choose another -o, or continue that run with --resume")
         if out.exists():
             RunDirectory(out).forget_seed()
@@ -285,7 +286,12 @@ def open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory
 
 
 def _is_intact(run: RunDirectory) -> bool:
-    """Whether the plan and every verdict can be read; a damaged run can be taken up again though it has ended."""
+    """Whether the plan and every verdict can be read, and the page was written.
+
+    A damaged run can be taken up again though it has ended.
+    """
+    if not (run.path / PAGE).exists():
+        return False
     try:
         run.plan()
         for _ in run.verdicts():

@@ -32,11 +32,14 @@ from opsmith.core.environment import Environment
 from opsmith.core.fresh_values import Freshness
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import TaskKind
+from opsmith.core.storage import naming
 from opsmith.core.timing import Clock, Timing, Undecided, Work
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, DamagedRun
 
 FORMAT_VERSION = 1
+#: The last file that a run writes.
+PAGE = "report.html"
 
 Record = TypeVar("Record")
 
@@ -406,7 +409,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with naming(path), os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -596,12 +599,22 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def appender(self, name: str) -> Iterator[Callable[[msgspec.Struct], None]]:
-        """Open one of the run's jsonl files for appending; each record is one write."""
-        encoder = msgspec.json.Encoder()
-        with (self.path / name).open("ab", buffering=0) as stream:
+        """Open one of the run's jsonl files for appending; each record is there whole, or not at all."""
+        encoder, path = msgspec.json.Encoder(), self.path / name
+        with path.open("ab", buffering=0) as stream:
 
             def append(record: msgspec.Struct) -> None:
-                stream.write(encoder.encode(record) + b"\n")
+                line = encoder.encode(record) + b"\n"
+                before = stream.tell()
+                try:
+                    with naming(path):
+                        written = stream.write(line)
+                        while written < len(line):  # The disk is about to be full: the rest says so.
+                            written += stream.write(line[written:])
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        stream.truncate(before)
+                    raise
 
             yield append
 

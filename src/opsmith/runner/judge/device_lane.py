@@ -18,6 +18,7 @@ from opsmith.core.cache import build_folder
 from opsmith.core.case import CaseRef
 from opsmith.core.op import TaskKind
 from opsmith.core.run import TimedCase
+from opsmith.core.storage import check_room, is_about_storage, storage_problem, wait_for_room
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput, ProcessLost, RefereeFailed
@@ -243,6 +244,10 @@ class DeviceLane:
             with self._admission.beside_others(0, slot.give_memory_back):
                 found = slot.referee.ask(request, Enumerated)
         except (RefereeDied, RefereeFailed) as death:
+            if is_about_storage(str(death)):  # Else a case would be left out that another run has.
+                wait_for_room([self.spool.folder])
+                slot.referee.close()
+                raise ProcessLost(str(death).partition("\n")[0]) from death
             where = f"{request.suite}:{request.entry}:{request.dtype}"
             reason = str(death).partition("\n")[0]
             crashed = isinstance(death, RefereeDied) and not isinstance(death, RefereeHung)
@@ -349,6 +354,16 @@ def workers_ahead(work: LaneWork, slots: int, limit: int) -> int:
     return min(max(1, wanted // slots), MAX_WORKERS_AHEAD)
 
 
+def _make_build_folder() -> None:
+    folder = build_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_room([folder])
+    except OSError as exc:
+        reason = storage_problem(exc) or f"{folder} cannot be written: {exc.strerror}"
+        raise BadInput(f"{reason}; or set XDG_CACHE_HOME to another folder of yours") from exc
+
+
 @contextlib.contextmanager
 def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[DeviceLane]:
     """Start the processes of a device and its lane, in this process.
@@ -358,6 +373,7 @@ def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[Device
         RefereeFailed: the trusted processes do not start.
     """
     options = work.options
+    _make_build_folder()
     for_ranks = traits_of(options.suite).tasks is TaskKind.COLLECTIVE
     visible = None if for_ranks else first_device(options.device)
     with start_processes(
