@@ -110,13 +110,19 @@ def evaluate(
     seed = run_seed(run, before, seed)
     progress.stage("starting", 0)
     work = _work(options, asked, seed=seed, jobs=jobs, limits=limits or Limits(), out=out)
-    with _fleet(work, executor, devices, before=before, waiting=progress.waiting) as fleet:
+    with (
+        contextlib.ExitStack() as claims,
+        run.claimed() if before else contextlib.nullcontext(),
+        _fleet(work, executor, devices, before=before, waiting=progress.waiting) as fleet,
+    ):
         listed = fleet.list_ops()
         plan, enumeration = _plan(fleet, listed, asked, progress)
         check_same_kernels(plan, earlier, out)
         manifest = _manifest(fleet, command, plan, before, executor)
         # Only now is there something to keep: a request that fails before leaves no directory.
-        run.create(seed)
+        run.create(seed, anew=before is None)
+        if before is None:
+            claims.enter_context(run.claimed())
         run.write("run.json", manifest)
         run.write("plan.json", plan)
 
@@ -281,7 +287,8 @@ def open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory
         raise BadInput(f"{out} is a finished run; look at it with `opsmith report {out}`")
     if before.options != options:
         raise BadInput(f"{out} was started with other options; resume it with the command in {out}/run.json")
-    verdicts, _ = run.recover()
+    with run.claimed():
+        verdicts, _ = run.recover()
     return run, before, verdicts
 
 

@@ -143,3 +143,21 @@ def test_no_verdict_is_made_of_a_full_disk(slot: Slot, monkeypatch: pytest.Monke
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert is_about_storage("RuntimeError: Read-only file system")
+
+
+def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:
+    """The second one says so, and changes nothing; when the first one is gone the run goes on."""
+    run = RunDirectory(tmp_path / "run")
+    run.create(1, anew=True)
+    run.create(1)
+    with run.claimed():
+        with pytest.raises(BadInput, match="another process writes to"):
+            run.create(2, anew=True)
+        with pytest.raises(BadInput, match="another process writes to"), RunDirectory(run.path).claimed():
+            pass
+    with RunDirectory(run.path).claimed():
+        assert 1 == run.stored_seed()
+    (run.path / "run.json").write_text("{}")
+    run.forget_seed()
+    with pytest.raises(BadInput, match="another process writes to"):
+        run.create(3, anew=True)
