@@ -20,14 +20,16 @@ from opsmith.core.op import TaskKind
 from opsmith.core.run import PAGE, Options, RunDirectory, RunManifest, RunPlan, Summary, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
-from opsmith.errors import BadInput, DamagedRun, UnknownName
+from opsmith.errors import BadInput, DamagedRun, NoDeviceMemory, UnknownName
 from opsmith.report.publish import publish
 from opsmith.runner.fleet.durations import Durations
 from opsmith.runner.fleet.fleet import Fleet
+from opsmith.runner.machine.cores import most_asked
 from opsmith.runner.plan.jobs import check_same_kernels, jobs_to_judge, jobs_to_time
 from opsmith.runner.plan.planning import Enumeration, discover_backend, enumerate_cases, make_plan, select_ops
 from opsmith.runner.protocol.lane import Executor, LaneWork, Waiting
 from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.out_of_memory import is_oom
 from opsmith.runner.protocol.referee_messages import OpsListed
 from opsmith.suites.traits import Reads, traits_of
 
@@ -246,7 +248,7 @@ def _is_trusted(asked: Backend | NeedsDiscovery) -> bool:
 
 def _most_kernels(asked: Backend | NeedsDiscovery, options: Options) -> int | None:
     """At most how many kernels workers are kept ready for, as far as that is known before anything is listed."""
-    if options.ops or options.case is not None or traits_of(options.suite).reads is Reads.DATASET:
+    if options.ops or most_asked(options) == 1 or traits_of(options.suite).reads is Reads.DATASET:
         return 0  # Of a device's memory nothing is to spare for more than one a slot: inputs are large.
     return len(asked) if isinstance(asked, Sized) else None
 
@@ -267,6 +269,8 @@ def _plan(
         advance=progress.advance,
     )
     if not enumeration.cases:
+        if any(map(is_oom, enumeration.skipped.values())):
+            raise NoDeviceMemory(options.device, "the inputs of cases")
         raise BadInput(_nothing_asked(options, enumeration))
     tasks = [Task(name=op, op=schemas[op], suite=options.suite) for op in enumeration.cases]
     return make_plan(enumeration, schemas, discover_backend(fleet, asked, tasks), options), enumeration

@@ -18,7 +18,7 @@ from opsmith.cli.main import _guarded
 from opsmith.core import storage
 from opsmith.core.run import Options, RunDirectory, TimedCase, write_atomically
 from opsmith.core.storage import is_about_storage, wait_for_room
-from opsmith.errors import BadInput, MachineFailed
+from opsmith.errors import BadInput, MachineFailed, NoDeviceMemory
 from opsmith.runner.judge.slot import Slot
 
 OPTIONS = Options(suite="smoke", backend="aten", device="cpu", dtypes=("f32",))
@@ -57,16 +57,29 @@ def test_what_a_disk_refuses_is_one_line(error: OSError, says: str, capsys: pyte
         assert ("/proc/x cannot be written" in said) is (error.filename is not None)
 
 
-def test_a_machine_without_processes_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not every verb has an option for it."""
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (
+            MachineFailed("no process; see to its limits"),
+            3,
+            "no process; see to its limits, then continue with --resume",
+        ),
+        (NoDeviceMemory("cuda"), 2, "or ask for less with --jobs 1, then continue with --resume"),
+    ],
+)
+def test_what_a_machine_lacks_ends_in_how_to_go_on(
+    error: Exception, status: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a verb that can be resumed; a broken machine has status 3, one that others use 2."""
 
     def fails(*, resume: bool = False) -> int:
-        raise MachineFailed("this machine gives no process any more")
+        raise error
 
     with pytest.raises(typer.Exit) as ended:
         _guarded(fails)()
-    assert 3 == ended.value.exit_code
-    assert "opsmith: this machine gives no process any more, then continue with --resume" in capsys.readouterr().err
+    assert status == ended.value.exit_code
+    assert says in capsys.readouterr().err
 
 
 def test_a_record_that_does_not_fit_is_not_there_at_all(tmp_path: Path) -> None:

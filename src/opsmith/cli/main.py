@@ -18,7 +18,7 @@ import opsmith
 from opsmith.cli.verbs import HELP_NAMES, Verbs
 from opsmith.core.package import OFF_VARIABLE
 from opsmith.core.storage import storage_problem
-from opsmith.errors import MachineFailed, OpsmithError, UsageError
+from opsmith.errors import MachineFailed, NoDeviceMemory, OpsmithError, UsageError
 from opsmith.report.strangers import printable
 
 PASSED, SOMETHING_FAILED, WRONG_USAGE, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
@@ -50,6 +50,8 @@ def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
     def run_verb(*args: Any, **kwargs: Any) -> None:
         try:
             status = verb(*args, **kwargs) or PASSED
+        except NoDeviceMemory as exc:
+            status = _complain(f"{exc}, then {_going_on(verb)}", WRONG_USAGE)
         except UsageError as exc:
             status = _complain(str(exc), WRONG_USAGE)
         except MachineFailed as exc:
