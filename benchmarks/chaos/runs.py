@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import math
 import os
 import random
 import shutil
@@ -90,17 +91,17 @@ class Chaos:
         self._shared = {path.name for path in SHARED_MEMORY.iterdir()}
         self.broken: list[str] = []
 
-    def run(self, kills: int, interrupts: int, losses: int) -> dict[str, Any]:
-        """Make the run in peace, then with so many faults; what was found."""
+    def run(self, kills: int, interrupts: int, losses: int, most_s: float) -> dict[str, Any]:
+        """Make the run in peace, then with so many faults, none of which begins after ``most_s``; what was found."""
         began = time.monotonic()
         peace, seconds = self._peace()
         faults = ["kill"] * kills + ["interrupt"] * interrupts + ["lose the zygote"] * losses
         self._rng.shuffle(faults)
         met: Counter[str] = Counter()
         runs, number = 0, 0
-        while faults or not number:
+        while faults and time.monotonic() - began < most_s:
             path = self._root / f"run-{runs}"
-            fault = faults[-1] if faults else "none"
+            fault = faults[-1]
             ended = self._start(path, fault, seconds, first=not path.exists())
             met[ended] += 1
             if ended == fault:  # It did not come too late.
@@ -262,12 +263,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=50, help="SIGKILL of the judge")
     parser.add_argument("--interrupts", type=int, default=20, help="Ctrl-C")
     parser.add_argument("--losses", type=int, default=10, help="SIGKILL of the zygote")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no further fault is begun after so long")
     parser.add_argument("-o", "--out", type=Path, required=True, help="a new folder for the record")
     asked = parser.parse_args(words)
     asked.out.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="chaos-runs-") as folder:
-        found = Chaos(Path(folder), asked.out, seed=asked.seed).run(asked.kills, asked.interrupts, asked.losses)
+        found = Chaos(Path(folder), asked.out, seed=asked.seed).run(
+            asked.kills, asked.interrupts, asked.losses, asked.seconds
+        )
     told = ["--seed", asked.seed, "--kills", asked.kills, "--interrupts", asked.interrupts, "--losses", asked.losses]
+    told += [] if math.isinf(asked.seconds) else ["--seconds", f"{asked.seconds:g}"]
     run = {
         "command": " ".join(map(str, ["python -m benchmarks.chaos.runs", *told, "-o FOLDER"])),
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
