@@ -134,7 +134,9 @@ class Slot:
             yield verdict
 
     def _judge(self, job: Job) -> Iterator[Verdict]:
-        conduct, tally = JobConduct(job, self._options.device), _Tally(job.earlier)
+        conduct = JobConduct(job, self._options.device)
+        # Variants on large tensors are not counted where nothing is resumed, either.
+        tally = _Tally([verdict for verdict in job.earlier if verdict.variant not in LARGE_LABELS])
         judge = ChunkJudge(
             job,
             conduct,
