@@ -39,7 +39,7 @@ from opsmith.serve.live import Live
 from opsmith.serve.metrics import Metrics
 from opsmith.serve.store.database import Database
 from opsmith.serve.store.schema import State, judgements, verdicts
-from opsmith.session import Judged
+from opsmith.session import Judged, Watch
 
 #: Servers, and kernels that each judges at a time.
 POINTS = ((1, 1), (1, 4), (2, 4), (4, 4), (2, 16))
@@ -71,7 +71,15 @@ class WaitingJudge(ReadingSession):
         """The task."""
         return planned(len(self._verdicts))
 
-    def judge_kernel(self, task: str, kernel: Kernel, *, most_s: float, told: Any = None) -> Judged:  # noqa: ARG002 - It never takes longer.
+    def judge_kernel(
+        self,
+        task: str,
+        kernel: Kernel,
+        *,
+        most_s: float,  # noqa: ARG002 - It never takes longer.
+        told: Any = None,
+        watch: Watch | None = None,  # noqa: ARG002 - Nobody reads it.
+    ) -> Judged:
         """Wait, and pass every case."""
         time.sleep(self._seconds)
         for verdict in self._verdicts:

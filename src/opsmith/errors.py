@@ -8,12 +8,15 @@
     │   ├── BadInput            a file or directory that cannot be read as what it should be
     │   │   ├── DamagedRun      a run directory with a damaged record
     │   │   └── VoidTask        a module problem that asks nothing
+    │   ├── NoDeviceMemory      a device has no memory left, and others do not give theirs back
     │   ├── Unconfined          strangers' code would run without a layer of the sandbox
     │   ├── MissingDependency   an optional package is needed; the message holds the pip command
     │   └── EnabledWhileJudging kernels were to be enabled in a process that judges kernels
     ├── BaselineUnavailable     what the reference side was asked to run cannot serve a call
     └── InternalError           opsmith's own processes misbehaved (exit status 3)
         ├── RefereeFailed       the trusted reference process died or could not start
+        ├── ProcessLost         one of its processes is gone; what it did can be done again
+        ├── MachineFailed       the machine gives no process any more
         └── ProtocolError       a message that does not decode; from a worker it costs that worker
 
 Messages are one line and say what to do next.
@@ -82,6 +85,21 @@ class VoidTask(BadInput):
         super().__init__(f"{task} is void: {reason}; no kernel can be judged by it, so ask another problem")
 
 
+class NoDeviceMemory(UsageError):
+    """A device has no memory left, and others do not give theirs back.
+
+    Args:
+        device: torch device string.
+        doing: what there was none for.
+    """
+
+    def __init__(self, device: str, doing: str = "a process") -> None:
+        super().__init__(
+            f"device {device} is out of memory: there was none for {doing}, however often it was tried; see with "
+            "nvidia-smi who has it, or ask for less with --jobs 1"
+        )
+
+
 class Unconfined(UsageError):
     """Strangers' code would run without a layer of the sandbox.
 
@@ -136,6 +154,14 @@ class InternalError(OpsmithError):
 
 class RefereeFailed(InternalError):
     """The trusted reference process died or could not start."""
+
+
+class ProcessLost(InternalError):
+    """One of opsmith's own processes is gone, by nobody's fault that is judged; what it did can be done again."""
+
+
+class MachineFailed(InternalError):
+    """The machine gives no process any more, however often it is asked."""
 
 
 class ProtocolError(InternalError):
