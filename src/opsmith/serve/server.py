@@ -19,6 +19,7 @@ from opsmith.errors import BadInput, Unconfined
 from opsmith.pipeline import Progress
 from opsmith.serve.app import make_app
 from opsmith.serve.confinement import refusal
+from opsmith.serve.connections import Connections
 from opsmith.serve.judging import Judging, facts_of
 from opsmith.serve.live import Live
 from opsmith.serve.metrics import Metrics
@@ -51,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         every_layer: do not start where a layer of the sandbox is missing.
         runs: run directories that are shown as well.
         limits: what a client may ask.
+        proxies: networks of proxies that are believed whom they ask for.
     """
 
     suites: tuple[Options, ...]
@@ -63,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     every_layer: bool
     runs: tuple[Path, ...] = ()
     limits: Limits = Limits()
+    proxies: tuple[str, ...] = ()
 
 
 def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None]) -> None:
@@ -125,20 +128,28 @@ def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None
         service = Service(
             database=database, judging=judging, live=live, metrics=metrics, limits=settings.limits, facts=facts
         )
-        config = uvicorn.Config(
-            make_app(service),
-            log_level="warning",
-            lifespan="off",
-            timeout_graceful_shutdown=GRACE_S,
-            server_header=False,
-        )
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(configured(service, settings.proxies))
         held.enter_context(judging)
         host, port = listener.getsockname()[:2]
         ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         _run(server, listener)
         if failures:
             raise failures[0]
+
+
+def configured(service: Service, proxies: Sequence[str]) -> uvicorn.Config:
+    """How a service is served: with limits to what a connection may do, and believing nobody but these proxies."""
+    return uvicorn.Config(
+        make_app(service),
+        log_level="warning",
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE_S,
+        server_header=False,
+        http=Connections(service.limits.connections, proxies).protocol(),
+        ws="none",
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+    )
 
 
 @contextlib.contextmanager
