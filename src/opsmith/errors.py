@@ -14,6 +14,8 @@
     ├── BaselineUnavailable     what the reference side was asked to run cannot serve a call
     └── InternalError           opsmith's own processes misbehaved (exit status 3)
         ├── RefereeFailed       the trusted reference process died or could not start
+        ├── ProcessLost         one of its processes is gone; what it did can be done again
+        ├── MachineFailed       the machine gives no process any more
         └── ProtocolError       a message that does not decode; from a worker it costs that worker
 
 Messages are one line and say what to do next.
@@ -136,6 +138,14 @@ class InternalError(OpsmithError):
 
 class RefereeFailed(InternalError):
     """The trusted reference process died or could not start."""
+
+
+class ProcessLost(InternalError):
+    """One of opsmith's own processes is gone, by nobody's fault that is judged; what it did can be done again."""
+
+
+class MachineFailed(InternalError):
+    """The machine gives no process any more, however often it is asked."""
 
 
 class ProtocolError(InternalError):

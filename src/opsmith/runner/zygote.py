@@ -26,6 +26,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,10 +36,13 @@ import msgspec
 
 from opsmith.core.judging import JUDGING_VARIABLE
 from opsmith.runner.protocol.channel import Channel
-from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, Ready
+from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, NotForked, Ready
 from opsmith.runner.sandbox.kernel_calls import adopt_orphans, die_with_parent, set_readable
 from opsmith.runner.sandbox.layers import Sandbox, probe
 from opsmith.runner.sandbox.reach import Reach
+
+#: Before a fork is tried again that the system refuses, and again: others may be about to end.
+FORK_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 #: Where a bare program finds the layers of its sandbox.
 LAYERS = 4
@@ -137,7 +141,9 @@ def serve(control: socket.socket, sandbox: Sandbox) -> None:
                 packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
                 if not packet:
                     break
-                forked.add(_fork(control, msgspec.msgpack.decode(packet, type=Fork), descriptors, sandbox))
+                pid = _fork(control, msgspec.msgpack.decode(packet, type=Fork), descriptors, sandbox)
+                if pid is not None:
+                    forked.add(pid)
     _end_children()
 
 
@@ -172,8 +178,29 @@ def _kill_all(pids: set[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _fork(control: socket.socket, request: Fork, descriptors: list[int], sandbox: Sandbox) -> int:
-    pid = os.fork()
+def _forked_pid() -> int:
+    """What ``os.fork`` returns.
+
+    Raises:
+        OSError: the system refuses it again and again.
+    """
+    for pause_s in FORK_PAUSES_S:
+        try:
+            return os.fork()
+        except OSError:
+            time.sleep(pause_s)
+    return os.fork()
+
+
+def _fork(control: socket.socket, request: Fork, descriptors: list[int], sandbox: Sandbox) -> int | None:
+    """Fork a child and tell the judge; its number, or None where there is none."""
+    try:
+        pid = _forked_pid()
+    except OSError as exc:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(msgspec.msgpack.encode(NotForked(str(exc.strerror))))
+        return None
     if pid == 0:
         try:
             channel_fd, output_fd = descriptors

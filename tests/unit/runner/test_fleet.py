@@ -14,7 +14,8 @@ from tests.unit.runner.fleet_stand_ins import StandInLane, facts, job
 from opsmith.core.run import Options, TimedCase
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput
-from opsmith.runner.fleet.fleet import MOST_LOSSES, Fleet
+from opsmith.runner.fleet.fleet import Fleet
+from opsmith.runner.judge.losses import MOST_LOSSES
 from opsmith.runner.judge.verdicts import make_verdict
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.lane import LaneLost

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,19 +25,22 @@ from opsmith.core.case import CallRecord, CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.verdict import Status
-from opsmith.errors import InternalError, RefereeFailed
+from opsmith.errors import InternalError, ProcessLost, RefereeFailed
+from opsmith.runner import zygote
 from opsmith.runner.child.build_cache import use_build_cache
+from opsmith.runner.processes import children
 from opsmith.runner.processes.children import Child, Processes
-from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
+from opsmith.runner.processes.failures import LIMIT_DETAILS, RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.processes.worker_link import WorkerLink
-from opsmith.runner.processes.zygote_link import ZygoteLink
+from opsmith.runner.processes.zygote_link import ZygoteGone, ZygoteLink
 from opsmith.runner.protocol.call_files import Spool
+from opsmith.runner.protocol.fork_messages import Fork
 from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.protocol.referee_messages import ListOps, OpsListed
 from opsmith.runner.protocol.timing_messages import BlockTimed, TimeBlock
 from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Raised, Returned, RunCalls
-from opsmith.runner.sandbox.layers import Layer
+from opsmith.runner.sandbox.layers import Layer, Sandbox
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +64,15 @@ def processes() -> Iterator[Processes]:
 def weaker_processes() -> Iterator[Processes]:
     """The same on a machine without Landlock, where a worker can send signals to other processes."""
     without = (Layer.FILES, Layer.SIGNALS)
+    with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20, without_layers=without) as running:
+        running.wait_ready()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ungated_processes() -> Iterator[Processes]:
+    """The same on a machine where the kernel asks nobody whether a process may be made."""
+    without = (Layer.PROGRAMS,)
     with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20, without_layers=without) as running:
         running.wait_ready()
         yield running
@@ -241,6 +257,46 @@ def test_only_the_original_of_a_kernel_that_forks_answers(bench: Bench) -> None:
     assert ["returned"] * 5 == [bench.call() for _ in range(5)]
 
 
+FORKS = "while True:\n    try: os.fork()\n    except OSError: pass"
+THREADS = "import threading\nwhile True: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+
+
+@pytest.mark.parametrize(
+    ("where", "body"),
+    [
+        ("processes", FORKS),
+        ("processes", THREADS),
+        ("ungated_processes", FORKS.replace("os.fork()", "os.fork() or time.sleep(0.1)")),
+    ],
+    ids=["processes", "threads", "where nobody asks"],
+)
+def test_a_bomb_of_processes_ends_with_its_worker(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, body: str
+) -> None:
+    """It costs its own verdict: a worker of another slot answers meanwhile, and so does the next one of its own."""
+    monkeypatch.setattr(children, "MOST_STARTED", 12)
+    monkeypatch.setattr(children, "MOST_THREADS", 96)
+    processes = request.getfixturevalue(where)
+    limits = msgspec.structs.replace(LIMITS, call_s=30.0)
+    with contextlib.ExitStack() as opened:
+        benches = []
+        for name in ("bomb", "other"):
+            (tmp_path / name).mkdir()
+            link = WorkerLink(processes, device="cpu", builds=tmp_path / "builds", threads=1, spares=1, limits=limits)
+            opened.callback(link.close)
+            benches.append(Bench(link, tmp_path / name))
+        bomb, other = benches
+        assert other.load("time.sleep(0.01)") is None
+        with ThreadPoolExecutor(1) as pool:
+            failing = pool.submit(bomb.failure, body)
+            while not failing.done():
+                assert other.call() == "returned"
+        failure = failing.result()
+        assert (failure.status, failure.detail) == (Status.CRASHED, LIMIT_DETAILS[Status.CRASHED])
+        assert bomb.run("pass") == "returned"
+        assert not other.link.started()
+
+
 def test_memory_that_a_fork_shares_is_not_counted_twice(bench: Bench) -> None:
     """Two copies of a process with 300 MB of imports use next to nothing."""
     body = "for _ in range(2):\n    if os.fork() == 0: time.sleep(60)\ntime.sleep(1)"
@@ -275,6 +331,63 @@ def test_a_referee_that_dies_is_replaced(processes: Processes, tmp_path: Path) -
         link.ask(request, OpsListed)
     assert ("relu", "f32") in link.ask(request, OpsListed).entries
     link.close()
+
+
+def test_a_zygote_that_is_lost_is_replaced_and_nobody_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was killed or is silent: what was asked has to be asked again, and its folder is still there."""
+    monkeypatch.setattr(children, "FORK_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(children, "RESTART_PAUSES_S", (0.0,))
+    with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20) as running:
+        running.wait_ready()
+        (tmp_path / "kernels").mkdir()
+        spool = running.scratch / "spool"
+        spool.mkdir()
+        referee = RefereeLink(running, spool, device="cpu", builds=tmp_path, threads=1, limits=LIMITS)
+        link = WorkerLink(running, device="cpu", builds=tmp_path / "builds", threads=1, spares=0, limits=LIMITS)
+        bench = Bench(link, tmp_path / "kernels")
+        assert bench.run("pass") == "returned"
+        referee.ask(ListOps("smoke", ("f32",)), OpsListed)
+
+        os.kill(running._zygote.pid, signal.SIGKILL)
+        with pytest.raises(ProcessLost):
+            bench.call()
+        with pytest.raises(ProcessLost):
+            referee.ask(ListOps("smoke", ("f32",)), OpsListed)
+        assert bench.run("pass") == "returned"
+        referee.ask(ListOps("smoke", ("f32",)), OpsListed)
+
+        os.kill(running._zygote.pid, signal.SIGSTOP)
+        link.close()
+        assert bench.run("pass") == "returned"
+        assert spool.is_dir()
+        link.close()
+        referee.close()
+
+
+def test_a_zygote_survives_that_the_system_gives_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while somebody else has all of them; it says so, and the next fork is tried as the first one was."""
+    refused = iter([True] * 2)
+
+    def fork() -> int:
+        if next(refused, False):
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return 4711
+
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(zygote, "FORK_PAUSES_S", (0.0,))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link = ZygoteLink(ours, 0)
+    sandbox = Sandbox({})
+    assert zygote._fork(theirs, Fork("worker", {}), [], sandbox) is None
+    with pytest.raises(ZygoteGone, match="Resource temporarily unavailable"):
+        link.fork("worker", {}, (0, 1), 5.0)
+    assert not link.gone
+    assert 4711 == zygote._fork(theirs, Fork("worker", {}), [], sandbox)
+    assert 4711 == link.fork("worker", {}, (0, 1), 5.0)
+    theirs.close()
+    assert link.wait_gone(5.0)
 
 
 def test_a_referee_that_raises_lives_on(processes: Processes, tmp_path: Path) -> None:
@@ -473,16 +586,14 @@ def test_nothing_starts_in_a_timed_block(bench: Bench) -> None:
     assert gate.is_open
 
 
-def test_where_programs_cannot_be_refused_they_are_killed(tmp_path: Path) -> None:
+def test_where_programs_cannot_be_refused_they_are_killed(ungated_processes: Processes, tmp_path: Path) -> None:
     """Python is no compiler; what compiles goes on."""
-    without = (Layer.PROGRAMS,)
-    with Processes("cpu", memory_limit_bytes=1 << 30, output_limit_bytes=1 << 20, without_layers=without) as running:
-        limits = Limits(load_s=10.0, call_s=10.0, referee_s=60.0)
-        link = WorkerLink(running, device="cpu", builds=tmp_path / "builds", threads=1, spares=0, limits=limits)
-        (tmp_path / "kernels").mkdir()
-        bench = Bench(link, tmp_path / "kernels")
-        bench.policy = "any"
-        start = "import subprocess\nraise ValueError(subprocess.run([{}, '-c', {!r}]).returncode)"
-        assert "ValueError: -9" == bench.run(start.format("sys.executable", "import time; time.sleep(4)"))
-        assert "ValueError: 3" == bench.run(start.format("'sh'", "sleep 0.2; exit 3"))
-        link.close()
+    limits = Limits(load_s=10.0, call_s=10.0, referee_s=60.0)
+    link = WorkerLink(ungated_processes, device="cpu", builds=tmp_path / "builds", threads=1, spares=0, limits=limits)
+    (tmp_path / "kernels").mkdir()
+    bench = Bench(link, tmp_path / "kernels")
+    bench.policy = "any"
+    start = "import subprocess\nraise ValueError(subprocess.run([{}, '-c', {!r}]).returncode)"
+    assert "ValueError: -9" == bench.run(start.format("sys.executable", "import time; time.sleep(4)"))
+    assert "ValueError: 3" == bench.run(start.format("'sh'", "sleep 0.2; exit 3"))
+    link.close()

@@ -171,14 +171,19 @@ def serve(control: socket.socket, layers: Request) -> Callable[[], None] | None:
         packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
         if not packet:
             break
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as exc:
+            control.send(json.dumps({"type": "NotForked", "reason": os.strerror(exc.errno or 0)}).encode())
+            pid = -1
         if pid == 0:
             place = json.loads(packet)["config"]["request"]
             return lambda: become(place, descriptors, layers)
-        forked.add(pid)
         for descriptor in descriptors:
             os.close(descriptor)
-        control.send(json.dumps({"type": "Forked", "pid": pid}).encode())
+        if pid > 0:
+            forked.add(pid)
+            control.send(json.dumps({"type": "Forked", "pid": pid}).encode())
     for pid in children():
         os.kill(pid, signal.SIGKILL)
     return None

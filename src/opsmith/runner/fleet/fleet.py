@@ -17,20 +17,19 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from opsmith.core.run import Options, TimedCase, UsedDevice
-from opsmith.core.verdict import Part, Verdict
+from opsmith.core.verdict import Verdict
 from opsmith.errors import BadInput
 from opsmith.evaluation.timing.statistics import precisions_under
 from opsmith.runner.clock.remeasurement import Remeasurements
 from opsmith.runner.fleet.durations import Durations
 from opsmith.runner.fleet.work_queue import Piece, WorkQueue
+from opsmith.runner.judge.losses import MOST_LOSSES, not_timed, rest_to_judge, rest_to_time
 from opsmith.runner.judge.verdicts import not_run
 from opsmith.runner.protocol.job import Job, families
 from opsmith.runner.protocol.lane import EntryAsked, Lane, LaneFacts, LaneLost
 from opsmith.runner.protocol.referee_messages import Enumerated, OpsListed
 from opsmith.runner.protocol.worker_messages import Discovered, Raised
 
-#: After so many lanes were lost over a piece of work it is its own fault.
-MOST_LOSSES = 3
 #: Marks the end of a slot's work in the queue of results.
 _DONE = object()
 
@@ -191,15 +190,7 @@ class Fleet:
             return lane.time(family)
 
         def give_up(family: list[Job]) -> Iterator[TimedCase]:
-            for job in family:
-                for case in job.cases:
-                    yield TimedCase(
-                        op=job.schema.name,
-                        case=str(case.address),
-                        kernel=job.kernel.content_hash,
-                        timings=(),
-                        problem=f"{MOST_LOSSES} devices were lost over it",
-                    )
+            return not_timed(family, f"{MOST_LOSSES} devices were lost over it")
 
         alone = len(self._lanes) == 1 and not self._first
         remeasurements, everything = (
@@ -297,31 +288,6 @@ def _collect(results: queue.SimpleQueue[Any], slots: int) -> Iterator[Any]:
             raise result
         else:
             yield result
-
-
-def rest_to_judge(family: Sequence[Job], found: Sequence[Verdict]) -> list[Job] | None:
-    """What is left of a family of which there are these verdicts; None if nothing is.
-
-    As when a run is taken up again: what was found counts for the limits, and is not found a second time.
-    """
-    left = []
-    for job in family:
-        mine = tuple(verdict for verdict in found if verdict.op == job.schema.name)
-        judged = {verdict.case for verdict in mine}
-        cases = tuple(case for case in job.cases if str(case.address) not in judged)
-        if cases or (job.integrity and not any(verdict.part is Part.CONDUCT for verdict in mine)):
-            left.append(msgspec.structs.replace(job, cases=cases, earlier=(*job.earlier, *mine)))
-    return left or None
-
-
-def rest_to_time(family: Sequence[Job], found: Sequence[TimedCase]) -> list[Job] | None:
-    """As :func:`rest_to_judge`, of timed cases."""
-    timed = {(case.op, case.case) for case in found}
-    left = []
-    for job in family:
-        cases = tuple(case for case in job.cases if (job.schema.name, str(case.address)) not in timed)
-        left += [msgspec.structs.replace(job, cases=cases)] if cases else []
-    return left or None
 
 
 def _check_alike(facts: Sequence[LaneFacts]) -> None:

@@ -20,9 +20,18 @@ from opsmith.core.op import TaskKind
 from opsmith.core.run import TimedCase
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
-from opsmith.errors import BadInput, RefereeFailed
+from opsmith.errors import BadInput, ProcessLost, RefereeFailed
 from opsmith.runner.judge.admission import Admission
 from opsmith.runner.judge.lane_timing import LaneTimer
+from opsmith.runner.judge.losses import (
+    MOST_LOSSES,
+    again,
+    given_up,
+    not_timed,
+    rest_to_judge,
+    rest_to_time,
+    through_losses,
+)
 from opsmith.runner.judge.slot import Slot
 from opsmith.runner.machine.cores import default_jobs, machine_id
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
@@ -175,7 +184,8 @@ class DeviceLane:
 
     def _stock_up(self) -> None:
         for slot in self._slots:
-            slot.worker.prepare()
+            with contextlib.suppress(ProcessLost):  # What judges starts another one.
+                slot.worker.prepare()
 
     def pause(self) -> None:
         for slot in self._slots:
@@ -184,6 +194,9 @@ class DeviceLane:
             self._bare.close()
 
     def list_ops(self) -> OpsListed:
+        return again(self._list_ops)
+
+    def _list_ops(self) -> OpsListed:
         referee = self._slots[0].referee
         referee.send(ListOps(self._work.options.suite, self._work.options.dtypes))
         while not referee.has_answered(STOCKING_INTERVAL_S):
@@ -193,6 +206,9 @@ class DeviceLane:
         return listed
 
     def discover(self, target: str, ops: Sequence[str]) -> Discovered | Raised:
+        return again(lambda: self._discover(target, ops))
+
+    def _discover(self, target: str, ops: Sequence[str]) -> Discovered | Raised:
         worker = self._make_discoverer()
         reply = worker.ask(Discover(target, tuple(ops)), (Discovered, Raised), timeout_s=180.0)
         worker.close()
@@ -213,11 +229,12 @@ class DeviceLane:
             afresh=asked.afresh,
             tolerance=options.tolerance,
         )
-        enumerated, device_failed = self._enumerated(chosen, request)
+        enumerated, device_failed = again(lambda: self._enumerated(chosen, request))
         if device_failed:  # Perhaps not by the entry's doing: a case that is left out here is missing in the run.
             chosen.referee.close()
             enumerated, _ = self._enumerated(chosen, request)
-        chosen.worker.prepare()
+        with contextlib.suppress(ProcessLost):  # What judges starts another one.
+            chosen.worker.prepare()
         return enumerated
 
     def _enumerated(self, slot: Slot, request: Enumerate) -> tuple[Enumerated, bool]:
@@ -236,12 +253,21 @@ class DeviceLane:
     def judge(self, slot: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         chosen = self._slots[slot]
         with chosen.in_use:
-            chosen.worker.expect(int(to_come))
-            for job in family:
-                yield from chosen.judge(job)
-            chosen.end_family()
+            yield from through_losses(
+                family,
+                lambda left: self._judge(chosen, left, to_come),
+                rest=rest_to_judge,
+                give_up=given_up,
+                mend=chosen.close,
+            )
             if not to_come:
                 chosen.close()  # The others may go on for long, and its processes hold memory of the device.
+
+    def _judge(self, slot: Slot, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+        slot.worker.expect(int(to_come))
+        for job in family:
+            yield from slot.judge(job)
+        slot.end_family()
 
     def read(self, case: CaseRef) -> bytes:
         """The serialized call of a case."""
@@ -261,14 +287,24 @@ class DeviceLane:
         slot.in_use.acquire()
         begun()
         try:
-            slot.worker.prepare()
             slot.worker.finish_by(time.monotonic() + most_s)
-            yield from slot.judge(job)
+            yield from through_losses(
+                [job],
+                partial(self._judge_prepared, slot),
+                rest=rest_to_judge,
+                give_up=given_up,
+                mend=slot.close,
+            )
         finally:
             slot.worker.finish_by(math.inf)
             slot.end_family()
             slot.in_use.release()
             self._idle.put(slot)
+
+    def _judge_prepared(self, slot: Slot, jobs: Sequence[Job]) -> Iterator[Verdict]:
+        slot.worker.prepare()
+        for job in jobs:
+            yield from slot.judge(job)
 
     def time_alone(self, job: Job, *, begun: Callable[[], None] = lambda: None) -> list[TimedCase]:
         """Time one job once no thread judges, which ``begun`` is told; judging goes on afterwards."""
@@ -285,7 +321,13 @@ class DeviceLane:
                     self._idle.put(slot)
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
-        return self._timer.time(family)
+        return through_losses(
+            family,
+            self._timer.time,
+            rest=rest_to_time,
+            give_up=partial(not_timed, problem=f"the judge's processes were lost over it {MOST_LOSSES} times"),
+            mend=self.pause,
+        )
 
     @property
     def clock(self) -> Clock | None:

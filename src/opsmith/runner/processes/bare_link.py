@@ -160,6 +160,8 @@ class BareLink:
         with self._starting:
             zygote = self._zygotes.get(triton)
             if zygote is None or zygote.gone:
+                if zygote is not None:
+                    zygote.close()  # It may be silent, and live.
                 source = SOURCE.read_text(encoding="utf-8")
                 zygote = self._zygotes[triton] = self._processes.start_bare(source, self._reach, triton=triton)
             return zygote

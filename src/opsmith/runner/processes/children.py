@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,10 +23,10 @@ from typing import Any, Self
 import msgspec
 
 from opsmith.core.verdict import Status
-from opsmith.errors import RefereeFailed
+from opsmith.errors import MachineFailed, RefereeFailed
 from opsmith.runner.machine.gpus import VISIBLE
-from opsmith.runner.machine.process_times import children_of, descendants
-from opsmith.runner.processes.zygote_link import ZygoteLink
+from opsmith.runner.machine.process_times import children_of, descendants, thread_count
+from opsmith.runner.processes.zygote_link import ZygoteGone, ZygoteLink
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
 from opsmith.runner.sandbox.layers import Layer
@@ -76,7 +76,18 @@ IMPORT_TIMEOUT_S = 180.0
 #: A fork takes milliseconds; a zygote that a worker has stopped never answers.
 FORK_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 20.0
+#: Before a zygote that is lost is replaced, and again.
+RESTART_PAUSES_S = (0.2, 1.0, 5.0)
+#: What passes at most from the end of a child to the news that the zygote above it has ended, of which it died.
+NEWS_S = 0.5
 WATCH_INTERVAL_S = 0.05
+#: Processes that a worker may have started at a time: a build of a C++ extension runs a compiler, which is some
+#: processes, on each processor.
+MOST_STARTED = 128 + 8 * (os.cpu_count() or 1)
+#: Threads of a worker and of all that it has started.
+MOST_THREADS = 8 * MOST_STARTED
+#: How often a tree of processes that grows is looked through for those that are not stopped yet.
+MOST_LOOKS = 100
 #: On an H200, 4 at a time were made at a rate of 16 a second, 16 or 64 at a time at 18.
 MAX_STARTING_WORKERS = 12
 #: What is kept of a child's output, from its end.
@@ -92,6 +103,7 @@ class Child:
         killed_for: the limit it broke, where the watch killed it.
         is_at_work: it has been sent a request, so it may run a stranger's code.
         is_trusted: its kernel may start any program.
+        root: the zygote that all are below.
         gate: answers for the processes that it wants to make; None where it makes what it likes.
         folder: what is its own, removed with it.
         builds: parent of the build caches.
@@ -106,8 +118,10 @@ class Child:
         folder: Path,
         *,
         limit_bytes: int | None,
+        root: ZygoteLink,
     ) -> None:
         self.zygote = zygote
+        self.root = root
         self.pid = pid
         self.channel = channel
         self.output_fd = output_fd
@@ -228,11 +242,23 @@ class Processes:
         self._children: dict[int, Child] = {}
         self._workers: list[Child] = []
         self._selector = selectors.DefaultSelector()
+        self._replacing = threading.Lock()
+        self._facts: dict[str, Any] = {}
         self._closing = False
 
     def __enter__(self) -> Self:
         self._was_readable = is_readable()
         set_readable(readable=False)
+        self._start_zygote()
+        # One answers questions and takes output, which other workers wait for while the other one reads a large tree.
+        self._watchers = [
+            threading.Thread(target=watch, name="watch", daemon=True) for watch in (self._watch, self._watch_limits)
+        ]
+        for watcher in self._watchers:
+            watcher.start()
+        return self
+
+    def _start_zygote(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self.scratch / "zygote.log").open("wb") as log:
             arguments = [str(theirs.fileno()), self._device, str(self.scratch), *self._options]
@@ -249,9 +275,42 @@ class Processes:
                 start_new_session=True,  # Ctrl-C at a terminal is the judge's to handle.
             )
         self._zygote = ZygoteLink(ours, self._process.pid)
-        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
-        self._watcher.start()
-        return self
+
+    def _replace(self, lost: ZygoteLink) -> None:
+        """Have another zygote in the place of one, if that one is gone and nobody has done so."""
+        with self._replacing:
+            if self._zygote is not lost or not lost.gone or self._closing:
+                return
+            # It may be silent and live; closed, it would take the scratch folder with it.
+            _kill_tree(self._process.pid, lambda: descendants(self._process.pid))
+            self._process.wait()
+            lost.close()
+            self._start_zygote()
+
+    def _fork_from_root(
+        self, role: str, config: dict[str, Any], descriptors: tuple[int, int]
+    ) -> tuple[ZygoteLink, int]:
+        """Fork from the zygote, or from one that takes its place; that zygote, and the child's number.
+
+        Raises:
+            MachineFailed: none is to be had.
+        """
+        problem: Exception | None = None
+        for pause_s in (*RESTART_PAUSES_S, None):
+            zygote = self._zygote
+            try:
+                self.wait_ready()
+                return zygote, zygote.fork(role, config, descriptors, FORK_TIMEOUT_S)
+            except (RefereeFailed, ZygoteGone) as exc:
+                problem = exc
+            if pause_s is not None:
+                time.sleep(pause_s)
+                self._replace(zygote)
+        raise MachineFailed(f"this machine gives no process any more: {problem}; see to its memory and its limits")
+
+    def is_lost(self, child: Child) -> bool:
+        """Whether a child has ended because the zygote that all are below did; it is not to blame for that."""
+        return child.zygote.gone and child.root.wait_gone(NEWS_S)
 
     def _program(self, source: str) -> Path:
         """A file of this source as any program is called, in a folder of its own."""
@@ -260,14 +319,16 @@ class Processes:
         return path
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._closing = True
+        with self._replacing:
+            self._closing = True
         self._zygote.close()
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._watcher.join()
+        for watcher in self._watchers:
+            watcher.join()
         self._selector.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
         set_readable(readable=self._was_readable)
@@ -275,7 +336,7 @@ class Processes:
     @property
     def facts(self) -> dict[str, Any]:
         """What the zygote reported about the packages that it imported."""
-        return self._zygote.facts
+        return self._facts or self._zygote.facts
 
     @property
     def interpreted(self) -> bool:
@@ -288,7 +349,10 @@ class Processes:
         Raises:
             RefereeFailed: it died or took too long; the message ends with its last line.
         """
-        if not self._zygote.wait_ready(IMPORT_TIMEOUT_S):
+        zygote = self._zygote
+        if zygote.wait_ready(IMPORT_TIMEOUT_S):
+            self._facts = zygote.facts
+        else:
             lines = (self.scratch / "zygote.log").read_text(errors="replace").strip().splitlines()
             raise RefereeFailed(f"the process that imports torch did not start: {lines[-1] if lines else 'no message'}")
 
@@ -309,14 +373,11 @@ class Processes:
             reach: where its workers find and may not find things.
 
         Raises:
-            ZygoteGone: there is nothing left to fork from.
+            MachineFailed: no process is to be had.
         """
-        self.wait_ready()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self.scratch / "zygote.log").open("ab") as log:
-            pid = self._zygote.fork(
-                "nursery", msgspec.to_builtins(reach), (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S
-            )
+            _, pid = self._fork_from_root("nursery", msgspec.to_builtins(reach), (theirs.fileno(), log.fileno()))
         return ZygoteLink(ours, pid)
 
     def start_bare(self, source: str, reach: Reach, *, triton: bool) -> ZygoteLink:
@@ -328,9 +389,8 @@ class Processes:
             triton: it imports Triton, too.
 
         Raises:
-            ZygoteGone: there is nothing left to fork from.
+            MachineFailed: no process is to be had.
         """
-        self.wait_ready()
         program = self._program(source)
         environment = _plain_environment(self._device, program.parent, self.visible)
         config = {
@@ -341,7 +401,7 @@ class Processes:
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (program.parent / "log").open("wb") as log:
-            pid = self._zygote.fork("bare", config, (theirs.fileno(), log.fileno()), FORK_TIMEOUT_S)
+            _, pid = self._fork_from_root("bare", config, (theirs.fileno(), log.fileno()))
         return ZygoteLink(ours, pid, codec=msgspec.json)
 
     def fork_bare(self, request: Path, zygote: ZygoteLink) -> Child:
@@ -352,7 +412,7 @@ class Processes:
             zygote: from :meth:`start_bare`.
 
         Raises:
-            ZygoteGone: there is nothing left to fork from.
+            ZygoteGone: that zygote is gone.
         """
         child = self._fork("bare", {"request": str(request)}, zygote, request.parent, self._memory_limit_bytes)
         child.is_at_work = True
@@ -362,9 +422,9 @@ class Processes:
         """Fork a ``referee``, or a ``worker`` from a nursery; ``config`` goes to its ``serve``.
 
         Raises:
-            ZygoteGone: there is nothing left to fork from.
+            ZygoteGone: the nursery is gone.
+            MachineFailed: no process is to be had.
         """
-        self.wait_ready()
         folder = Path(tempfile.mkdtemp(dir=self.scratch))
         if role == "worker":
             places = {name: folder / name for name in ("scratch", "kernels")}
@@ -372,19 +432,28 @@ class Processes:
                 place.mkdir()
             config = {**config, **{name: str(place) for name, place in places.items()}}
         limit_bytes = self._memory_limit_bytes if role == "worker" else None
-        child = self._fork(role, config, nursery or self._zygote, folder, limit_bytes)
+        try:
+            child = self._fork(role, config, nursery, folder, limit_bytes)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         if role == "worker":
             self._workers.append(child)
         return child
 
     def _fork(
-        self, role: str, config: dict[str, Any], zygote: ZygoteLink, folder: Path, limit_bytes: int | None
+        self, role: str, config: dict[str, Any], zygote: ZygoteLink | None, folder: Path, limit_bytes: int | None
     ) -> Child:
+        root = self._zygote
         ours, theirs = socket.socketpair()
         read_fd, write_fd = os.pipe()
         os.set_blocking(read_fd, False)
         try:
-            pid = zygote.fork(role, config, (theirs.fileno(), write_fd), FORK_TIMEOUT_S)
+            descriptors = (theirs.fileno(), write_fd)
+            if zygote is None:
+                root, pid = self._fork_from_root(role, config, descriptors)
+            else:
+                pid = zygote.fork(role, config, descriptors, FORK_TIMEOUT_S)
         except BaseException:
             ours.close()
             os.close(read_fd)
@@ -392,7 +461,7 @@ class Processes:
         finally:
             theirs.close()
             os.close(write_fd)
-        child = Child(zygote, pid, Channel(ours), read_fd, folder, limit_bytes=limit_bytes)
+        child = Child(zygote or root, pid, Channel(ours), read_fd, folder, limit_bytes=limit_bytes, root=root)
         self._children[pid] = child
         self._selector.register(read_fd, selectors.EVENT_READ, child)
         return child
@@ -435,21 +504,21 @@ class Processes:
         self._children.pop(child.pid, None)
         shutil.rmtree(child.folder, ignore_errors=True)
 
-    # ------------------------------------------------------------ the watching thread
+    # ------------------------------------------------------------ the watching threads
 
     def _watch(self) -> None:
-        next_look = 0.0
         while not self._closing:
             for key, _ in self._selector.select(WATCH_INTERVAL_S):
                 if isinstance(key.data, Gate):
                     self._answer(key.data)
                 else:
                     self._drain(key.data)
-            now = time.monotonic()
-            if now >= next_look:
-                next_look = now + WATCH_INTERVAL_S
-                for child in list(self._children.values()):
-                    self._check_memory(child)
+
+    def _watch_limits(self) -> None:
+        while not self._closing:
+            for child in list(self._children.values()):
+                self._check_limits(child)
+            time.sleep(WATCH_INTERVAL_S)
 
     def _answer(self, gate: Gate) -> None:
         if not gate.answer():
@@ -465,16 +534,29 @@ class Processes:
             child.killed_for = Status.OUTPUT_LIMIT
             child.kill()
 
-    def _check_memory(self, child: Child) -> None:
+    def _check_limits(self, child: Child) -> None:
         if child.limit_bytes is None or child.killed_for is not None or not child.is_at_work:
             return
         started = self.started_by(child)
+        if self._has_too_many(child, started):
+            child.killed_for = Status.CRASHED
+            _kill_tree(child.pid, lambda: self.started_by(child))
+            child.kill()
+            return
         if started and not child.is_trusted:
             self._end_other_programs(child, started)
         used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
         if used - child.start_bytes > child.limit_bytes:
             child.killed_for = Status.OUT_OF_MEMORY
             child.kill()
+
+    def _has_too_many(self, child: Child, started: Sequence[int]) -> bool:
+        """Whether a worker has more processes or threads than it may."""
+        if child.gate is not None:
+            child.gate.room = MOST_STARTED - len(started)
+            if child.gate.is_full:
+                return True
+        return len(started) > MOST_STARTED or sum(map(thread_count, (child.pid, *started))) > MOST_THREADS
 
     def _end_other_programs(self, child: Child, started: Iterable[int]) -> None:
         """Kill programs that have loaded code of the kernel's or torch's, as a plug-in or before they began.
@@ -495,6 +577,24 @@ class Processes:
     def _written(self, builds: Path) -> tuple[Path, Path]:
         """The folders that workers write to."""
         return self.scratch.resolve(), builds.resolve()
+
+
+def _kill_tree(pid: int, started: Callable[[], Iterable[int]]) -> None:
+    """Kill a process with all that it has ``started``, which goes on to start more until all of it is stopped."""
+    stopped: set[int] = set()
+    for _ in range(MOST_LOOKS):
+        found = {pid, *started()} - stopped
+        if not found:
+            break
+        _send_all(found, signal.SIGSTOP)
+        stopped |= found
+    _send_all(stopped, signal.SIGKILL)
+
+
+def _send_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _first_facts(pid: int) -> bytes | None:

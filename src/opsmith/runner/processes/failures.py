@@ -15,6 +15,7 @@ REAP_TIMEOUT_S = 2.0
 LIMIT_DETAILS = {
     Status.OUT_OF_MEMORY: "killed: it used more memory than a worker may",
     Status.OUTPUT_LIMIT: "killed: it printed more than a worker may",
+    Status.CRASHED: "killed: it had more processes or threads than a worker may",
 }
 
 

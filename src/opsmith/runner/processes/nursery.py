@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
-from opsmith.runner.processes.children import Child, Processes
-from opsmith.runner.processes.zygote_link import ZygoteLink
+from opsmith.runner.processes.children import RESTART_PAUSES_S, Child, Processes
+from opsmith.runner.processes.zygote_link import ZygoteGone, ZygoteLink
 from opsmith.runner.sandbox.reach import Reach
 
 
@@ -25,11 +26,21 @@ class Nursery:
         self._starting = threading.Lock()  # Ranks are forked by a thread each.
 
     def fork(self, config: dict[str, Any]) -> Child:
-        """Fork a worker; ``config`` goes to its ``serve``.
+        """Fork a worker; ``config`` goes to its ``serve``. A nursery that was lost is replaced.
 
         Raises:
-            ZygoteGone: there is nothing left to fork from.
+            ZygoteGone: one nursery after another is lost.
+            MachineFailed: no process is to be had.
         """
+        for pause_s in RESTART_PAUSES_S:
+            try:
+                return self._fork(config)
+            except ZygoteGone:
+                self.end()
+                time.sleep(pause_s)
+        return self._fork(config)
+
+    def _fork(self, config: dict[str, Any]) -> Child:
         with self._starting:
             if self._zygote is None:
                 self._zygote = self._processes.start_nursery(self._reach)

@@ -18,6 +18,7 @@ from opsmith.runner.processes.failures import (
     RefereeHung,
     describe_end,
 )
+from opsmith.runner.processes.zygote_link import ZygoteGone
 from opsmith.runner.protocol.limits import Limits
 from opsmith.runner.protocol.referee_messages import Compare, MakeVariants, Prepare, RefereeError, RefereeReply, Shrink
 from opsmith.runner.protocol.timing_messages import GiveMemoryBack, MemoryGivenBack, answer_spin_s, waits_awake
@@ -147,6 +148,8 @@ class RefereeLink:
             lines = child.last_output().strip().splitlines()
             detail = f"{describe_end(child, exc)}{f' ({lines[-1]})' if lines else ''}"
             self.close()
+            if self._processes.is_lost(child):
+                raise ZygoteGone from exc
             raise RefereeDied(detail) from exc
 
     def close(self) -> None:

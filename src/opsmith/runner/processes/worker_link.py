@@ -21,11 +21,12 @@ from opsmith.core.conduct import Held
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
-from opsmith.errors import InternalError, ProtocolError
+from opsmith.errors import ProcessLost, ProtocolError
 from opsmith.runner.machine.process_times import descendants, is_stopped, process_us, runs
 from opsmith.runner.processes.children import Child, Processes
 from opsmith.runner.processes.failures import LIMIT_DETAILS, REAP_TIMEOUT_S, WorkerFailed, describe_end
 from opsmith.runner.processes.nursery import Nursery
+from opsmith.runner.processes.zygote_link import ZygoteGone
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.channel import MAX_REPLY_BYTES
 from opsmith.runner.protocol.limits import Limits
@@ -326,6 +327,7 @@ class WorkerLink:
 
         Raises:
             WorkerFailed: the process died, hung, broke a limit or spoke out of protocol.
+            ProcessLost: it did not start, or what it was forked from is gone.
         """
         child = self._started()
         self.ran_stopped_us = self._go_on() if self._stopped else 0.0
@@ -403,7 +405,7 @@ class WorkerLink:
                 output = child.last_output()
                 self.retire()
                 if pause_s is None or "out of memory" not in output:
-                    raise InternalError(f"a worker did not start: {_error_line(output) or exc}") from exc
+                    raise ProcessLost(f"a worker did not start: {_error_line(output) or exc}") from exc
                 # Others use the device, too: another judge's workers, or its own that have not ended yet.
                 time.sleep(pause_s)
                 self._fork_spare()
@@ -413,7 +415,10 @@ class WorkerLink:
         self.wanted_spares = min(self.wanted_spares, most)
         self.prepare()
 
-    def _failed(self, child: Child, status: Status, detail: str) -> WorkerFailed:
+    def _failed(self, child: Child, status: Status, detail: str) -> WorkerFailed | ProcessLost:
+        if status is Status.CRASHED and child.killed_for is None and self._processes.is_lost(child):
+            self.retire()
+            return ZygoteGone()
         if child.killed_for is not None:
             status = child.killed_for
             detail = LIMIT_DETAILS[status]

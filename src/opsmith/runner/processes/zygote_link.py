@@ -10,15 +10,19 @@ from typing import Any
 
 import msgspec
 
-from opsmith.errors import InternalError
-from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, Ready, ZygoteReply
+from opsmith.errors import ProcessLost
+from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, NotForked, Ready, ZygoteReply
 
 
-class ZygoteGone(InternalError):
-    """The zygote ended, or does not answer."""
+class ZygoteGone(ProcessLost):
+    """The zygote ended, does not answer, or is refused a process by the system.
 
-    def __init__(self) -> None:
-        super().__init__("the process that workers are forked from is gone; continue the run with --resume")
+    Args:
+        reason: what is known of it, in one line.
+    """
+
+    def __init__(self, reason: str = "the process that workers are forked from is gone") -> None:
+        super().__init__(reason)
 
 
 class ZygoteLink:
@@ -40,7 +44,7 @@ class ZygoteLink:
         self.facts: dict[str, Any] = {}
         self._control = control
         self._ready = threading.Event()
-        self._forked: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._forked: queue.SimpleQueue[Forked | NotForked | None] = queue.SimpleQueue()
         self._one_fork_at_a_time = threading.Lock()
         self._exits: dict[int, int] = {}
         self._gone = False
@@ -49,7 +53,13 @@ class ZygoteLink:
 
     @property
     def gone(self) -> bool:
+        """Whether it has ended, or has not answered once: it is asked nothing more."""
         return self._gone
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Wait for its end; whether it is gone."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._gone, timeout_s)
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait for the imports of a zygote that was started, not forked; whether they succeeded."""
@@ -67,13 +77,15 @@ class ZygoteLink:
         with self._one_fork_at_a_time:
             try:
                 socket.send_fds(self._control, [packet], descriptors)
-                pid = self._forked.get(timeout=timeout_s)
+                reply = self._forked.get(timeout=timeout_s)
             except (OSError, queue.Empty) as exc:
-                self.close()
+                self._give_up()
                 raise ZygoteGone from exc
-        if pid is None:
+        if reply is None:
             raise ZygoteGone
-        return pid
+        if isinstance(reply, NotForked):
+            raise ZygoteGone(f"no process could be forked: {reply.reason}")
+        return reply.pid
 
     def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
         """How a child ended (negative for a signal); None if that is not known in time."""
@@ -92,11 +104,14 @@ class ZygoteLink:
             while packet := self._control.recv(MAX_PACKET_BYTES):
                 self._take(decoder.decode(packet))
         self._control.close()
+        self._give_up()
+        self._forked.put(None)
+        self._ready.set()
+
+    def _give_up(self) -> None:
         with self._changed:
             self._gone = True
             self._changed.notify_all()
-        self._forked.put(None)
-        self._ready.set()
 
     def _take(self, message: ZygoteReply) -> None:
         if isinstance(message, Ready):
@@ -106,7 +121,9 @@ class ZygoteLink:
         with self._changed:
             if isinstance(message, Forked):
                 self._exits.pop(message.pid, None)  # An earlier child with the same number.
-                self._forked.put(message.pid)
+                self._forked.put(message)
+            elif isinstance(message, NotForked):
+                self._forked.put(message)
             elif isinstance(message, Exited):
                 self._exits[message.pid] = message.status
                 self._changed.notify_all()

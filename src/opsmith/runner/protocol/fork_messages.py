@@ -22,6 +22,12 @@ class Forked(msgspec.Struct, frozen=True, tag=True):
     pid: int
 
 
+class NotForked(msgspec.Struct, frozen=True, tag=True):
+    """There is no child: the system refuses another process, for the reason given."""
+
+    reason: str
+
+
 class Exited(msgspec.Struct, frozen=True, tag=True):
     """A child ended; ``status`` is as :func:`os.waitstatus_to_exitcode` gives it."""
 
@@ -35,4 +41,4 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     facts: dict[str, Any]
 
 
-ZygoteReply = Forked | Exited | Ready | RefereeError
+ZygoteReply = Forked | NotForked | Exited | Ready | RefereeError

@@ -188,7 +188,7 @@ def probe(folder: Path, left_out: Container[str] = ()) -> dict[str, str | None]:
 
 def _try_out(folder: Path, left_out: Container[str]) -> dict[str, str | None]:
     inside, outside = folder / "inside", folder / "outside"
-    inside.mkdir()
+    inside.mkdir(exist_ok=True)  # Another zygote has tried, which is gone.
     outside.write_text("not to be read")
     steps = _steps(inside, outside)
     return {step.layer: _LEFT_OUT if step.layer in left_out else _try(step) for step in steps}

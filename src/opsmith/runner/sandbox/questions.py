@@ -12,6 +12,7 @@ import fcntl
 import os
 import signal
 import struct
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,12 +60,16 @@ class Gate:
     Attributes:
         is_open: processes may be made: a kernel is loaded, or answers a call that no clock runs for.
         is_trusted: any program may be started.
+        room: so many processes may still be made; who counts those that live sets it.
+        is_full: more were asked for. Whoever asks from then on gets no answer: all of them are to be killed.
     """
 
     def __init__(self, descriptor: int, written: Sequence[Path], since_ns: int) -> None:
         self.descriptor = descriptor
         self.is_open = True
         self.is_trusted = False
+        self.room = sys.maxsize
+        self.is_full = False
         self._written, self._since_ns = written, since_ns
         self._executing = EXECUTING[os.uname().machine]
 
@@ -82,7 +87,12 @@ class Gate:
     def _decide(self, question: Question) -> None:
         if not self.is_open:
             self._send(question, errno.EPERM)
-        elif self.is_trusted or question.call not in self._executing:
+        elif question.call not in self._executing:
+            self.is_full = self.is_full or self.room <= 0
+            self.room -= 1
+            if not self.is_full:  # Else it waits until it is killed, and takes no processor from others meanwhile.
+                self._send(question, 0)
+        elif self.is_trusted:
             self._send(question, 0)
         else:
             path = self._program(question)
