@@ -8,12 +8,14 @@ import logging
 import shutil
 import signal
 import socket
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import uvicorn
 
+from opsmith.core.cache import build_folder
 from opsmith.core.run import Options, RunDirectory
 from opsmith.errors import BadInput, Unconfined
 from opsmith.pipeline import Progress
@@ -82,8 +84,9 @@ def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None
     """
     with contextlib.ExitStack() as held:
         listener = held.enter_context(_listen(settings.host, settings.port))
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        held.enter_context(_own(settings.data))
+        with _usable(settings.data):
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(_own(settings.data))
         database = Database(settings.database_url)
         held.callback(database.close)
         with database.starting() as is_alone:
@@ -109,6 +112,7 @@ def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None
             live=live,
             metrics=metrics,
             folder=settings.data / "sources",
+            rooms=(Path(tempfile.gettempdir()), build_folder()),
             most_s=settings.most_judging_s,
             failed=failed,
         )
@@ -153,6 +157,15 @@ def configured(service: Service, proxies: Sequence[str]) -> uvicorn.Config:
 
 
 @contextlib.contextmanager
+def _usable(data: Path) -> Iterator[None]:
+    """Tell a folder that cannot be used from a mistake of ours."""
+    try:
+        yield
+    except OSError as exc:
+        raise BadInput(f"{data} cannot be used: {exc.strerror}; make room there, or choose another --data") from exc
+
+
+@contextlib.contextmanager
 def _own(data: Path) -> Iterator[None]:
     """Have the folder alone: a server removes what an earlier one left there.
 
@@ -193,11 +206,13 @@ def _open_sessions(
     settings: Settings, database: Database, held: contextlib.ExitStack, progress: Progress
 ) -> Sequence[Session]:
     judged = settings.data / "judged"
-    shutil.rmtree(judged, ignore_errors=True)  # Copies of an earlier server's kernels.
+    for left in (judged, settings.data / "sources"):  # Copies of an earlier server's kernels.
+        shutil.rmtree(left, ignore_errors=True)
     sessions = []
     for options in settings.suites:
         folder = judged / options.suite
-        folder.mkdir(parents=True)
+        with _usable(settings.data):
+            folder.mkdir(parents=True)
         session = Session(
             options,
             folder,
