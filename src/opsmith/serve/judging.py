@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import logging
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from opsmith.core.environment import Environment
 from opsmith.core.kernel import Kernel
 from opsmith.core.run import Options, PlannedOp, TimedCase, write_atomically
 from opsmith.core.timing import Clock
-from opsmith.core.verdict import Verdict
+from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, MachineFailed, OpsmithError
 from opsmith.generate.reward import why_not
 from opsmith.report.scores import summarise_by_dtype, summarise_op
@@ -40,6 +41,8 @@ AWAY_S = 0.5
 MOST_LOSSES = 3
 #: Before a kernel is judged again over which judging failed, or for which the machine had no room.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+#: What verdicts say where processes were ended.
+SIGNS_OF_AN_END = (signal.SIGKILL.name, "took the judge's processes with it")
 #: A machine that has given no processes for so long, and has judged nothing, is broken.
 BROKEN_S = 120.0
 HOW_TO_GO_ON = "start the server again as before, and what waits is judged"
@@ -55,8 +58,8 @@ class _GivenUp(Exception):
     """Judging failed too often over one kernel; the message says how."""
 
 
-class _Waits(Exception):
-    """The machine has no room for a kernel at the moment; the message says what is missing."""
+class _Again(Exception):
+    """What was found may be no kernel's doing; the message says whose."""
 
 
 class Judge(Protocol):
@@ -220,10 +223,10 @@ class Judging:
         while True:
             try:
                 with self._company.alone() if losses else self._company.beside_others():
-                    return self._judge_with_room(claimed, again=waits < MOST_LOSSES)
-            except _Waits as exc:
+                    return self._judge_with_room(claimed, again=waits < MOST_LOSSES - 1)
+            except _Again as exc:
                 waits += 1
-                logger.warning("judgement %d waits for room on this machine: %s", claimed.id, exc)
+                logger.warning("judgement %d is judged again: %s", claimed.id, exc)
             except MachineFailed as exc:
                 self._bear(exc)
                 waits += 1
@@ -233,7 +236,7 @@ class Judging:
                 is_known = isinstance(exc, OpsmithError)
                 if isinstance(exc, OSError) and lacks(exc) and (waits < MOST_LOSSES or done == self._done):
                     waits += 1  # Unless others have had what this one lacks.
-                    logger.warning("judgement %d waits for room on this machine: %s", claimed.id, exc)
+                    logger.warning("judgement %d is judged again: %s", claimed.id, exc)
                 else:
                     losses += 1
                     logger.warning("judging failed over judgement %d: %s", claimed.id, exc, exc_info=not is_known)
@@ -244,14 +247,17 @@ class Judging:
             self._live.begin(claimed.id)  # What was told until now is void.
 
     def _judge_with_room(self, claimed: queue.Claimed, *, again: bool) -> queue.Found:
-        """Judge a kernel once; what it lacked for want of room is not held against it.
+        """Judge a kernel once; what it lacked for want of room, or ended from outside, is not held against it.
 
         Raises:
-            _Waits: there is none, and it may be judged ``again``. What the kernel took itself is there by now.
+            _Again: that may be so, and it may be judged ``again``. What a kernel took itself is there by now.
         """
         found = self._judge(claimed)
-        if again and not found.summary.accepted and (missing := shortage(self._rooms)):
-            raise _Waits(missing)
+        if again and not found.summary.accepted:
+            if missing := shortage(self._rooms):
+                raise _Again(missing)
+            if was_ended(found.verdicts):
+                raise _Again("a process may have been ended from outside")
         self._done += 1
         self._gives_none_since = None
         return found
@@ -344,6 +350,17 @@ class Judging:
             if claims := set(self._claims):
                 with contextlib.suppress(StoreAway):
                     queue.renew(self._database, claims)
+
+
+def was_ended(verdicts: Sequence[Verdict]) -> bool:
+    """Whether all that is held against a kernel is that processes ended which somebody else may have ended.
+
+    The system does when it has no memory left. A kernel that does it itself does it again.
+    """
+    against = [verdict for verdict in verdicts if verdict.counts_against]
+    ended = [any(sign in verdict.detail for sign in SIGNS_OF_AN_END) for verdict in against]
+    rest = (verdict.status for verdict, told in zip(against, ended, strict=True) if not told)
+    return any(ended) and all(status is Status.NOT_RUN for status in rest)
 
 
 def rules_of(judge: Judge) -> str:

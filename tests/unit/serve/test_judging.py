@@ -12,9 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.service import Running, kernel, service_in, wait_until
 
+from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, MachineFailed, ProcessLost
 from opsmith.serve import judging as module
 from opsmith.serve.machine import Company, shortage
@@ -116,7 +118,7 @@ def test_a_machine_without_room_is_waited_for(running: Running, caplog: pytest.L
 
     failing(running, fail)
     assert [("judged", "PASSED")] == ended(running, submit(running, "right"))
-    assert 6 == sum("waits for room on this machine" in record.message for record in caplog.records)
+    assert 6 == sum("is judged again" in record.message for record in caplog.records)
     assert not [record for record in caplog.records if record.exc_info]
 
 
@@ -131,6 +133,34 @@ def test_what_a_kernel_lacked_for_want_of_room_is_not_held_against_it(
     assert 3 == len(begun)
     monkeypatch.setattr(module, "shortage", lambda _: "the disk is full")
     assert [("judged", "PASSED"), ("judged", "WRONG_VALUE")] == ended(running, submit(running, "right", "wrong 2"))
+
+
+def test_what_somebody_else_may_have_ended_is_judged_again(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system ends processes where memory is short; a kernel that ends itself ends itself again."""
+    judge = module.Judging._judge
+    begun = 0
+
+    def ended(self: Any, claimed: queue.Claimed) -> queue.Found:
+        nonlocal begun
+        begun += 1
+        found = judge(self, claimed)
+        if begun != 2 and "unlucky" in claimed.source:
+            killed = msgspec.structs.replace(
+                found.verdicts[0], status=Status.CRASHED, detail="the process was ended by SIGKILL"
+            )
+            refused = msgspec.structs.replace(found.summary, accepted=False)
+            return msgspec.structs.replace(found, verdicts=(killed,), summary=refused)
+        return found
+
+    monkeypatch.setattr(module.Judging, "_judge", ended)
+    submission = submit(running, "right unlucky")
+    running.client().get(f"/api/rewards/{submission}?wait_s=20")
+    [standing] = running.client().get(f"/api/submissions/{submission}").json()["tasks"]
+    assert (True, 2) == (standing["accepted"], begun)
+    submission = submit(running, "right unlucky 2")
+    running.client().get(f"/api/rewards/{submission}?wait_s=20")
+    [standing] = running.client().get(f"/api/submissions/{submission}").json()["tasks"]
+    assert (False, 2 + module.MOST_LOSSES) == (standing["accepted"], begun)
 
 
 def test_a_machine_that_gives_no_processes_ends_the_server_in_the_end(
