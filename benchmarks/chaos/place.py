@@ -49,16 +49,15 @@ class Place:
             filler.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def read_only(self) -> Iterator[bool]:
-        """Let nobody write; yields whether the system allows that at the moment.
-
-        A file system on which files are open for writing is made read-only all the same where its superblock can be.
-        """
-        allowed = _remount(self.root, "ro")
+    def read_only(self) -> Iterator[None]:
+        """Let nobody open a file for writing; those that are open stay so."""
+        # The file system itself cannot be made read-only below open files, but a second mount over it can.
+        _run("mount", "--bind", str(self.root), str(self.root))
         try:
-            yield allowed
+            _run("mount", "-o", "remount,bind,ro", str(self.root))
+            yield
         finally:
-            _remount(self.root, "rw")
+            _run("umount", "-l", str(self.root))
 
     def left(self) -> dict[str, list[str]]:
         """What servers that have ended have left: in temporary folders, in shared memory, and processes."""
@@ -74,12 +73,8 @@ def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def _remount(root: Path, mode: str) -> bool:
-    # Files that are open for writing keep the whole file system writable: the mount point alone is changed then.
-    for options in (f"remount,{mode}", f"remount,bind,{mode}"):
-        if subprocess.run(["mount", "-o", options, str(root)], check=False, capture_output=True).returncode == 0:  # noqa: S603, S607
-            return True
-    return False
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)  # noqa: S603 - our own
 
 
 def processes_of(root: Path) -> list[str]:

@@ -82,7 +82,7 @@ def _short(claim: str | None) -> str:
 async def follow(
     service: Service, submission: str, position: Position, *, may_look: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """The events of a submission, from a position on, until all of it is judged.
+    """The events of a submission, from a position on, until all of it is judged or the server ends.
 
     Args:
         service: judges it.
@@ -111,7 +111,7 @@ async def _parts(service: Service, submission: str, position: Position) -> Async
     heard = time.monotonic()
     standings: tuple[Standing, ...] = ()
     look = 0
-    while True:
+    while not service.ending.is_set():
         if look % LOOKS == 0:
             standings = await _standings(service, submission) or standings
         look += 1

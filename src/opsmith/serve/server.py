@@ -132,7 +132,7 @@ def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None
         service = Service(
             database=database, judging=judging, live=live, metrics=metrics, limits=settings.limits, facts=facts
         )
-        server = uvicorn.Server(configured(service, settings.proxies))
+        server = Server(service, settings.proxies)
         held.enter_context(judging)
         host, port = listener.getsockname()[:2]
         ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
@@ -141,19 +141,34 @@ def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None
             raise failures[0]
 
 
-def configured(service: Service, proxies: Sequence[str]) -> uvicorn.Config:
-    """How a service is served: with limits to what a connection may do, and believing nobody but these proxies."""
-    return uvicorn.Config(
-        make_app(service),
-        log_level="warning",
-        lifespan="off",
-        timeout_graceful_shutdown=GRACE_S,
-        server_header=False,
-        http=Connections(service.limits.connections, proxies).protocol(),
-        ws="none",
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
-    )
+class Server(uvicorn.Server):
+    """Serves over HTTP, with limits to what a connection may do.
+
+    Args:
+        service: is served.
+        proxies: networks of the only clients that are believed whom they ask for.
+    """
+
+    def __init__(self, service: Service, proxies: Sequence[str]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                make_app(service),
+                log_level="warning",
+                lifespan="off",
+                timeout_graceful_shutdown=GRACE_S,
+                server_header=False,
+                http=Connections(service.limits.connections, proxies).protocol(),
+                ws="none",
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=list(proxies),
+            )
+        )
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; whoever follows something is let go first."""
+        self._service.ending.set()
+        await super().shutdown(sockets)
 
 
 @contextlib.contextmanager

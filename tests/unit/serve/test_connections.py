@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from tests.service import Running, kernel, service_in, wait_until
 
 from opsmith.errors import BadInput
@@ -22,7 +21,7 @@ from opsmith.serve import connections as module
 from opsmith.serve.access import COOKIE, counted_as
 from opsmith.serve.connections import Connections, parse_proxies
 from opsmith.serve.pages import views
-from opsmith.serve.server import configured
+from opsmith.serve.server import Server
 from opsmith.serve.settings import Limits
 from opsmith.serve.store.tokens import Role, create_token, revoke_token
 
@@ -31,21 +30,25 @@ WIDE: dict[str, Any] = {"requests_per_s": 1e4, "burst": 10_000, "refused_per_min
 
 
 @contextlib.contextmanager
-def served(folder: Path, *, proxies: tuple[str, ...] = (), **limits: Any) -> Iterator[tuple[Running, str]]:
-    """A service behind a port of this machine, and its URL."""
-    with (
-        service_in(folder, limits=Limits(**(WIDE | limits))) as running,
-        socket.create_server(("127.0.0.1", 0)) as taken,
-    ):
-        server = uvicorn.Server(configured(running.service, proxies))
+def serving(running: Running, proxies: tuple[str, ...] = ()) -> Iterator[str]:
+    """Serve behind a port of this machine; its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = Server(running.service, proxies)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
         thread.start()
         wait_until(lambda: server.started)
         try:
-            yield running, f"http://127.0.0.1:{taken.getsockname()[1]}"
+            yield f"http://127.0.0.1:{taken.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextlib.contextmanager
+def served(folder: Path, *, proxies: tuple[str, ...] = (), **limits: Any) -> Iterator[tuple[Running, str]]:
+    """A service behind a port of this machine, and its URL."""
+    with service_in(folder, limits=Limits(**(WIDE | limits))) as running, serving(running, proxies) as url:
+        yield running, url
 
 
 def connected(url: str) -> socket.socket:
@@ -60,6 +63,16 @@ def answer(connection: socket.socket) -> bytes:
         while data := connection.recv(1 << 16):
             said += data
     return said
+
+
+def healthy(connection: socket.socket) -> bool:
+    """Whether ``/healthz``, which was asked for, is answered, to the last byte."""
+    said = b""
+    while data := connection.recv(1 << 16):
+        said += data
+        if said.endswith(b'"ok"}'):
+            return b"200 OK" in said
+    return False
 
 
 def test_bad_tokens_do_not_lock_out_good_ones(tmp_path: Path) -> None:
@@ -107,11 +120,11 @@ def test_whoever_says_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
         slow.sendall(begun)
         late.sendall(body)
         idle.sendall(begun + b"\r\n")
-        assert b"200 OK" in idle.recv(1 << 16)
+        assert healthy(idle)
         idle.sendall(b"GET")
         started = time.monotonic()
         other.sendall(begun + b"\r\n")
-        assert b"200 OK" in other.recv(1 << 16)
+        assert healthy(other)
         assert [b"", b"", b""] == [answer(each) for each in (quiet, slow, idle)]
         assert b"408 Request Timeout" in answer(late)
         assert time.monotonic() - started < 8
@@ -152,7 +165,7 @@ def test_an_address_has_so_many_connections(tmp_path: Path) -> None:
 def _is_answered(url: str) -> bool:
     with connected(url) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        return b"200 OK" in connection.recv(1 << 16)
+        return healthy(connection)
     return False
 
 
@@ -268,3 +281,41 @@ def test_what_is_live_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert ": the same" in lines
         browser.post("/logout")
         assert 303 == browser.get("/live").status_code
+
+
+def test_a_server_that_ends_lets_go_whoever_follows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A stream or a wait that has hours left is ended, and not torn down with a traceback in the log."""
+    caplog.set_level(logging.WARNING)
+    heard: dict[str, tuple[str, str]] = {}
+
+    def hear(name: str, url: str, **more: Any) -> None:
+        answer = httpx2.get(url, timeout=20, **more)
+        heard[name] = str(answer.status_code), answer.text
+
+    with service_in(tmp_path, judging=False, limits=Limits(**WIDE)) as running, contextlib.ExitStack() as held:
+        body = {"kernels": [{"task": "relu.default", "source": kernel("right")}]}
+        made = running.client().post("/api/rewards", json=body).json()["submission"]
+        client = running.client()
+        client.post("/login", content=f"token={running.secrets[Role.READER]}", follow_redirects=False)
+        headers = {"Authorization": f"Bearer {running.secrets[Role.READER]}"}
+        url = held.enter_context(serving(running))
+        asked = {
+            "events": f"/api/submissions/{made}/events",
+            "rewards": f"/api/rewards/{made}?wait_s=200",
+            "live": "/live",
+        }
+        threads = [
+            threading.Thread(
+                target=hear, args=(name, url + path), kwargs={"headers": headers, "cookies": dict(client.cookies)}
+            )
+            for name, path in asked.items()
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(1.0)
+        held.close()
+        for thread in threads:
+            thread.join()
+    assert {"200"} == {status for status, _ in heard.values()}
+    assert "event: state" in heard["events"][1]
+    assert [] == caplog.records

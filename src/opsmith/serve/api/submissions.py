@@ -136,7 +136,7 @@ async def _awaited(service: Service, submission: str, *, wait_s: float) -> Rewar
     deadline = time.monotonic() + wait_s
     while True:
         known = await run_in_threadpool(found, service, submission)
-        if known.is_final or time.monotonic() >= deadline:
+        if known.is_final or time.monotonic() >= deadline or service.ending.is_set():
             return RewardsOut(
                 submission=known.id, final=known.is_final, rewards=[_reward(each) for each in known.standings]
             )

@@ -104,7 +104,7 @@ async def follow_runs(
 
     async def events() -> AsyncIterator[str]:
         last = ""
-        while time.monotonic() < ends:
+        while time.monotonic() < ends and not service.ending.is_set():
             try:
                 text = await run_in_threadpool(look)
             except StoreAway:
