@@ -8,6 +8,7 @@
     │   ├── BadInput            a file or directory that cannot be read as what it should be
     │   │   ├── DamagedRun      a run directory with a damaged record
     │   │   └── VoidTask        a module problem that asks nothing
+    │   ├── NoDeviceMemory      a device has no memory left, and others do not give theirs back
     │   ├── Unconfined          strangers' code would run without a layer of the sandbox
     │   ├── MissingDependency   an optional package is needed; the message holds the pip command
     │   └── EnabledWhileJudging kernels were to be enabled in a process that judges kernels
@@ -82,6 +83,21 @@ class VoidTask(BadInput):
 
     def __init__(self, task: str, reason: str) -> None:
         super().__init__(f"{task} is void: {reason}; no kernel can be judged by it, so ask another problem")
+
+
+class NoDeviceMemory(UsageError):
+    """A device has no memory left, and others do not give theirs back.
+
+    Args:
+        device: torch device string.
+        doing: what there was none for.
+    """
+
+    def __init__(self, device: str, doing: str = "a process") -> None:
+        super().__init__(
+            f"device {device} is out of memory: there was none for {doing}, however often it was tried; see with "
+            "nvidia-smi who has it, or ask for less with --jobs 1"
+        )
 
 
 class Unconfined(UsageError):

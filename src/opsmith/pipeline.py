@@ -17,17 +17,19 @@ from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.inductor import Inductor
 from opsmith.backends.resolve import resolve
 from opsmith.core.op import TaskKind
-from opsmith.core.run import Options, RunDirectory, RunManifest, RunPlan, Summary, TimedCase, new_seed
+from opsmith.core.run import PAGE, Options, RunDirectory, RunManifest, RunPlan, Summary, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Verdict
-from opsmith.errors import BadInput, DamagedRun, UnknownName
+from opsmith.errors import BadInput, DamagedRun, NoDeviceMemory, UnknownName
 from opsmith.report.publish import publish
 from opsmith.runner.fleet.durations import Durations
 from opsmith.runner.fleet.fleet import Fleet
+from opsmith.runner.machine.cores import most_asked
 from opsmith.runner.plan.jobs import check_same_kernels, jobs_to_judge, jobs_to_time
 from opsmith.runner.plan.planning import Enumeration, discover_backend, enumerate_cases, make_plan, select_ops
 from opsmith.runner.protocol.lane import Executor, LaneWork, Waiting
 from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.out_of_memory import is_oom
 from opsmith.runner.protocol.referee_messages import OpsListed
 from opsmith.suites.traits import Reads, traits_of
 
@@ -110,13 +112,19 @@ def evaluate(
     seed = run_seed(run, before, seed)
     progress.stage("starting", 0)
     work = _work(options, asked, seed=seed, jobs=jobs, limits=limits or Limits(), out=out)
-    with _fleet(work, executor, devices, before=before, waiting=progress.waiting) as fleet:
+    with (
+        contextlib.ExitStack() as claims,
+        run.claimed() if before else contextlib.nullcontext(),
+        _fleet(work, executor, devices, before=before, waiting=progress.waiting) as fleet,
+    ):
         listed = fleet.list_ops()
         plan, enumeration = _plan(fleet, listed, asked, progress)
         check_same_kernels(plan, earlier, out)
         manifest = _manifest(fleet, command, plan, before, executor)
         # Only now is there something to keep: a request that fails before leaves no directory.
-        run.create(seed)
+        run.create(seed, anew=before is None)
+        if before is None:
+            claims.enter_context(run.claimed())
         run.write("run.json", manifest)
         run.write("plan.json", plan)
 
@@ -240,7 +248,7 @@ def _is_trusted(asked: Backend | NeedsDiscovery) -> bool:
 
 def _most_kernels(asked: Backend | NeedsDiscovery, options: Options) -> int | None:
     """At most how many kernels workers are kept ready for, as far as that is known before anything is listed."""
-    if options.ops or options.case is not None or traits_of(options.suite).reads is Reads.DATASET:
+    if options.ops or most_asked(options) == 1 or traits_of(options.suite).reads is Reads.DATASET:
         return 0  # Of a device's memory nothing is to spare for more than one a slot: inputs are large.
     return len(asked) if isinstance(asked, Sized) else None
 
@@ -261,6 +269,8 @@ def _plan(
         advance=progress.advance,
     )
     if not enumeration.cases:
+        if any(map(is_oom, enumeration.skipped.values())):
+            raise NoDeviceMemory(options.device, "the inputs of cases")
         raise BadInput(_nothing_asked(options, enumeration))
     tasks = [Task(name=op, op=schemas[op], suite=options.suite) for op in enumeration.cases]
     return make_plan(enumeration, schemas, discover_backend(fleet, asked, tasks), options), enumeration
@@ -268,8 +278,9 @@ def _plan(
 
 def open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory, RunManifest | None, list[Verdict]]:
     """The run directory; for a resume also its manifest and the verdicts found so far."""
-    if not resume:
-        if out.exists() and (not out.is_dir() or not {entry.name for entry in out.iterdir()} <= BEFORE_RUN_JSON):
+    has_begun = not out.is_dir() or not {entry.name for entry in out.iterdir()} <= BEFORE_RUN_JSON
+    if not resume or not has_begun:
+        if out.exists() and has_begun:
             raise BadInput(f"{out} exists and is not empty; choose another -o, or continue that run with --resume")
         if out.exists():
             RunDirectory(out).forget_seed()
@@ -280,12 +291,18 @@ def open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory
         raise BadInput(f"{out} is a finished run; look at it with `opsmith report {out}`")
     if before.options != options:
         raise BadInput(f"{out} was started with other options; resume it with the command in {out}/run.json")
-    verdicts, _ = run.recover()
+    with run.claimed():
+        verdicts, _ = run.recover()
     return run, before, verdicts
 
 
 def _is_intact(run: RunDirectory) -> bool:
-    """Whether the plan and every verdict can be read; a damaged run can be taken up again though it has ended."""
+    """Whether the plan and every verdict can be read, and the page was written.
+
+    A damaged run can be taken up again though it has ended.
+    """
+    if not (run.path / PAGE).exists():
+        return False
     try:
         run.plan()
         for _ in run.verdicts():

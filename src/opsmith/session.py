@@ -34,7 +34,7 @@ from opsmith.core.run import OpSummary, Options, PlannedOp, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
-from opsmith.errors import BadInput, Unconfined, UnknownName, VoidTask
+from opsmith.errors import BadInput, NoDeviceMemory, Unconfined, UnknownName, VoidTask
 from opsmith.pipeline import Progress, Silent, check_options
 from opsmith.report.scores import summarise_op
 from opsmith.runner.fleet.fleet import Fleet
@@ -45,6 +45,7 @@ from opsmith.runner.plan.snapshot import snapshot_root, take_snapshot
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.lane import LaneWork
 from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.out_of_memory import is_oom
 
 _CALL = msgspec.msgpack.Decoder(CallRecord)
 #: Calls of a task that are put into words.
@@ -353,6 +354,8 @@ class Session:
             advance=self._progress.advance,
         )
         if not found.cases:
+            if any(map(is_oom, found.skipped.values())):
+                raise NoDeviceMemory(self.options.device, "the inputs of cases")
             raise BadInput(f"suite {self.options.suite} has no case of these ops in {','.join(self.options.dtypes)}")
         schemas |= found.modules
         self._cases = found.cases

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import inspect
 import os
@@ -18,23 +17,30 @@ import typer
 import opsmith
 from opsmith.cli.verbs import HELP_NAMES, Verbs
 from opsmith.core.package import OFF_VARIABLE
-from opsmith.errors import OpsmithError, UsageError
+from opsmith.core.storage import storage_problem
+from opsmith.errors import MachineFailed, NoDeviceMemory, OpsmithError, UsageError
 from opsmith.report.strangers import printable
 
 PASSED, SOMETHING_FAILED, WRONG_USAGE, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
-
-#: Errors of a file system without room.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 #: What is said of an interrupted verb that has an option ``--resume``, and of those that look for what is done already.
 _RESUME, _REPEAT = "continue with --resume and the same -o", "the same command goes on where it was"
 _REPEATED = {"mutants", "prewarm", "tune"}
 
 
+def _resumes(verb: Callable[..., int | None]) -> bool:
+    return "resume" in inspect.signature(verb).parameters
+
+
 def _interrupted(verb: Callable[..., int | None]) -> str:
     if verb.__name__ in _REPEATED:
         return f"interrupted; {_REPEAT}"
-    return f"interrupted; {_RESUME}" if "resume" in inspect.signature(verb).parameters else "interrupted"
+    return f"interrupted; {_RESUME}" if _resumes(verb) else "interrupted"
+
+
+def _going_on(verb: Callable[..., int | None]) -> str:
+    """What to do once what stopped a verb is out of the way."""
+    return _RESUME if _resumes(verb) else "repeat the command"
 
 
 def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
@@ -44,16 +50,20 @@ def _guarded(verb: Callable[..., int | None]) -> Callable[..., None]:
     def run_verb(*args: Any, **kwargs: Any) -> None:
         try:
             status = verb(*args, **kwargs) or PASSED
+        except NoDeviceMemory as exc:
+            status = _complain(f"{exc}, then {_going_on(verb)}", WRONG_USAGE)
         except UsageError as exc:
             status = _complain(str(exc), WRONG_USAGE)
+        except MachineFailed as exc:
+            status = _complain(f"{exc}, then {_going_on(verb)}", INTERNAL_ERROR)
         except OpsmithError as exc:
             status = _complain(f"internal error: {exc}", INTERNAL_ERROR)
         except KeyboardInterrupt:
             status = _complain(_interrupted(verb), INTERRUPTED)
         except Exception as exc:  # noqa: BLE001 - the last line of defence: status 3 with the traceback to report
-            if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
-                where = f" for {exc.filename}" if exc.filename else ""
-                status = _complain(f"{exc.strerror}{where}; make room and repeat the command", WRONG_USAGE)
+            refused = storage_problem(exc) if isinstance(exc, OSError) else None
+            if refused is not None:
+                status = _complain(f"{refused}, then {_going_on(verb)}", WRONG_USAGE)
             else:
                 status = _complain(f"internal error, please report it:\n{traceback.format_exc()}", INTERNAL_ERROR)
         raise typer.Exit(status)

@@ -74,7 +74,9 @@ class StageProgress:
                 self._print_line(self._bars.tasks[self._task])
 
     def waiting(self, seconds: float) -> None:
-        self._console.print(f"opsmith: another run is timing on this device; waiting ({seconds:.0f} s so far)")
+        self._console.print(
+            f"opsmith: other runs time on this device or fill its memory; waiting ({seconds:.0f} s so far)"
+        )
 
     def _print_line(self, task: Task) -> None:
         rate = task.completed / task.elapsed if task.elapsed else 0.0

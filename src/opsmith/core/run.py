@@ -18,6 +18,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import itertools
 import os
 import secrets
@@ -32,11 +34,16 @@ from opsmith.core.environment import Environment
 from opsmith.core.fresh_values import Freshness
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import TaskKind
+from opsmith.core.storage import naming
 from opsmith.core.timing import Clock, Timing, Undecided, Work
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, DamagedRun
 
 FORMAT_VERSION = 1
+#: Of file systems that lock no folders.
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EINVAL}
+#: The last file that a run writes.
+PAGE = "report.html"
 
 Record = TypeVar("Record")
 
@@ -406,7 +413,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with naming(path), os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -596,12 +603,22 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def appender(self, name: str) -> Iterator[Callable[[msgspec.Struct], None]]:
-        """Open one of the run's jsonl files for appending; each record is one write."""
-        encoder = msgspec.json.Encoder()
-        with (self.path / name).open("ab", buffering=0) as stream:
+        """Open one of the run's jsonl files for appending; each record is there whole, or not at all."""
+        encoder, path = msgspec.json.Encoder(), self.path / name
+        with path.open("ab", buffering=0) as stream:
 
             def append(record: msgspec.Struct) -> None:
-                stream.write(encoder.encode(record) + b"\n")
+                line = encoder.encode(record) + b"\n"
+                before = stream.tell()
+                try:
+                    with naming(path):
+                        written = stream.write(line)
+                        while written < len(line):  # The disk is about to be full: the rest says so.
+                            written += stream.write(line[written:])
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        stream.truncate(before)
+                    raise
 
             yield append
 
@@ -634,20 +651,50 @@ class RunDirectory:
         write_atomically(path, data[:good_bytes])
         return aside
 
-    def create(self, seed: int) -> None:
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Within, no other process writes to the run; the system gives the claim up when this one dies.
+
+        Raises:
+            BadInput: another process does.
+        """
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as exc:
+                raise self._busy() from exc
+            except OSError as exc:
+                if exc.errno not in _NO_LOCKS:
+                    raise
+            yield
+        finally:
+            os.close(folder)
+
+    def _busy(self) -> BadInput:
+        return BadInput(f"another process writes to {self.path}; wait until it ends, or choose another -o")
+
+    def create(self, seed: int, *, anew: bool = False) -> None:
         """Make the directory, if it is not there, and keep the seed for a resume.
 
         ``.seed`` has mode 0600 and lives until :meth:`forget_seed`: a resumed run asks the same
         cases with the same values.
 
+        Args:
+            seed: of the run.
+            anew: there was no run in it before.
+
         Raises:
-            BadInput: the directory cannot be made.
+            BadInput: the directory cannot be made, or another process has begun a run in it meanwhile.
         """
         try:
             self.kernels_path.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise BadInput(f"{self.path} cannot be made: {exc.strerror}; choose another -o") from exc
-        if self.stored_seed() is None:
+        stored = self.stored_seed()
+        if stored not in (None, seed) or (anew and (self.path / "run.json").exists()):
+            raise self._busy()
+        if stored is None:
             descriptor = os.open(self.path / ".seed", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as stream:
                 stream.write(str(seed))

@@ -23,7 +23,6 @@ from opsmith.core.case import digest
 from opsmith.core.counts import counted
 from opsmith.core.run import PlannedOp, write_atomically
 from opsmith.core.verdict import ErrorFigures, Status, Verdict
-from opsmith.errors import BadInput
 from opsmith.report.column_tables import case_table, column_tables
 from opsmith.report.conventions import BASELINES
 from opsmith.report.facts import Fact, clock_facts, environment_facts
@@ -55,13 +54,9 @@ def write_page(results: Results, path: Path) -> None:
     """Write the page of a run.
 
     Raises:
-        BadInput: ``path`` cannot be written.
+        OSError: ``path`` cannot be written.
     """
-    page = render(results).encode()
-    try:
-        write_atomically(path, page)
-    except OSError as exc:
-        raise BadInput(f"cannot write the page to {path}: {exc.strerror or exc}; name another file") from exc
+    write_atomically(path, render(results).encode())
 
 
 def render(results: Results) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opsmith.core.run import RunDirectory, Summary
+from opsmith.core.run import PAGE, RunDirectory, Summary
+from opsmith.errors import BadInput
 from opsmith.report.exports import write_exports
 from opsmith.report.html import write_page
 from opsmith.report.module_exports import write_module_exports
@@ -41,6 +42,11 @@ def publish_results(run: RunDirectory, results: Results, html: Path | None = Non
     run.write("summary.json", results.summary)
     write_exports(results)
     write_module_exports(results)
-    page = html or run.path / "report.html"
-    write_page(results, page)
-    return page
+    if html is None:
+        write_page(results, run.path / PAGE)
+        return run.path / PAGE
+    try:
+        write_page(results, html)
+    except OSError as exc:
+        raise BadInput(f"cannot write the page to {html}: {exc.strerror or exc}; name another file") from exc
+    return html

@@ -78,7 +78,7 @@ def evaluate_models(
     judged = next(column for column in columns if column.name == options.backend)
     plan = _plan(judge, cases, judged)
     manifest = _manifest(options, judge, command, before)
-    run.create(seed)
+    run.create(seed, anew=before is None)
     run.write("run.json", manifest)
     run.write("plan.json", plan)
 
@@ -86,6 +86,7 @@ def evaluate_models(
     judged_before, timed_before = {verdict.case for verdict in earlier}, {timed.case for timed in run.timed_cases()}
     progress.stage("judging", len(cases) * len(columns))
     with (
+        run.claimed(),
         run.appender("columns.jsonl") as append,
         run.appender("verdicts.jsonl") as append_verdict,
         run.appender("timings.jsonl") as append_timing,

@@ -16,8 +16,8 @@ from opsmith.core.run import RunDirectory
 from opsmith.core.verdict import Status
 from opsmith.errors import BadInput, DamagedRun
 from opsmith.report.exports import COLUMNS
-from opsmith.report.html import FAILING_CASES, render, variant, write_page
-from opsmith.report.publish import publish
+from opsmith.report.html import FAILING_CASES, render, variant
+from opsmith.report.publish import publish, publish_results
 from opsmith.report.results import Results
 
 
@@ -105,7 +105,7 @@ def test_hostile_text_is_escaped_in_the_markup(tmp_path: Path) -> None:
 def test_page_that_cannot_be_written_is_bad_input(run: RunDirectory, tmp_path: Path) -> None:
     """A folder that does not exist is the user's mistake: one line, no traceback."""
     with pytest.raises(BadInput, match="cannot write the page"):
-        write_page(Results.read(run), tmp_path / "missing" / "report.html")
+        publish_results(run, Results.read(run), tmp_path / "missing" / "report.html")
 
 
 def test_exports_have_the_public_field_names(run: RunDirectory) -> None:

@@ -93,6 +93,8 @@ CRASHED, HUNG = RefereeDied("the process was ended by SIGSEGV\nmore"), RefereeHu
         ([DEVICE_FAILED, DEVICE_FAILED], DEVICE_FAILED.skipped),
         ([REFUSED], REFUSED.skipped),
         ([HUNG], {"traces:entry:f32": "no answer in 180 s"}),  # It would take as long again.
+        # The disk has room again.
+        ([RefereeFailed("OSError: [Errno 28] No space left on device\nmore"), ALL], ALL.skipped),
         ([RefereeFailed("a bug of its own")], {"traces:entry:f32": "a bug of its own"}),
     ],
 )

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from opsmith.core.run import Selection
-from opsmith.errors import InternalError, OpsmithError
+from opsmith.core.storage import storage_problem
+from opsmith.errors import BadInput, InternalError, OpsmithError
 from opsmith.runner.executors.messages import (
     CaseTimed,
     DiscoverOps,
@@ -24,6 +25,7 @@ from opsmith.runner.executors.messages import (
     JudgeFamily,
     KeepSource,
     LaneOpened,
+    LaneProblem,
     LaneReply,
     LaneRequest,
     ListLaneOps,
@@ -59,8 +61,18 @@ class LaneHost:
             yield Done()
         except OpsmithError as exc:
             yield problem_of(exc)
+        except OSError as exc:
+            refused = storage_problem(exc)
+            if refused is not None:
+                yield problem_of(BadInput(f"{refused}, then continue with --resume and the same -o"))
+            else:
+                yield self._bug(exc)
         except Exception as exc:  # noqa: BLE001 - whoever asked waits for a last reply, whatever happens
-            yield problem_of(InternalError(f"the judge of a device failed: {exc!r}\n{traceback.format_exc()}"))
+            yield self._bug(exc)
+
+    @staticmethod
+    def _bug(exc: Exception) -> LaneProblem:
+        return problem_of(InternalError(f"the judge of a device failed: {exc!r}\n{traceback.format_exc()}"))
 
     @property
     def _handlers(self) -> dict[type[LaneRequest], Callable[[int, Any], Iterator[LaneReply]]]:

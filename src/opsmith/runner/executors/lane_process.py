@@ -44,7 +44,7 @@ def _answer(host: LaneHost, slot: int, connection: Connection) -> None:
 
 def _say_that_it_waits(seconds: float) -> None:
     device = os.environ.get("CUDA_VISIBLE_DEVICES", "the CPU")
-    sys.stderr.write(f"opsmith: another run is timing on {device}; waiting ({seconds:.0f} s so far)\n")
+    sys.stderr.write(f"opsmith: other runs time on {device} or fill its memory; waiting ({seconds:.0f} s so far)\n")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from opsmith.core.case import CaseRef
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
+from opsmith.core.storage import storage_problem
 from opsmith.core.verdict import BareAnswers, Status, Verdict
 from opsmith.errors import InternalError, RefereeFailed
 from opsmith.runner.processes.bare_link import BareLink, BareProcess, CallAsked, NotAnswered
@@ -103,7 +104,11 @@ class BareCheck:
             return _not_asked("no case is small enough")
         try:
             return self._asked(cases)
-        except (NotAnswered, InternalError, RefereeDied, RefereeFailed, OSError) as exc:
+        except (NotAnswered, InternalError, RefereeDied, RefereeFailed) as exc:
+            return _not_asked(str(exc))
+        except OSError as exc:
+            if storage_problem(exc) is not None:  # Whoever fills a disk would not be asked.
+                raise
             return _not_asked(str(exc))
 
     def _asked(self, cases: Sequence[CaseRef]) -> Found:

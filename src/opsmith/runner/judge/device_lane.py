@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import platform
 import queue
 import threading
@@ -18,9 +19,10 @@ from opsmith.core.cache import build_folder
 from opsmith.core.case import CaseRef
 from opsmith.core.op import TaskKind
 from opsmith.core.run import TimedCase
+from opsmith.core.storage import check_room, is_about_storage, storage_problem, wait_for_room
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
-from opsmith.errors import BadInput, ProcessLost, RefereeFailed
+from opsmith.errors import BadInput, NoDeviceMemory, ProcessLost, RefereeFailed
 from opsmith.runner.judge.admission import Admission
 from opsmith.runner.judge.lane_timing import LaneTimer
 from opsmith.runner.judge.losses import (
@@ -35,19 +37,21 @@ from opsmith.runner.judge.losses import (
 from opsmith.runner.judge.slot import Slot
 from opsmith.runner.machine.cores import default_jobs, machine_id
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
-from opsmith.runner.machine.environment import describe_environment, workers_that_fit
-from opsmith.runner.machine.gpus import OWN_DEVICES, can_do_without, files_of_others, first_device
-from opsmith.runner.processes.bare_link import BareLink
+from opsmith.runner.machine.device_room import SHARE, DeviceRoom, needed_bytes
+from opsmith.runner.machine.environment import describe_environment, device_memory, workers_that_fit
+from opsmith.runner.machine.gpus import OWN_DEVICES, VISIBLE, can_do_without, files_of_others, first_device
+from opsmith.runner.processes.bare_link import MOST_ON_DEVICE, BareLink
 from opsmith.runner.processes.candidate import Candidate
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import RefereeDied, RefereeHung
 from opsmith.runner.processes.rank_group import RankGroup
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.processes.starting import start_processes
-from opsmith.runner.processes.worker_link import WorkerLink
+from opsmith.runner.processes.worker_link import START_PAUSES_S, WorkerLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.lane import EntryAsked, LaneFacts, LaneWork, Waiting
+from opsmith.runner.protocol.out_of_memory import is_oom
 from opsmith.runner.protocol.referee_messages import DeviceOpened, Enumerate, Enumerated, ListOps, OpenDevice, OpsListed
 from opsmith.runner.protocol.worker_messages import Discover, Discovered, Raised
 from opsmith.suites.traits import traits_of
@@ -56,6 +60,8 @@ from opsmith.suites.traits import traits_of
 STOCKING_INTERVAL_S = 0.02
 #: Workers that a slot has ready when the first kernel is judged: on an H200 as many contexts are made until then.
 MAX_WORKERS_AHEAD = 10
+#: Before an entry is asked again whose inputs found no memory, and again.
+SAMPLING_PAUSES_S = (0.5, 1.0, 2.0)
 #: In what eager raises when it was the device context that failed, and not the call.
 DEVICE_FAILURES = ("CUDA error", "CUDA driver error")
 
@@ -83,7 +89,7 @@ class DeviceLane:
         slots = work.jobs or default_jobs(options)
         spares = 1
         if not options.device.startswith("cpu"):
-            processes.worker_limit = max(slots, workers_that_fit(processes.visible, work.share[1]))
+            processes.worker_limit = worker_limit(work, slots, processes.visible)
             spares = workers_ahead(work, slots, processes.worker_limit)
         self._make_referee = partial(
             RefereeLink,
@@ -155,7 +161,7 @@ class DeviceLane:
         for slot in self._slots:
             slot.referee.send(OpenDevice(options.suite))
         for slot in self._slots:
-            opened = slot.referee.receive(DeviceOpened)
+            opened = self._opened(slot)
             if opened.problem is not None:
                 raise BadInput(f"device {options.device} cannot be used: {opened.problem}")
             most = max(options.selection.ranks, default=1)
@@ -165,6 +171,30 @@ class DeviceLane:
         lock = self._admission.lock = DeviceLock(default_folder(), self._identity, waiting=self._waiting)
         self._timer = LaneTimer(self._work, self._slots, self._make_referee, lock=lock, identity=self._identity)
         self._open.callback(self._timer.close)
+
+    def _opened(self, slot: Slot) -> DeviceOpened:
+        """What a slot's referee says of the device; another one is started while the device has no memory for it.
+
+        Raises:
+            NoDeviceMemory: it has none, for long.
+        """
+        for pause_s in (*START_PAUSES_S, None):
+            try:
+                opened = slot.referee.receive(DeviceOpened)
+                problem = opened.problem or ""
+            except (RefereeDied, RefereeFailed) as death:
+                if not is_oom(str(death)):
+                    raise
+                problem = str(death)
+            if not is_oom(problem):
+                break
+            slot.referee.close()
+            if pause_s is None:
+                raise NoDeviceMemory(self._work.options.device)
+            time.sleep(pause_s)
+            slot.referee.send(OpenDevice(self._work.options.suite))
+        assert isinstance(opened, DeviceOpened)
+        return opened
 
     @cached_property
     def facts(self) -> LaneFacts:
@@ -232,7 +262,13 @@ class DeviceLane:
         enumerated, device_failed = again(lambda: self._enumerated(chosen, request))
         if device_failed:  # Perhaps not by the entry's doing: a case that is left out here is missing in the run.
             chosen.referee.close()
-            enumerated, _ = self._enumerated(chosen, request)
+            enumerated, _ = again(lambda: self._enumerated(chosen, request))
+        for pause_s in SAMPLING_PAUSES_S:
+            if not any(map(is_oom, enumerated.skipped.values())):
+                break
+            chosen.referee.close()
+            time.sleep(pause_s)  # Others use the device, too.
+            enumerated, _ = again(lambda: self._enumerated(chosen, request))
         with contextlib.suppress(ProcessLost):  # What judges starts another one.
             chosen.worker.prepare()
         return enumerated
@@ -243,6 +279,10 @@ class DeviceLane:
             with self._admission.beside_others(0, slot.give_memory_back):
                 found = slot.referee.ask(request, Enumerated)
         except (RefereeDied, RefereeFailed) as death:
+            if is_about_storage(str(death)):  # Else a case would be left out that another run has.
+                wait_for_room([self.spool.folder])
+                slot.referee.close()
+                raise ProcessLost(str(death).partition("\n")[0]) from death
             where = f"{request.suite}:{request.entry}:{request.dtype}"
             reason = str(death).partition("\n")[0]
             crashed = isinstance(death, RefereeDied) and not isinstance(death, RefereeHung)
@@ -349,6 +389,45 @@ def workers_ahead(work: LaneWork, slots: int, limit: int) -> int:
     return min(max(1, wanted // slots), MAX_WORKERS_AHEAD)
 
 
+def worker_limit(work: LaneWork, slots: int, visible: str | None) -> int:
+    """How many workers may exist at a time on a device, those that wait included.
+
+    Args:
+        work: what the lane is opened for.
+        slots: of the lane.
+        visible: the devices that workers see, as ``CUDA_VISIBLE_DEVICES`` names them.
+    """
+    return max(slots, workers_that_fit(visible, work.share[1]))
+
+
+@contextlib.contextmanager
+def _in_room(work: LaneWork, visible: str | None, waiting: Waiting | None) -> Iterator[None]:
+    """Within it the device has room for the lane's processes, beside those of all other judges."""
+    device = device_memory(work.options.device, os.environ.get(VISIBLE) if visible is None else visible)
+    if device is None:
+        yield
+        return
+    identity, size_bytes = device
+    slots = work.jobs or default_jobs(work.options)
+    limit = slots if work.kernels == 0 else worker_limit(work, slots, visible)
+    ahead = slots * workers_ahead(work, slots, limit)
+    # A control pair of the clock has a referee of its own where there is one slot.
+    bare = (min(slots, MOST_ON_DEVICE) if work.again else 0) + (work.options.timing != "off" and slots == 1)
+    room = DeviceRoom(default_folder(), identity, capacity_bytes=int(SHARE * size_bytes), waiting=waiting)
+    with room.taken(needed_bytes(slots, ahead - slots, bare=bare)):
+        yield
+
+
+def _make_build_folder() -> None:
+    folder = build_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_room([folder])
+    except OSError as exc:
+        reason = storage_problem(exc) or f"{folder} cannot be written: {exc.strerror}"
+        raise BadInput(f"{reason}; or set XDG_CACHE_HOME to another folder of yours") from exc
+
+
 @contextlib.contextmanager
 def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[DeviceLane]:
     """Start the processes of a device and its lane, in this process.
@@ -358,11 +437,15 @@ def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[Device
         RefereeFailed: the trusted processes do not start.
     """
     options = work.options
+    _make_build_folder()
     for_ranks = traits_of(options.suite).tasks is TaskKind.COLLECTIVE
     visible = None if for_ranks else first_device(options.device)
-    with start_processes(
-        options.device, suite=options.suite, with_compiler=work.with_compiler, visible=visible
-    ) as processes:
+    with (
+        _in_room(work, visible, waiting),
+        start_processes(
+            options.device, suite=options.suite, with_compiler=work.with_compiler, visible=visible
+        ) as processes,
+    ):
         processes.wait_ready()
         with DeviceLane(processes, work, waiting=waiting) as lane:
             yield lane

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from opsmith.core.cache import build_folder
 from opsmith.core.case import LARGE_LABELS, CaseRef
 from opsmith.core.op import TaskKind, Variant
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
+from opsmith.core.storage import is_about_storage, wait_for_room
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import RefereeFailed
 from opsmith.runner.judge.admission import Admission
@@ -24,6 +27,7 @@ from opsmith.runner.processes.bare_link import BareLink
 from opsmith.runner.processes.candidate import Candidate
 from opsmith.runner.processes.failures import RefereeDied, WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
+from opsmith.runner.processes.worker_link import is_cache_of
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.referee_messages import MakeVariants, VariantsMade
@@ -34,6 +38,9 @@ MAX_CRASHES = 3
 
 #: Outcomes that end the worker process, apart from a time-out.
 _DEADLY = {Status.CRASHED, Status.OUT_OF_MEMORY, Status.OUTPUT_LIMIT}
+
+#: What is said of a case where a process finds a disk full.
+_MAY_LACK_ROOM = {Status.REFERENCE_FAILED, Status.LOAD_FAILED, Status.ERROR, Status.CRASHED}
 
 #: Evidence of a verdict on a case that lacked memory twice.
 ASKED_BY_ITSELF = (
@@ -222,6 +229,8 @@ class Slot:
                 # Out of memory, be it the kernel's or eager's: others may have had it, so the case is judged once more
                 # with the device to itself, and that verdict counts.
                 verdict = self._judge_by_itself(judge, case) if was_oom(first) else first
+                if verdict.status in _MAY_LACK_ROOM and self._waited_for_room(job, verdict.detail, *verdict.evidence):
+                    verdict = self._judge_one(judge, case)
                 not_loaded = verdict if verdict.status is Status.LOAD_FAILED else None
                 tally.add(verdict)
                 del left[0]
@@ -269,12 +278,39 @@ class Slot:
         seed = derive_seed(self._seed, "variants", job.schema.name)
         request = MakeVariants(tuple(chosen), seed, limit, self._large_variants(job))
         try:
-            with self._admission.beside_others(0, self.give_memory_back):
-                made = self.referee.ask(request, VariantsMade)
+            return self._made(request)
+        except (RefereeDied, RefereeFailed) as exc:
+            if not self._waited_for_room(job, str(exc)):
+                return ()  # Eager itself fails on such values.
+        try:
+            return self._made(request)
         except (RefereeDied, RefereeFailed):
-            return ()  # Eager itself fails on such values.
+            return ()
+
+    def _made(self, request: MakeVariants) -> Sequence[CaseRef]:
+        with self._admission.beside_others(0, self.give_memory_back):
+            made = self.referee.ask(request, VariantsMade)
         assert isinstance(made, VariantsMade)
         return made.cases
+
+    def _waited_for_room(self, job: Job, *said: str) -> bool:
+        """Whether a process said that a disk is full, or the like, which is not so any more.
+
+        What the kernel has written is removed before: it may have filled the disk itself.
+
+        Raises:
+            OSError: it is still so. No verdict can be had.
+        """
+        if not any(map(is_about_storage, said)):
+            return False
+        self.worker.retire()
+        self.referee.close()
+        builds = build_folder()
+        for cache in builds.glob(f"{job.kernel.build_name}*"):
+            if is_cache_of(cache.name, job.kernel):
+                shutil.rmtree(cache, ignore_errors=True)
+        wait_for_room([folder for folder in (self.spool.folder, builds) if folder.exists()])
+        return True
 
     def _large_variants(self, job: Job) -> int:
         functional = job.schema.variant is Variant.FUNCTIONAL

@@ -6,6 +6,7 @@ import functools
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -82,7 +83,16 @@ def jobs_on(cpus: int, options: Options) -> int:
         return max(1, cpus // max(options.selection.ranks, default=2)) if options.device.startswith("cpu") else 1
     if options.device.startswith("cpu"):
         return cpus
-    return min(traits.device_jobs or MAX_DEVICE_JOBS, cpus)
+    return min(traits.device_jobs or MAX_DEVICE_JOBS, cpus, most_asked(options))
+
+
+def most_asked(options: Options) -> int:
+    """At most how many tasks the options name; as good as infinitely many where they name none one by one."""
+    problems = options.selection.problems
+    if options.case is not None or (problems is not None and problems.endswith(".py")):
+        return 1
+    is_exact = options.ops and all("." in op and not set(op) & set("*?[") for op in options.ops)
+    return len(options.ops) if is_exact else sys.maxsize
 
 
 def default_jobs(options: Options, sharers: int = 1) -> int:

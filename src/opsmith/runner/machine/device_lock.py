@@ -73,12 +73,12 @@ class DeviceLock:
     @contextlib.contextmanager
     def _held(self, how: int) -> Iterator[None]:
         with contextlib.ExitStack() as held:
-            with _Wait(self._waiting) as wait, _locked(self._turnstile, fcntl.LOCK_EX, wait):
-                held.enter_context(_locked(self._lock, how, wait))
+            with Wait(self._waiting) as wait, locked(self._turnstile, fcntl.LOCK_EX, wait):
+                held.enter_context(locked(self._lock, how, wait))
             yield
 
 
-class _Wait:
+class Wait:
     """One wait, of which somebody is told if it is long."""
 
     def __init__(self, waiting: Waiting | None) -> None:
@@ -103,7 +103,8 @@ class _Wait:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, how: int, wait: _Wait) -> Iterator[None]:
+def locked(path: Path, how: int, wait: Wait) -> Iterator[None]:
+    """Hold a file locked with ``flock``, which ``wait`` is told of if it is not free."""
     # Each holder opens the file itself: a lock belongs to what was opened, not to the process.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -61,6 +61,27 @@ def workers_that_fit(visible: str | None, sharers: int = 1) -> int:
     return int(WORKER_SHARE * min(device_gib / WORKER_DEVICE_GIB, host_gib / WORKER_HOST_GIB))
 
 
+def device_memory(device: str, visible: str | None) -> tuple[str, int] | None:
+    """What tells a CUDA device from others on this machine, and its memory in bytes; None where nothing says so.
+
+    Args:
+        device: torch device string; a number counts those that are visible.
+        visible: the devices that processes see, as ``CUDA_VISIBLE_DEVICES`` names them.
+    """
+    if not device.startswith("cuda"):
+        return None
+    names = [name.strip() for name in (visible or "").split(",") if name.strip()]
+    number = int(device.partition(":")[2] or 0)
+    if len(names) <= number and names:
+        return None
+    name = names[number] if names else str(number)
+    if name.startswith("MIG"):
+        return None
+    told = _first_line("nvidia-smi", "--query-gpu=uuid,memory.total", "--format=csv,noheader,nounits", "-i", name)
+    uuid, _, mib = (told or "").partition(",")
+    return (uuid.strip(), int(mib) << 20) if mib.strip().isdecimal() else None
+
+
 def _first_line(*command: str) -> str | None:
     """The first line that a program prints, or None if it is absent, fails or prints nothing."""
     if shutil.which(command[0]) is None:

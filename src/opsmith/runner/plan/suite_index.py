@@ -8,6 +8,7 @@ so that not even the first question costs one.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import msgspec
@@ -36,8 +37,10 @@ class SuiteIndex:
             return brought().get(suite, {}).get(minor, {}).get(device)
 
     def save(self, ops_of_entry: dict[str, list[str]]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path, msgspec.json.encode(ops_of_entry))
+        """Keep it, where there is a place."""
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._path, msgspec.json.encode(ops_of_entry))
 
 
 def brought() -> dict[str, dict[str, dict[str, dict[str, list[str]]]]]:

@@ -375,10 +375,7 @@ class Processes:
         Raises:
             MachineFailed: no process is to be had.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, (self.scratch / "zygote.log").open("ab") as log:
-            _, pid = self._fork_from_root("nursery", msgspec.to_builtins(reach), (theirs.fileno(), log.fileno()))
-        return ZygoteLink(ours, pid)
+        return ZygoteLink(*self._fork_zygote("nursery", msgspec.to_builtins(reach), self.scratch / "zygote.log"))
 
     def start_bare(self, source: str, reach: Reach, *, triton: bool) -> ZygoteLink:
         """A process that runs a program in an interpreter of its own; see :mod:`opsmith.runner.bare.program`.
@@ -399,10 +396,18 @@ class Processes:
             "reach": msgspec.to_builtins(reach),
             "triton": triton,
         }
+        return ZygoteLink(*self._fork_zygote("bare", config, program.parent / "log"), codec=msgspec.json)
+
+    def _fork_zygote(self, role: str, config: dict[str, Any], log: Path) -> tuple[socket.socket, int]:
+        """Our end of a further zygote's socket, and its number."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, (program.parent / "log").open("wb") as log:
-            _, pid = self._fork_from_root("bare", config, (theirs.fileno(), log.fileno()))
-        return ZygoteLink(ours, pid, codec=msgspec.json)
+        try:
+            with theirs, log.open("ab") as output:
+                _, pid = self._fork_from_root(role, config, (theirs.fileno(), output.fileno()))
+        except BaseException:
+            ours.close()
+            raise
+        return ours, pid
 
     def fork_bare(self, request: Path, zygote: ZygoteLink) -> Child:
         """Fork a process of a bare program that carries out a request.

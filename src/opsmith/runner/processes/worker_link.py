@@ -21,7 +21,7 @@ from opsmith.core.conduct import Held
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
-from opsmith.errors import ProcessLost, ProtocolError
+from opsmith.errors import NoDeviceMemory, ProcessLost, ProtocolError
 from opsmith.runner.machine.process_times import descendants, is_stopped, process_us, runs
 from opsmith.runner.processes.children import Child, Processes
 from opsmith.runner.processes.failures import LIMIT_DETAILS, REAP_TIMEOUT_S, WorkerFailed, describe_end
@@ -30,6 +30,7 @@ from opsmith.runner.processes.zygote_link import ZygoteGone
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.channel import MAX_REPLY_BYTES
 from opsmith.runner.protocol.limits import Limits
+from opsmith.runner.protocol.out_of_memory import is_oom
 from opsmith.runner.protocol.rank import RankInfo
 from opsmith.runner.protocol.timing_messages import (
     GiveMemoryBack,
@@ -404,7 +405,9 @@ class WorkerLink:
             except (OSError, EOFError) as exc:
                 output = child.last_output()
                 self.retire()
-                if pause_s is None or "out of memory" not in output:
+                if pause_s is None and is_oom(output):
+                    raise NoDeviceMemory(self._config["device"], "a worker") from exc
+                if pause_s is None or not is_oom(output):
                     raise ProcessLost(f"a worker did not start: {_error_line(output) or exc}") from exc
                 # Others use the device, too: another judge's workers, or its own that have not ended yet.
                 time.sleep(pause_s)

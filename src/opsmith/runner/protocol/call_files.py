@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.core.case import CaseRef
+from opsmith.core.storage import naming
 
 #: Spool files with these numbers and above hold what was sent; those below are the referees'.
 FIRST_SENT = 1 << 20
@@ -37,7 +38,7 @@ class Spool:
     def copy(self, case: CaseRef, path: Path) -> None:
         """Copy a call to a new file, past this process's memory."""
         offset, end = case.offset, case.offset + case.length
-        with path.open("xb") as file:
+        with naming(path), path.open("xb") as file:
             while offset < end:
                 copied = os.sendfile(file.fileno(), self._descriptor(case.spool), offset, end - offset)
                 assert copied, "a spool file is shorter than its index says"
@@ -52,7 +53,9 @@ class Spool:
     def add(self, calls: bytes) -> int:
         """Write calls that were sent; the number of their spool file."""
         number = next(self._numbers)
-        self._path(number).write_bytes(calls)
+        path = self._path(number)
+        with naming(path):
+            path.write_bytes(calls)
         return number
 
     def remove(self, number: int) -> None:
@@ -84,15 +87,17 @@ class SentCalls:
     def __init__(self, folder: Path) -> None:
         self._spool = Spool(folder)
         self._number = self._spool.add(b"")
-        self._stream = (folder / f"{self._number}.spool").open("ab")
+        self._path = folder / f"{self._number}.spool"
+        self._stream = self._path.open("ab")
         self._lock = threading.Lock()
 
     def add(self, cases: Iterable[CaseRef], calls: bytes) -> tuple[CaseRef, ...]:
         """Keep the calls of cases that were :func:`packed`; the cases as they are found from now on."""
         with self._lock:
             start = self._stream.tell()
-            self._stream.write(calls)
-            self._stream.flush()
+            with naming(self._path):
+                self._stream.write(calls)
+                self._stream.flush()
         return tuple([placed(case, self._number, start) for case in cases])
 
     def packed(self, cases: Iterable[CaseRef]) -> tuple[dict[CaseRef, CaseRef], bytes]:
