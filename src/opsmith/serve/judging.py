@@ -24,7 +24,7 @@ from opsmith.errors import BadInput, MachineFailed, OpsmithError
 from opsmith.generate.reward import why_not
 from opsmith.report.scores import summarise_by_dtype, summarise_op
 from opsmith.serve.live import Live
-from opsmith.serve.machine import Company, lacks, shortage
+from opsmith.serve.machine import Company, lacks, missing, shortage
 from opsmith.serve.metrics import Metrics
 from opsmith.serve.store import queue
 from opsmith.serve.store.database import Database, StoreAway, StoreDamaged
@@ -45,7 +45,7 @@ PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 SIGNS_OF_AN_END = (signal.SIGKILL.name, "took the judge's processes with it")
 #: A machine that has given no processes for so long, and has judged nothing, is broken.
 BROKEN_S = 120.0
-HOW_TO_GO_ON = "start the server again as before, and what waits is judged"
+HOW_TO_GO_ON = "what waits stays in the queue: see to the machine"
 #: Claims are renewed this often, well before they run out.
 RENEWAL_S = queue.CLAIM_S / 4
 
@@ -236,7 +236,7 @@ class Judging:
                 is_known = isinstance(exc, OpsmithError)
                 if isinstance(exc, OSError) and lacks(exc) and (waits < MOST_LOSSES or done == self._done):
                     waits += 1  # Unless others have had what this one lacks.
-                    logger.warning("judgement %d is judged again: %s", claimed.id, exc)
+                    logger.warning("judgement %d is judged again: %s", claimed.id, missing(exc))
                 else:
                     losses += 1
                     logger.warning("judging failed over judgement %d: %s", claimed.id, exc, exc_info=not is_known)
@@ -254,8 +254,8 @@ class Judging:
         """
         found = self._judge(claimed)
         if again and not found.summary.accepted:
-            if missing := shortage(self._rooms):
-                raise _Again(missing)
+            if short := shortage(self._rooms):
+                raise _Again(short)
             if was_ended(found.verdicts):
                 raise _Again("a process may have been ended from outside")
         self._done += 1

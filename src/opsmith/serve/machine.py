@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from opsmith.core.storage import storage_problem
 
 #: Errors of a machine that has no room, or lets nobody write: the same may work later.
 _LACKS = {
@@ -28,8 +31,15 @@ LEAST_FILES = 100
 
 
 def lacks(exc: OSError) -> bool:
-    """Whether an error says that the machine lacks something."""
-    return exc.errno in _LACKS
+    """Whether an error says that the machine lacks something; so does what could not be copied."""
+    return exc.errno in _LACKS or isinstance(exc, shutil.Error)
+
+
+def missing(exc: OSError) -> str:
+    """What an error says that the machine lacks, in one line."""
+    if isinstance(exc, shutil.Error) and exc.args and isinstance(exc.args[0], list):
+        return str(exc.args[0][0][-1])
+    return storage_problem(exc) or str(exc)
 
 
 def shortage(folders: Iterable[Path]) -> str:

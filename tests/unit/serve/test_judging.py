@@ -110,11 +110,17 @@ def test_a_kernel_over_which_something_was_lost_is_judged_alone(running: Running
 
 def test_a_machine_without_room_is_waited_for(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     """However long: a full disk, a quota and too many files end no server, and are no kernel's fault."""
-    numbers = iter([errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EROFS, errno.EACCES, errno.ENOSPC])
+    numbers = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EROFS, errno.EACCES)
+    errors = iter(
+        [
+            *(OSError(number, os.strerror(number), "/somewhere/kernel.py") for number in numbers),
+            shutil.Error([("/a", "/b", "[Errno 28] No space left on device: '/b'")]),  # As `copytree` says it.
+        ]
+    )
 
     def fail(_: str) -> None:
-        if number := next(numbers, None):
-            raise OSError(number, os.strerror(number), "/somewhere/kernel.py")
+        if error := next(errors, None):
+            raise error
 
     failing(running, fail)
     assert [("judged", "PASSED")] == ended(running, submit(running, "right"))
@@ -176,7 +182,7 @@ def test_a_machine_that_gives_no_processes_ends_the_server_in_the_end(
         monkeypatch.setattr(module, "BROKEN_S", 0.3)
         wait_until(lambda: running.failures)
         assert time.monotonic() - since > 0.3
-        assert "start the server again" in str(running.failures[0])
+        assert "stays in the queue" in str(running.failures[0])
         running.failures.clear()
     with service_in(tmp_path, prefix="next") as running:
         assert [("judged", "PASSED")] == ended(running, made)
