@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import math
 import shutil
 import signal
 import threading
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 IDLE_S = 1.0
 #: Between two attempts to reach a database that is away.
 AWAY_S = 0.5
+#: That it is away is in the log so often.
+TOLD_S = 30.0
 #: A kernel over which judging failed so often is not judged any more.
 MOST_LOSSES = 3
 #: Before a kernel is judged again over which judging failed, or for which the machine had no room.
@@ -130,6 +133,7 @@ class Judging:
         self._folder = folder
         self._rooms = (folder, *rooms)
         self._company = Company()
+        self._told_away = -math.inf
         self._done = 0
         self._gives_none_since: float | None = None
         self._most_s = most_s
@@ -178,7 +182,7 @@ class Judging:
             try:
                 claimed = queue.claim_next(self._database, suite, self.rules[suite])
             except StoreAway as exc:
-                logger.warning("the database does not answer: %s", exc)
+                self._tell_away(exc)
                 self._stop.wait(AWAY_S)
                 continue
             if claimed is not None:
@@ -341,9 +345,15 @@ class Judging:
             try:
                 return act()
             except StoreAway as exc:
-                logger.warning("the database does not answer: %s", exc)
+                self._tell_away(exc)
                 if self._stop.wait(AWAY_S):
                     return False
+
+    def _tell_away(self, exc: StoreAway) -> None:
+        now = time.monotonic()
+        if now - self._told_away > TOLD_S:
+            self._told_away = now
+            logger.warning("the database does not answer: %s", exc)
 
     def _renew(self, _: str) -> None:
         while not self._stop.wait(RENEWAL_S):

@@ -21,7 +21,7 @@ from opsmith.errors import InternalError, MachineFailed, ProcessLost
 from opsmith.serve import judging as module
 from opsmith.serve.machine import Company, shortage
 from opsmith.serve.store import queue
-from opsmith.serve.store.database import StoreDamaged
+from opsmith.serve.store.database import StoreAway, StoreDamaged
 
 
 @pytest.fixture(autouse=True)
@@ -281,3 +281,20 @@ def test_whoever_is_alone_has_no_company() -> None:
     for thread in threads:
         thread.join()
     assert ["alone", "beside"] == order
+
+
+def test_a_database_that_is_away_for_long_does_not_fill_the_log(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line for both threads, however often they look."""
+    claim_next, looks = queue.claim_next, iter([True] * 20)
+
+    def claim(*arguments: Any) -> Any:
+        if next(looks, False):
+            raise StoreAway("locked")
+        return claim_next(*arguments)
+
+    monkeypatch.setattr(module, "AWAY_S", 0.01)
+    monkeypatch.setattr(queue, "claim_next", claim)
+    assert [("judged", "PASSED")] == ended(running, submit(running, "right"))
+    assert ["the database does not answer: locked"] == [record.message for record in caplog.records]
