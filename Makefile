@@ -24,7 +24,7 @@ RUN_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run quick test lint types layers unit corpus differential mutants campaigns format hooks clean
+.PHONY: help venv run quick test lint types layers unit corpus differential mutants chaos campaigns format hooks clean
 .DELETE_ON_ERROR:
 
 help:  ## Show the targets
@@ -120,6 +120,16 @@ differential: $(STAMP)  ## Compare compiled graphs with eager mode on all that t
 	@$(BIN)/python -m tests.differential.models --jobs $(JOBS) -o $(RUNS)/differential/models.json
 	@$(BIN)/python -m tests.differential.programs --count 20000 --inductor 1000 --jobs $(JOBS) \
 	  -o $(RUNS)/differential/programs.json
+
+# One fault after another, for SECONDS with each database; PostgreSQL is that of Debian's package.
+SEED ?= 1
+SECONDS ?= 600
+chaos: export OMP_NUM_THREADS ?= 1
+chaos: $(STAMP)  ## Kill servers, fill disks and set clocks under thirty clients with hostile kernels; twenty minutes
+	@out=$(RUNS)/chaos/$$(date -u +%Y%m%dT%H%M%SZ); status=0; for database in sqlite postgresql; do \
+	  $(BIN)/python -m benchmarks.chaos.service --database $$database --seed $(SEED) --seconds $(SECONDS) \
+	    -o $$out/$$database || status=1; \
+	done; echo "$$out has the records"; exit $$status
 
 campaigns: $(STAMP)  ## 2,000 simulated campaigns with budgets, kills and resumes
 	@OPSMITH_SIMULATED_CAMPAIGNS=2000 $(BIN)/python -m pytest -q tests/unit/generate/test_simulated_campaigns.py

@@ -85,10 +85,11 @@ class Running:
         service: its parts.
         secrets: role -> a token.
         judge: who judges.
+        failures: what ended the judging.
     """
 
-    def __init__(self, service: Service, judge: ReadingJudge, prefix: str) -> None:
-        self.service, self.judge = service, judge
+    def __init__(self, service: Service, judge: ReadingJudge, prefix: str, failures: list[BaseException]) -> None:
+        self.service, self.judge, self.failures = service, judge, failures
         self.secrets = {role: create_token(service.database, f"{prefix} {role}", role)[1] for role in Role}
         self.app = make_app(service)
 
@@ -139,5 +140,5 @@ def service_in(
             },
         )
         with judges if judging else contextlib.nullcontext():
-            yield Running(service, judge, prefix)
+            yield Running(service, judge, prefix, failures)
         assert [] == failures

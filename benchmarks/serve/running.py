@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 START_S = 180.0
@@ -26,12 +27,17 @@ class Server:
     Args:
         data: its folder.
         options: further words of its command line.
+        log: where its output goes; beside its folder if None.
+        environment: its variables; those of this process if None.
     """
 
-    def __init__(self, data: Path, *options: str) -> None:
+    def __init__(
+        self, data: Path, *options: str, log: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.log = data.with_name(f"{data.name}.log")
+        self.log = log or data.with_name(f"{data.name}.log")
+        self.data, self.environment = data, None if environment is None else dict(environment)
         program = "from opsmith.cli.main import main; main()"
         self._command = [
             sys.executable,
@@ -54,12 +60,25 @@ class Server:
             RuntimeError: it ended, or did not answer in time.
         """
         with self._lock, self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603 - our own
+            self._process = subprocess.Popen(  # noqa: S603 - our own
+                self._command, stdout=log, stderr=log, start_new_session=True, env=self.environment
+            )
             deadline = time.monotonic() + START_S
             while not self._answers():
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"the server did not start: {self.log.read_text()[-2000:]}")
                 time.sleep(0.1)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, which it was not told to."""
+        return self._process is not None and self._process.poll() is not None
 
     def kill(self) -> None:
         """SIGKILL, and nothing else; what it started has to notice."""

@@ -84,8 +84,9 @@ SURFACE = {
     ),
     "scaffold": "DIRECTORY --json --ops",
     "serve": (
-        "--accept-missing-layers --baseline --data --db --device --dtype --host --jobs --max-rate --max-request-mib"
-        " --most-judging-s --ops --policy --port --problems --run --suite --timing --tolerance"
+        "--accept-missing-layers --baseline --data --db --device --dtype --host --jobs --max-connections --max-rate"
+        " --max-request-mib --most-judging-s --ops --policy --port --problems --run --suite --timing --tolerance"
+        " --trusted-proxy"
     ),
     "token create": "NAME --data --db --json --kernels-a-day --role",
     "token list": "--data --db --json",

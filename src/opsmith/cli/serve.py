@@ -66,6 +66,14 @@ def serve(
     ] = None,
     max_request_mib: Annotated[float, typer.Option(min=0.001, help="Largest request.")] = 8.0,
     max_rate: Annotated[float, typer.Option(min=0.1, help="Requests a second of one token.")] = 50.0,
+    max_connections: Annotated[int, typer.Option(min=1, help="Connections of one address at a time.")] = 200,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address or network of a proxy whose X-Forwarded-For is believed; several times for several.",
+            show_default=False,
+        ),
+    ] = None,
     accept_missing_layers: Annotated[
         bool,
         typer.Option(
@@ -81,6 +89,7 @@ def serve(
     of `opsmith token create`. Ctrl-C ends the server; what is not judged by then is judged after the next start.
     """
     try:
+        from opsmith.serve.connections import parse_proxies
         from opsmith.serve.server import Settings
         from opsmith.serve.server import serve as start
         from opsmith.serve.settings import Limits
@@ -116,7 +125,8 @@ def serve(
         most_judging_s=most_judging_s,
         every_layer=not accept_missing_layers,
         runs=tuple(run or ()),
-        limits=Limits(request_bytes=int(max_request_mib * 2**20), requests_per_s=max_rate),
+        limits=Limits(request_bytes=int(max_request_mib * 2**20), requests_per_s=max_rate, connections=max_connections),
+        proxies=parse_proxies(trusted_proxy or ()),
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
     with StageProgress() as progress:

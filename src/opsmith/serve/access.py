@@ -1,7 +1,8 @@
-"""Who is asking, and whether they may: tokens in headers for programs, in a cookie for browsers."""
+"""Who is asking, and whether they may: tokens in headers for programs, sessions in cookies for browsers."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from typing import Annotated
 
@@ -12,9 +13,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from opsmith.serve.limits import Rate
 from opsmith.serve.settings import Limits
 from opsmith.serve.store.database import Database
+from opsmith.serve.store.sessions import find_session
 from opsmith.serve.store.tokens import Role, Token, find_token
 
-COOKIE = "opsmith_token"
+COOKIE = "opsmith_session"
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `opsmith token create`.")
 
@@ -35,14 +37,23 @@ class Access:
     def let_in(self, secret: str | None, role: Role, address: str) -> Token:
         """The token of a secret, if it may do what ``role`` may.
 
+        Whoever has a valid token is let in, whatever else comes from the same address.
+
         Raises:
             HTTPException: 401 without a valid token, 403 where its role does not suffice, 429 for too many requests.
         """
-        if wait_s := self._refused.peek(address):
-            raise _too_many("attempts without a valid token", wait_s)
         token = None if secret is None else find_token(self._database, secret)
+        return self._counted(token, role, address)
+
+    def let_look(self, session: str | None, address: str) -> Token:
+        """The token with which a browser has signed in; raises as :meth:`let_in`."""
+        token = None if session is None else find_session(self._database, session)
+        return self._counted(token, Role.READER, address)
+
+    def _counted(self, token: Token | None, role: Role, address: str) -> Token:
         if token is None:
-            self._refused.take(address)
+            if wait_s := self._refused.take(address):
+                raise _too_many("attempts without a valid token", wait_s)
             raise HTTPException(
                 401, "a valid token is needed: Authorization: Bearer opsmith_...", {"WWW-Authenticate": "Bearer"}
             )
@@ -58,8 +69,19 @@ def _too_many(what: str, wait_s: int) -> HTTPException:
 
 
 def address_of(request: Request) -> str:
-    """Of the client, as the connection tells it."""
-    return request.client.host if request.client else ""
+    """Whom attempts are counted for: the address of the connection, or the one that a trusted proxy tells."""
+    return counted_as(request.client.host if request.client else "")
+
+
+def counted_as(address: str) -> str:
+    """An address of IPv4, or the network of one of IPv6, in which one client has 2**64 of them."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    return str(parsed.ipv4_mapped or ipaddress.IPv6Network((int(parsed), 64), strict=False))
 
 
 def _needs(role: Role) -> Callable[..., Token]:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import opsmith
@@ -20,11 +22,14 @@ from opsmith.serve.limits import LimitedBody
 from opsmith.serve.metrics import Metrics
 from opsmith.serve.pages import entry, kernel, views
 from opsmith.serve.service import Service
-from opsmith.serve.store.database import StoreAway
+from opsmith.serve.store.database import StoreAway, StoreDamaged
 from opsmith.serve.store.submissions import KeyUsed, OtherRules, QuotaExceeded
 
 #: After so many seconds a request that met a database that was away is worth another try.
 RETRY_S = "1"
+
+#: Headers of every answer that has no others of that name.
+PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _ABOUT = """\
 Kernels for PyTorch, judged. Every request needs a token: `Authorization: Bearer opsmith_...`. Readers follow
@@ -49,8 +54,9 @@ def make_app(service: Service) -> FastAPI:
         app.include_router(pages)
     app.get("/metrics", response_class=PlainTextResponse, responses=problems(), tags=["operate"])(get_metrics)
     app.get("/healthz", responses={503: problems()[503]}, tags=["operate"])(get_health)
-    app.add_middleware(LimitedBody, most_bytes=service.limits.request_bytes)
+    app.add_middleware(LimitedBody, most_bytes=service.limits.request_bytes, most_s=service.limits.request_s)
     app.add_middleware(_Counted, metrics=service.metrics)
+    app.add_middleware(_Private)
     for error, answer in _ANSWERS.items():
         app.add_exception_handler(error, answer)
     return app
@@ -89,6 +95,23 @@ class _Counted:
         await self._app(scope, receive, noted)
 
 
+class _Private:
+    """Has no answer stored by whom it passes, unless it says so itself, nor taken for what it is not."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in PRIVATE.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, guarded)
+
+
 def _answer(status: int, **headers: str) -> Callable[[Request, Exception], Response]:
     def answer(_request: Request, exc: Exception) -> Response:
         return JSONResponse(
@@ -109,6 +132,11 @@ def _unprocessable(errors: list[dict[str, object]]) -> Response:
     return Response(json.dumps({"detail": errors}), 422, media_type="application/json")
 
 
+def _failed(_request: Request, _exc: Exception) -> Response:
+    """Our own mistake; what it was is in the log, and nothing of it in the answer."""
+    return JSONResponse({"detail": "the server failed on this request; its log says how"}, 500, PRIVATE)
+
+
 def _unknown(request: Request, exc: Exception) -> Response:
     """A name in a path is a thing that is not there; one in a body makes the request one that cannot be carried out."""
     detail = str(exc)
@@ -120,10 +148,14 @@ def _unknown(request: Request, exc: Exception) -> Response:
 #: The most specific first.
 _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
     StoreAway: _answer(503, Retry_After=RETRY_S),
+    StoreDamaged: _answer(500),
     KeyUsed: _answer(409),
     OtherRules: _answer(409),
     QuotaExceeded: _answer(429, Retry_After="3600"),
     UnknownName: _unknown,
     BadInput: _answer(409),
     RequestValidationError: _malformed,
+    # Nobody hears the answer, and nobody has to read of it.
+    ClientDisconnect: _answer(400),
+    Exception: _failed,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 import anyio
@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from opsmith.serve.service import Service
 from opsmith.serve.store.database import StoreAway
 from opsmith.serve.store.runs import list_verdicts
-from opsmith.serve.store.schema import State
+from opsmith.serve.store.schema import MOST_ROWS, State
 from opsmith.serve.store.submissions import Standing, find_submission
 
 #: Between two looks at what is live; the database is asked each :data:`LOOKS` of them.
@@ -22,8 +22,10 @@ LOOK_S = 0.1
 LOOKS = 5
 #: A comment is sent so often where nothing happens, so that nobody in between hangs up.
 SILENCE_S = 15.0
-#: Verdicts read at a time.
+#: Verdicts read at a time, and events sent.
 PART = 500
+#: Of the largest number of a row.
+_DIGITS = len(str(MOST_ROWS))
 
 
 class Position(NamedTuple):
@@ -43,9 +45,9 @@ class Position(NamedTuple):
         position = cls({}, set())
         for part in (text or "").split(","):
             match part.split("."):
-                case [judgement, "end"] if judgement.isdecimal():
+                case [judgement, "end"] if _is_number(judgement):
                     position.done.add(int(judgement))
-                case [judgement, claim, number] if judgement.isdecimal() and claim.isalnum() and number.isdecimal():
+                case [judgement, claim, number] if _is_number(judgement) and claim.isalnum() and _is_number(number):
                     position.sent[int(judgement)] = (claim, int(number))
         return position
 
@@ -67,31 +69,69 @@ class Position(NamedTuple):
         return ",".join([*going, *(f"{judgement}.end" for judgement in sorted(self.done))])
 
 
+def _is_number(text: str) -> bool:
+    """Whether a database has such a number of a row."""
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) <= MOST_ROWS
+
+
 def _short(claim: str | None) -> str:
     """Enough of a claim to tell those of one judgement apart."""
     return (claim or "")[:8]
 
 
-async def follow(service: Service, submission: str, position: Position) -> AsyncIterator[bytes]:
-    """The events of a submission, from a position on, until all of it is judged."""
+async def follow(
+    service: Service, submission: str, position: Position, *, may_look: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """The events of a submission, from a position on, until all of it is judged or the server ends.
+
+    Args:
+        service: judges it.
+        submission: its id.
+        position: what was sent already.
+        may_look: asked before anything is sent; where it says no, the stream ends.
+    """
+    async for events in _parts(service, submission, position):
+        if not await _answered(may_look):
+            return
+        yield events
+
+
+async def _answered(may_look: Callable[[], bool]) -> bool:
+    """What the database says, however long it is away."""
+    while True:
+        try:
+            return await run_in_threadpool(may_look)
+        except StoreAway:
+            await anyio.sleep(LOOK_S)
+
+
+async def _parts(service: Service, submission: str, position: Position) -> AsyncIterator[bytes]:
+    """What there is at each look, together."""
     states: dict[int, tuple[State, int]] = {}
     heard = time.monotonic()
     standings: tuple[Standing, ...] = ()
     look = 0
-    while True:
+    while not service.ending.is_set():
         if look % LOOKS == 0:
             standings = await _standings(service, submission) or standings
         look += 1
+        news: list[bytes] = []
         for standing in standings:
             async for event in _news(service, standing, position, states):
-                heard = time.monotonic()
-                yield event
-        if standings and all(standing.id in position.done for standing in standings):
-            yield _event("end", {"submission": submission}, position)
-            return
-        if time.monotonic() - heard > SILENCE_S:
+                news.append(event)
+                if len(news) >= PART:
+                    yield b"".join(news)
+                    news.clear()
+        is_done = bool(standings) and all(standing.id in position.done for standing in standings)
+        if is_done:
+            news.append(_event("end", {"submission": submission}, position))
+        if not news and time.monotonic() - heard > SILENCE_S:
+            news.append(b": still here\n\n")
+        if news:
             heard = time.monotonic()
-            yield b": still here\n\n"
+            yield b"".join(news)
+        if is_done:
+            return
         await anyio.sleep(LOOK_S)
 
 

@@ -1,7 +1,8 @@
-"""What a client may not exceed: the size of a request, and how many of them."""
+"""What a client may not exceed: the size of a request, how long it takes to send one, and how many of them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import math
@@ -48,58 +49,70 @@ class Rate:
         return 0 if allowed else math.ceil((1.0 - left) / self._per_s)
 
 
-class _TooLarge(Exception):
-    """More came than is allowed."""
+class _Refused(Exception):
+    """The body is not read any further."""
 
 
 class LimitedBody:
-    """Refuses requests whose body is larger than allowed: before it is sent where its length is told, else on the way.
+    """Refuses a body that is larger than allowed, before it is sent where its length is told; or that takes too long.
 
     Args:
         app: what is served.
         most_bytes: of a body.
+        most_s: until all of it is there.
     """
 
-    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
-        self._app, self._most_bytes = app, most_bytes
+    def __init__(self, app: ASGIApp, most_bytes: int, most_s: float) -> None:
+        self._app, self._most_bytes, self._most_s = app, most_bytes, most_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        too_large = (413, f"the request is larger than {self._most_bytes:,} bytes")
         told = dict(scope["headers"]).get(b"content-length", b"0")
         if not told.isdigit() or int(told) > self._most_bytes:
-            await self._refuse(send)
+            await _refuse(send, *too_large)
             return
-        came, began = 0, False
+        came, whole, began = 0, False, False
+        refusal: tuple[int, str] | None = None
+        deadline = time.monotonic() + self._most_s
 
         async def counted() -> Message:
-            nonlocal came
-            message = await receive()
+            nonlocal came, refusal, whole
+            try:
+                # What comes after the body is the end of the connection, however late.
+                message = await (receive() if whole else asyncio.wait_for(receive(), deadline - time.monotonic()))
+            except TimeoutError:
+                refusal = 408, f"the request was not there within {self._most_s:g} s"
+                raise _Refused from None
+            whole = not message.get("more_body", False)
             came += len(message.get("body", b""))
             if came > self._most_bytes:
-                raise _TooLarge
+                refusal = too_large
+                raise _Refused
             return message
 
         async def noted(message: Message) -> None:
             nonlocal began
-            if came > self._most_bytes and not began:
+            if refusal and not began:
                 return  # What the application makes of the interruption is not the answer.
             began = True
             await send(message)
 
-        with contextlib.suppress(_TooLarge):
+        with contextlib.suppress(_Refused):
             await self._app(scope, counted, noted)
-        if not began:
-            await self._refuse(send)
+        if refusal and not began:
+            await _refuse(send, *refusal)
 
-    async def _refuse(self, send: Send) -> None:
-        body = json.dumps({"detail": f"the request is larger than {self._most_bytes:,} bytes"}).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+
+async def _refuse(send: Send, status: int, detail: str) -> None:
+    body = json.dumps({"detail": detail}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

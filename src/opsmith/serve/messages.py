@@ -10,7 +10,12 @@ from opsmith.serve.store.schema import State
 from opsmith.serve.store.tokens import Role
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
+    """Text that every database keeps.
+
+    Raises:
+        ValueError: it is none.
+    """
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("holds a zero character or half of a pair, which cannot be stored")
     return text
@@ -23,7 +28,7 @@ def _one_line(text: str) -> str:
 
 
 #: Text that a database keeps.
-Text = Annotated[str, AfterValidator(_storable)]
+Text = Annotated[str, AfterValidator(storable)]
 Line = Annotated[str, Field(max_length=300), AfterValidator(_one_line)]
 Task = Annotated[Line, Field(min_length=1, description="An overload or a problem: `relu.default`, `L1/23_Softmax`.")]
 Source = Annotated[

@@ -8,17 +8,20 @@ import logging
 import shutil
 import signal
 import socket
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import uvicorn
 
+from opsmith.core.cache import build_folder
 from opsmith.core.run import Options, RunDirectory
 from opsmith.errors import BadInput, Unconfined
 from opsmith.pipeline import Progress
 from opsmith.serve.app import make_app
 from opsmith.serve.confinement import refusal
+from opsmith.serve.connections import Connections
 from opsmith.serve.judging import Judging, facts_of
 from opsmith.serve.live import Live
 from opsmith.serve.metrics import Metrics
@@ -51,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         every_layer: do not start where a layer of the sandbox is missing.
         runs: run directories that are shown as well.
         limits: what a client may ask.
+        proxies: networks of proxies that are believed whom they ask for.
     """
 
     suites: tuple[Options, ...]
@@ -63,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     every_layer: bool
     runs: tuple[Path, ...] = ()
     limits: Limits = Limits()
+    proxies: tuple[str, ...] = ()
 
 
 def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None]) -> None:
@@ -79,8 +84,9 @@ def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None
     """
     with contextlib.ExitStack() as held:
         listener = held.enter_context(_listen(settings.host, settings.port))
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        held.enter_context(_own(settings.data))
+        with _usable(settings.data):
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(_own(settings.data))
         database = Database(settings.database_url)
         held.callback(database.close)
         with database.starting() as is_alone:
@@ -106,6 +112,7 @@ def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None
             live=live,
             metrics=metrics,
             folder=settings.data / "sources",
+            rooms=(Path(tempfile.gettempdir()), build_folder()),
             most_s=settings.most_judging_s,
             failed=failed,
         )
@@ -125,20 +132,52 @@ def serve(settings: Settings, *, progress: Progress, ready: Callable[[str], None
         service = Service(
             database=database, judging=judging, live=live, metrics=metrics, limits=settings.limits, facts=facts
         )
-        config = uvicorn.Config(
-            make_app(service),
-            log_level="warning",
-            lifespan="off",
-            timeout_graceful_shutdown=GRACE_S,
-            server_header=False,
-        )
-        server = uvicorn.Server(config)
+        server = Server(service, settings.proxies)
         held.enter_context(judging)
         host, port = listener.getsockname()[:2]
         ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         _run(server, listener)
         if failures:
             raise failures[0]
+
+
+class Server(uvicorn.Server):
+    """Serves over HTTP, with limits to what a connection may do.
+
+    Args:
+        service: is served.
+        proxies: networks of the only clients that are believed whom they ask for.
+    """
+
+    def __init__(self, service: Service, proxies: Sequence[str]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                make_app(service),
+                log_level="warning",
+                lifespan="off",
+                timeout_graceful_shutdown=GRACE_S,
+                server_header=False,
+                http=Connections(service.limits.connections, proxies).protocol(),
+                ws="none",
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=list(proxies),
+            )
+        )
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; whoever follows something is let go first."""
+        self._service.ending.set()
+        await super().shutdown(sockets)
+
+
+@contextlib.contextmanager
+def _usable(data: Path) -> Iterator[None]:
+    """Tell a folder that cannot be used from a mistake of ours."""
+    try:
+        yield
+    except OSError as exc:
+        raise BadInput(f"{data} cannot be used: {exc.strerror}; make room there, or choose another --data") from exc
 
 
 @contextlib.contextmanager
@@ -182,11 +221,13 @@ def _open_sessions(
     settings: Settings, database: Database, held: contextlib.ExitStack, progress: Progress
 ) -> Sequence[Session]:
     judged = settings.data / "judged"
-    shutil.rmtree(judged, ignore_errors=True)  # Copies of an earlier server's kernels.
+    for left in (judged, settings.data / "sources"):  # Copies of an earlier server's kernels.
+        shutil.rmtree(left, ignore_errors=True)
     sessions = []
     for options in settings.suites:
         folder = judged / options.suite
-        folder.mkdir(parents=True)
+        with _usable(settings.data):
+            folder.mkdir(parents=True)
         session = Session(
             options,
             folder,

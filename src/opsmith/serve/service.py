@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import msgspec
 
 from opsmith.errors import UnknownName, VoidTask
@@ -24,6 +26,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         metrics: what is counted.
         limits: what a client may ask.
         facts: suite -> what its runs are judged by.
+        ending: set once the server is told to end: what is followed or waited for ends by itself then.
     """
 
     database: Database
@@ -32,6 +35,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     limits: Limits
     facts: dict[str, SuiteFacts]
+    ending: threading.Event = msgspec.field(default_factory=threading.Event)
 
     @property
     def suites(self) -> list[str]:

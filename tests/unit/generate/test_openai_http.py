@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -133,6 +134,27 @@ def test_content_in_parts_is_put_together(serving: Any) -> None:
     raw = b'{"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"text": "b"}]}}]}'
     with serving(Said(raw=raw)) as (_, model):
         assert "ab" == model.ask(request()).text
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_one_of_several_choices_is_the_reply(serving: Any, *, streams: bool) -> None:
+    """One is asked for; two kernels put together are none. The second ends first, and is not what was cut off."""
+    name = "delta" if streams else "message"
+    spoken: list[list[tuple[int, str, str | None]]] = [
+        [(1, "other", None), (0, "def ", None)],
+        [(1, " kernel", "length"), (0, "f", "stop")],
+    ]
+    if not streams:
+        spoken = [[(1, "other kernel", "length"), (0, "def f", "stop")]]
+    documents = [
+        {"choices": [{"index": each, name: {"content": text}, "finish_reason": end} for each, text, end in event]}
+        for event in spoken
+    ]
+    texts = [json.dumps(document) for document in documents]
+    raw = "".join(f"data: {text}\n\n" for text in texts) if streams else texts[0]
+    said = Said(raw=raw.encode(), kind="text/event-stream" if streams else "application/json")
+    with serving(said) as (_, model):
+        assert Reply(text="def f", usage=None, complete=True) == model.ask(request())
 
 
 @pytest.mark.parametrize(

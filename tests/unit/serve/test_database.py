@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import Connection
 
 from opsmith.errors import BadInput
 from opsmith.serve.store import database as module
 from opsmith.serve.store import queue
-from opsmith.serve.store.database import Database, StoreAway
+from opsmith.serve.store.database import Database, StoreAway, StoreDamaged
 from opsmith.serve.store.schema import metadata
 
 
@@ -107,3 +108,43 @@ def test_a_database_that_is_locked_is_away(tmp_path: Path, monkeypatch: pytest.M
             other.execute("ROLLBACK")
         with made.writing() as connection:
             connection.exec_driver_sql("DELETE FROM runs")
+
+
+def test_a_damaged_file_is_called_that(tmp_path: Path) -> None:
+    """In one line that says what to do, while the server runs and when it starts; it is no database that is away."""
+    path = tmp_path / "a.sqlite"
+    with contextlib.closing(Database(f"sqlite:///{path}")) as made:
+        made.migrate()
+        with made.writing() as connection:
+            for number in range(400):
+                connection.exec_driver_sql("INSERT INTO sources (hash, text) VALUES (?, ?)", (str(number), "x" * 3000))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with path.open("r+b") as file:
+        file.seek(4096 * 40)
+        file.write(b"\xff" * 4096 * 200)
+    with (
+        contextlib.closing(Database(f"sqlite:///{path}")) as made,
+        pytest.raises(StoreDamaged, match=r"malformed; stop the servers.*\.recover"),
+        made.reading() as connection,
+    ):
+        connection.exec_driver_sql("SELECT sum(length(text)) FROM sources").all()
+    path.write_bytes(b"no database" * 1000)
+    with contextlib.closing(Database(f"sqlite:///{path}")) as made, pytest.raises(BadInput, match="not a database"):
+        made.migrate()
+
+
+def test_a_disk_that_is_full_is_a_database_that_is_away(tmp_path: Path) -> None:
+    """What is there can be read, and the same request may be made again."""
+    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'a.sqlite'}")) as made:
+        made.migrate()
+        with pytest.raises(StoreAway, match="full"), made.writing() as connection:
+            _fill(connection)
+        with made.reading() as connection:
+            assert [] == connection.exec_driver_sql("SELECT * FROM sources").all()
+
+
+def _fill(connection: Connection) -> None:
+    connection.exec_driver_sql("PRAGMA max_page_count = 1")
+    for number in range(100):
+        connection.exec_driver_sql("INSERT INTO sources (hash, text) VALUES (?, zeroblob(9999))", (str(number),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -228,14 +229,40 @@ def test_what_brings_the_server_down_again_and_again_is_abandoned(database: Data
 
 
 def test_a_server_that_stops_gives_back_what_it_has(database: Database) -> None:
-    """And that was no attempt; one that failed was."""
+    """And that was no attempt."""
     enqueue(database)
-    for counts, tries in ((False, 1), (True, 1), (True, 2)):
+    for _ in range(3):
         claimed = queue.claim_next(database, SUITE, RULES)
         assert claimed is not None
         with database.reading() as connection:
-            assert tries == connection.execute(select(judgements.c.tries)).scalar_one()
-        queue.release(database, claimed.claim, counts=counts)
+            assert 1 == connection.execute(select(judgements.c.tries)).scalar_one()
+        queue.release(database, claimed.claim)
     assert queue.claim_next(database, SUITE, RULES) is not None
     assert 1 == queue.release_all(database)
     assert queue.claim_next(database, SUITE, RULES) is not None
+
+
+def test_a_claim_of_a_clock_that_was_set_back_runs_out(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server is gone, and nobody waits for an hour."""
+    enqueue(database)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    first = queue.claim_next(database, SUITE, RULES)
+    monkeypatch.setattr(time, "time", lambda: now)
+    again = queue.claim_next(database, SUITE, RULES)
+    assert first is not None
+    assert again is not None
+    assert (first.id, True) == (again.id, first.claim != again.claim)
+    assert queue.claim_next(database, SUITE, RULES) is None
+
+
+def test_what_is_given_up_is_final(database: Database) -> None:
+    """With a reason, and by whoever holds the claim alone."""
+    submission = enqueue(database)
+    claimed = queue.claim_next(database, SUITE, RULES)
+    assert claimed is not None
+    assert not queue.abandon(database, msgspec.structs.replace(claimed, claim="another"), "mine")
+    assert queue.abandon(database, claimed, "it ended\x00the judge")
+    known = find_submission(database, submission)
+    assert known is not None
+    assert (True, "it ended\ufffdthe judge") == (known.is_final, known.standings[0].detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +77,20 @@ def test_without_the_wish_for_every_layer_a_session_goes_on(tmp_path: Path, monk
         pass
     with pytest.raises(AttributeError), Session(OPTIONS, tmp_path):
         pass  # The stand-in has no more to offer: it was not refused.
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, before anything is started."""
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="another --data"):
+        serve(settings(tmp_path / "file" / "data"), progress=Silent(), ready=pytest.fail)
+    monkeypatch.setattr(Path, "mkdir", _full)
+    with pytest.raises(BadInput, match="No space left on device; make room there"):
+        serve(settings(tmp_path), progress=Silent(), ready=pytest.fail)
+
+
+def _full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_every_layer_has_a_risk() -> None:

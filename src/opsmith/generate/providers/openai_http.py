@@ -68,6 +68,7 @@ class _Message(msgspec.Struct, frozen=True):
 
 
 class _Choice(msgspec.Struct, frozen=True):
+    index: int | None = None
     delta: _Message | None = None
     message: _Message | None = None
     finish_reason: str | None = None
@@ -79,6 +80,11 @@ class _Document(msgspec.Struct, frozen=True):
     choices: list[_Choice] | None = None
     usage: msgspec.Raw = _NULL
     error: msgspec.Raw = _NULL
+
+    @property
+    def choice(self) -> _Choice | None:
+        """The reply that is read: one is asked for, and a server that sends several numbers them from 0."""
+        return next((each for each in self.choices or () if not each.index), None)
 
 
 class _Counted(msgspec.Struct, frozen=True):
@@ -175,7 +181,7 @@ class OpenAIChat:
                 event = self._parsed(data)
                 answers = answers or bool(event.choices)
                 usage = _counted(event) or usage
-                for choice in event.choices or ():
+                if (choice := event.choice) is not None:
                     piece = choice.delta.text if choice.delta is not None else ""
                     text.append(piece)
                     length += len(piece)
@@ -191,10 +197,10 @@ class OpenAIChat:
     def _whole(self, request: Request, response: httpx2.Response) -> Reply:
         """A reply in one piece, from servers that do not stream."""
         document = self._parsed(b"".join(_pieces(response, MOST_REPLY_BYTES)))
-        message = document.choices[0].message if document.choices else None
-        if not document.choices or message is None:
+        choice = document.choice
+        if choice is None or choice.message is None:
             raise NoReply("the server's answer holds no message", may_have_cost=True)
-        return _reply(request, message.text, _counted(document), document.choices[0].finish_reason)
+        return _reply(request, choice.message.text, _counted(document), choice.finish_reason)
 
     def _parsed(self, data: bytes) -> _Document:
         try:

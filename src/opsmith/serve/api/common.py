@@ -7,15 +7,14 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import Field
 
 from opsmith.core.kernel import Provenance
 from opsmith.serve.messages import JudgementOut, Origin, Problem, RunOut, StandingOut, SubmissionOut
 from opsmith.serve.service import Service
 from opsmith.serve.store.runs import JudgementRow, RunRow
+from opsmith.serve.store.schema import MOST_ROWS
 from opsmith.serve.store.submissions import Submission
-
-#: Ids of rows: what PostgreSQL's integers hold.
-MOST_ROWS = 2**31 - 1
 
 
 def _service(request: Request) -> Service:
@@ -25,6 +24,7 @@ def _service(request: Request) -> Service:
 
 Served = Annotated[Service, Depends(_service)]
 RowId = Annotated[int, Path(ge=1, le=MOST_ROWS)]
+RunNumber = Annotated[int, Field(ge=1, le=MOST_ROWS)]
 SubmissionId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 After = Annotated[int | None, Query(ge=-1, le=MOST_ROWS, description="`next` of the part before.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Items of a part, at most.")]

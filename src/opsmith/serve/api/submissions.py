@@ -27,6 +27,7 @@ from opsmith.serve.events import Position, follow
 from opsmith.serve.messages import BatchIn, RewardOut, RewardsOut, SubmissionIn, SubmissionOut
 from opsmith.serve.service import Service
 from opsmith.serve.store.submissions import Candidate, Standing, Submission, find_submission
+from opsmith.serve.store.tokens import is_valid
 
 router = APIRouter(prefix="/api")
 
@@ -78,7 +79,7 @@ def get_submission(_token: Reader, service: Served, submission: SubmissionId) ->
     responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}, **problems(404)},
 )
 async def follow_submission(
-    _token: Reader,
+    token: Reader,
     service: Served,
     submission: SubmissionId,
     last: Annotated[str | None, Header(alias="Last-Event-ID", max_length=20_000, description="Where to go on.")] = None,
@@ -87,11 +88,11 @@ async def follow_submission(
 
     `state`: where a judgement is. `verdict`: a verdict, as in `verdicts.jsonl`. `judged`: all that was found about a
     task. `end`: everything is judged, and the stream ends. A judgement that is begun again, because its server ended,
-    tells its verdicts again, after another `state`.
+    tells its verdicts again, after another `state`. The stream ends where the token is revoked.
     """
     await run_in_threadpool(found, service, submission)
     return StreamingResponse(
-        follow(service, submission, Position.parse(last)),
+        follow(service, submission, Position.parse(last), may_look=lambda: is_valid(service.database, token)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -135,7 +136,7 @@ async def _awaited(service: Service, submission: str, *, wait_s: float) -> Rewar
     deadline = time.monotonic() + wait_s
     while True:
         known = await run_in_threadpool(found, service, submission)
-        if known.is_final or time.monotonic() >= deadline:
+        if known.is_final or time.monotonic() >= deadline or service.ending.is_set():
             return RewardsOut(
                 submission=known.id, final=known.is_final, rewards=[_reward(each) for each in known.standings]
             )

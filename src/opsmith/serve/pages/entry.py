@@ -1,4 +1,4 @@
-"""Who may look: a browser signs in with a token once, and keeps it in a cookie that no script can read."""
+"""Who may look: a browser signs in with a token, and keeps its session in a cookie that no script can read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from opsmith.serve.access import COOKIE, Access, address_of
 from opsmith.serve.api.common import Served
 from opsmith.serve.pages.shown import environment, static_file, static_url
 from opsmith.serve.service import Service
+from opsmith.serve.store.sessions import ABSOLUTE_S, begin_session, end_session
 from opsmith.serve.store.tokens import Role, Token
 
 router = APIRouter(include_in_schema=False)
-
-#: Seconds that a browser stays signed in.
-SIGNED_IN_S = 30 * 24 * 3600
 
 HEADERS = {
     # Styles are the page's and plotly's own; nothing else is taken from anywhere but this server.
@@ -34,7 +32,7 @@ HEADERS = {
 def _viewer(request: Request) -> Token:
     access: Access = request.app.state.access
     try:
-        return access.let_in(request.cookies.get(COOKIE), Role.READER, address_of(request))
+        return access.let_look(request.cookies.get(COOKIE), address_of(request))
     except HTTPException as exc:
         if exc.status_code != 401:
             raise
@@ -63,22 +61,24 @@ async def log_in(request: Request, service: Served, next: str = "/") -> Response
     secret = parse_qs((await request.body()).decode(errors="replace")).get("token", [""])[0].strip()
     access: Access = request.app.state.access
     try:
-        await run_in_threadpool(access.let_in, secret, Role.READER, address_of(request))
+        token = await run_in_threadpool(access.let_in, secret, Role.READER, address_of(request))
     except HTTPException as exc:
         problem = "This is no valid token." if exc.status_code == 401 else str(exc.detail)
         return page(service, None, "login.html.j2", status=exc.status_code, problem=problem)
     # Only a path of this server, so that nobody is led elsewhere.
     target = next if next.startswith("/") and not next.startswith(("//", "/\\")) else "/"
     answer = RedirectResponse(target, 303)
-    answer.set_cookie(
-        COOKIE, secret, max_age=SIGNED_IN_S, httponly=True, samesite="strict", secure=request.url.scheme == "https"
-    )
+    session = await run_in_threadpool(begin_session, service.database, token)
+    secure = request.url.scheme == "https"
+    answer.set_cookie(COOKIE, session, max_age=int(ABSOLUTE_S), httponly=True, samesite="strict", secure=secure)
     return answer
 
 
 @router.post("/logout")
-def log_out() -> Response:
-    """Forget the token."""
+def log_out(request: Request, service: Served) -> Response:
+    """End the session, here and in the browser."""
+    if session := request.cookies.get(COOKIE):
+        end_session(service.database, session)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE)
     return answer

@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from pydantic import AfterValidator
 
 from opsmith.report.points import evenly, point
 from opsmith.serve.api.common import RowId, Served
 from opsmith.serve.api.runs import judgement_of, run_of
+from opsmith.serve.messages import storable
 from opsmith.serve.pages.entry import HEADERS, Viewer, page
 from opsmith.serve.pages.facts import ceilings_of, kernel_facts, repro
 from opsmith.serve.pages.shown import highlighted
@@ -32,7 +34,7 @@ def show_kernel(
     viewer: Viewer,
     service: Served,
     judgement: RowId,
-    status: Annotated[str, Query(max_length=40)] = "",
+    status: Annotated[str, AfterValidator(storable), Query(max_length=40)] = "",
     start: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
 ) -> Response:
     """A kernel on a task."""

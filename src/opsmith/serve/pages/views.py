@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import HTTPException
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 
 from opsmith.report.conventions import THRESHOLDS
 from opsmith.report.outcome import Group
-from opsmith.serve.api.common import RowId, Served
+from opsmith.serve.access import COOKIE
+from opsmith.serve.api.common import RowId, RunNumber, Served
 from opsmith.serve.api.runs import run_of
+from opsmith.serve.messages import storable
 from opsmith.serve.pages.entry import HEADERS, Viewer, page
 from opsmith.serve.pages.facts import run_facts
 from opsmith.serve.pages.shown import group_of
 from opsmith.serve.service import Service
 from opsmith.serve.store import boards, runs
 from opsmith.serve.store.database import StoreAway
+from opsmith.serve.store.sessions import find_session
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,7 +35,7 @@ ROWS = 50
 #: Between two looks at what is live.
 LIVE_S = 1.0
 PageNumber = Annotated[int, Query(alias="page", ge=0, le=1_000_000)]
-Text = Annotated[str, Query(max_length=300)]
+Text = Annotated[str, AfterValidator(storable), Query(max_length=300)]
 
 _GROUPS = {
     Group.RIGHT: "accepted",
@@ -44,7 +49,7 @@ _GROUPS = {
 
 @router.get("/")
 def show_runs(
-    viewer: Viewer, service: Served, suite: Text = "", text: Text = "", before: int | None = None
+    viewer: Viewer, service: Served, suite: Text = "", text: Text = "", before: RunNumber | None = None
 ) -> Response:
     """Runs, the newest first, with what is under way."""
     found = runs.list_runs(service.database, suite=suite, text=text, before=before, limit=ROWS)
@@ -81,18 +86,31 @@ def _tiles(now: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 @router.get("/live")
-async def follow_runs(viewer: Viewer, service: Served, run: Annotated[list[int] | None, Query()] = None) -> Response:
-    """The figures of the page of runs, whenever they change, as server-sent events."""
+async def follow_runs(
+    viewer: Viewer, request: Request, service: Served, run: Annotated[list[RunNumber] | None, Query()] = None
+) -> Response:
+    """The figures of the page of runs, whenever they change, as server-sent events.
+
+    After a while the answer ends, and the browser asks again: whoever is signed in by then goes on.
+    """
     del viewer
+    session = request.cookies.get(COOKIE, "")
+    ends = time.monotonic() + service.limits.live_s
+
+    def look() -> str | None:
+        if find_session(service.database, session, uses=False) is None:
+            return None
+        return json.dumps(_now(service, (run or [])[:ROWS]))
 
     async def events() -> AsyncIterator[str]:
         last = ""
-        while True:
+        while time.monotonic() < ends and not service.ending.is_set():
             try:
-                now = await run_in_threadpool(_now, service, (run or [])[:ROWS])
-                text = json.dumps(now)
+                text = await run_in_threadpool(look)
             except StoreAway:
                 text = last
+            if text is None:
+                return
             yield f"data: {text}\n\n" if text != last else ": the same\n\n"
             last = text
             await asyncio.sleep(LIVE_S)
@@ -199,8 +217,8 @@ def show_a_matrix(viewer: Viewer, service: Served) -> Response:
 def show_comparison(
     viewer: Viewer,
     service: Served,
-    before: int | None = None,
-    after: int | None = None,
+    before: RunNumber | None = None,
+    after: RunNumber | None = None,
     change: Text = "",
     text: Text = "",
     number: PageNumber = 0,

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import math
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,19 @@ from opsmith.errors import BadInput, InternalError, MissingDependency
 BUSY_TIMEOUT_S = 20.0
 #: A number of opsmith's own among PostgreSQL's advisory locks.
 _MIGRATION_LOCK = 7_205_113
+#: What SQLite says of a file that is damaged, or none of its own.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_MENDED = "stop the servers, put a copy in its place or mend it with `sqlite3 FILE .recover`, and start them again"
+#: What PostgreSQL says where a standby has taken over, or has not yet.
+_READ_ONLY = "25006"
 
 
 class StoreAway(InternalError):
     """The database does not answer; the same request may be made again."""
+
+
+class StoreDamaged(InternalError):
+    """The database cannot be read: its file is damaged."""
 
 
 class Database:
@@ -131,7 +141,7 @@ class Database:
                 command.upgrade(config, "head")
         except CommandError as exc:
             raise BadInput(f"{self} was written by another version of opsmith: {exc}; use that version") from exc
-        except (OperationalError, DBAPIError) as exc:
+        except (DBAPIError, sqlite3.Error) as exc:
             raise BadInput(f"{self} cannot be used: {_reason(exc)}") from exc
 
     def close(self) -> None:
@@ -177,15 +187,20 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def _told_apart() -> Iterator[None]:
-    """Tell a database that is away from a statement that is wrong."""
+    """Tell a database that is away, or damaged, from a statement that is wrong."""
     try:
         yield
-    except (OperationalError, InterfaceError, PoolTimeout) as exc:
+    except PoolTimeout as exc:
         raise StoreAway(_reason(exc)) from exc
-    except DBAPIError as exc:
-        if not exc.connection_invalidated:
-            raise
-        raise StoreAway(_reason(exc)) from exc
+    except (DBAPIError, sqlite3.Error) as exc:
+        cause = exc.orig if isinstance(exc, DBAPIError) else exc
+        if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            raise StoreDamaged(f"the database is damaged: {_reason(exc)}; {_MENDED}") from exc
+        invalidated = isinstance(exc, DBAPIError) and exc.connection_invalidated
+        is_away = isinstance(exc, OperationalError | InterfaceError | sqlite3.OperationalError)
+        if is_away or invalidated or getattr(cause, "sqlstate", None) == _READ_ONLY:
+            raise StoreAway(_reason(exc)) from exc
+        raise
 
 
 def _reason(exc: Exception) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, TextClause, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, TextClause, case, func, insert, or_, select, update
 
 from opsmith.core.run import OpSummary, TimedCase
 from opsmith.core.timing import Ceilings
@@ -83,8 +83,9 @@ def claim_next(database: Database, suite: str, rules: str) -> Claimed | None:
         suite: the suite.
         rules: what it must have been submitted under.
     """
-    claim = secrets.token_hex(16)
-    run_out = judgements.c.claimed_until_s < time.time()
+    claim, now = secrets.token_hex(16), time.time()
+    # No claim holds for that long: one that seems to was taken before a clock was set back.
+    run_out = or_(judgements.c.claimed_until_s < now, judgements.c.claimed_until_s > now + 2 * CLAIM_S)
     while True:
         with database.writing() as connection:
             taken = _take(connection, claim, suite, rules, CLAIMED, run_out, first=judgements.c.claimed_until_s)
@@ -158,22 +159,29 @@ def renew(database: Database, claims: Collection[str]) -> None:
         )
 
 
-def release(database: Database, claim: str, *, counts: bool) -> None:
-    """Give a judgement back that was not finished.
-
-    Args:
-        database: has the queue.
-        claim: that was given.
-        counts: whether it was begun once more: what always fails is abandoned in the end.
-    """
+def release(database: Database, claim: str) -> None:
+    """Give a judgement back that was not finished, as if it had not been begun."""
     with database.writing() as connection:
         connection.execute(
             update(judgements)
             .where(judgements.c.claim == claim, judgements.c.state == State.JUDGING)
-            .values(
-                state=State.QUEUED, claim=None, claimed_until_s=None, tries=judgements.c.tries - (0 if counts else 1)
-            )
+            .values(state=State.QUEUED, claim=None, claimed_until_s=None, tries=judgements.c.tries - 1)
         )
+
+
+def abandon(database: Database, claimed: Claimed, reason: str) -> bool:
+    """Give a judgement up, whose kernel cannot be judged; returns whether it was still this server's."""
+    with database.writing() as connection:
+        found = connection.execute(
+            update(judgements)
+            .where(
+                judgements.c.id == claimed.id,
+                judgements.c.claim == claimed.claim,
+                judgements.c.state == State.JUDGING,
+            )
+            .values(state=State.ABANDONED, claimed_until_s=None, judged_utc=now_utc(), detail=_storable(reason))
+        )
+        return bool(found.rowcount)
 
 
 def release_all(database: Database) -> int:

@@ -41,6 +41,9 @@ metadata = MetaData(
     }
 )
 
+#: Numbers of rows: what PostgreSQL's integers hold.
+MOST_ROWS = 2**31 - 1
+
 
 class State(enum.StrEnum):
     """Where a judgement is; only the last two are final."""
@@ -67,6 +70,16 @@ tokens = Table(
     Column("kernels_a_day", Integer),
     Column("created_utc", String(32), nullable=False),
     Column("revoked_utc", String(32)),
+)
+
+#: Browsers that are signed in, by the digest of what their cookie holds; times in seconds since 1970.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("token_id", ForeignKey("tokens.id"), nullable=False),
+    Column("begun_s", Float, nullable=False),
+    Column("used_s", Float, nullable=False),
 )
 
 runs = Table(

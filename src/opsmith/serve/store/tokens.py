@@ -6,6 +6,7 @@ import enum
 import hashlib
 import secrets
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from sqlalchemy import Row, insert, select, update
@@ -79,22 +80,31 @@ def create_token(database: Database, name: str, role: Role, *, kernels_a_day: in
             row = connection.execute(insert(tokens).values(values).returning(tokens)).one()
     except IntegrityError as exc:
         raise BadInput(f"there is a token named {name!r}, perhaps a revoked one; choose another name") from exc
-    return _token(row), secret
+    return token_of(row), secret
 
 
 def find_token(database: Database, secret: str) -> Token | None:
     """The token of a secret; None where there is none or it was revoked."""
+    if not secret.startswith(PREFIX):
+        return None
     with database.reading() as connection:
         row = connection.execute(
             select(tokens).where(tokens.c.digest == _digest(secret), tokens.c.revoked_utc.is_(None))
         ).one_or_none()
-    return None if row is None else _token(row)
+    return None if row is None else token_of(row)
+
+
+def is_valid(database: Database, token: Token) -> bool:
+    """Whether a token was not revoked since it was found."""
+    wanted = select(tokens.c.id).where(tokens.c.id == token.id, tokens.c.revoked_utc.is_(None))
+    with database.reading() as connection:
+        return connection.execute(wanted).one_or_none() is not None
 
 
 def list_tokens(database: Database) -> list[Token]:
     """Every token, revoked ones too, in the order in which they were made."""
     with database.reading() as connection:
-        return [_token(row) for row in connection.execute(select(tokens).order_by(tokens.c.id))]
+        return [token_of(row) for row in connection.execute(select(tokens).order_by(tokens.c.id))]
 
 
 def revoke_token(database: Database, name: str) -> Token:
@@ -112,7 +122,7 @@ def revoke_token(database: Database, name: str) -> Token:
         ).one_or_none()
     if row is None:
         raise UnknownName("token", name, [token.name for token in list_tokens(database) if not token.revoked_utc])
-    return _token(row)
+    return token_of(row)
 
 
 def _digest(secret: str) -> str:
@@ -120,7 +130,8 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _token(row: Row[tuple[object, ...]]) -> Token:
+def token_of(row: Row[Any]) -> Token:
+    """The token of a row of the table."""
     return Token(
         id=row.id,
         name=row.name,
