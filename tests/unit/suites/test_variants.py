@@ -259,6 +259,15 @@ def test_numbers_that_replace_nan_and_infinities_meet_them() -> None:
         assert {torch.inf, -torch.inf} <= set(live.args[0].tolist())
 
 
+def test_the_first_dimension_is_asked_before_others() -> None:
+    """A kernel may take 0 for nothing given."""
+    record, schema = recorded(ATEN.min.dim, torch.randn(5, 4, 3), 1)
+    for seed in range(4):
+        found = [variant for label, variant in argument_variants(record, schema, seed) if label == "dim"]
+        assert 0 == rebuild(found[0], CPU).args[1]
+    assert 1 < len({rebuild(dict(argument_variants(record, schema, seed))["dim"], CPU).args[1] for seed in range(4)})
+
+
 def test_several_arguments_change_in_one_call() -> None:
     """``argmax(None, keepdim=True)`` is asked of neither argument alone."""
     found = arguments_of(ATEN.argmax.default, torch.randn(4, 5), None, False, seeds=20)

@@ -103,10 +103,13 @@ def argument_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterat
     """
     chance = random.Random(derive_seed(seed, "arguments"))  # noqa: S311 - a choice, no secret
     record, changes = _changes(record, schema, seed, chance)
+    asked = [(change, value) for change in changes for value in change.values]
+    chance.shuffle(asked)
+    # Zero first, which a kernel may take for nothing given.
+    asked.sort(key=lambda each: each[1] != 0)
     variants = [
         (change.argument.name, changed)
-        for change in changes
-        for value in change.values
+        for change, value in asked
         if (changed := _with(record, change.argument, change.position, value)) is not None
     ]
     shorter = _without_defaults(record, schema)
@@ -115,7 +118,6 @@ def argument_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterat
     crossed = _with_crossed_bounds(record, schema)
     if crossed is not None:
         variants.append(("crossed", crossed))
-    chance.shuffle(variants)
     yield from variants
 
 
