@@ -57,6 +57,7 @@ def main(arguments: Sequence[str]) -> None:
     descriptor, device, scratch, *options = arguments
     control = socket.socket(fileno=int(descriptor))
     os.environ[JUDGING_VARIABLE] = "1"  # Here, for what a process is started with stays in /proc for good.
+    _end_with_folder(Path(scratch))
     # A signal that can be waited for: there are children to end first.
     die_with_parent(signal.SIGTERM)
     set_readable(readable=False)
@@ -70,9 +71,22 @@ def main(arguments: Sequence[str]) -> None:
     gc.freeze()  # Children never touch the pages of what was imported, so they stay shared.
     left_out = {argument.partition("=")[2] for argument in options if argument.startswith("--without=")}
     layers = probe(Path(scratch), left_out)
-    control.send(msgspec.msgpack.encode(Ready({**facts, "sandbox": layers})))
+    with contextlib.suppress(ConnectionError):  # The judge is gone, which ends the serving, too.
+        control.send(msgspec.msgpack.encode(Ready({**facts, "sandbox": layers})))
     serve(control, Sandbox(layers))
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _end_with_folder(scratch: Path) -> None:
+    """At SIGTERM end, and remove the folder that the judge made; so until requests are served."""
+    own = os.getpid()
+
+    def end(*_: object) -> None:
+        if os.getpid() == own:
+            shutil.rmtree(scratch, ignore_errors=True)
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_opinfo: bool) -> dict[str, Any]:
