@@ -278,9 +278,10 @@ def _plan(
 
 def open_run(out: Path, options: Options, *, resume: bool) -> tuple[RunDirectory, RunManifest | None, list[Verdict]]:
     """The run directory; for a resume also its manifest and the verdicts found so far."""
-    has_begun = not out.is_dir() or not {entry.name for entry in out.iterdir()} <= BEFORE_RUN_JSON
-    if not resume or not has_begun:
-        if out.exists() and has_begun:
+    names = {entry.name for entry in out.iterdir()} if out.is_dir() else set[str]()
+    has_begun = out.exists() and not (out.is_dir() and names <= BEFORE_RUN_JSON)
+    if not resume or (names and not has_begun):  # A run that was killed before it wrote anything is begun again.
+        if has_begun:
             raise BadInput(f"{out} exists and is not empty; choose another -o, or continue that run with --resume")
         if out.exists():
             RunDirectory(out).forget_seed()

@@ -209,7 +209,8 @@ def test_a_file_of_the_run_that_cannot_be_read_is_named(complaint: Complaint, tm
 
 def test_a_finished_run_is_not_resumed(complaint: Complaint, tmp_path: Path) -> None:
     """There is nothing left to judge."""
-    write_run(tmp_path / "run", [planned(cases=1)], [verdict()], manifest(options=OPTIONS))
+    run = write_run(tmp_path / "run", [planned(cases=1)], [verdict()], manifest(options=OPTIONS))
+    (run.path / "report.html").touch()
     assert "is a finished run" in complaint(*RESUME)
 
 

@@ -34,7 +34,8 @@ class Environment:
     def run(self, code: str, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a program that imports torch, as a user of the environment does."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPSMITH", "TORCH"))}
-        environment = {**kept, "PYTHONPATH": str(Path(opsmith.__file__).parents[1]), **variables}
+        source = str(Path(opsmith.__file__).parents[1])
+        environment = {**kept, "OPSMITH_CHOOSE": "all", "PYTHONPATH": source, **variables}
         command = [str(self.python), *flags, "-c", code]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
