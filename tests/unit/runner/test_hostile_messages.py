@@ -23,7 +23,7 @@ from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.run import Selection
 from opsmith.core.verdict import Status
-from opsmith.errors import ProtocolError
+from opsmith.errors import ProcessLost, ProtocolError
 from opsmith.evaluation.eager.reference import observe_eager
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
@@ -264,6 +264,20 @@ def test_no_conversation_breaks_a_link(tmp_path: Path) -> None:
     assert failures > CONVERSATIONS / 2
     assert answers > CONVERSATIONS / 100
     link.close()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_worker_that_is_silent_once_the_zygote_is_lost_is_not_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lost: bool
+) -> None:
+    """It may wait for what went with the zygote; its call is made again elsewhere."""
+    stand_in = StandInProcesses(tmp_path)
+    monkeypatch.setattr(stand_in, "is_lost", lambda _child: lost)
+    limits = Limits(load_s=0.02, call_s=0.02)
+    link = WorkerLink(cast("Processes", stand_in), device="cpu", builds=tmp_path, threads=1, spares=0, limits=limits)
+    link._start()
+    with pytest.raises(ProcessLost if lost else WorkerFailed):
+        link.ask(Discover("m:a", ()), (Loaded,))
 
 
 def test_what_is_said_unasked_is_no_answer(tmp_path: Path) -> None:

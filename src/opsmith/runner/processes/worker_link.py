@@ -425,7 +425,9 @@ class WorkerLink:
         self.prepare()
 
     def _failed(self, child: Child, status: Status, detail: str) -> WorkerFailed | ProcessLost:
-        if status is Status.CRASHED and child.killed_for is None and self._processes.is_lost(child):
+        # What waits for a process that is gone with the zygote may be silent instead of ending.
+        ended = status in (Status.CRASHED, Status.TIMEOUT) and child.killed_for is None
+        if ended and self._processes.is_lost(child):
             self.retire()
             return ZygoteGone()
         if child.killed_for is not None:
