@@ -14,7 +14,6 @@ verdicts, and nothing may be left: no process, no file in the temporary folder, 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import json
 import math
 import os
@@ -30,8 +29,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from opsmith.core.environment import cpu_name
-from opsmith.core.run import RunDirectory, write_atomically
+from benchmarks.chaos.record import write_record
+
+from opsmith.core.run import RunDirectory
 from opsmith.errors import BadInput
 from opsmith.runner.machine.process_times import children_of
 
@@ -273,16 +273,7 @@ def main(words: Sequence[str] | None = None) -> int:
         )
     told = ["--seed", asked.seed, "--kills", asked.kills, "--interrupts", asked.interrupts, "--losses", asked.losses]
     told += [] if math.isinf(asked.seconds) else ["--seconds", f"{asked.seconds:g}"]
-    run = {
-        "command": " ".join(map(str, ["python -m benchmarks.chaos.runs", *told, "-o FOLDER"])),
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        "seed": asked.seed,
-        "environment": {"cpu": cpu_name(), "cpu_count": len(os.sched_getaffinity(0))},
-    }
-    for name, content in (("run.json", run), ("record.json", found)):
-        write_atomically(asked.out / name, json.dumps(content, indent=2).encode() + b"\n")
-    print(json.dumps(found, indent=2))
-    return 0 if found["holds"] else 1
+    return write_record(asked.out, "benchmarks.chaos.runs", told, seed=asked.seed, found=found)
 
 
 if __name__ == "__main__":

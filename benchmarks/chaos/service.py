@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime as dt
 import json
 import os
 import random
@@ -35,11 +34,10 @@ from typing import Any
 from benchmarks.chaos.clients import Clients
 from benchmarks.chaos.kernels import Submitted
 from benchmarks.chaos.place import Place, made, postgres
+from benchmarks.chaos.record import write_record
 from benchmarks.serve.running import Server
 from sqlalchemy import select, text
 
-from opsmith.core.environment import cpu_name
-from opsmith.core.run import write_atomically
 from opsmith.errors import OpsmithError
 from opsmith.runner.machine.process_times import descendants
 from opsmith.serve.store import boards, runs
@@ -413,16 +411,7 @@ def main(words: Sequence[str] | None = None) -> int:
     told = ["--database", asked.database, "--seed", asked.seed, "--clients", asked.clients]
     told += ["--rounds", asked.rounds] if asked.rounds else []
     told += ["--seconds", f"{asked.seconds:g}"] if asked.seconds else []
-    run = {
-        "command": " ".join(map(str, ["python -m benchmarks.chaos.service", *told, "-o FOLDER"])),
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        "seed": asked.seed,
-        "environment": {"cpu": cpu_name(), "cpu_count": len(os.sched_getaffinity(0))},
-    }
-    for name, content in (("run.json", run), ("record.json", found)):
-        write_atomically(asked.out / name, json.dumps(content, indent=2).encode() + b"\n")
-    print(json.dumps(found, indent=2))
-    return 0 if found["holds"] else 1
+    return write_record(asked.out, "benchmarks.chaos.service", told, seed=asked.seed, found=found)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 
 import msgspec
 
@@ -63,8 +63,8 @@ class ServedOp(msgspec.Struct, frozen=True, kw_only=True):
     def speedup(self) -> float | None:
         """Eager's time by the kernel's, geometric mean of the classes that the kernel answers; None without any."""
         pairs = [(one.eager_us, one.kernel_us) for one in self.classes if one.served]
-        logarithms = [math.log(eager / kernel) for eager, kernel in pairs if eager and kernel]
-        return math.exp(sum(logarithms) / len(logarithms)) if logarithms else None
+        ratios = [eager / kernel for eager, kernel in pairs if eager and kernel]
+        return statistics.geometric_mean(ratios) if ratios else None
 
 
 class Active(msgspec.Struct, frozen=True, kw_only=True):

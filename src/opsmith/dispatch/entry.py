@@ -177,6 +177,9 @@ def _chosen(
         choices = serving.choices
         if choices is None or THREAD.trying is serving:
             return True
+        served = choices.known(signature)
+        if served:
+            return True
 
         def hold(text: str) -> Trial | None:
             before, THREAD.in_kernel = serving.counts(), True
@@ -197,7 +200,6 @@ def _chosen(
                 return trial
             return Trial(call=text, us={EAGER: trial.us[EAGER]} if trial.us else {}, notes={KERNEL: str(reason)})
 
-        served = choices.known(signature)
         if served is None and THREAD.trying is None:  # A trial waits for trials elsewhere, so it holds none itself.
             if obstacle_of(serving, args, kwargs) is not None:
                 return True  # It is counted where the kernel would be called.

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
+from opsmith.aten.arguments import tensors_in
 from opsmith.core.cache import cache_folder
 from opsmith.core.case import digest
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL
@@ -55,7 +56,7 @@ def try_out(
         installed: held while ``kernel`` is called, so that it is reached as an installed one is; nothing else of a
             trial may be answered by kernels.
     """
-    on_cuda = any(isinstance(value, Tensor) and value.is_cuda for value in _flat((*args, *kwargs.values())))
+    on_cuda = any(tensor.is_cuda for tensor in tensors_in((*args, *kwargs.values())))
     if on_cuda and torch.cuda.is_current_stream_capturing():
         return None
     with _alone_with_the_call():
@@ -84,11 +85,3 @@ def _alone_with_the_call() -> Iterator[None]:
 
 def _copy(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
-
-
-def _flat(values: Sequence[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from _flat(value)
-        else:
-            yield value

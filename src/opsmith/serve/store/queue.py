@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, TextClause, case, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, TextClause, and_, case, func, insert, or_, select, update
 
 from opsmith.core.run import OpSummary, TimedCase
 from opsmith.core.timing import Ceilings
@@ -169,16 +169,17 @@ def release(database: Database, claim: str) -> None:
         )
 
 
+def _is_held(claimed: Claimed) -> ColumnElement[bool]:
+    """Whether a judgement is still this server's."""
+    return and_(judgements.c.id == claimed.id, judgements.c.claim == claimed.claim, judgements.c.state == State.JUDGING)
+
+
 def abandon(database: Database, claimed: Claimed, reason: str) -> bool:
     """Give a judgement up, whose kernel cannot be judged; returns whether it was still this server's."""
     with database.writing() as connection:
         found = connection.execute(
             update(judgements)
-            .where(
-                judgements.c.id == claimed.id,
-                judgements.c.claim == claimed.claim,
-                judgements.c.state == State.JUDGING,
-            )
+            .where(_is_held(claimed))
             .values(state=State.ABANDONED, claimed_until_s=None, judged_utc=now_utc(), detail=_storable(reason))
         )
         return bool(found.rowcount)
@@ -208,11 +209,7 @@ def complete(database: Database, claimed: Claimed, found: Found) -> bool:
     with database.writing() as connection:
         held = connection.execute(
             update(judgements)
-            .where(
-                judgements.c.id == claimed.id,
-                judgements.c.claim == claimed.claim,
-                judgements.c.state == State.JUDGING,
-            )
+            .where(_is_held(claimed))
             .values(state=State.JUDGED, claimed_until_s=None, judged_utc=now_utc(), **summary_values(found))
             .returning(judgements.c.run_id)
         ).scalar_one_or_none()
