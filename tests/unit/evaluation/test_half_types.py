@@ -143,4 +143,12 @@ def test_roundings_and_digits_that_are_cut_off_do_not_lean(name: str, dtype: tor
     assert judge(op, (x[near],), got[near]).passed
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rounded_gate_does_not_lean_around_zero(seed: int) -> None:
+    """Rows of a ramp and of small noise: of a sigmoid next to 0 all that a step hides lies on one side."""
+    noise = torch.randn(43 * 128, generator=torch.Generator().manual_seed(seed)) * 0.01
+    x = torch.cat([noise, torch.linspace(-2, 2, 128), torch.full((43 * 128,), 3.0)]).bfloat16()
+    assert judge(aten.silu.default, (x,), x * torch.sigmoid(x)).passed
+
+
 TOLERANCE = {torch.bfloat16: 1.6e-2, torch.float16: 1e-3}

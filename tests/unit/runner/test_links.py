@@ -46,6 +46,9 @@ class StandInProcesses:
     def start_nursery(self, _reach: object) -> Any:
         return SimpleNamespace(close=lambda: None)
 
+    def is_lost(self, _child: object) -> bool:
+        return False
+
     def has_memory_for_worker(self) -> bool:
         return False
 

@@ -26,6 +26,9 @@ MOST_ELEMENTS = 1 << 16
 ENOUGH_EXPONENTS, COVERED = 8, 0.25
 #: Numbers that differ, and what share of them may do so to the other side.
 FEWEST, OTHER_SIDE = 24, 0.1
+#: Roundings on the way lean where a step hardly moves, as a sigmoid near 0: in a few exponents, and to both sides in
+#: others. Of a wrong scale all exponents lean in which so many numbers are off, and there are as many of these.
+CLEAR, FEWEST_EXPONENTS = 4, 6
 #: The lean, in steps of the type: gelu with 0.707 for the root of a half has 0.04, a formula in float32 up to 0.02.
 LEAN = 0.03
 #: What is cut off instead of rounded leans towards 0 by about half a step, in nearly all exponents alike.
@@ -91,10 +94,14 @@ def _leaning(right: torch.Tensor, got: torch.Tensor) -> _Lean | None:
         return None
     present, farther, nearer = present[covered], farther[covered], nearer[covered]
     differs = farther + nearer > 0
-    off = int(torch.maximum(farther, nearer).sum())
-    other = int(torch.minimum(farther, nearer).sum())
+    most, least = torch.maximum(farther, nearer), torch.minimum(farther, nearer)
+    off, other = int(most.sum()), int(least.sum())
     numbers = int(present[differs].sum())
     if off < FEWEST or other > OTHER_SIDE * off or off - other < LEAN * numbers:
+        return None
+    clear = most + least >= CLEAR
+    leans = clear & (least <= OTHER_SIDE * most)
+    if int(leans.sum()) < FEWEST_EXPONENTS or int((clear & ~leans).sum()) > OTHER_SIDE * int(leans.sum()):
         return None
     if int(farther.sum()) <= OTHER_SIDE * int(nearer.sum()) and _is_cut_off(steps, away, fraction, covered):
         return None
