@@ -139,8 +139,9 @@ def _carry_out(script: Path, out: Path | None) -> None:
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError):  # The script may have closed it.
+            stream.flush()
     os._exit(status if isinstance(status, int) else 1 if status else 0)
 
 
