@@ -82,6 +82,15 @@ def test_every_failing_op_is_shown_before_any_op_is_shown_twice(tmp_path: Path) 
     assert ["aaa.default", "aaa.default", "zzz.default"] == [case.op for case in results.failing(3)]
 
 
+def test_every_status_of_an_op_is_shown_before_any_is_shown_twice(tmp_path: Path) -> None:
+    """What a policy refuses stands beside what is wrong."""
+    statuses = [Status.WRONG_VALUE] * 6 + [Status.POLICY] * 2 + [Status.ERROR]
+    verdicts = [verdict("aaa.default", n, status) for n, status in enumerate(statuses)]
+    results = Results.read(write_run(tmp_path / "run", [planned("aaa.default", 9)], verdicts))
+    first = ["WRONG_VALUE", "POLICY", "ERROR"]
+    assert [*first, "WRONG_VALUE"] == [str(case.status) for case in results.failing(4)]
+
+
 def test_page_names_no_other_file_and_no_host(run: RunDirectory) -> None:
     """Nothing in the page's own markup loads anything."""
     publish(run)
