@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from opsmith.core.timing import Label, Timing
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, UnknownName
 from opsmith.generate.attempt import Attempt
+from opsmith.generate.background import Background
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CampaignOptions, TaskHistory
 from opsmith.generate.chat import ChatModel, TaskAuthor
@@ -135,6 +136,8 @@ def run_campaign(
     offline: bool = False,
     exchanges_at_a_time: int = 4,
     open_journal: Callable[[Path], Journal] = Journal,
+    advisor: ChatModel | None = None,
+    background: Mapping[str, Background] | None = None,
 ) -> list[TaskHistory]:
     """Run a campaign, or take it up again, and close its journal."""
     out.mkdir(exist_ok=True)
@@ -148,9 +151,10 @@ def run_campaign(
             journal,
             prices=prices or Prices(),
             facts={},
-            background={},
+            background=background or {},
             out=out,
             told=_nobody,
+            advisor=advisor,
             offline=offline,
         )
         return campaign.run(tasks_at_a_time=4, exchanges_at_a_time=exchanges_at_a_time)

@@ -38,6 +38,18 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     shown: tuple[int, ...] = ()
 
 
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What an advisor said before an attempt.
+
+    Attributes:
+        exchange: key of the exchange.
+        hints: the hints, in its order.
+    """
+
+    exchange: str
+    hints: tuple[str, ...]
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt at one task.
 
@@ -52,6 +64,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         file: of the kernel, relative to the campaign's directory; None without code.
         source: of the kernel.
         judged: what was found about it.
+        advice: that the writer was given; None without.
     """
 
     index: int
@@ -64,6 +77,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
     source: str | None = None
     judged: Judged | None = None
+    advice: Advice | None = None
 
     @property
     def accepted(self) -> bool:

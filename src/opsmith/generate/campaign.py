@@ -23,7 +23,9 @@ from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UsageError
 from opsmith.generate.admission import Admission, Place, Stopped
-from opsmith.generate.attempt import NOT_JUDGED_HERE, Attempt, Move, Outcome
+from opsmith.generate.advisor.counsel import AdvisorOptions, Counsel, advice_in, subject_of
+from opsmith.generate.advisor.hints import fates, told_to_writer
+from opsmith.generate.attempt import NOT_JUDGED_HERE, Advice, Attempt, Move, Outcome
 from opsmith.generate.background import Background
 from opsmith.generate.budget import Amount, Budget, Exhausted, Prices
 from opsmith.generate.chat import ChatModel, Message, NoReply, Reply, Request, Role, TaskAuthor
@@ -70,6 +72,7 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_tokens: of a reply.
         budget: what may be spent.
         most_judging_s: seconds that an attempt's kernel may run while it is judged.
+        advisor: who gives writers hints; None without.
     """
 
     judging: Options
@@ -84,6 +87,7 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     budget: Budget
     most_judging_s: float
+    advisor: AdvisorOptions | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -94,6 +98,10 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         """
         record: dict[str, Any] = msgspec.to_builtins(self)
         del record["budget"], record["references"]
+        if self.advisor is None:
+            del record["advisor"]  # As in journals that know of none.
+        else:
+            del record["advisor"]["share"]
         del record["judging"]["backend"], record["judging"]["selection"]["dataset"]
         if self.judging.selection.problems_hash is not None:
             del record["judging"]["selection"]["problems"]
@@ -120,6 +128,7 @@ class Campaign:
     Args:
         options: of the campaign.
         models: those of the options, in their order.
+        advisor: that of the options.
         session: judges kernels.
         journal: of the campaign.
         prices: of the models.
@@ -146,6 +155,7 @@ class Campaign:
         background: Mapping[str, Background],
         out: Path,
         told: Told,
+        advisor: ChatModel | None = None,
         offline: bool = False,
         waiting: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -164,6 +174,17 @@ class Campaign:
         self.judged_again: dict[str, bool] = {}
         self._references = None if options.references is None else References(Path(options.references))
         self._things = _Once()
+        self._counsel: Counsel | None = None
+        if options.advisor is not None:
+            assert advisor is not None, "who is asked for hints"
+            self._counsel = Counsel(
+                options.advisor,
+                advisor,
+                journal,
+                contexts=options.contexts,
+                max_tokens=options.max_tokens,
+                temperature=options.temperature,
+            )
         self._strategy = strategy_named(
             options.strategy,
             members=len(models),
@@ -217,9 +238,13 @@ class Campaign:
             while stopped is None and (moves := self._strategy.moves(attempts)):
                 first, round_number = len(attempts), attempts[-1].round + 1 if attempts else 0
                 made = []
+                advice = self._advice((round_number, number), task, moves, attempts, asking)
                 for index, move in enumerate(moves, start=first):
-                    place = (round_number, number, index - first)
-                    request = self._request(task, move, attempts, self._models[move.member])
+                    place = (self._phase(round_number), number, index - first)
+                    advised = advice.get(subject_of(move))
+                    request = self._request(task, move, attempts, advised)
+                    if advised is not None and self._was_asked_without(task, move, attempts):
+                        advised, request = None, self._request(task, move, attempts, None)
                     try:
                         known = self._admission.enter(place, request, self._most(request, move))
                     except Exhausted as exc:
@@ -232,21 +257,79 @@ class Campaign:
                         model=self._models[move.member].name,
                         exchange=request.key,
                         outcome=Outcome.NO_REPLY,
+                        advice=advised,
                     )
                     made.append(asking.submit(self._attempt, place, task, draft, request, known))
-                self._admission.expect((round_number + 1, number, 0))
+                self._admission.expect((self._phase(round_number + 1, advises=True), number, 0))
                 wait(made)
                 for future in made:
                     try:
                         attempts.append(future.result())
                     except Exhausted as exc:
                         stopped = str(exc)
+                self._journal.keep_hints(task.name, fates(attempts))
         except Stopped:
             stopped = "the campaign was interrupted"
         finally:
             wait(made)
             self._admission.leave(number)
         return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
+
+    def _phase(self, round_number: int, *, advises: bool = False) -> int:
+        """With an advisor a round has two phases, so that no task's writer waits for the advice on another task."""
+        return round_number if self._counsel is None else 2 * round_number + (not advises)
+
+    def _advice(
+        self,
+        at: tuple[int, int],
+        task: AskedTask,
+        moves: Sequence[Move],
+        attempts: Sequence[Attempt],
+        asking: ThreadPoolExecutor,
+    ) -> dict[int | None, Advice]:
+        """What the advisor says before a round: index of the attempt that is to be improved -> its hints.
+
+        Args:
+            at: number of the round, place of the task.
+        """
+        if self._counsel is None:
+            return {}
+        round_number, number = at
+        setting = self._setting(task)
+        wanted = dict.fromkeys(
+            subject_of(move)
+            for move in moves
+            if not isinstance(self._models[move.member], TaskAuthor)
+            and not self._was_asked_without(task, move, attempts)
+        )
+        asked: dict[int | None, Future[Advice | None]] = {}
+        try:
+            for index, subject in enumerate(wanted):
+                place = (self._phase(round_number, advises=True), number, index)
+                request = self._counsel.request(setting, subject, attempts)
+                try:
+                    known = self._admission.enter(
+                        place, request, self._prices.most(request), allowance=self._counsel.allowance(self._options.budget)
+                    )
+                except Exhausted:
+                    break  # Writers go on without.
+                asked[subject] = asking.submit(self._advised, place, task, request, known)
+            self._admission.expect((self._phase(round_number), number, 0))
+        finally:
+            wait(asked.values())
+        found = {subject: future.result() for subject, future in asked.items()}
+        return {subject: advice for subject, advice in found.items() if advice is not None}
+
+    def _advised(self, place: Place, task: AskedTask, request: Request, known: Exchange | None) -> Advice | None:
+        assert self._counsel is not None
+        try:
+            return advice_in(known or self._exchange(request, self._counsel.model, task))
+        finally:
+            self._admission.leave_room(place)
+
+    def _was_asked_without(self, task: AskedTask, move: Move, attempts: Sequence[Attempt]) -> bool:
+        """Whether a writer was asked this when there was no advice to be had: it is not asked again with it."""
+        return self._journal.exchange(self._request(task, move, attempts, None).key) is not None
 
     def _most(self, request: Request, move: Move) -> Amount:
         if isinstance(self._models[move.member], TaskAuthor):
@@ -269,24 +352,20 @@ class Campaign:
         self._told(attempt, task)
         return attempt
 
-    def _request(
-        self, task: AskedTask, move: Move, earlier: Sequence[Attempt], model: ChatModel | TaskAuthor
-    ) -> Request:
-        options = self._options
+    def _request(self, task: AskedTask, move: Move, earlier: Sequence[Attempt], advice: Advice | None) -> Request:
+        options, model = self._options, self._models[move.member]
         if isinstance(model, TaskAuthor):
             word = Message(Role.USER, f"{task.name} in {options.dsl} for {self._session.options.device}")
             return Request(model=model.name, messages=(word,), max_tokens=0, temperature=None, number=move.number)
-        setting = Setting(
-            task=task,
-            dsl=options.dsl,
-            environment=self._session.environment,
-            facts=self._facts.get(task.name),
-            reference=self._references.same(task) if self._references else None,
-            similar=self._references.similar(task) if self._references else None,
-            background=self._background.get(task.name, Background()),
-        )
         shown = [earlier[place] for place in move.shown]
-        messages = conversation(setting, options.contexts, shown, policy=options.judging.policy, own_model=model.name)
+        messages = conversation(
+            self._setting(task),
+            options.contexts,
+            shown,
+            policy=options.judging.policy,
+            own_model=model.name,
+            more=told_to_writer(advice.hints) if advice is not None else "",
+        )
         return Request(
             model=model.name,
             messages=messages,
@@ -295,10 +374,21 @@ class Campaign:
             number=move.number,
         )
 
+    def _setting(self, task: AskedTask) -> Setting:
+        return Setting(
+            task=task,
+            dsl=self._options.dsl,
+            environment=self._session.environment,
+            facts=self._facts.get(task.name),
+            reference=self._references.same(task) if self._references else None,
+            similar=self._references.similar(task) if self._references else None,
+            background=self._background.get(task.name, Background()),
+        )
+
     def _exchange(self, request: Request, model: ChatModel | TaskAuthor, task: AskedTask) -> Exchange:
         """Ask what was admitted, and settle it."""
         try:
-            reply = self._written(model, task, request) if isinstance(model, TaskAuthor) else model.ask(request)
+            reply = self._written(model, task, request) if isinstance(model, TaskAuthor) else _asked(model, request)
         except NoReply as exc:
             self._journal.failed(request, self._clean(str(exc)), free=not exc.may_have_cost)
         except UsageError as exc:
@@ -377,6 +467,14 @@ class Campaign:
         finally:
             ended.set()
             telling.join()
+
+
+def _asked(model: ChatModel, request: Request) -> Reply:
+    """Ask, without the pictures where the model takes none."""
+    if not request.pictures or getattr(model, "takes_pictures", False):
+        return model.ask(request)
+    reply = model.ask(msgspec.structs.replace(request, pictures=()))
+    return msgspec.structs.replace(reply, blind=True)
 
 
 def _write(path: Path, source: str) -> None:

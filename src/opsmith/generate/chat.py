@@ -26,7 +26,21 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture that goes with a question.
+
+    Attributes:
+        kind: what it shows, in a word or two.
+        caption: the same in a sentence, with what the question's text calls it.
+        png: the file, at most 1024 x 768 pixels.
+    """
+
+    kind: str
+    caption: str
+    png: bytes
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One question to one model.
 
     Attributes:
@@ -35,6 +49,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         max_tokens: of the reply, at most.
         temperature: of sampling; None leaves it to the model.
         number: tells questions apart that are otherwise the same; it is also sent as the sampling seed.
+        pictures: that the last message is sent with.
     """
 
     model: str
@@ -42,6 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     temperature: float | None
     number: int
+    pictures: tuple[Picture, ...] = ()
 
     @property
     def key(self) -> str:
@@ -50,13 +66,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_input_tokens(self) -> int:
-        """More than any tokenizer makes of the messages: one for each byte, and some for each role."""
-        return self.text_bytes + 16 * len(self.messages)
+        """More than any tokenizer makes of the messages: one for each byte, and some for each role and picture."""
+        text = self.text_bytes + sum(len(picture.caption.encode()) for picture in self.pictures)
+        return text + 16 * len(self.messages) + MOST_PICTURE_TOKENS * len(self.pictures)
 
     @property
     def text_bytes(self) -> int:
         """Bytes of all messages' text."""
         return sum(len(message.text.encode()) for message in self.messages)
+
+
+#: What a provider charges for a picture of 1024 x 768 pixels at most: gpt-4o-mini, 2,833 and 5,667 for each of 4 tiles.
+MOST_PICTURE_TOKENS = 25_501
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -94,11 +115,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         text: all of it.
         usage: None where the provider does not say.
         complete: it ended by itself, not at the limit of tokens or with the connection.
+        blind: the question had pictures, and the model was given its text alone: it takes none.
     """
 
     text: str
     usage: Usage | None = None
     complete: bool = True
+    blind: bool = False
 
 
 #: Statuses with which a server says that it gave up waiting for an answer that somebody was working on.
@@ -149,7 +172,10 @@ class TaskAuthor(Protocol):
 
 
 class ChatModel(Protocol):
-    """Answers questions; called from several threads."""
+    """Answers questions; called from several threads.
+
+    One that has an attribute ``takes_pictures``, and it is true, is given a question's pictures.
+    """
 
     name: str
 
