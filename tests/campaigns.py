@@ -10,6 +10,7 @@ from typing import Any
 
 from opsmith.backends.file import KernelFile
 from opsmith.core.environment import Environment
+from opsmith.core.evidence import CallProfile, CompiledKernel, ErrorMap, Evidence, LineTimes, Span
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant, folder_name
 from opsmith.core.run import Options, PlannedOp
@@ -49,6 +50,7 @@ class ReadingSession:
 
     Attributes:
         judged: sources, in the order in which they were judged.
+        looked: hashes of kernels that were looked at.
     """
 
     def __init__(self, tasks: Sequence[str], *, timing: str = "off") -> None:
@@ -59,6 +61,7 @@ class ReadingSession:
             device="cpu", device_name="cpu",
         )  # fmt: skip
         self.judged: list[str] = []
+        self.looked: list[str] = []
 
     def judge(self, task: str, source: Path) -> Judged:
         """As the session's own."""
@@ -92,6 +95,22 @@ class ReadingSession:
             verdicts=(verdict,),
             device_s=0.25,
         )
+
+    def look(self, task: str, kernel: Kernel, judged: Judged, *, most_s: float, watch: Watch | None = None) -> Evidence:
+        """What a look at a kernel finds: a profile of a right one, a map of a wrong one."""
+        self.looked.append(kernel.content_hash)
+        if judged.accepted:
+            profile = CallProfile(inputs="x", device="cpu", spans=(Span("aten::one", 0.0, 7.5), Span("two", 9.5, 2.5)))
+            lines = LineTimes(file="kernel.py", us={2: 9.0})
+            compiled = CompiledKernel(name="k", registers=255, spills=64, shared_bytes=0, warps=4)
+            return Evidence(profile=profile, lines=lines, compiled=(compiled,))
+        if judged.summary.dishonest:
+            return Evidence()
+        wrong = (0.0,) * 15 + (1.0,)
+        errors = ErrorMap(
+            inputs="x", result=0, shape=(4, 64), rows=2, columns=8, row_step=2, column_step=8, wrong=wrong, worst=None
+        )
+        return Evidence(errors=errors)
 
 
 def _timings(source: str) -> tuple[Timing, ...]:

@@ -85,17 +85,19 @@ class LineTimes(msgspec.Struct, frozen=True, kw_only=True):
 class ErrorMap(msgspec.Struct, frozen=True, kw_only=True):
     """Where a result is off, over its index space.
 
-    The result is seen as a matrix: rows are all dimensions but the last one, columns are the last one. Equal stretches
-    of both are put together, so that there are few cells.
+    The result is seen as a matrix: rows are all dimensions but the last one, columns are the last one. Neighbours are
+    put together, in steps that are powers of two as the tiles of kernels are, so that there are few cells.
 
     Attributes:
         inputs: of the call, in one line.
         result: which of the results.
         shape: of it.
-        rows: of the map.
-        columns: of it.
+        rows: cells one below another.
+        columns: cells beside each other.
+        row_step: rows of the matrix in a cell.
+        column_step: columns of it.
         wrong: cell, row by row -> share of its elements that are off.
-        worst: cell -> the largest error in it, as a multiple of what is allowed; -1 stands for one without bound.
+        worst: the largest error, as a multiple of what is allowed; None for one without bound: NaN, an infinity.
     """
 
     inputs: str = ""
@@ -103,8 +105,10 @@ class ErrorMap(msgspec.Struct, frozen=True, kw_only=True):
     shape: tuple[int, ...]
     rows: int
     columns: int
+    row_step: int
+    column_step: int
     wrong: tuple[float, ...]
-    worst: tuple[float, ...]
+    worst: float | None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,3 +127,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lines: LineTimes | None = None
     errors: ErrorMap | None = None
     problem: str = ""
+
+    def with_inputs(self, inputs: str) -> Evidence:
+        """The same, of a call with these arguments."""
+        profile, errors = self.profile, self.errors
+        return msgspec.structs.replace(
+            self,
+            profile=None if profile is None else msgspec.structs.replace(profile, inputs=inputs),
+            errors=None if errors is None else msgspec.structs.replace(errors, inputs=inputs),
+        )

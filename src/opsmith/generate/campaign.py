@@ -18,6 +18,7 @@ import msgspec
 
 from opsmith.backends.file import KernelFile
 from opsmith.core.case import digest
+from opsmith.core.kernel import Kernel
 from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
@@ -302,22 +303,22 @@ class Campaign:
             if not isinstance(self._models[move.member], TaskAuthor)
             and not self._was_asked_without(task, move, attempts)
         )
-        asked: dict[int | None, Future[Advice | None]] = {}
+        # Of two attempts without a kernel the question may be the same.
+        requests = {subject: self._counsel.request(setting, subject, attempts) for subject in wanted}
+        asked: dict[str, Future[Advice | None]] = {}
         try:
-            for index, subject in enumerate(wanted):
+            for index, request in enumerate({request.key: request for request in requests.values()}.values()):
                 place = (self._phase(round_number, advises=True), number, index)
-                request = self._counsel.request(setting, subject, attempts)
+                most, allowance = self._prices.most(request), self._counsel.allowance(self._options.budget)
                 try:
-                    known = self._admission.enter(
-                        place, request, self._prices.most(request), allowance=self._counsel.allowance(self._options.budget)
-                    )
+                    known = self._admission.enter(place, request, most, allowance=allowance)
                 except Exhausted:
                     break  # Writers go on without.
-                asked[subject] = asking.submit(self._advised, place, task, request, known)
+                asked[request.key] = asking.submit(self._advised, place, task, request, known)
             self._admission.expect((self._phase(round_number), number, 0))
         finally:
             wait(asked.values())
-        found = {subject: future.result() for subject, future in asked.items()}
+        found = {subject: asked[request.key].result() for subject, request in requests.items() if request.key in asked}
         return {subject: advice for subject, advice in found.items() if advice is not None}
 
     def _advised(self, place: Place, task: AskedTask, request: Request, known: Exchange | None) -> Advice | None:
@@ -448,7 +449,18 @@ class Campaign:
             elif self._offline and kernel.content_hash not in self.judged_again:
                 again = self._session.judge_kernel(task.name, kernel, most_s=most_s)
                 self.judged_again[kernel.content_hash] = again.summary.statuses == known.summary.statuses
+            if self._counsel is not None and not self._offline:
+                self._look(task, kernel, known)
         return known
+
+    def _look(self, task: AskedTask, kernel: Kernel, judged: Judged) -> None:
+        """Write down what an advisor is shown of a kernel, in what is left of the seconds that it may be judged."""
+        left_s = self._options.most_judging_s - judged.device_s
+        if left_s <= 0 or self._journal.evidence(task.name, kernel.content_hash) is not None:
+            return
+        watch = Watch()
+        found = self._session.look(task.name, kernel, judged, most_s=left_s, watch=watch)
+        self._journal.keep_evidence(task.name, kernel.content_hash, found, watch.seconds)
 
     @contextlib.contextmanager
     def _watched(self, number: int) -> Iterator[Watch]:

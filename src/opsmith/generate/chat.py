@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -122,6 +123,22 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     complete: bool = True
     blind: bool = False
+
+
+#: Statuses with which servers refuse what they cannot read, and those with which some refuse pictures by name.
+_UNREADABLE = frozenset({400, 415, 422})
+_REFUSED_BY_NAME = frozenset({404, 500, 501})
+_PICTURES_NAMED = re.compile(r"image|vision|multi-?modal|modalit", re.IGNORECASE)
+
+
+def refuses_pictures(status: int, said: str) -> bool:
+    """Whether a server that was sent pictures may be asked once more without them: it has not worked on the question.
+
+    Args:
+        status: of its answer.
+        said: the answer's text.
+    """
+    return status in _UNREADABLE or (status in _REFUSED_BY_NAME and _PICTURES_NAMED.search(said) is not None)
 
 
 #: Statuses with which a server says that it gave up waiting for an answer that somebody was working on.

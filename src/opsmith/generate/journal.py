@@ -310,6 +310,14 @@ class Journal:
             rows = self._db.execute(f"{_EXCHANGES} WHERE state != ? ORDER BY rowid", (State.REFUSED,)).fetchall()
         return list(map(_exchange, rows))
 
+    def asked_as(self, asked_as: AskedAs) -> list[Exchange]:
+        """Those of :meth:`exchanges` in which models were asked as that."""
+        with self._lock:
+            rows = self._db.execute(
+                f"{_EXCHANGES} WHERE state != ? AND asked_as = ? ORDER BY rowid", (State.REFUSED, asked_as)
+            ).fetchall()
+        return list(map(_exchange, rows))
+
     def begin(self, request: Request, most: Amount, asked_as: AskedAs = AskedAs.WRITER) -> None:
         """Reserve what a question may cost; called right before it is asked."""
         with self._transaction():

@@ -61,7 +61,7 @@ def test_what_was_found_is_not_found_out_again(tmp_path: Path, monkeypatch: pyte
     session = AskedSession(["relu.default"])
     asked: list[str] = []
 
-    def profiled(_calls: object, device: str) -> dict[str, str]:
+    def profiled(_calls: object, device: str) -> dict[str, EagerProfile]:
         asked.append(device)
         return {"relu.default": EagerProfile("x", TIMELINE)}
 

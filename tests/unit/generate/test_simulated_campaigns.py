@@ -187,7 +187,9 @@ def test_simulated_campaigns_keep_their_budgets_and_results() -> None:
             out, everyone = Path(folder) / "c", []
             if chance.random() < 0.3:
                 with pytest.raises(BadInput) if _asks(plan, Path(folder)) else contextlib.nullcontext():
-                    plan.run(out, [Author(name, plan, key_is_good=False) for name in plan.everybody], chance.randint(1, 8))
+                    plan.run(
+                        out, [Author(name, plan, key_is_good=False) for name in plan.everybody], chance.randint(1, 8)
+                    )
             histories = None
             while histories is None:
                 authors = [Author(name, plan) for name in plan.everybody]

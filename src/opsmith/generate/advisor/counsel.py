@@ -11,14 +11,17 @@ from collections.abc import Sequence
 import msgspec
 
 from opsmith.core.evidence import Evidence
+from opsmith.errors import BadInput
 from opsmith.generate.advisor.hints import hints_in
 from opsmith.generate.advisor.question import question
 from opsmith.generate.attempt import Advice, Attempt, Move
 from opsmith.generate.budget import Budget
-from opsmith.generate.chat import ChatModel, Picture, Request
+from opsmith.generate.chat import ChatModel, Picture, Request, TaskAuthor
 from opsmith.generate.contexts import Setting
 from opsmith.generate.journal import Exchange, Journal
 from opsmith.generate.pictures import key_of, pictured
+from opsmith.generate.pictures.canvas import require_pillow
+from opsmith.generate.providers import author, full_names
 
 SEES = ("text", "pictures")
 
@@ -42,6 +45,36 @@ class AdvisorOptions(msgspec.Struct, frozen=True, kw_only=True):
             usd=None if budget.usd is None else budget.usd * self.share,
             tokens=None if budget.tokens is None else int(budget.tokens * self.share),
         )
+
+
+def parse_advisor(name: str | None, *, sees: str, share: float) -> AdvisorOptions | None:
+    """What ``--advisor`` and its options say; None without an advisor.
+
+    Raises:
+        BadInput: it is named without a provider, or is none that answers questions.
+        MissingDependency: pictures are wanted, and what draws them is not installed.
+    """
+    if name is None:
+        return None
+    try:
+        [full] = full_names(None, [name])
+    except BadInput as exc:
+        raise BadInput(str(exc).replace("--model", "--advisor")) from exc
+    if sees == "pictures":
+        require_pillow()
+    return AdvisorOptions(model=full, sees=sees, share=share)
+
+
+def advisor_named(options: AdvisorOptions) -> ChatModel:
+    """The model.
+
+    Raises:
+        UsageError: there is no such provider, it cannot be used here, or writes kernels and answers no questions.
+    """
+    made = author(options.model)
+    if isinstance(made, TaskAuthor):
+        raise BadInput(f"--advisor {options.model} writes kernels and answers no questions; name a language model")
+    return made
 
 
 def subject_of(move: Move) -> int | None:

@@ -89,12 +89,11 @@ def hints_in(reply: str) -> tuple[str, ...]:
 def told_to_writer(hints: Sequence[str]) -> str:
     """What a writer is told of hints."""
     lines = [f"{number}. {hint}" for number, hint in enumerate(hints, start=1)]
-    return "\n".join([
-        "An advisor who has seen what was measured suggests:",
-        *lines,
+    asked = (
         "Take what helps, and leave what does not. Say in a comment of the file which you took: "
-        "`# hints taken: 1, 3`, or `# hints taken: none`.",
-    ])  # fmt: skip
+        "`# hints taken: 1, 3`, or `# hints taken: none`."
+    )
+    return "\n".join(["An advisor who has seen what was measured suggests:", *lines, asked])
 
 
 def fates(attempts: Sequence[Attempt]) -> Iterator[HintFate]:

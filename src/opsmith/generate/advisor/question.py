@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from opsmith.core.evidence import CallProfile, CompiledKernel, ErrorMap, Evidence, LineTimes
@@ -73,17 +73,19 @@ def _about(subject: Attempt, evidence: Evidence | None) -> Iterator[str]:
 
 def profile_text(profile: CallProfile) -> str:
     """A profile in words: how much of a call is busy, and with what."""
-    times: Counter[str] = Counter()
+    times: defaultdict[str, float] = defaultdict(float)
     counts: Counter[str] = Counter()
     for span in profile.spans:
         times[span.name] += span.duration_us
         counts[span.name] += 1
     busy, whole = profile.busy_us, profile.whole_us
-    idle = f", idle for {whole - busy:.1f} us between them" if whole - busy > 0.05 else ""
+    on_device = profile.device.startswith("cuda")
+    idle = f", {'idle' if on_device else 'outside of them'} for {whole - busy:.1f} us" if whole - busy > 0.05 else ""
     inputs = f" Inputs {profile.inputs}." if profile.inputs else ""
-    kind = "kernels" if profile.device.startswith("cuda") else "ops"
+    kind = "kernels" if on_device else "torch ops"
     head = f"{len(profile.spans) + profile.left_out} {kind} in {whole:.1f} us{idle}.{inputs}"
-    rows = [f"- {name[:100]}: {us:.1f} us, {counts[name]} times" for name, us in times.most_common(MOST_ROWS)]
+    longest = sorted(times.items(), key=lambda item: -item[1])[:MOST_ROWS]
+    rows = [f"- {name[:100]}: {us:.1f} us, {counts[name]} times" for name, us in longest]
     return "\n".join([head, *rows])
 
 
@@ -116,15 +118,15 @@ def errors_text(errors: ErrorMap) -> str:
     rows = [place // errors.columns for place in wrong]
     columns = [place % errors.columns for place in wrong]
     height, width = _matrix(errors.shape)
-    first_row, last_row = _span(min(rows), max(rows), errors.rows, height)
-    first_column, last_column = _span(min(columns), max(columns), errors.columns, width)
+    first_row, last_row = _span(min(rows), max(rows), errors.row_step, height)
+    first_column, last_column = _span(min(columns), max(columns), errors.column_step, width)
     inside = (max(rows) - min(rows) + 1) * (max(columns) - min(columns) + 1)
-    off = sum(errors.wrong) / len(errors.wrong)
+    worst = "no finite number" if errors.worst is None else f"{errors.worst:.3g} times what is allowed"
     shape = ", ".join(map(str, errors.shape))
     return (
         f"Where result {errors.result} of shape ({shape}) is off, seen as {height} rows of {width}: rows {first_row} "
-        f"to {last_row}, columns {first_column} to {last_column}; {100 * off:.3g} % of all elements, in {len(wrong)} "
-        f"of the {inside} cells there. Inputs {errors.inputs}"
+        f"to {last_row}, columns {first_column} to {last_column}, in {len(wrong)} of the {inside} cells of "
+        f"{errors.row_step} x {errors.column_step} there; the largest error is {worst}. Inputs {errors.inputs}"
     )
 
 
@@ -136,9 +138,9 @@ def _matrix(shape: Sequence[int]) -> tuple[int, int]:
     return height, width
 
 
-def _span(first: int, last: int, cells: int, extent: int) -> tuple[int, int]:
+def _span(first: int, last: int, step: int, extent: int) -> tuple[int, int]:
     """The indices that cells stand for."""
-    return first * extent // cells, max((last + 1) * extent // cells - 1, 0)
+    return first * step, min((last + 1) * step, extent) - 1
 
 
 def _earlier(given: Sequence[HintFate]) -> Iterator[str]:

@@ -102,7 +102,7 @@ class Canvas:
 
     def code(self, x: float, y: float, text: str, *, colour: Colour = INK) -> None:
         """Text in fixed pitch: the font has none, so each character is set by itself."""
-        font = _font(14)
+        font = _font(13)
         for place, character in enumerate(_printable(text)):
             left = x + place * PITCH
             if left + PITCH > self.width - 8:

@@ -36,7 +36,6 @@ class ErrorPlaces(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """The picture as PNG."""
         errors = self.errors
         shape = ", ".join(map(str, errors.shape))
-        extent_rows, extent_columns = extents(errors)
         wide, high = _WIDTH / errors.columns, _HEIGHT / errors.rows
         # A vector is no bar code.
         wide, high = min(wide, 8 * high), min(high, 8 * wide)
@@ -50,10 +49,10 @@ class ErrorPlaces(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         right, bottom = _LEFT + errors.columns * wide, _TOP + errors.rows * high
         canvas.box((_LEFT - 1, _TOP - 1, right, bottom), None, outline=LINE)
         for cell in _marks(errors.columns):
-            canvas.centred(_LEFT + cell * wide, _TOP - 22, str(cell * extent_columns // errors.columns))
+            canvas.centred(_LEFT + cell * wide, _TOP - 22, str(cell * errors.column_step))
         for cell in _marks(errors.rows):
             y = min(_TOP + cell * high, bottom) - 9
-            canvas.text(-1, y, str(cell * extent_rows // errors.rows), size=14, colour=FAINT, right=_LEFT - 8)
+            canvas.text(-1, y, str(cell * errors.row_step), size=14, colour=FAINT, right=_LEFT - 8)
         canvas.text(24, 70, "down: all dimensions but the last; right: the last dimension", size=14, colour=FAINT)
         self._legend(canvas, bottom + 40)
         return canvas.png()
@@ -65,21 +64,12 @@ class ErrorPlaces(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             share = (step + 1) / _STEPS
             canvas.box((_LEFT + 110 + 40 * step, y, _LEFT + 150 + 40 * step, y + 18), heat(0.25 + 0.75 * share))
         canvas.text(_LEFT + 120 + 40 * _STEPS, y, "share of a cell's elements that are off, to 100 %", colour=INK)
-        without_bound = any(worst < 0 for worst in self.errors.worst)
-        largest = max(self.errors.worst, default=0.0)
-        said = "NaN or infinite" if without_bound else f"{largest:.3g} times what is allowed"
+        worst = self.errors.worst
+        said = "NaN or infinite" if worst is None else f"{worst:.3g} times what is allowed"
         cells = sum(share > 0 for share in self.errors.wrong)
         canvas.text(
             _LEFT, y + 28, f"{cells} of {len(self.errors.wrong)} cells are off; the largest error: {said}", colour=INK
         )
-
-
-def extents(errors: ErrorMap) -> tuple[int, int]:
-    """Rows and columns of the matrix as which the result is seen."""
-    rows = 1
-    for extent in errors.shape[:-1]:
-        rows *= extent
-    return rows, errors.shape[-1] if errors.shape else 1
 
 
 def _marks(cells: int) -> list[int]:

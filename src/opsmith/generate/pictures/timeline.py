@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
@@ -31,7 +32,11 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     @property
     def caption(self) -> str:
         what = "kernels" if self.profile.device.startswith("cuda") else "ops"
-        return f"{self.title}: its {what} over time, a colour for each; what is pale is idle."
+        return f"{self.title}: its {what} over time, a colour for each; what is pale is {self._gap_word}."
+
+    @property
+    def _gap_word(self) -> str:
+        return "idle" if self.profile.device.startswith("cuda") else "outside of torch's ops"
 
     def draw(self) -> bytes:
         """The picture as PNG."""
@@ -39,11 +44,11 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         whole = max(profile.whole_us, 1e-3)
         idle = whole - profile.busy_us
         more = f", {profile.left_out} more spans after these" if profile.left_out else ""
-        subtitle = f"{whole:.1f} us on {profile.device}, idle {100 * idle / whole:.0f} % of it{more}"
-        times: Counter[str] = Counter()
+        subtitle = f"{whole:.1f} us on {profile.device}, {100 * idle / whole:.0f} % of it {self._gap_word}{more}"
+        times: defaultdict[str, float] = defaultdict(float)
         for span in profile.spans:
-            times[span.name] += span.duration_us  # type: ignore[assignment]
-        top = [name for name, _ in times.most_common(len(SERIES) - 1)]
+            times[span.name] += span.duration_us
+        top = sorted(times, key=lambda name: -times[name])[: len(SERIES) - 1]
         colours = {name: SERIES[place] for place, name in enumerate(top)}
         rows = len(top) + (len(times) > len(top))
         canvas = Canvas(1024, _TOP + _BAR + 80 + 24 * rows, self.title, subtitle)
@@ -66,14 +71,12 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         self._legend(canvas, times, top)
         return canvas.png()
 
-    def _legend(self, canvas: Canvas, times: Counter[str], top: list[str]) -> None:
+    def _legend(self, canvas: Canvas, times: Mapping[str, float], top: list[str]) -> None:
         counts = Counter(span.name for span in self.profile.spans)
         whole = max(self.profile.whole_us, 1e-3)
-        rows = [(SERIES[place], name, float(times[name]), counts[name]) for place, name in enumerate(top)]
+        rows = [(SERIES[place], name, times[name], counts[name]) for place, name in enumerate(top)]
         if rest := [name for name in times if name not in top]:
-            rows.append(
-                (SERIES[-1], f"{len(rest)} others", float(sum(times[n] for n in rest)), sum(counts[n] for n in rest))
-            )
+            rows.append((SERIES[-1], f"{len(rest)} others", sum(times[n] for n in rest), sum(counts[n] for n in rest)))
         y = _TOP + _BAR + 56
         canvas.line([(_LEFT, y - 6), (_RIGHT, y - 6)], LINE)
         for colour, name, us, count in rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -177,7 +177,7 @@ def test_a_refused_key_of_the_advisor_ends_the_campaign(tmp_path: Path) -> None:
 
 
 def test_kills_pay_for_no_advice_twice(tmp_path: Path) -> None:
-    """At each of the journal's transactions in turn; the result is that of a campaign without kills, but for what was lost."""
+    """At the journal's transactions in turn; the result is that without kills, but for what was lost."""
 
     class Killed(Exception):
         pass
@@ -186,7 +186,7 @@ def test_kills_pay_for_no_advice_twice(tmp_path: Path) -> None:
         left = 0
 
         @contextlib.contextmanager
-        def _transaction(self):  # type: ignore[no-untyped-def]
+        def _transaction(self) -> Iterator[None]:
             self.left -= 1
             if self.left < 0:
                 raise Killed
