@@ -61,6 +61,8 @@ Examples:
 
   opsmith generate --provider inductor --dsl cpp --suite opinfo --ops 'relu.default,exp.default' -o by-compiler
 
+  opsmith generate --provider inductor,tuner --dsl triton --strategy evolve --attempts 12 --ops 'softmax.int' -o evolved
+
   OPENAI_API_KEY=... opsmith generate --model openai:NAME --ops 'gelu.default' --strategy refine --budget usd=2 -o gelu
 
   opsmith generate --model openai:ONE --model openai:TWO --strategy swarm --suite modules --problems problems/ -o swarm
@@ -82,7 +84,8 @@ EXCHANGES_AT_A_TIME = 16
 def generate(
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the campaign.", show_default=False)],
     provider: Annotated[
-        str | None, typer.Option(help="Who writes: openai, command, inductor or a plug-in's.", show_default=False)
+        str | None,
+        typer.Option(help="Who writes: openai, command, or inductor,tuner, which need no model.", show_default=False),
     ] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="PROVIDER:MODEL; several times for several.", show_default=False)
@@ -94,7 +97,7 @@ def generate(
     dataset: selection.Dataset = None,
     problems: selection.Problems = None,
     dsl: Annotated[str, typer.Option(help="What to write in.", show_default="triton on a GPU, cpp on a CPU")] = "",
-    strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam or swarm.")] = "refine",
+    strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam, swarm or evolve.")] = "refine",
     attempts: Annotated[int, typer.Option(min=1, help="Attempts of each model at a task.")] = 4,
     budget: Annotated[str, typer.Option(help="Limits: usd=5,tokens=2e6,device_s=900.", show_default="none")] = "",
     context: Annotated[

@@ -26,10 +26,10 @@ from opsmith.errors import BadInput, UsageError
 from opsmith.generate.admission import Admission, Place, Stopped
 from opsmith.generate.advisor.counsel import AdvisorOptions, Counsel, advice_in, subject_of
 from opsmith.generate.advisor.hints import fates, told_to_writer
-from opsmith.generate.attempt import NOT_JUDGED_HERE, Advice, Attempt, Move, Outcome
+from opsmith.generate.attempt import NOT_JUDGED_HERE, Advice, Attempt, Move, Outcome, best
 from opsmith.generate.background import Background
 from opsmith.generate.budget import Amount, Budget, Exhausted, Prices
-from opsmith.generate.chat import ChatModel, Message, NoReply, Reply, Request, Role, TaskAuthor
+from opsmith.generate.chat import ChatModel, KernelAuthor, Message, NoReply, Reply, Request, Role, TaskAuthor
 from opsmith.generate.contexts import References, Setting
 from opsmith.generate.journal import Exchange, Journal, State
 from opsmith.generate.op_facts import OpFacts
@@ -357,7 +357,9 @@ class Campaign:
         options, model = self._options, self._models[move.member]
         if isinstance(model, TaskAuthor):
             word = Message(Role.USER, f"{task.name} in {options.dsl} for {self._session.options.device}")
-            return Request(model=model.name, messages=(word,), max_tokens=0, temperature=None, number=move.number)
+            known = self._to_vary(task, move, earlier) if isinstance(model, KernelAuthor) else ()
+            told = (word, *known)
+            return Request(model=model.name, messages=told, max_tokens=0, temperature=None, number=move.number)
         shown = [earlier[place] for place in move.shown]
         messages = conversation(
             self._setting(task),
@@ -365,6 +367,7 @@ class Campaign:
             shown,
             policy=options.judging.policy,
             own_model=model.name,
+            crosses=move.crosses,
             more=told_to_writer(advice.hints) if advice is not None else "",
         )
         return Request(
@@ -374,6 +377,17 @@ class Campaign:
             temperature=options.temperature,
             number=move.number,
         )
+
+    def _to_vary(self, task: AskedTask, move: Move, earlier: Sequence[Attempt]) -> tuple[Message, ...]:
+        """The best right kernel of those that are shown, or else the one among the references; and what was tried."""
+        shown = best([earlier[place] for place in move.shown if earlier[place].accepted])
+        source = shown.source if shown is not None else None
+        if source is None and self._references is not None:
+            source = self._references.same(task)
+        if source is None:
+            return ()
+        tried = sorted({digest(attempt.source.encode()) for attempt in earlier if attempt.source is not None})
+        return Message(Role.ASSISTANT, source), Message(Role.USER, " ".join(tried))
 
     def _setting(self, task: AskedTask) -> Setting:
         return Setting(
@@ -410,6 +424,9 @@ class Campaign:
 
     def _written(self, author: TaskAuthor, task: AskedTask, request: Request) -> Reply:
         device = self._session.options.device
+        if isinstance(author, KernelAuthor) and len(request.messages) > 1:
+            _, shown, tried = request.messages
+            return author.vary(shown.text, tried.text.split(), dsl=self._options.dsl, number=request.number)
         calls = self._session.calls(task.name)
         return author.write(task.op, calls, dsl=self._options.dsl, device=device, number=request.number)
 

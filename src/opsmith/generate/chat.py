@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -185,6 +185,25 @@ class TaskAuthor(Protocol):
 
     def close(self) -> None:
         """Free what it holds; it is not asked again."""
+        ...
+
+
+@runtime_checkable
+class KernelAuthor(TaskAuthor, Protocol):
+    """Writes kernels from calls, or from another kernel: a search. Of several it is given the best."""
+
+    def vary(self, source: str, tried: Collection[str], *, dsl: str, number: int) -> Reply:
+        """Another kernel file like one that is right, in a code block.
+
+        Args:
+            source: of the file.
+            tried: digests (:func:`opsmith.core.case.digest`) of all sources that there were for the task.
+            dsl: that it is written in.
+            number: tells attempts apart.
+
+        Raises:
+            NoReply: there is no further one; says why.
+        """
         ...
 
 

@@ -12,7 +12,7 @@ import msgspec
 from opsmith.core.case import digest
 from opsmith.core.verdict import Status
 from opsmith.generate.advisor.figures import Shown
-from opsmith.generate.advisor.hints import Result
+from opsmith.generate.advisor.hints import HintFate, Result, Taken
 from opsmith.generate.curves import AuthorFigures
 from opsmith.generate.results import CampaignSummary, TaskResult
 from opsmith.report.conventions import THRESHOLDS
@@ -57,11 +57,15 @@ def campaign_page(
     )
 
 
+def _mark(fate: HintFate) -> str:
+    return "" if fate.taken is Taken.NO else _MARKS.get(fate.result, "")
+
+
 def _advice(shown: Shown) -> dict[str, Any]:
     return {
         "attempt": shown.attempt + 1,
         "blind": shown.blind,
-        "hints": [(one_line(fate.hint), fate.in_words, _MARKS.get(fate.result, "")) for fate in shown.fates],
+        "hints": [(one_line(fate.hint), fate.in_words, _mark(fate)) for fate in shown.fates],
         "pictures": [
             (one_line(picture.caption), f"data:image/png;base64,{base64.b64encode(picture.png).decode()}")
             for picture in shown.pictures

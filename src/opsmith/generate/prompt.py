@@ -45,7 +45,14 @@ def entry_point(task: AskedTask) -> str:
 
 
 def conversation(
-    setting: Setting, contexts: Sequence[str], shown: Sequence[Attempt], *, policy: str, own_model: str, more: str = ""
+    setting: Setting,
+    contexts: Sequence[str],
+    shown: Sequence[Attempt],
+    *,
+    policy: str,
+    own_model: str,
+    more: str = "",
+    crosses: bool = False,
 ) -> tuple[Message, ...]:
     """What a model is asked.
 
@@ -56,6 +63,7 @@ def conversation(
         policy: of the judge.
         own_model: the model's name: attempts of others are shown as such.
         more: said before what is asked for; an advisor's hints.
+        crosses: one kernel is to be made of those that are shown.
     """
     messages = [
         Message(Role.SYSTEM, _rules(setting, policy, IN_A_REPLY)),
@@ -71,7 +79,7 @@ def conversation(
     if more:
         messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{more}")
     if shown:
-        messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{_request(shown[-1])}")
+        messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{_request(shown[-1], crosses=crosses)}")
     return tuple(messages)
 
 
@@ -123,7 +131,12 @@ def _told(attempt: Attempt, contexts: Sequence[str]) -> str:
     return findings(attempt, profile="profile" in contexts)
 
 
-def _request(last: Attempt) -> str:
+def _request(last: Attempt, *, crosses: bool) -> str:
+    if crosses:
+        return (
+            "Make one kernel of those above: take from each what makes it fast, or right where another one is wrong, "
+            "and leave what does not. Answer with the whole file."
+        )
     if last.accepted:
         return "Make it faster, and keep it right. Answer with the whole file."
     return "Repair it, or start anew if that is better. Answer with the whole file."

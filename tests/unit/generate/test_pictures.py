@@ -145,7 +145,7 @@ def test_an_advisor_is_sent_valid_images_of_each_kind(tmp_path: Path, monkeypatc
             advised(tmp_path, advisor)
         sent = [images_of(body) for body in server.bodies]
         texts = [body["messages"][-1]["content"][0]["text"] for body in server.bodies]
-    assert all(pixels(png).width == MOST_WIDTH for png in sum(sent, []))
+    assert all(pixels(png).width == MOST_WIDTH for pngs in sent for png in pngs)
     assert [1, 1, 3] == list(map(len, sent))
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         asked = [exchange.request for exchange in journal.asked_as(AskedAs.ADVISOR)]
@@ -155,7 +155,7 @@ def test_an_advisor_is_sent_valid_images_of_each_kind(tmp_path: Path, monkeypatc
     assert sent == [[picture.png for picture in request.pictures] for request in asked]
     assert (0, 5) == (figures.blind, figures.pictures)
     page = (tmp_path / "page.html").read_text()
-    assert all(base64.b64encode(png).decode() in page for png in sum(sent, []))
+    assert all(base64.b64encode(png).decode() in page for pngs in sent for png in pngs)
     assert "rows 2 to 3, columns 56 to 63" in texts[1]
     assert "255 registers a thread, 64 bytes of a thread spilled" in texts[2]
     assert "Picture 1: relu.default: roofline" in texts[2]
@@ -199,7 +199,7 @@ def test_a_resumed_campaign_sends_the_pictures_that_it_has(tmp_path: Path, monke
 
 
 def test_pictures_are_paid_for() -> None:
-    """A question with them reserves what a provider charges for a picture at most; without any its key is the old one."""
+    """A question reserves what a provider charges for them at most; without any its key is what it was."""
     message = (Message(Role.USER, "hello"),)
     request = Request(model="m", messages=message, max_tokens=1, temperature=None, number=0)
     with_one = msgspec.structs.replace(request, pictures=(Picture(kind="k", caption="c", png=b"x"),))

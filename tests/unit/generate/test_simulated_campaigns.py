@@ -130,7 +130,7 @@ class Plan:
         )
         self.options: CampaignOptions = campaign_options(
             models=self.models,
-            strategy=chance.choice(["best-of-n", "refine", "beam", "swarm"]),
+            strategy=chance.choice(["best-of-n", "refine", "beam", "swarm", "evolve"]),
             attempts=chance.randint(1, 4),
             max_tokens=chance.randint(1, 2000),
             budget=budget,

@@ -55,8 +55,10 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """The picture as PNG."""
         sides = list(dict.fromkeys(point.by for point in self.points))
         canvas = Canvas(1024, 700, self.title, "of each timed call: the bound (bytes or products) over the time")
-        low = min(point.least_us for point in self.points) / 1.5
-        high = max(point.least_us for point in self.points) * 1.5
+        # A decade at least, or there is nothing to read off.
+        middle = math.sqrt(min(p.least_us for p in self.points) * max(p.least_us for p in self.points))
+        low = min(*(point.least_us / 1.5 for point in self.points), middle / 3.5)
+        high = max(*(point.least_us * 1.5 for point in self.points), middle * 3.5)
         most = max(110.0, 1.1 * max(point.percent for point in self.points))
 
         def x(us: float) -> float:
