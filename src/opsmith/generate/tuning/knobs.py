@@ -1,8 +1,8 @@
 """Knobs: the constants of a Triton kernel's file that may be others without its meaning being another one.
 
-Tiles, which are powers of two: arguments of launches, constants of upper-case names and defaults of ``tl.constexpr``
-parameters. Warps, and stages where there is a loop: arguments of launches, there or not. A tile that a grid is divided by is changed there,
-too. Whether the kernel is still right the judge finds out.
+Tiles, which are powers of two: arguments of launches, constants whose names say so, and defaults of ``tl.constexpr``
+parameters. Warps, and stages where there is a loop: arguments of launches, there or not. A tile that a grid is divided
+by is changed there, too. Whether the kernel is still right the judge finds out.
 """
 
 from __future__ import annotations
