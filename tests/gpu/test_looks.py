@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from opsmith.core.run import Options
 from opsmith.generate.eager_profile import eager_profiles
 from opsmith.session import Session
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
 
 SOURCE = """import torch
 import triton
@@ -34,7 +38,7 @@ def relu__default_kernel_impl(self):
 
 
 def test_a_triton_kernel_is_seen_from_all_sides(tmp_path: Path) -> None:
-    """In its sandboxed worker: what ran on the device, what was compiled, and which line the device was waited for in."""
+    """In its sandboxed worker: what ran on the device, what was compiled, which line the device was waited for in."""
     file = tmp_path / "kernel.py"
     file.write_text(SOURCE)
     options = Options(suite="smoke", backend="x", device="cuda", dtypes=("f32",), ops=("relu.default",), timing="off")
@@ -49,7 +53,7 @@ def test_a_triton_kernel_is_seen_from_all_sides(tmp_path: Path) -> None:
     assert ("positive", 8) == (compiled.name, compiled.warps)
     assert 0 < compiled.registers <= 255
     assert found.lines is not None
-    assert {15, 16, 17, 18, 19} <= set(found.lines.us)
+    assert {14, 15, 16, 17, 18} <= set(found.lines.us)
     assert found.profile is not None, "torch's profiler sees no kernel in a sandboxed worker"
     assert "positive" in [span.name for span in found.profile.spans]
     eager = eager_profiles({"relu.default": largest}, "cuda")["relu.default"].timeline

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UsageError
 from opsmith.generate.admission import Admission, Place, Stopped
-from opsmith.generate.advisor.counsel import AdvisorOptions, Counsel, advice_in, subject_of
+from opsmith.generate.advisor.counsel import AdvisorOptions, Counsel, subject_of
 from opsmith.generate.advisor.hints import fates, told_to_writer
+from opsmith.generate.advisor.rounds import AdvisedRounds
 from opsmith.generate.attempt import NOT_JUDGED_HERE, Advice, Attempt, Move, Outcome, best
 from opsmith.generate.background import Background
 from opsmith.generate.budget import Amount, Budget, Exhausted, Prices
-from opsmith.generate.chat import ChatModel, KernelAuthor, Message, NoReply, Reply, Request, Role, TaskAuthor
+from opsmith.generate.chat import ChatModel, KernelAuthor, Message, NoReply, Reply, Request, Role, TaskAuthor, asked
 from opsmith.generate.contexts import References, Setting
 from opsmith.generate.journal import Exchange, Journal, State
 from opsmith.generate.op_facts import OpFacts
@@ -213,6 +215,14 @@ class Campaign:
         # With a budget each task waits for its turn, so none may wait for a thread.
         pursuing = ThreadPoolExecutor(len(tasks) if limited else tasks_at_a_time, thread_name_prefix="task")
         asking = ThreadPoolExecutor(exchanges_at_a_time, thread_name_prefix="exchange")
+        self._rounds = AdvisedRounds(
+            self._counsel,
+            self._admission,
+            self._options.budget,
+            self._prices,
+            self._exchange,
+            asking,
+        )
         try:
             futures = [pursuing.submit(self._pursue, number, task, asking) for number, task in enumerate(tasks)]
             try:
@@ -239,13 +249,13 @@ class Campaign:
             while stopped is None and (moves := self._strategy.moves(attempts)):
                 first, round_number = len(attempts), attempts[-1].round + 1 if attempts else 0
                 made = []
-                advice = self._advice((round_number, number), task, moves, attempts, asking)
+                heeding = [move for move in moves if self._heeds_advice(task, move, attempts)]
+                subjects = map(subject_of, heeding)
+                advice = self._rounds.advice(round_number, number, self._setting(task), subjects, attempts)
                 for index, move in enumerate(moves, start=first):
-                    place = (self._phase(round_number), number, index - first)
-                    advised = advice.get(subject_of(move))
+                    place = (self._rounds.writing(round_number), number, index - first)
+                    advised = advice.get(subject_of(move)) if move in heeding else None
                     request = self._request(task, move, attempts, advised)
-                    if advised is not None and self._was_asked_without(task, move, attempts):
-                        advised, request = None, self._request(task, move, attempts, None)
                     try:
                         known = self._admission.enter(place, request, self._most(request, move))
                     except Exhausted as exc:
@@ -261,7 +271,7 @@ class Campaign:
                         advice=advised,
                     )
                     made.append(asking.submit(self._attempt, place, task, draft, request, known))
-                self._admission.expect((self._phase(round_number + 1, advises=True), number, 0))
+                self._admission.expect((self._rounds.first(round_number + 1), number, 0))
                 wait(made)
                 for future in made:
                     try:
@@ -276,61 +286,11 @@ class Campaign:
             self._admission.leave(number)
         return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
 
-    def _phase(self, round_number: int, *, advises: bool = False) -> int:
-        """With an advisor a round has two phases, so that no task's writer waits for the advice on another task."""
-        return round_number if self._counsel is None else 2 * round_number + (not advises)
-
-    def _advice(
-        self,
-        at: tuple[int, int],
-        task: AskedTask,
-        moves: Sequence[Move],
-        attempts: Sequence[Attempt],
-        asking: ThreadPoolExecutor,
-    ) -> dict[int | None, Advice]:
-        """What the advisor says before a round: index of the attempt that is to be improved -> its hints.
-
-        Args:
-            at: number of the round, place of the task.
-        """
-        if self._counsel is None:
-            return {}
-        round_number, number = at
-        setting = self._setting(task)
-        wanted = dict.fromkeys(
-            subject_of(move)
-            for move in moves
-            if not isinstance(self._models[move.member], TaskAuthor)
-            and not self._was_asked_without(task, move, attempts)
-        )
-        # Of two attempts without a kernel the question may be the same.
-        requests = {subject: self._counsel.request(setting, subject, attempts) for subject in wanted}
-        asked: dict[str, Future[Advice | None]] = {}
-        try:
-            for index, request in enumerate({request.key: request for request in requests.values()}.values()):
-                place = (self._phase(round_number, advises=True), number, index)
-                most, allowance = self._prices.most(request), self._counsel.allowance(self._options.budget)
-                try:
-                    known = self._admission.enter(place, request, most, allowance=allowance)
-                except Exhausted:
-                    break  # Writers go on without.
-                asked[request.key] = asking.submit(self._advised, place, task, request, known)
-            self._admission.expect((self._phase(round_number), number, 0))
-        finally:
-            wait(asked.values())
-        found = {subject: asked[request.key].result() for subject, request in requests.items() if request.key in asked}
-        return {subject: advice for subject, advice in found.items() if advice is not None}
-
-    def _advised(self, place: Place, task: AskedTask, request: Request, known: Exchange | None) -> Advice | None:
-        assert self._counsel is not None
-        try:
-            return advice_in(known or self._exchange(request, self._counsel.model, task))
-        finally:
-            self._admission.leave_room(place)
-
-    def _was_asked_without(self, task: AskedTask, move: Move, attempts: Sequence[Attempt]) -> bool:
-        """Whether a writer was asked this when there was no advice to be had: it is not asked again with it."""
-        return self._journal.exchange(self._request(task, move, attempts, None).key) is not None
+    def _heeds_advice(self, task: AskedTask, move: Move, attempts: Sequence[Attempt]) -> bool:
+        """Whether a writer can be told hints. What it was asked when there were none is not asked again with some."""
+        if self._counsel is None or isinstance(self._models[move.member], TaskAuthor):
+            return False
+        return self._journal.exchange(self._request(task, move, attempts, None).key) is None
 
     def _most(self, request: Request, move: Move) -> Amount:
         if isinstance(self._models[move.member], TaskAuthor):
@@ -342,7 +302,9 @@ class Campaign:
     ) -> Attempt:
         """Finish an attempt that was admitted: ask unless that is known, and judge what came of it."""
         try:
-            exchange = known or self._exchange(request, self._models[attempt.move.member], task)
+            model = self._models[attempt.move.member]
+            ask = partial(self._written, model, task) if isinstance(model, TaskAuthor) else partial(asked, model)
+            exchange = known or self._exchange(request, ask)
             if exchange.state is State.LOST:
                 attempt = msgspec.structs.replace(attempt, outcome=Outcome.LOST)
             attempt = msgspec.structs.replace(attempt, problem=exchange.problem)
@@ -400,10 +362,10 @@ class Campaign:
             background=self._background.get(task.name, Background()),
         )
 
-    def _exchange(self, request: Request, model: ChatModel | TaskAuthor, task: AskedTask) -> Exchange:
+    def _exchange(self, request: Request, ask: Callable[[Request], Reply]) -> Exchange:
         """Ask what was admitted, and settle it."""
         try:
-            reply = self._written(model, task, request) if isinstance(model, TaskAuthor) else _asked(model, request)
+            reply = ask(request)
         except NoReply as exc:
             self._journal.failed(request, self._clean(str(exc)), free=not exc.may_have_cost)
         except UsageError as exc:
@@ -496,14 +458,6 @@ class Campaign:
         finally:
             ended.set()
             telling.join()
-
-
-def _asked(model: ChatModel, request: Request) -> Reply:
-    """Ask, without the pictures where the model takes none."""
-    if not request.pictures or getattr(model, "takes_pictures", False):
-        return model.ask(request)
-    reply = model.ask(msgspec.structs.replace(request, pictures=()))
-    return msgspec.structs.replace(reply, blind=True)
 
 
 def _write(path: Path, source: str) -> None:

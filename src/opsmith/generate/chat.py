@@ -227,3 +227,10 @@ class ChatModel(Protocol):
     def close(self) -> None:
         """Free what it holds; it is not asked again."""
         ...
+
+
+def asked(model: ChatModel, request: Request) -> Reply:
+    """Ask a model, without the pictures where it takes none; raises as it does."""
+    if not request.pictures or getattr(model, "takes_pictures", False):
+        return model.ask(request)
+    return msgspec.structs.replace(model.ask(msgspec.structs.replace(request, pictures=())), blind=True)
