@@ -40,6 +40,7 @@ from opsmith.generate.held_out import Evaluate, judge_again
 from opsmith.generate.journal import Journal
 from opsmith.generate.op_facts import op_facts
 from opsmith.generate.page import campaign_page
+from opsmith.generate.pictures.of_tasks import task_pictures
 from opsmith.generate.prompt import parse_dsl
 from opsmith.generate.providers import author, full_names
 from opsmith.generate.results import (
@@ -279,7 +280,8 @@ def _carry_out(
             kinds = {history.task: attempt_kinds(history, last) for history in histories}
             write_atomically(out / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2))
             seen = seen_by_advisor(journal, histories)
-            write_atomically(out / PAGE, campaign_page(summary, kinds, seen).encode())
+            pictures = task_pictures(journal, histories)
+            write_atomically(out / PAGE, campaign_page(summary, kinds, seen, pictures).encode())
             write_atomically(out / ATTEMPTS, attempt_list(histories).encode())
             return summary
 

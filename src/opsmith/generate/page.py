@@ -13,6 +13,7 @@ from opsmith.core.case import digest
 from opsmith.core.verdict import Status
 from opsmith.generate.advisor.figures import Shown
 from opsmith.generate.advisor.hints import HintFate, Result, Taken
+from opsmith.generate.chat import Picture
 from opsmith.generate.curves import AuthorFigures
 from opsmith.generate.results import CampaignSummary, TaskResult
 from opsmith.report.conventions import THRESHOLDS
@@ -24,7 +25,10 @@ _MARKS = {Result.FASTER: "right", Result.WRONG: "wrong", Result.SLOWER: "wrong"}
 
 
 def campaign_page(
-    summary: CampaignSummary, kinds: Mapping[str, Sequence[str]], seen: Mapping[str, Sequence[Shown]] | None = None
+    summary: CampaignSummary,
+    kinds: Mapping[str, Sequence[str]],
+    seen: Mapping[str, Sequence[Shown]] | None = None,
+    pictures: Mapping[str, Sequence[Picture]] | None = None,
 ) -> str:
     """The page as text. Equal campaigns give equal pages.
 
@@ -32,6 +36,7 @@ def campaign_page(
         summary: of the campaign.
         kinds: task -> what became of its attempts, in their order (:func:`~opsmith.generate.results.attempt_kinds`).
         seen: task -> what an advisor was shown and said.
+        pictures: task -> what was measured of its attempts.
     """
     payload = msgspec.json.encode(_payload(summary))
     options = summary.options
@@ -49,6 +54,7 @@ def campaign_page(
             thresholds=[f"{p:g}" for p in THRESHOLDS],
             tasks=[(one_line(name), _shown(task), outcomes[name]) for name, task in summary.tasks.items()],
             advice=[(one_line(task), list(map(_advice, shown))) for task, shown in (seen or {}).items()],
+            pictures=[(one_line(task), list(map(_figure, own))) for task, own in (pictures or {}).items()],
             facts=list(_facts(summary)),
             nonce=digest(payload),
             payload=packed(payload),
@@ -66,11 +72,12 @@ def _advice(shown: Shown) -> dict[str, Any]:
         "attempt": shown.attempt + 1,
         "blind": shown.blind,
         "hints": [(one_line(fate.hint), fate.in_words, _mark(fate)) for fate in shown.fates],
-        "pictures": [
-            (one_line(picture.caption), f"data:image/png;base64,{base64.b64encode(picture.png).decode()}")
-            for picture in shown.pictures
-        ],
+        "pictures": list(map(_figure, shown.pictures)),
     }
+
+
+def _figure(picture: Picture) -> tuple[str, str]:
+    return one_line(picture.caption), f"data:image/png;base64,{base64.b64encode(picture.png).decode()}"
 
 
 def _shown(task: TaskResult) -> TaskResult:

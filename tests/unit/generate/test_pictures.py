@@ -27,6 +27,7 @@ from opsmith.generate.page import campaign_page
 from opsmith.generate.pictures import Subject, key_of
 from opsmith.generate.pictures.canvas import MOST_HEIGHT, MOST_WIDTH, heat
 from opsmith.generate.pictures.error_places import ErrorPlaces
+from opsmith.generate.pictures.of_tasks import task_pictures
 from opsmith.generate.pictures.roofline import Roofline, RoofPoint
 from opsmith.generate.pictures.source_heat import SourceHeat
 from opsmith.generate.pictures.timeline import Timeline
@@ -215,3 +216,15 @@ def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.M
     with pytest.raises(MissingDependency, match=r"opsmith\[pictures\]"):
         parse_advisor("openai:m", sees="pictures", share=0.5)
     assert parse_advisor("openai:m", sees="text", share=0.5) is not None
+
+
+def test_people_see_what_was_measured(tmp_path: Path) -> None:
+    """The best kernel's roofline, timeline and lines, and the last wrong one's map; drawn once."""
+    history = advised(tmp_path, Scripted("openai:advisor", lambda _: "- Try."))
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        found = task_pictures(journal, [history])
+        assert found == task_pictures(journal, [history])
+    assert ["roofline", "timeline", "source", "errors"] == [picture.kind for picture in found[RELU]]
+    titles = [picture.caption.partition(":")[0] for picture in found[RELU]]
+    assert {RELU} == set(titles)
+    assert all(pixels(picture.png).width == MOST_WIDTH for picture in found[RELU])

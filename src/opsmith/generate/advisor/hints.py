@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from opsmith.generate.attempt import Attempt
+from opsmith.generate.attempt import Attempt, Outcome
 from opsmith.generate.reply import answer_of
 
 MOST_HINTS = 5
@@ -36,6 +36,7 @@ class Result(enum.StrEnum):
     RIGHT = "right, not timed"
     WRONG = "wrong"
     NO_KERNEL = "no kernel"
+    NOT_JUDGED = "not judged"
 
 
 class HintFate(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +129,7 @@ def _numbers_taken(attempt: Attempt) -> set[int] | None:
 
 def _result(attempt: Attempt, attempts: Sequence[Attempt]) -> tuple[Result, float | None, float | None]:
     if attempt.judged is None:
-        return Result.NO_KERNEL, None, None
+        return Result.NOT_JUDGED if attempt.outcome is Outcome.NOT_JUDGED else Result.NO_KERNEL, None, None
     if not attempt.accepted:
         return Result.WRONG, None, None
     after = attempt.judged.speedup

@@ -8,6 +8,7 @@ import msgspec
 
 from opsmith.core.case import CaseRef
 from opsmith.core.evidence import CallProfile, CompiledKernel, ErrorMap, Evidence, LineTimes, Span
+from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
 from opsmith.core.verdict import one_line
@@ -90,7 +91,8 @@ class Looker:
         if known.error is not None:
             return None
         call = self._worker.call_to_send(case, self._spool)
-        seed = derive_seed(self._seed, "candidate", case.content_hash)
+        side = "reference" if self._job.schema.kind is TaskKind.MODULE else "candidate"
+        seed = derive_seed(self._seed, side, case.content_hash)
         answer = self._worker.ask(RunCalls((CallToRun(call, seed),)), (Answered, Raised))
         if isinstance(answer, Raised) or len(answer.replies) != 1 or not isinstance(answer.replies[0], Returned):
             return None
