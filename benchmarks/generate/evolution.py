@@ -66,7 +66,9 @@ def _mean(values: Sequence[float]) -> float | None:
 def measure(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The three campaigns of one seed."""
     place, tasks = options.out / f"seed-{seed}", options.tasks
-    common = ["--device", options.device, "--suite", options.suite, "--dtype", options.dtype, "--ops", tasks]
+    common = ["--device", options.device, "--suite", options.suite, "--ops", tasks]
+    common += [] if options.dtype is None else ["--dtype", options.dtype]
+    common += [] if options.suite != "traces" else ["--top-inputs", str(options.top_inputs)]
     common += ["--dsl", "triton", "--timing", "quick", "--seed", str(seed)]
     common += ["--most-judging-s", f"{options.most_judging_s:g}"]
     common += ["--budget", f"device_s={max(options.device_s * (tasks.count(',') + 1), options.most_judging_s):g}"]
@@ -87,8 +89,9 @@ def main(words: Sequence[str] | None = None) -> Mapping[str, Any]:
     """Measure and write the record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.generate.evolution")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--suite", default="opinfo")
-    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--suite", default="traces")
+    parser.add_argument("--top-inputs", type=int, default=1, help="of each op, with traces")
+    parser.add_argument("--dtype", help="default: as recorded, with traces")
     parser.add_argument("--tasks", default=TASKS.read_text().strip(), help="with commas; default: the 40 of the record")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--attempts", type=int, default=24, help="of each member at a task")

@@ -56,7 +56,7 @@ SURFACE = {
         "--advisor --advisor-sees --advisor-share --attempts --baseline --budget --context --dataset --device --dsl"
         " --dtype --isolation --jobs --json --max-tokens --model"
         " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume --seed"
-        " --strategy --suite --temperature --timing --tolerance -o"
+        " --strategy --suite --temperature --timing --tolerance --top-inputs -o"
     ),
     "mcp": (
         "--baseline --device --dsl --dtype --jobs --most-judging-s --ops --out --policy --problems --suite --timing"

@@ -96,6 +96,7 @@ def generate(
     dtype: selection.Dtype = "",
     device: selection.Device = "",
     dataset: selection.Dataset = None,
+    top_inputs: selection.TopInputs = None,
     problems: selection.Problems = None,
     dsl: Annotated[str, typer.Option(help="What to write in.", show_default="triton on a GPU, cpp on a CPU")] = "",
     strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam, swarm or evolve.")] = "refine",
@@ -157,7 +158,7 @@ def generate(
         baseline=baseline,
         isolation=isolation,
         tolerance=tolerance,
-        selection=selection.parse_selection(suite, dataset=dataset, problems=problems),
+        selection=selection.parse_selection(suite, dataset=dataset, problems=problems, top_inputs=top_inputs),
     )
     options = CampaignOptions(
         judging=judging,
