@@ -13,14 +13,14 @@ from opsmith.core.case import digest
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
 from opsmith.generate.chat import NoReply, Reply, Usage
-from opsmith.generate.tuning.knobs import Knob, knobs, turned
+from opsmith.generate.tuning.knobs import Knob, knobs, together, turned
 
 #: Variations that are looked through for one that was not tried.
 MOST_LOOKED_THROUGH = 20_000
 
 
 class TuningAuthor:
-    """Varies constants, one at first, then two and three together.
+    """Varies constants: one at first, then several; those of one name and value together, then each by itself.
 
     Args:
         model: nothing: there is one.
@@ -57,9 +57,11 @@ class TuningAuthor:
 
 
 def _choices(found: Sequence[Knob], source: str, number: int) -> itertools.chain[dict[Knob, int]]:
-    """Ways to turn one, two and three knobs, each in an order that source and number decide on."""
+    """Ways to turn one knob, two and three, each in an order that source and number decide on."""
+    groups = together(found)
     chance = random.Random(derive_seed("tuning", source, number))  # noqa: S311 - an order, no secret
-    return itertools.chain.from_iterable(_shuffled(found, count, chance) for count in (1, 2, 3))
+    ways = ((groups, 1), (groups, 2), (found, 1), (groups, 3), (found, 2))
+    return itertools.chain.from_iterable(_shuffled(chosen, count, chance) for chosen, count in ways)
 
 
 def _shuffled(found: Sequence[Knob], count: int, chance: random.Random) -> list[dict[Knob, int]]:

@@ -75,6 +75,17 @@ def knobs(source: str) -> list[Knob]:
     return sorted(found, key=lambda knob: knob.places[0].begin)
 
 
+def together(found: Iterable[Knob]) -> list[Knob]:
+    """Knobs of one name and value as one: launches of a file that do the same for other shapes are tuned alike."""
+    groups: dict[tuple[str, int], list[Knob]] = {}
+    for knob in found:
+        groups.setdefault((knob.name, knob.value), []).append(knob)
+    return [
+        group[0]._replace(places=tuple(dict.fromkeys(place for knob in group for place in knob.places)))
+        for group in groups.values()
+    ]
+
+
 def turned(source: str, choice: Mapping[Knob, int]) -> str:
     """The source with other values.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from opsmith.generate.tuning.knobs import knobs, turned
+from opsmith.generate.tuning.knobs import knobs, together, turned
 
 SOURCE = """import triton
 import triton.language as tl
@@ -59,6 +59,16 @@ def test_what_a_launch_does_not_say_is_put_behind_its_arguments() -> None:
     ast.parse(changed)
     assert "num_warps=32, num_stages=5)" in changed or "num_stages=5" in changed
     assert [knob.values[-1] for knob in found] == [knob.value for knob in knobs(changed)]
+
+
+def test_launches_that_do_the_same_are_tuned_alike() -> None:
+    """A file of the compiler's has one for each kind of calls, and the clock sees few of them."""
+    source = SOURCE.replace("XBLOCK=256", "XBLOCK=1024").replace("n // 256", "n // 1024")
+    [tile] = [knob for knob in together(knobs(source)) if knob.name == "XBLOCK"]
+    changed = turned(source, {tile: 2048})
+    assert 2 == changed.count("XBLOCK=2048")
+    assert "first[(n // 2048,)]" in changed
+    assert "YBLOCK=1024" in changed
 
 
 def test_stages_are_for_loops() -> None:
