@@ -53,10 +53,10 @@ SURFACE = {
     "doctor": "--device --json",
     "explain": "MODEL --batch-size --config --device --dtype --image-size --json --mode --option --sequence-length",
     "generate": (
-        "--attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
-        " --max-tokens --model"
+        "--advisor --advisor-sees --advisor-share --attempts --baseline --budget --context --dataset --device --dsl"
+        " --dtype --isolation --jobs --json --max-tokens --model"
         " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume --seed"
-        " --strategy --suite --temperature --timing --tolerance -o"
+        " --strategy --suite --temperature --timing --tolerance --top-inputs -o"
     ),
     "mcp": (
         "--baseline --device --dsl --dtype --jobs --most-judging-s --ops --out --policy --problems --suite --timing"
