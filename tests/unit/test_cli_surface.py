@@ -70,10 +70,11 @@ SURFACE = {
         "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --problems --sample"
         " --sizes --spread-inputs --suite --top-inputs --trials"
     ),
-    "package": "DIRECTORY --json --license --name --ops --out --run --version -o",
+    "package": "DIRECTORY --approved --json --license --name --ops --out --run --version -o",
     "prewarm": "--arch --dtype --inputs --jobs --json --ops",
     "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",
+    "review": "PATH TASKS --against --approve --as --comment --json --of --reject --run",
     "run": (
         "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --fail-on"
         " --integrity --isolation --jobs --json --junit --last-failed --layout --mode --models --ops --out"

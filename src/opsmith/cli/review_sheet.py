@@ -1,0 +1,232 @@
+"""What a reviewer sees of a kernel: its source, what changed, what was found, how fast it is, what others said."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.text import Text
+
+from opsmith.backends.directory import KernelDirectory
+from opsmith.backends.shipped import Shipped
+from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.op import OpSchema, Variant
+from opsmith.core.problems import problem_files, split_sample
+from opsmith.core.run import RunDirectory
+from opsmith.core.task import Task
+from opsmith.errors import BadInput
+from opsmith.evaluation.integrity.static.examination import examine
+from opsmith.generate.feedback import failure, telling, timing_rows
+from opsmith.report.strangers import one_line, printable
+from opsmith.reviews.records import Review, Standing
+from opsmith.reviews.scope import entry_source, reviewed_files, reviewed_hash
+
+#: Lines of a difference that are shown; a kernel that was written anew is read as a whole.
+MOST_DIFFERENCES = 200
+SHOWN_CHARACTERS = 400_000
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that a kernel is compared with.
+
+    Attributes:
+        name: what it is.
+        text: its source.
+    """
+
+    name: str
+    text: str
+
+
+class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a kernel; what a run found is empty without a run.
+
+    Attributes:
+        task: its task.
+        content_hash: what a review of it is about; None: its files are not known.
+        entry: the file and the function.
+        files: what a review covers.
+        standing: what people said.
+        source: of the entry's file.
+        before: the version before; None where none is known.
+        reference: a kernel for the same op, or the problem's Model.
+        findings: what the judge holds against it, and how its cases ended.
+        times: one line a timed case.
+        static: what its source shows, one line a finding.
+        notes: who or what wrote it, and what they say of it.
+    """
+
+    task: str
+    content_hash: str | None
+    entry: str
+    files: tuple[str, ...]
+    standing: Standing
+    source: str
+    before: Version | None = None
+    reference: Version | None = None
+    findings: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    static: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def changes(self) -> Iterator[tuple[str, str]]:
+        """A title and a unified difference, for each text that the source is compared with."""
+        for version in (self.before, self.reference):
+            if version is not None and version.text != self.source:
+                yield f"Changed since {version.name}", difference(version.text, self.source)
+
+
+def difference(before: str, after: str) -> str:
+    """A unified difference without its head; empty where nothing differs."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
+    if len(lines) > MOST_DIFFERENCES:
+        lines = [*lines[:MOST_DIFFERENCES], f"... and {len(lines) - MOST_DIFFERENCES:,} lines more"]
+    return "\n".join(lines)
+
+
+def sheet_of(kernel: Kernel, standing: Standing, *, run: RunDirectory | None, against: Path | None) -> Sheet:
+    """Collect what is known of a kernel; nothing of it is run.
+
+    Args:
+        kernel: its record, with the folder of its files.
+        standing: what people said of it.
+        run: judged it, or an earlier version of it.
+        against: a kernel directory with a reference; by default opsmith's own kernels.
+
+    Raises:
+        BadInput: a file of the run is missing or damaged.
+    """
+    source = entry_source(kernel)
+    covered = reviewed_files(kernel) or {}
+    findings, times = ((), ()) if run is None else _found(run, kernel)
+    return Sheet(
+        task=kernel.task,
+        content_hash=reviewed_hash(kernel),
+        entry=kernel.entry,
+        files=tuple(sorted(covered)),
+        standing=standing,
+        source=source,
+        before=_before(kernel, standing),
+        reference=_reference(kernel, run, against),
+        findings=tuple(findings),
+        times=tuple(times),
+        static=tuple(_static(kernel, covered, run)),
+        notes=tuple(_notes(kernel)),
+    )
+
+
+def _before(kernel: Kernel, standing: Standing) -> Version | None:
+    """What was reviewed before, else the file with the next lower version in the folder."""
+    review = standing.before
+    if review is not None and review.source:
+        return Version(name=f"the version that {review.who} looked at ({review.when_utc[:16]})", text=review.source)
+    file = Path(kernel.root or "") / kernel.entry.rpartition(":")[0]
+    stem, mark, number = file.stem.rpartition("_v")
+    for lower in range(int(number) - 1, 0, -1) if mark and number.isdecimal() else ():
+        earlier = file.with_name(f"{stem}_v{lower}.py")
+        if earlier.is_file():
+            return Version(name=earlier.name, text=earlier.read_text(encoding="utf-8", errors="replace"))
+    return None
+
+
+def _reference(kernel: Kernel, run: RunDirectory | None, against: Path | None) -> Version | None:
+    task, _ = split_sample(kernel.derived_from or kernel.task)
+    if kernel.loader is Loader.MODULE:
+        problems = None if run is None else run.manifest().options.selection.problems
+        try:
+            file = None if problems is None else problem_files(Path(problems)).get(task)
+        except BadInput:
+            return None
+        return None if file is None else Version(name="the problem's Model", text=file.read_text(encoding="utf-8"))
+    directory = Shipped() if against is None else KernelDirectory(against)
+    schema = OpSchema(name=task, schema="", variant=Variant.FUNCTIONAL)
+    found = directory.kernel_for(Task(name=task, op=schema, suite=""))
+    text = "" if found is None else _function(entry_source(found), found.entry.rpartition(":")[2])
+    if found is None or not text:
+        return None
+    name = "opsmith's own kernel" if against is None else f"the reference in {against}"
+    return Version(name=f"{name} ({found.entry})", text=text)
+
+
+def _function(source: str, name: str) -> str:
+    """The function of a file that holds many; all of the file where it is not defined there."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError):
+        return source
+    found = [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name]
+    return (ast.get_source_segment(source, found[-1]) or source) if found else source
+
+
+def _found(run: RunDirectory, kernel: Kernel) -> tuple[list[str], list[str]]:
+    planned = next((op for op in run.plan().ops if op.op == kernel.task), None)
+    if planned is None:
+        return [f"the run {run.path} did not ask {kernel.task}"], []
+    if planned.kernel_hash != kernel.content_hash:
+        return [f"the run {run.path} judged another version: {planned.kernel_hash}"], []
+    verdicts = [verdict for verdict in run.verdicts() if verdict.op == kernel.task]
+    counts: dict[str, int] = {}
+    for verdict in verdicts:
+        counts[verdict.status] = counts.get(verdict.status, 0) + 1
+    head = f"{len(verdicts):,} verdicts: {', '.join(f'{number:,} {status}' for status, number in counts.items())}"
+    rows = [row for verdict in verdicts for row in timing_rows(verdict)]
+    return [head, *(failure(verdict) for verdict in telling(verdicts))], rows
+
+
+def _static(kernel: Kernel, covered: Iterable[str], run: RunDirectory | None) -> Iterator[str]:
+    root = Path(kernel.root or "")
+    try:
+        files = {path: (root / path).read_bytes() for path in covered}
+    except OSError:
+        return
+    policy = "native" if run is None else run.manifest().options.policy
+    task, entry = kernel.derived_from or kernel.task, kernel.entry.rpartition(":")[2]
+    for found in examine(files, policy=policy, task=task, dsl=kernel.dsl, entry=entry):
+        decisive = ", against the policy" if found.decisive else ""
+        yield f"{found.path}:{found.line}: {found.kind}: {found.text}{decisive}"
+
+
+def _notes(kernel: Kernel) -> Iterator[str]:
+    yield f"written in {kernel.dsl}"
+    for name, value in msgspec.structs.asdict(kernel.provenance).items():
+        if value is not None:
+            yield f"{name.replace('_', ' ')}: {value}"
+
+
+def print_sheet(sheet: Sheet, console: Console) -> None:
+    """Print it; whatever strangers wrote stays text."""
+    _title(console, f"{one_line(sheet.task)}  {one_line(sheet.standing.text)}")
+    console.print(Text(f"{sheet.content_hash or 'cannot be reviewed'}: {', '.join(map(one_line, sheet.files))}"))
+    console.print(Syntax(printable(sheet.source, SHOWN_CHARACTERS), "python", line_numbers=True, word_wrap=True))
+    for title, text in sheet.changes():
+        _title(console, title)
+        console.print(Syntax(printable(text, SHOWN_CHARACTERS), "diff", word_wrap=True))
+    for title, lines in (
+        ("What the judge found", sheet.findings),
+        ("Times", sheet.times),
+        ("What the source shows", sheet.static),
+        ("Origin", sheet.notes),
+        ("Reviews", [text for review in sheet.standing.reviews for text in review_lines(review)]),
+    ):
+        if lines:
+            _title(console, title)
+            for line in lines:
+                console.print(Text(printable(line)), soft_wrap=True)
+
+
+def review_lines(review: Review) -> Iterator[str]:
+    """A review as lines: who decided what when, and each comment with its place."""
+    yield f"{review.when_utc[:16].replace('T', ' ')} {review.who}: {review.word}"
+    for comment in review.comments:
+        place = f"{comment.file}:" if comment.file else ""
+        line = f"{place}{comment.line}: " if comment.line is not None else ""
+        yield f"  {line}{comment.text}"
+
+
+def _title(console: Console, text: str) -> None:
+    console.print(Text(f"\n{text}", style="bold"))
