@@ -53,7 +53,8 @@ SURFACE = {
     "doctor": "--device --json",
     "explain": "MODEL --batch-size --config --device --dtype --image-size --json --mode --option --sequence-length",
     "generate": (
-        "--attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
+        "--agent --agent-env --agent-home --agent-host --agent-limits"
+        " --attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
         " --max-tokens --model"
         " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume --seed"
         " --strategy --suite --temperature --timing --tolerance -o"

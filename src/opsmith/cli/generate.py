@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opsmith.cli import agent as agents
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
 from opsmith.cli.preflight import op_patterns
@@ -63,6 +64,8 @@ Examples:
   opsmith generate --model openai:ONE --model openai:TWO --strategy swarm --suite modules --problems problems/ -o swarm
 
   opsmith generate --model 'command:./my-model' --dsl cpp --ops relu.default --context all,-profile -o mine --resume
+
+  opsmith generate --agent './my-agent TASK.md' --agent-host api.example.com --agent-env KEY --ops gelu -o by-agent
 """
 
 #: Exit status of an interrupted program.
@@ -119,6 +122,11 @@ def generate(
     replay: Annotated[
         bool, typer.Option("--replay", help="Go through the campaign in -o again, from its journal; nobody is asked.")
     ] = False,
+    agent: agents.Agent = None,
+    agent_host: agents.AgentHost = None,
+    agent_env: agents.AgentEnv = None,
+    agent_home: agents.AgentHome = None,
+    agent_limits: agents.AgentLimitsText = "",
     json_output: Json = False,
 ) -> int:
     """Have kernels written by language models, or by torch's compiler, and judge them in a loop.
@@ -141,6 +149,17 @@ def generate(
         tolerance=tolerance,
         selection=selection.parse_selection(suite, dataset=dataset, problems=problems),
     )
+    if agent is not None:
+        return agents.write_by_agent(
+            agents.agent_command(agent, agent_host, agent_env, agent_home, agent_limits),
+            judging,
+            out,
+            dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
+            jobs=jobs or default_jobs(judging),
+            most_judging_s=most_judging_s,
+            resume=resume,
+            json_output=json_output,
+        )
     options = CampaignOptions(
         judging=judging,
         models=full_names(provider, model or ()),
