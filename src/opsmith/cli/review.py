@@ -17,6 +17,7 @@ from rich.text import Text
 from opsmith.backends.directory import KernelDirectory
 from opsmith.cli.document import Json, print_json
 from opsmith.cli.review_sheet import print_sheet, sheet_of
+from opsmith.cli.service_reviews import fetch_reviews
 from opsmith.core.counts import counted
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import matches
@@ -39,6 +40,8 @@ Examples:
   opsmith review my_kernels relu.default --comment '12: this index overflows' --reject
 
   opsmith review my_kernels relu.default --approve --as mara --of 3f9c21ab00d4e7f1
+
+  opsmith review my_kernels --from https://opsmith.example
 """
 
 #: ``12: text``, ``rows.py:12: text`` or text alone.
@@ -90,6 +93,14 @@ def review(
         Path | None,
         typer.Option(help="Kernel directory to compare with.", show_default="opsmith's own kernels"),
     ] = None,
+    service: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="A service, whose reviews of these kernels are taken over; OPSMITH_TOKEN has the token.",
+            show_default=False,
+        ),
+    ] = None,
     json_output: Json = False,
 ) -> None:
     """Look at kernels; approve, reject or comment on them.
@@ -100,6 +111,10 @@ def review(
     kernels = _chosen(_kernels_in(path), tasks or ())
     book, judged = ReviewBook(path), run if run is not None else path if (path / "run.json").is_file() else None
     record = None if judged is None else RunDirectory.open(judged)
+    if service is not None:
+        hashes = [found for kernel in kernels.values() if (found := reviewed_hash(kernel)) is not None]
+        added = book.append(fetch_reviews(service, hashes))
+        typer.echo(f"took over {counted(added, 'review')} of {service}", err=True)
     if approve and reject:
         raise BadInput("--approve and --reject exclude each other")
     comments = [_comment(text) for text in comment or ()]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -23,24 +21,11 @@ from opsmith.errors import BadInput
 from opsmith.evaluation.integrity.static.examination import examine
 from opsmith.generate.feedback import failure, telling, timing_rows
 from opsmith.report.strangers import one_line, printable
+from opsmith.reviews.changes import Version, difference, function_source
 from opsmith.reviews.records import Review, Standing
 from opsmith.reviews.scope import entry_source, reviewed_files, reviewed_hash
 
-#: Lines of a difference that are shown; a kernel that was written anew is read as a whole.
-MOST_DIFFERENCES = 200
 SHOWN_CHARACTERS = 400_000
-
-
-class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """A text that a kernel is compared with.
-
-    Attributes:
-        name: what it is.
-        text: its source.
-    """
-
-    name: str
-    text: str
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,14 +64,6 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
         for version in (self.before, self.reference):
             if version is not None and version.text != self.source:
                 yield f"Changed since {version.name}", difference(version.text, self.source)
-
-
-def difference(before: str, after: str) -> str:
-    """A unified difference without its head; empty where nothing differs."""
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
-    if len(lines) > MOST_DIFFERENCES:
-        lines = [*lines[:MOST_DIFFERENCES], f"... and {len(lines) - MOST_DIFFERENCES:,} lines more"]
-    return "\n".join(lines)
 
 
 def sheet_of(kernel: Kernel, standing: Standing, *, run: RunDirectory | None, against: Path | None) -> Sheet:
@@ -146,21 +123,11 @@ def _reference(kernel: Kernel, run: RunDirectory | None, against: Path | None) -
     directory = Shipped() if against is None else KernelDirectory(against)
     schema = OpSchema(name=task, schema="", variant=Variant.FUNCTIONAL)
     found = directory.kernel_for(Task(name=task, op=schema, suite=""))
-    text = "" if found is None else _function(entry_source(found), found.entry.rpartition(":")[2])
+    text = "" if found is None else function_source(entry_source(found), found.entry.rpartition(":")[2])
     if found is None or not text:
         return None
     name = "opsmith's own kernel" if against is None else f"the reference in {against}"
     return Version(name=f"{name} ({found.entry})", text=text)
-
-
-def _function(source: str, name: str) -> str:
-    """The function of a file that holds many; all of the file where it is not defined there."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError):
-        return source
-    found = [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name]
-    return (ast.get_source_segment(source, found[-1]) or source) if found else source
 
 
 def _found(run: RunDirectory, kernel: Kernel) -> tuple[list[str], list[str]]:

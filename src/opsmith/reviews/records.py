@@ -121,7 +121,8 @@ def standing(reviews: Iterable[Review], task: str, content_hash: str | None) -> 
         task: that the kernel answers.
         content_hash: of the kernel as it is now; None: it cannot be reviewed.
     """
-    of_task = sorted((each for each in reviews if each.task == task), key=lambda review: review.when_utc)
+    about = (each for each in reviews if task == each.task or content_hash == each.content_hash)
+    of_task = sorted(about, key=lambda review: review.when_utc)
     own = tuple(each for each in of_task if each.content_hash == content_hash)
     others = [each for each in of_task if each.content_hash != content_hash]
     before = others[-1] if others else None
