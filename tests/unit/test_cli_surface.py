@@ -56,7 +56,8 @@ SURFACE = {
         "--agent --agent-env --agent-home --agent-host --agent-limits"
         " --attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
         " --max-tokens --model"
-        " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume --seed"
+        " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume"
+        " --review --review-after --seed"
         " --strategy --suite --temperature --timing --tolerance -o"
     ),
     "mcp": (

@@ -49,8 +49,10 @@ from opsmith.generate.results import (
     write_unjudged,
 )
 from opsmith.generate.strategies import strategy_named
+from opsmith.generate.waiting import write_waiting
 from opsmith.pipeline import evaluate
 from opsmith.report.strangers import one_line
+from opsmith.reviews.book import ReviewBook
 from opsmith.runner.machine.cores import default_jobs
 from opsmith.session import Session
 
@@ -122,6 +124,11 @@ def generate(
     replay: Annotated[
         bool, typer.Option("--replay", help="Go through the campaign in -o again, from its journal; nobody is asked.")
     ] = False,
+    review: Annotated[
+        bool,
+        typer.Option("--review", help="Stop for a person at an accepted kernel; --resume goes on with their word."),
+    ] = False,
+    review_after: Annotated[int, typer.Option(min=1, help="Failed attempts after which --review stops, too.")] = 3,
     agent: agents.Agent = None,
     agent_host: agents.AgentHost = None,
     agent_env: agents.AgentEnv = None,
@@ -173,6 +180,7 @@ def generate(
         max_tokens=max_tokens,
         budget=Budget.parse(budget),
         most_judging_s=most_judging_s,
+        review_after=review_after if review else None,
     )
     strategy_named(strategy, members=len(options.models), attempts=attempts, timed=timing != "off")
     if options.budget.device_s is not None and options.budget.device_s < most_judging_s:
@@ -270,6 +278,7 @@ def _carry_out(
                 write_directory=lambda folder, chosen: write_directory(folder, out, session.tasks, chosen),
             )
             write_kernels(out / KERNELS, out, session.tasks, last)
+            _keep_reviews(campaign, out)
             summary = summarise_campaign(options, histories, last, journal, void=session.void)
             if offline:
                 again = campaign.judged_again.values()
@@ -280,6 +289,14 @@ def _carry_out(
             write_atomically(out / PAGE, campaign_page(summary, kinds).encode())
             write_atomically(out / ATTEMPTS, attempt_list(histories).encode())
             return summary
+
+
+def _keep_reviews(campaign: Campaign, out: Path) -> None:
+    """Tell what waits for a person, and put the reviews beside the kernels that they are about."""
+    if campaign.gate is not None:
+        write_waiting(out, campaign.gate.waiting)
+    if reviews := ReviewBook(out).reviews():
+        ReviewBook(out / KERNELS).append(reviews)
 
 
 def _say_waiting(under_way: int) -> None:
@@ -337,6 +354,8 @@ def _print(summary: CampaignSummary, out: Path) -> None:
     ]
     if spent.cut_off:
         lines.append(spent.cut_off)
+    waiting = [task.stopped for task in summary.tasks.values() if task.stopped and task.stopped.startswith("waits")]
+    lines += [f"{one_line(why)}, then continue with --resume" for why in waiting]
     lines += [f"overrun: {line}" for line in summary.overruns]
     lines += [
         f"{one_line(name)}: {task.reason}"

@@ -61,9 +61,9 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
 
     def changes(self) -> Iterator[tuple[str, str]]:
         """A title and a unified difference, for each text that the source is compared with."""
-        for version in (self.before, self.reference):
+        for how, version in (("Changed since", self.before), ("Against", self.reference)):
             if version is not None and version.text != self.source:
-                yield f"Changed since {version.name}", difference(version.text, self.source)
+                yield f"{how} {version.name}", difference(version.text, self.source)
 
 
 def sheet_of(kernel: Kernel, standing: Standing, *, run: RunDirectory | None, against: Path | None) -> Sheet:

@@ -33,6 +33,7 @@ from opsmith.generate.op_facts import OpFacts
 from opsmith.generate.prompt import conversation, entry_point
 from opsmith.generate.redaction import Redaction
 from opsmith.generate.reply import NoCode, kernel_source
+from opsmith.generate.review_gate import ReviewGate, WaitsForPerson
 from opsmith.generate.strategies import strategy_named
 from opsmith.session import AskedTask, Judged, Session, Watch
 
@@ -70,6 +71,7 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_tokens: of a reply.
         budget: what may be spent.
         most_judging_s: seconds that an attempt's kernel may run while it is judged.
+        review_after: failed attempts after which a person is asked, as at an accepted kernel; None: nobody is.
     """
 
     judging: Options
@@ -84,6 +86,7 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     budget: Budget
     most_judging_s: float
+    review_after: int | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -94,6 +97,8 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         """
         record: dict[str, Any] = msgspec.to_builtins(self)
         del record["budget"], record["references"]
+        if self.review_after is None:
+            del record["review_after"]  # As before there were reviews.
         del record["judging"]["backend"], record["judging"]["selection"]["dataset"]
         if self.judging.selection.problems_hash is not None:
             del record["judging"]["selection"]["problems"]
@@ -131,6 +136,7 @@ class Campaign:
         waiting: is told, where the campaign is interrupted, how many attempts under way are waited for.
 
     Attributes:
+        gate: stops tasks for a person; None in a campaign without reviews.
         judged_again: of an offline campaign: kernel -> whether its cases have the statuses of the journal.
     """
 
@@ -164,6 +170,8 @@ class Campaign:
         self.judged_again: dict[str, bool] = {}
         self._references = None if options.references is None else References(Path(options.references))
         self._things = _Once()
+        after = options.review_after
+        self.gate = None if after is None else ReviewGate(out, after, options.judging.suite)
         self._strategy = strategy_named(
             options.strategy,
             members=len(models),
@@ -214,7 +222,7 @@ class Campaign:
         made: list[Future[Attempt]] = []
         stopped = None
         try:
-            while stopped is None and (moves := self._strategy.moves(attempts)):
+            while stopped is None and (moves := self._moves(task, attempts)):
                 first, round_number = len(attempts), attempts[-1].round + 1 if attempts else 0
                 made = []
                 for index, move in enumerate(moves, start=first):
@@ -243,10 +251,18 @@ class Campaign:
                         stopped = str(exc)
         except Stopped:
             stopped = "the campaign was interrupted"
+        except WaitsForPerson as exc:
+            stopped = str(exc)
         finally:
             wait(made)
             self._admission.leave(number)
         return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
+
+    def _moves(self, task: AskedTask, attempts: list[Attempt]) -> Sequence[Move]:
+        """What the strategy wants next, given what people said; nothing once they approved a kernel."""
+        if self.gate is not None and self.gate.pass_through(task, attempts):
+            return ()
+        return self._strategy.moves(attempts)
 
     def _most(self, request: Request, move: Move) -> Amount:
         if isinstance(self._models[move.member], TaskAuthor):

@@ -42,7 +42,8 @@ def findings(attempt: Attempt, *, profile: bool = True) -> str:
         if attempt.outcome is Outcome.NO_CODE:
             return f"There was no kernel in the reply: {attempt.problem}."
         return "There was no reply."
-    return judged_findings(judged, profile=profile)
+    found = judged_findings(judged, profile=profile)
+    return found if attempt.review is None else f"{found}\n\n{attempt.review.text}"
 
 
 def judged_findings(judged: Judged, *, profile: bool = True) -> str:

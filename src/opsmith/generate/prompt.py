@@ -120,6 +120,8 @@ def _told(attempt: Attempt, contexts: Sequence[str]) -> str:
 
 
 def _request(last: Attempt) -> str:
+    if last.review is not None:
+        return "Write it anew as the reviewer asks, and keep right what is right. Answer with the whole file."
     if last.accepted:
         return "Make it faster, and keep it right. Answer with the whole file."
     return "Repair it, or start anew if that is better. Answer with the whole file."

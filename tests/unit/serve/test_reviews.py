@@ -143,7 +143,7 @@ def test_many_reviews_at_once_are_all_kept(running: Running) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert {201} == set(threads.map(comment, range(20)))
-    found = client_reviews(running, body["content_hash"], "aa")
+    found = client_reviews(running, content(running, number), "aa")
     assert 20 == len({review.id for review in found})
     assert {("a reviewer", 1)} == {(review.who, review.comments[0].line) for review in found}
     assert 20 == len(client.get(f"/api/judgements/{number}/reviews").json())

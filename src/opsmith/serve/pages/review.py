@@ -101,7 +101,7 @@ def _page(
         changes=list(_changes(row, source, found)),
         statuses=runs.statuses_of(service.database, judgement),
         findings=[printable(failure(verdict)) for verdict in telling(each.verdict for each in failing)],
-        times=[one_line(text) for each in timed for text in timing_rows(each.verdict)],
+        times=[one_line(text).removeprefix("- ") for each in timed for text in timing_rows(each.verdict)],
         evidence=list(_static(row, run, source)),
         facts=list(kernel_facts(row, run)),
     )
@@ -119,10 +119,10 @@ def _lines(source: str, found: Standing | None) -> list[tuple[int, Markup, list[
 
 def _changes(row: JudgementRow, source: str, found: Standing | None) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """A title, and the lines of a difference with their class."""
-    for version in (_before(found), _reference(row.task)):
+    for how, version in (("Changed since", _before(found)), ("Against", _reference(row.task))):
         if version is not None and (text := difference(version.text, source)):
             yield (
-                one_line(f"Changed since {version.name}"),
+                one_line(f"{how} {version.name}"),
                 [(_kind(line), printable(line)) for line in text.split("\n")],
             )
 
