@@ -221,6 +221,7 @@ def work_on_task(
         began = time.monotonic()
         ended = _run(spec, private / "spec.json", folder / "transcript.txt", agent.limits.time_s)
         took_s = time.monotonic() - began
+        shutil.rmtree(home, ignore_errors=True)  # It may hold the user's keys.
         assert digest((tools / "judge").read_bytes()) == tool_digest, "the tool lies in a folder that is read-only"
     return _result(task.name, desk, ended, took_s, _cost(folder / "transcript.txt"), tuple(refused_hosts))
 

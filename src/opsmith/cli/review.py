@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +15,18 @@ from rich.table import Table
 from rich.text import Text
 
 from opsmith.backends.directory import KernelDirectory
+from opsmith.backends.dsl import parse_source
+from opsmith.backends.entry_names import bound_names
+from opsmith.backends.solutions import SOLUTION_CLASS
 from opsmith.cli.document import Json, print_json
 from opsmith.cli.review_sheet import print_sheet, sheet_of
 from opsmith.cli.service_reviews import fetch_reviews
 from opsmith.core.counts import counted
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import matches
+from opsmith.core.op import OpSchema, TaskKind, Variant, matches
+from opsmith.core.problems import problem_files
 from opsmith.core.run import RunDirectory
+from opsmith.core.task import Task
 from opsmith.errors import BadInput, UnknownName
 from opsmith.generate.waiting import waiting_kernels
 from opsmith.report.strangers import one_line
@@ -152,8 +157,22 @@ def _kernels_in(path: Path) -> dict[str, Kernel]:
     else:
         from opsmith.dispatch.selection import offered
 
-        kernels = [kernel for _, kernel in offered(KernelDirectory(path), None, ())]
+        directory = KernelDirectory(path)
+        kernels = [*(kernel for _, kernel in offered(directory, None, ())), *_solutions(directory)]
     return {kernel.task: kernel for kernel in kernels if kernel.derived_from is None}
+
+
+def _solutions(directory: KernelDirectory) -> Iterator[Kernel]:
+    """The solutions of module problems in a directory, which lie where their problems do."""
+    try:
+        files = problem_files(directory.path)
+    except BadInput:
+        return
+    for name, file in files.items():
+        tree = parse_source(file)
+        if tree is not None and SOLUTION_CLASS in bound_names(tree):
+            op = OpSchema(name=name, schema="", variant=Variant.FUNCTIONAL, kind=TaskKind.MODULE)
+            yield from directory.samples_for(Task(name=name, op=op, suite=""))
 
 
 def _chosen(kernels: dict[str, Kernel], patterns: Sequence[str]) -> dict[str, Kernel]:

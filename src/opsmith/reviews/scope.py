@@ -9,7 +9,7 @@ which ones it uses.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -90,6 +90,8 @@ def _covered(root: str, entry: str, files: tuple[tuple[str, str], ...]) -> tuple
         uses = _uses(Path(root) / path, path, contents[path])
         if uses is None or uses.names & names or any(name in uses.text for name in data):
             return files
+        if any(module in by_stem or module.startswith("_kernel_") for module in uses.absolute):
+            return files
         waiting += [file for stem in uses.imported for file in by_stem.get(stem, ())]
     return tuple(covered.items())
 
@@ -107,11 +109,14 @@ class _Uses(NamedTuple):
 
     Attributes:
         imported: the stems that its relative imports may mean.
+        absolute: first names of its other imports. One that is called like a file of the folder may be that file, and
+            the folder itself is imported under a name with a number.
         names: the last parts of its strings, read as paths.
         text: all its strings, in which C++ may include a header.
     """
 
     imported: frozenset[str]
+    absolute: frozenset[str]
     names: frozenset[str]
     text: str = ""
 
@@ -120,7 +125,9 @@ class _Uses(NamedTuple):
 def _uses(file: Path, path: str, content: str) -> _Uses | None:
     """What a file uses; None where it can reach files by other ways, is no Python, or has another content by now."""
     if not path.endswith(".py"):
-        return _Uses(frozenset(), frozenset())  # A compiled module: nobody can read what it does; its content counts.
+        return _Uses(
+            frozenset(), frozenset(), frozenset()
+        )  # A compiled module: nobody can read what it does; its content counts.
     try:
         data = file.read_bytes()
         if digest(data) != content:
@@ -136,7 +143,16 @@ def _uses(file: Path, path: str, content: str) -> _Uses | None:
         if isinstance(node, ast.ImportFrom) and node.level:
             found.update(_targets(path, node))
     strings = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return _Uses(frozenset(found), frozenset(PurePosixPath(word).name for word in strings), "\n".join(strings))
+    names = frozenset(PurePosixPath(word).name for word in strings)
+    return _Uses(frozenset(found), frozenset(_absolute(nodes)), names, "\n".join(strings))
+
+
+def _absolute(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").partition(".")[0]
 
 
 def _stem(file: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 import zipfile
@@ -11,12 +12,22 @@ import msgspec
 import pytest
 import torch
 from tests.dispatch_tables import kernel_file
+from tests.report_runs import write_run
 
 import opsmith
+from opsmith.backends.directory import KernelDirectory
 from opsmith.cli import main
+from opsmith.core.op import OpSchema, Variant
+from opsmith.core.run import PlannedOp
+from opsmith.core.task import Task
 from opsmith.errors import BadInput
 from opsmith.packaging.kernels import collect
 from opsmith.reviews.book import ReviewBook
+from opsmith.runner.plan.snapshot import take_snapshot
+from opsmith.serve.store.database import Database
+from opsmith.serve.store.imports import keep_run
+from opsmith.serve.store.reviews import standings
+from opsmith.serve.store.runs import list_judgements
 
 RELU = "def kernel(self): return torch.where(self > 0, self, torch.zeros_like(self))"
 
@@ -109,3 +120,43 @@ def test_eager_mode_takes_approved_kernels_only(kernels: Path, monkeypatch: pyte
         assert torch.equal(torch.relu(torch.tensor([-1.0, 2.0])), torch.tensor([0.0, 2.0]))
     assert {"relu.default", "relu_.default", "relu.out"} == served
     assert "not reviewed" == left_out["exp.default"]
+
+
+def test_solutions_of_module_problems_are_reviewed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They lie where their problems do; a file without `ModelNew` is none."""
+    (tmp_path / "level1").mkdir()
+    (tmp_path / "level1" / "23_Softmax.py").write_text("class ModelNew: ...\n")
+    (tmp_path / "level1" / "notes.py").write_text("x = 1\n")
+    opsmith_(monkeypatch, "review", tmp_path, "L1/23_Softmax", "--approve")
+    assert {"L1/23_Softmax": "approved"} == listed(monkeypatch, capsys, tmp_path)
+    (tmp_path / "level1" / "23_Softmax.py").write_text("class ModelNew: pass\n")
+    assert {"L1/23_Softmax": "changed since it was approved"} == listed(monkeypatch, capsys, tmp_path)
+
+
+def test_a_run_and_its_report_show_what_people_said(
+    kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the very kernels that were judged: those in the run."""
+    op = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
+    kernel = KernelDirectory(kernels).kernel_for(Task(name="relu.default", op=op, suite="opinfo"))
+    assert kernel is not None
+    planned = PlannedOp(
+        op=op.name, schema=op.schema, cases=1, error_cases=0, kernel=kernel, kernel_hash=kernel.content_hash
+    )
+    run = write_run(tmp_path / "run", [planned], [])
+    run.kernels_path.mkdir()
+    take_snapshot(kernel, run.kernels_path)
+    opsmith_(monkeypatch, "review", run.path, "--reject", "--as", "jo", "--comment", "3: why?")
+    assert {"relu.default": "rejected"} == listed(monkeypatch, capsys, run.path)
+    opsmith_(monkeypatch, "report", run.path)
+    shown = capsys.readouterr().out
+    assert "1 rejected" in shown
+    assert "rejected by jo" in shown
+    assert "Reviewed by people: 1 rejected." in (run.path / "report.html").read_text()
+    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'service.sqlite'}")) as database:
+        database.migrate()
+        number = keep_run(database, run)
+        [row] = list_judgements(database, number)
+        assert "rejected by jo" == standings(database, [row])[row.id].text
