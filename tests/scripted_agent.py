@@ -133,6 +133,11 @@ def read_workspace() -> None:
     judge("submit", "mine.py")
 
 
+def hang_but_once() -> None:
+    """Solve one task, and never end another."""
+    solve() if os.environ["OPSMITH_TASK"] == "relu.default" else hang()
+
+
 def hang() -> None:
     """Leave a process behind that ignores signals, and never end."""
     subprocess.Popen(["setsid", "sleep", "1000"])

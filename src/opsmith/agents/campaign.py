@@ -45,6 +45,8 @@ from opsmith.errors import BadInput, DamagedRun
 from opsmith.generate.redaction import Redaction
 from opsmith.session import AskedTask
 
+#: Between two looks whether the campaign goes on.
+LOOK_S = 0.2
 #: Of a transcript; more is counted and not kept.
 MOST_TRANSCRIPT_BYTES = 16 << 20
 #: Variables that an agent gets without being named.
@@ -149,13 +151,14 @@ def work_on_tasks(
     Raises:
         BadInput: the agent cannot be run, or cannot be confined on this machine.
     """
+    stop = threading.Event()
 
     def work(task: AskedTask) -> AgentResult:
         folder = agent_folder(out, task.name)
         result = _known(folder)
         if result is None:
             shutil.rmtree(folder, ignore_errors=True)
-            result = work_on_task(bench, task, agent, folder, withheld=out)
+            result = work_on_task(bench, task, agent, folder, withheld=out, stop=stop)
             write_atomically(folder / RESULT, msgspec.json.format(msgspec.json.encode(result)))
         told(result)
         return result
@@ -165,6 +168,7 @@ def work_on_tasks(
         try:
             return [future.result() for future in futures]
         except BaseException:
+            stop.set()
             threads.shutdown(wait=False, cancel_futures=True)
             raise
 
@@ -184,7 +188,7 @@ def _known(folder: Path) -> AgentResult | None:
 
 
 def work_on_task(
-    bench: Workbench, task: AskedTask, agent: AgentCommand, folder: Path, *, withheld: Path
+    bench: Workbench, task: AskedTask, agent: AgentCommand, folder: Path, *, withheld: Path, stop: threading.Event
 ) -> AgentResult:
     """Run the agent on one task; raises as :func:`work_on_tasks`.
 
@@ -194,6 +198,7 @@ def work_on_task(
         agent: how it is run.
         folder: takes the workspace and the records.
         withheld: folder that the agent must not read, but for its workspace.
+        stop: ends the agent, and the task without a result.
     """
     workspace, home = folder / "workspace", folder / "home"
     _furnish(bench, task, workspace)
@@ -219,7 +224,7 @@ def work_on_task(
             proxy=str(private / "proxy") if hosts else "",
         )
         began = time.monotonic()
-        ended = _run(spec, private / "spec.json", folder / "transcript.txt", agent.limits.time_s)
+        ended = _run(spec, private / "spec.json", folder / "transcript.txt", agent.limits.time_s, stop)
         took_s = time.monotonic() - began
         shutil.rmtree(home, ignore_errors=True)  # It may hold the user's keys.
         assert digest((tools / "judge").read_bytes()) == tool_digest, "the tool lies in a folder that is read-only"
@@ -268,7 +273,11 @@ def _environment(agent: AgentCommand, task: str, home: Path, tools: Path, judge:
     return {**found, **own, "TERM": "dumb", "OPSMITH_JUDGE": str(judge), "OPSMITH_TASK": task}
 
 
-def _run(spec: Spec, file: Path, transcript: Path, time_s: float) -> str:
+class _Interrupted(Exception):
+    """The campaign ends, and its agents with it."""
+
+
+def _run(spec: Spec, file: Path, transcript: Path, time_s: float, stop: threading.Event) -> str:
     """Run the command to its end or that of its time, and keep what it prints; tells how it ended."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
@@ -286,9 +295,7 @@ def _run(spec: Spec, file: Path, transcript: Path, time_s: float) -> str:
     kept = threading.Thread(target=_keep, args=(program.stdout, transcript), daemon=True)
     kept.start()
     try:
-        status: int | None = program.wait(time_s)
-    except subprocess.TimeoutExpired:
-        status = None
+        status = _waited(program, time_s, stop)
     finally:
         _kill(program)
         kept.join()
@@ -297,6 +304,17 @@ def _run(spec: Spec, file: Path, transcript: Path, time_s: float) -> str:
             transcript.read_text(encoding="utf-8").strip().removeprefix("opsmith: ") or "it was not confined"
         )
     return f"its time was over ({time_s:g} s)" if status is None else f"status {status}"
+
+
+def _waited(program: subprocess.Popen[bytes], time_s: float, stop: threading.Event) -> int | None:
+    """The program's status; None where it does not end in time."""
+    deadline = time.monotonic() + time_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        if stop.is_set():
+            raise _Interrupted
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return program.wait(min(LOOK_S, left_s))
+    return None
 
 
 def _kill(program: subprocess.Popen[bytes]) -> None:

@@ -121,6 +121,21 @@ def test_an_agent_that_does_not_end_is_ended_with_all_that_it_started(bench: Rea
     assert b"sleep\x001000\x00" not in commands
 
 
+def test_an_interrupted_campaign_ends_its_agents_and_goes_on_later(bench: ReadingBench, tmp_path: Path) -> None:
+    """What has a result is not done again; what was under way is begun anew."""
+    chosen = [task for task in bench.tasks() if task.name in FIVE[:2]]
+
+    def interrupt(_: AgentResult) -> None:
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        work_on_tasks(bench, chosen, agent("hang_but_once"), tmp_path / "out", at_a_time=2, told=interrupt)
+    assert time.monotonic() - began < 10
+    first, second = work(bench, tmp_path / "out", agent("call_home"), FIVE[:2])
+    assert (True, False) == (first.accepted, second.accepted)
+
+
 class _Answering(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
