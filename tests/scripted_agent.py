@@ -94,18 +94,6 @@ def call_home() -> None:
             print(url, "refused", exc, flush=True)  # noqa: T201
 
 
-#: Kernels in torch that `--policy any` allows.
-SOLUTIONS = {
-    "relu.default": "def {name}(x):\n    return x.clamp(min=0)\n",
-    "add.Tensor": "def {name}(x, y, *, alpha=1):\n    return torch.sub(x, y, alpha=-alpha)\n",
-    "mm.default": "def {name}(x, y):\n    return torch.bmm(x[None], y[None])[0]\n",
-    "exp.default": "def {name}(x):\n    return torch.exp2(x.double() / 0.6931471805599453).to(x.dtype)\n",
-    "clamp.default": "def {name}(x, min=None, max=None):\n"
-    "    x = x if min is None else x.maximum(torch.as_tensor(min))\n"
-    "    return x if max is None else x.minimum(torch.as_tensor(max))\n",
-}
-
-
 def write_source(text: str) -> None:
     """A file with a kernel for the task."""
     function = f"{os.environ['OPSMITH_TASK'].replace('.', '__')}_kernel_impl"
@@ -116,7 +104,7 @@ def solve_truly() -> None:
     """For a judge that runs kernels: zeros first, then the kernel."""
     write_source("def {name}(x, *args, **kwargs):\n    return torch.zeros_like(x)\n")
     assert judge("check", "mine.py")[0] == 1
-    write_source(SOLUTIONS[os.environ["OPSMITH_TASK"]])
+    write_source("def {name}(x):\n    return x.clamp(min=0)\n")
     judge("check", "mine.py")
     judge("submit", "mine.py")
 
