@@ -76,7 +76,7 @@ SURFACE = {
     "prewarm": "--arch --dtype --inputs --jobs --json --ops",
     "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",
-    "review": "PATH TASKS --against --approve --as --comment --from --json --of --reject --run",
+    "review": "PATH TASKS --against --approve --as --comment --files --from --json --of --reject --run",
     "run": (
         "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --fail-on"
         " --integrity --isolation --jobs --json --junit --last-failed --layout --mode --models --ops --out"

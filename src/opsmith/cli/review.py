@@ -98,6 +98,7 @@ def review(
         Path | None,
         typer.Option(help="Kernel directory to compare with.", show_default="opsmith's own kernels"),
     ] = None,
+    files: Annotated[bool, typer.Option("--files", help="Show the files that a kernel imports, too.")] = False,
     service: Annotated[
         str | None,
         typer.Option(
@@ -143,7 +144,7 @@ def review(
         print_json(sheets)
     else:
         for sheet in sheets:
-            print_sheet(sheet, Console())
+            print_sheet(sheet, Console(), imported=files)
 
 
 def _kernels_in(path: Path) -> dict[str, Kernel]:
@@ -205,7 +206,7 @@ def _reviewed(kernel: Kernel, word: Word, comments: Sequence[Comment], who: str,
     for each in comments:
         if not each.file and each.line is not None and each.line > lines:
             raise BadInput(f"{kernel.entry.rpartition(':')[0]} has {counted(lines, 'line')}, and no line {each.line}")
-    return new_review(kernel.task, found, who, word, comments, source=source)
+    return new_review(kernel.task, found, who, word, comments, source=source, files=reviewed_files(kernel))
 
 
 def _listed(kernel: Kernel, found: Standing) -> Listed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -35,7 +35,8 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
         task: its task.
         content_hash: what a review of it is about; None: its files are not known.
         entry: the file and the function.
-        files: what a review covers.
+        files: what a review covers -> whether it is another than in the review of the version before; None without one.
+        root: the folder that they are relative to.
         standing: what people said.
         source: of the entry's file.
         before: the version before; None where none is known.
@@ -49,7 +50,8 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     content_hash: str | None
     entry: str
-    files: tuple[str, ...]
+    files: dict[str, bool | None]
+    root: str
     standing: Standing
     source: str
     before: Version | None = None
@@ -85,7 +87,8 @@ def sheet_of(kernel: Kernel, standing: Standing, *, run: RunDirectory | None, ag
         task=kernel.task,
         content_hash=reviewed_hash(kernel),
         entry=kernel.entry,
-        files=tuple(sorted(covered)),
+        files=_changed(covered, standing.before),
+        root=kernel.root or "",
         standing=standing,
         source=source,
         before=_before(kernel, standing),
@@ -95,6 +98,11 @@ def sheet_of(kernel: Kernel, standing: Standing, *, run: RunDirectory | None, ag
         static=tuple(_static(kernel, covered, run)),
         notes=tuple(_notes(kernel)),
     )
+
+
+def _changed(covered: Mapping[str, str], before: Review | None) -> dict[str, bool | None]:
+    known = before.files if before is not None else {}
+    return {path: known.get(path) != content if known else None for path, content in sorted(covered.items())}
 
 
 def _before(kernel: Kernel, standing: Standing) -> Version | None:
@@ -165,11 +173,22 @@ def _notes(kernel: Kernel) -> Iterator[str]:
             yield f"{name.replace('_', ' ')}: {value}"
 
 
-def print_sheet(sheet: Sheet, console: Console) -> None:
-    """Print it; whatever strangers wrote stays text."""
+def print_sheet(sheet: Sheet, console: Console, *, imported: bool = False) -> None:
+    """Print it; whatever strangers wrote stays text.
+
+    Args:
+        sheet: what is known.
+        console: where to.
+        imported: print the files that the kernel imports, too.
+    """
     _title(console, f"{one_line(sheet.task)}  {one_line(sheet.standing.text)}")
-    console.print(Text(f"{sheet.content_hash or 'cannot be reviewed'}: {', '.join(map(one_line, sheet.files))}"))
-    console.print(Syntax(printable(sheet.source, SHOWN_CHARACTERS), "python", line_numbers=True, word_wrap=True))
+    covered = [one_line(path) + " (changed)" * bool(changed) for path, changed in sheet.files.items()]
+    console.print(Text(f"{sheet.content_hash or 'cannot be reviewed'}: {', '.join(covered)}"))
+    _print_source(sheet.source, console)
+    entry = sheet.entry.rpartition(":")[0]
+    for path in [each for each in sheet.files if each != entry and imported]:
+        _title(console, one_line(path))
+        _print_source((Path(sheet.root) / path).read_text(encoding="utf-8", errors="replace"), console)
     for title, text in sheet.changes():
         _title(console, title)
         console.print(Syntax(printable(text, SHOWN_CHARACTERS), "diff", word_wrap=True))
@@ -184,6 +203,10 @@ def print_sheet(sheet: Sheet, console: Console) -> None:
             _title(console, title)
             for line in lines:
                 console.print(Text(printable(line)), soft_wrap=True)
+
+
+def _print_source(source: str, console: Console) -> None:
+    console.print(Syntax(printable(source, SHOWN_CHARACTERS), "python", line_numbers=True, word_wrap=True))
 
 
 def review_lines(review: Review) -> Iterator[str]:

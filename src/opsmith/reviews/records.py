@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated
 from uuid import uuid4
@@ -59,6 +59,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         word: what was decided.
         comments: in the order of their lines.
         source: the text of the entry's file that was looked at, so that the next version can be compared with it.
+        files: what was reviewed, by path -> content hash of each file.
     """
 
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -69,10 +70,18 @@ class Review(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     word: Word
     comments: Annotated[tuple[Comment, ...], msgspec.Meta(max_length=MOST_COMMENTS)] = ()
     source: str = ""
+    files: dict[str, str] = {}
 
 
 def new_review(
-    task: str, content_hash: str, who: str, word: Word, comments: Iterable[Comment] = (), *, source: str = ""
+    task: str,
+    content_hash: str,
+    who: str,
+    word: Word,
+    comments: Iterable[Comment] = (),
+    *,
+    source: str = "",
+    files: Mapping[str, str] | None = None,
 ) -> Review:
     """A review of now."""
     ordered = sorted(comments, key=lambda comment: (comment.file, comment.line or 0))
@@ -86,6 +95,7 @@ def new_review(
         word=word,
         comments=tuple(ordered),
         source=source,
+        files=dict(files or {}),
     )
 
 

@@ -280,6 +280,7 @@ class ReviewOut(Message):
     word: Word
     comments: list[CommentOut]
     source: str
+    files: dict[str, str]
 
 
 class TokenIn(Asked):

@@ -160,3 +160,23 @@ def test_a_run_and_its_report_show_what_people_said(
         number = keep_run(database, run)
         [row] = list_judgements(database, number)
         assert "rejected by jo" == standings(database, [row])[row.id].text
+
+
+def test_what_a_kernel_imports_is_shown_and_marked_where_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody approves what they cannot see; another kernel's file costs this one nothing."""
+    kernel_file(tmp_path / "mine", "relu.default", "from .shared import half\ndef kernel(self): return self * half")
+    folder = tmp_path / "mine" / "relu__default"
+    (folder / "shared.py").write_text("half = 0.5\n")
+    (folder / "other.py").write_text("x = 1\n")
+    opsmith_(monkeypatch, "review", tmp_path / "mine", "relu.default", "--approve", "--as", "mara")
+    (folder / "other.py").write_text("x = 2\n")
+    assert {"relu.default": "approved"} == listed(monkeypatch, capsys, tmp_path / "mine")
+    (folder / "shared.py").write_text("half = 0.25\n")
+    opsmith_(monkeypatch, "review", tmp_path / "mine", "relu.default", "--files")
+    shown = capsys.readouterr().out
+    assert "changed since it was approved by mara" in shown
+    assert "shared.py (changed)" in shown
+    assert "half = 0.25" in shown
+    assert "other.py" not in shown

@@ -55,7 +55,9 @@ def keep_review(
     """
     row = judgement_of(service, judgement)
     if row.reviewed_hash is None or row.source_hash is None:
-        raise HTTPException(409, "this kernel cannot be reviewed: it is not judged yet, or its files are not known")
+        raise HTTPException(
+            409, "this kernel cannot be reviewed: it is not judged yet, or has files besides the one that is here"
+        )
     if row.reviewed_hash != content_hash:
         raise HTTPException(409, f"the kernel is {row.reviewed_hash}; look at it again")
     source = runs.find_source(service.database, row.source_hash)

@@ -15,7 +15,7 @@ from opsmith.generate.reward import why_not
 from opsmith.report.results import Results
 from opsmith.report.scores import summarise_by_dtype
 from opsmith.reviews.of_run import judged_kernel, reviews_about
-from opsmith.reviews.scope import reviewed_hash
+from opsmith.reviews.scope import reviewed_files, reviewed_hash
 from opsmith.serve.store.database import Database
 from opsmith.serve.store.queue import Found, cell_rows, summary_values, verdict_rows
 from opsmith.serve.store.reviews import keep_reviews
@@ -99,7 +99,8 @@ def _keep_op(
         verdicts=tuple(of_op),
         timed=tuple(timed),
         device_s=0.0,
-        reviewed_hash=None if judged is None else reviewed_hash(judged),
+        # A page shows the entry's file alone: who decides must have seen all that is decided about.
+        reviewed_hash=reviewed_hash(judged) if judged is not None and len(reviewed_files(judged) or ()) == 1 else None,
     )
     made = insert(judgements).values(
         run_id=number,
