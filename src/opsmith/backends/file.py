@@ -38,13 +38,13 @@ class KernelFile:
         except OSError as exc:
             raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
         self.name = str(path) if entry is None else f"{path}:{entry}"
-        self._path = path.resolve()
+        self.path = path.resolve()
         self._entry = entry
 
     def kernel_for(self, task: Task) -> Kernel | None:
         """Return the file's kernel for ``task``; in-place and ``out=`` overloads may be derived."""
         if task.kind is TaskKind.MODULE:
-            return class_kernel(task.name, self._path, SOLUTION_CLASS, backend=self.name, loader=Loader.MODULE)
+            return class_kernel(task.name, self.path, SOLUTION_CLASS, backend=self.name, loader=Loader.MODULE)
         if self._entry is not None:
             return self._kernel(task.name, self._entry, derived_from=None)
         direct = self._function_for(task.name)
@@ -56,7 +56,7 @@ class KernelFile:
 
     def _function_for(self, op: str) -> str | None:
         wanted = wanted_names(op)
-        tree = parse_source(self._path)
+        tree = parse_source(self.path)
         if tree is None:
             return wanted[0]  # It does not parse: loading it will say where.
         defined = bound_names(tree)
@@ -67,9 +67,9 @@ class KernelFile:
             task=task,
             backend=self.name,
             loader=Loader.FILE,
-            entry=f"{self._path.name}:{function}",
-            dsl=guess_dsl(self._path),
-            root=str(self._path.parent),
-            files={self._path.name: digest(self._source)},
+            entry=f"{self.path.name}:{function}",
+            dsl=guess_dsl(self.path),
+            root=str(self.path.parent),
+            files={self.path.name: digest(self._source)},
             derived_from=derived_from,
         )

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opsmith.cli import agent as agents
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
 from opsmith.cli.preflight import op_patterns
@@ -52,8 +53,10 @@ from opsmith.generate.results import (
     write_unjudged,
 )
 from opsmith.generate.strategies import strategy_named
+from opsmith.generate.waiting import write_waiting
 from opsmith.pipeline import evaluate
 from opsmith.report.strangers import one_line
+from opsmith.reviews.book import ReviewBook
 from opsmith.runner.machine.cores import default_jobs
 from opsmith.session import Session
 
@@ -71,6 +74,8 @@ Examples:
   opsmith generate --model openai:NAME --advisor openai:OTHER --advisor-sees pictures --ops gelu.default -o advised
 
   opsmith generate --model 'command:./my-model' --dsl cpp --ops relu.default --context all,-profile -o mine --resume
+
+  opsmith generate --agent './my-agent TASK.md' --agent-host api.example.com --agent-env KEY --ops gelu -o by-agent
 """
 
 #: Exit status of an interrupted program.
@@ -138,6 +143,16 @@ def generate(
     replay: Annotated[
         bool, typer.Option("--replay", help="Go through the campaign in -o again, from its journal; nobody is asked.")
     ] = False,
+    review: Annotated[
+        bool,
+        typer.Option("--review", help="Stop for a person at an accepted kernel; --resume goes on with their word."),
+    ] = False,
+    review_after: Annotated[int, typer.Option(min=1, help="Failed attempts after which --review stops, too.")] = 3,
+    agent: agents.Agent = None,
+    agent_host: agents.AgentHost = None,
+    agent_env: agents.AgentEnv = None,
+    agent_home: agents.AgentHome = None,
+    agent_limits: agents.AgentLimitsText = "",
     json_output: Json = False,
 ) -> int:
     """Have kernels written by language models, or by torch's compiler, and judge them in a loop.
@@ -160,6 +175,17 @@ def generate(
         tolerance=tolerance,
         selection=selection.parse_selection(suite, dataset=dataset, problems=problems, top_inputs=top_inputs),
     )
+    if agent is not None:
+        return agents.write_by_agent(
+            agents.agent_command(agent, agent_host, agent_env, agent_home, agent_limits),
+            judging,
+            out,
+            dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
+            jobs=jobs or default_jobs(judging),
+            most_judging_s=most_judging_s,
+            resume=resume,
+            json_output=json_output,
+        )
     options = CampaignOptions(
         judging=judging,
         models=full_names(provider, model or ()),
@@ -174,6 +200,7 @@ def generate(
         budget=Budget.parse(budget),
         most_judging_s=most_judging_s,
         advisor=parse_advisor(advisor, sees=advisor_sees, share=advisor_share),
+        review_after=review_after if review else None,
     )
     strategy_named(strategy, members=len(options.models), attempts=attempts, timed=timing != "off")
     if options.budget.device_s is not None and options.budget.device_s < most_judging_s:
@@ -273,6 +300,7 @@ def _carry_out(
                 write_directory=lambda folder, chosen: write_directory(folder, out, session.tasks, chosen),
             )
             write_kernels(out / KERNELS, out, session.tasks, last)
+            _keep_reviews(campaign, out)
             summary = summarise_campaign(options, histories, last, journal, void=session.void)
             if offline:
                 again = campaign.judged_again.values()
@@ -285,6 +313,14 @@ def _carry_out(
             write_atomically(out / PAGE, campaign_page(summary, kinds, seen, pictures).encode())
             write_atomically(out / ATTEMPTS, attempt_list(histories).encode())
             return summary
+
+
+def _keep_reviews(campaign: Campaign, out: Path) -> None:
+    """Tell what waits for a person, and put the reviews beside the kernels that they are about."""
+    if campaign.gate is not None:
+        write_waiting(out, campaign.gate.waiting)
+    if reviews := ReviewBook(out).reviews():
+        ReviewBook(out / KERNELS).append(reviews)
 
 
 def _say_waiting(under_way: int) -> None:
@@ -345,6 +381,8 @@ def _print(summary: CampaignSummary, out: Path) -> None:
         lines.append(summary.advisor.in_words)
     if spent.cut_off:
         lines.append(spent.cut_off)
+    waiting = [task.stopped for task in summary.tasks.values() if task.stopped and task.stopped.startswith("waits")]
+    lines += [f"{one_line(why)}, then continue with --resume" for why in waiting]
     lines += [f"overrun: {line}" for line in summary.overruns]
     lines += [
         f"{one_line(name)}: {task.reason}"

@@ -137,6 +137,8 @@ def _request(last: Attempt, *, crosses: bool) -> str:
             "Make one kernel of those above: take from each what makes it fast, or right where another one is wrong, "
             "and leave what does not. Answer with the whole file."
         )
+    if last.review is not None:
+        return "Write it anew as the reviewer asks, and keep right what is right. Answer with the whole file."
     if last.accepted:
         return "Make it faster, and keep it right. Answer with the whole file."
     return "Repair it, or start anew if that is better. Answer with the whole file."

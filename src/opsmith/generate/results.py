@@ -21,6 +21,7 @@ from opsmith.generate.feedback import telling
 from opsmith.generate.held_out import LastJudged
 from opsmith.generate.journal import Exchange, Journal, Spent
 from opsmith.report.strangers import one_line
+from opsmith.reviews.book import ReviewBook
 from opsmith.session import AskedTask
 
 #: The outcome of an attempt that was accepted, and refused when it was judged once more on other values.
@@ -126,6 +127,7 @@ def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], cho
     The folder is there whole, or as it was before.
     """
     staging = folder.with_name(f".{folder.name}.new")
+    reviews = ReviewBook(folder).reviews()
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
     entries: dict[str, KernelEntry] = {}
@@ -141,6 +143,8 @@ def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], cho
     if entries:
         manifest = msgspec.json.format(msgspec.json.encode(Manifest(format=FORMAT, kernels=entries)))
         write_atomically(staging / "manifest.json", manifest)
+    if reviews:
+        ReviewBook(staging).append(reviews)
     shutil.rmtree(folder, ignore_errors=True)
     staging.rename(folder)
 
