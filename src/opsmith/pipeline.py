@@ -360,7 +360,7 @@ def _with_devices(manifest: RunManifest, fleet: Fleet, before: RunManifest | Non
 def _notes(plan: RunPlan, *, interpreted: bool) -> Iterator[str]:
     if interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops):
         yield INTERPRETER_NOTE
-    if any(op.kind is TaskKind.COLLECTIVE for op in plan.ops):
+    if any(op.kind.on_ranks for op in plan.ops):
         yield RANKS_NOTE
     if plan.unrecognised:
         yield f"These name no op of this torch and were not judged: {', '.join(plan.unrecognised)}."

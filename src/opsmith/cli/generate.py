@@ -23,7 +23,6 @@ from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
 from opsmith.core.counts import counted
-from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
@@ -219,7 +218,7 @@ def _carry_out(
             judging = msgspec.structs.replace(options.judging, timing="off") if offline else options.judging
             copies = out / "judged" / "copies"
             with Session(judging, copies, withheld=[out], seed=own_seed, jobs=jobs, progress=progress) as session:
-                asked = [name for name, task in session.tasks.items() if task.op.kind is not TaskKind.MODULE]
+                asked = [name for name, task in session.tasks.items() if not task.op.kind.of_problems]
                 asks = not all(isinstance(model, TaskAuthor) for model in models)
                 told = options.contexts if asks else ()
                 facts = op_facts(asked) if {"documentation", "decomposition"} & set(told) else {}

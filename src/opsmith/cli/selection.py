@@ -13,7 +13,7 @@ import typer
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
 from opsmith.core.op import TaskKind
-from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash
+from opsmith.core.problems import SHIPPED_PARALLEL, SHIPPED_PROBLEMS, problem_files, problems_hash
 from opsmith.core.run import Selection
 from opsmith.errors import BadInput, UnknownName
 from opsmith.suites.traits import Reads, traits_of
@@ -115,10 +115,18 @@ Trials = Annotated[
 ]
 
 Ranks = Annotated[
-    str, typer.Option(help="Suite distributed: on how many processes, or GPUs, comma-separated: 2,4.", show_default="2")
+    str,
+    typer.Option(
+        "--ranks",
+        "--world",
+        help="Suites distributed and parallel: on how many processes, or GPUs, comma-separated: 2,4.",
+        show_default="2",
+    ),
 ]
-#: On how many ranks a collective is asked at most; that is what one machine has of GPUs.
+#: On how many ranks a collective is asked at most: what one machine has of GPUs.
 MOST_RANKS = 8
+#: And a parallel problem: the processes of a large machine.
+MOST_RANKS_OF_PROBLEMS = 64
 
 
 def parse_ops(text: str) -> tuple[str, ...]:
@@ -171,15 +179,15 @@ def parse_selection(
         raise BadInput("give either --top-inputs or --spread-inputs, not both")
     traits = traits_of(suite)
     reads_problems, whole_models = traits.reads is Reads.PROBLEMS, traits.tasks is TaskKind.MODEL
-    on_ranks = traits.tasks is TaskKind.COLLECTIVE
+    on_ranks = traits.tasks.on_ranks
     if not reads_problems and (problems, trials) != (None, DEFAULT_TRIALS):
-        raise BadInput("--problems and --trials are for --suite modules")
+        raise BadInput("--problems and --trials are for --suite modules and parallel")
     if not (reads_problems or whole_models) and sizes != "full":
-        raise BadInput("--sizes is for --suite modules and models")
+        raise BadInput("--sizes is for --suite modules, parallel and models")
     if not whole_models and (mode, columns, autocast) != ("both", "", False):
         raise BadInput("--mode, --columns and --autocast are for --suite models")
     if not on_ranks and ranks:
-        raise BadInput("--ranks is for --suite distributed")
+        raise BadInput("--ranks is for --suite distributed and parallel")
     if (reads_problems or whole_models) and sample is not None:
         raise BadInput(f"--sample draws inputs of ops; for --suite {suite} choose with --ops")
     path = None if dataset is None else dataset_path(dataset)
@@ -206,17 +214,16 @@ def parse_selection(
         )
     if whole_models:
         return of_models
-    if on_ranks:
-        return msgspec.structs.replace(asked, ranks=parse_ranks(ranks))
     if not reads_problems:
-        return asked
-    folder = problems_path(problems).absolute()
+        return msgspec.structs.replace(asked, ranks=parse_ranks(ranks)) if on_ranks else asked
+    folder = (SHIPPED_PARALLEL if on_ranks and problems is None else problems_path(problems)).absolute()
     return Selection(
         problems=str(folder),
         problems_hash=problems_hash(folder),
         sizes=sizes,
         trials=trials,
-        seeded=tolerance == "kernelbench",
+        seeded=tolerance == "kernelbench" and not on_ranks,
+        ranks=parse_ranks(ranks, fewest=1, most=MOST_RANKS_OF_PROBLEMS) if on_ranks else (),
     )
 
 
@@ -231,15 +238,15 @@ def dataset_path(name: str) -> Path:
     return path
 
 
-def parse_ranks(text: str) -> tuple[int, ...]:
-    """On how many ranks collectives are asked, or the default when ``text`` is empty.
+def parse_ranks(text: str, *, fewest: int = 2, most: int = MOST_RANKS) -> tuple[int, ...]:
+    """On how many ranks tasks are asked, or the default when ``text`` is empty.
 
     Raises:
-        BadInput: not numbers from 2 on.
+        BadInput: not numbers from ``fewest`` to ``most``.
     """
     words = parse_ops(text) or ("2",)
-    if not all(word.isdecimal() and 2 <= int(word) <= MOST_RANKS for word in words):
-        raise BadInput(f"--ranks {text}: write numbers from 2 to {MOST_RANKS}, for example --ranks 2,4")
+    if not all(word.isdecimal() and fewest <= int(word) <= most for word in words):
+        raise BadInput(f"--ranks {text}: write numbers from {fewest} to {most}, for example --ranks 2,4")
     return tuple(dict.fromkeys(map(int, words)))
 
 

@@ -10,7 +10,6 @@ import msgspec
 from opsmith.backends.directory import KernelDirectory
 from opsmith.core.case import digest
 from opsmith.core.environment import Environment
-from opsmith.core.op import TaskKind
 from opsmith.core.problems import solution_files
 from opsmith.core.task import Task
 from opsmith.errors import UnknownName
@@ -157,14 +156,14 @@ class References:
 
     def same(self, task: AskedTask) -> str | None:
         """The source of the kernel for a task, where that is one file."""
-        if task.op.kind is TaskKind.MODULE:
+        if task.op.kind.of_problems:
             samples = solution_files(self._folder, task.name)
             return _text(samples[min(samples)]) if samples else None
         return self._source(task, task.name)
 
     def similar(self, task: AskedTask) -> tuple[str, str] | None:
         """(op, source) of the kernel whose op's name shares most words with the task's."""
-        if task.op.kind is TaskKind.MODULE:
+        if task.op.kind.of_problems:
             return None
         words = _words(task.name)
         others = sorted(op for op in self._kernels.named_ops() if op != task.name and words & _words(op))

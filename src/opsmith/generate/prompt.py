@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opsmith.backends.scaffold import stub
-from opsmith.core.op import TaskKind, folder_name
+from opsmith.core.op import folder_name
 from opsmith.errors import UnknownName
 from opsmith.generate.attempt import Attempt
 from opsmith.generate.chat import Message, Role
@@ -41,7 +41,7 @@ def parse_dsl(name: str) -> str:
 
 def entry_point(task: AskedTask) -> str:
     """The name that a kernel file for a task defines."""
-    return "ModelNew" if task.op.kind is TaskKind.MODULE else f"{folder_name(task.name)}_kernel_impl"
+    return "ModelNew" if task.op.kind.of_problems else f"{folder_name(task.name)}_kernel_impl"
 
 
 def conversation(
@@ -85,7 +85,7 @@ def statement(setting: Setting, contexts: Sequence[str], *, policy: str, answer:
 
 
 def _rules(setting: Setting, policy: str, answer: str) -> str:
-    is_module = setting.task.op.kind is TaskKind.MODULE
+    is_module = setting.task.op.kind.of_problems
     note = " with the parameters and buffers of `Model` under the same names" if is_module else " with this signature"
     rules = _template("rules").format(
         name=entry_point(setting.task), signature_note=note, policy_note=_POLICIES[policy], answer=answer
@@ -95,7 +95,7 @@ def _rules(setting: Setting, policy: str, answer: str) -> str:
 
 def _task(setting: Setting, contexts: Sequence[str]) -> str:
     task = setting.task
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         source = Path(task.op.schema).read_text()
         first = f"Write `ModelNew`, which does what this `Model` does, faster:\n\n```python\n{source}\n```"
     else:

@@ -89,7 +89,7 @@ def _path(symbol: str) -> Iterator[str]:
 
 def breaks(found: Computation, schema: OpSchema, policy: str) -> bool:
     """Whether calling it past the dispatcher breaks the policy for a task."""
-    if schema.kind is TaskKind.COLLECTIVE:
+    if schema.kind.on_ranks:
         return False  # Arithmetic is free there.
     if policy == "native":
         return True

@@ -84,6 +84,7 @@ class RankGroup:
         processes: whose private folders the ranks live in.
         device: torch device string; on CUDA rank r gets device r.
         make: makes a rank.
+        in_groups: connect ranks in smaller groups as well.
 
     Attributes:
         wanted_spares: no rank is kept ready: how many are needed is known only when a case comes.
@@ -91,8 +92,8 @@ class RankGroup:
         load_changes: what of Python, torch or opsmith it replaced while it was loaded.
     """
 
-    def __init__(self, processes: Processes, device: str, make: MakeRank) -> None:
-        self._processes, self._device, self._make = processes, device, make
+    def __init__(self, processes: Processes, device: str, make: MakeRank, *, in_groups: bool = False) -> None:
+        self._processes, self._device, self._make, self._in_groups = processes, device, make, in_groups
         self._links: list[WorkerLink] = []
         self._nursery: Nursery | None = None
         self._rendezvous: Path | None = None
@@ -121,7 +122,7 @@ class RankGroup:
         self.retire()
         self._rendezvous = Path(tempfile.mkdtemp(prefix="ranks-", dir=self._processes.scratch))
         for rank in range(ranks):
-            rank_info = RankInfo(rank=rank, ranks=ranks, rendezvous=str(self._rendezvous))
+            rank_info = RankInfo(rank=rank, ranks=ranks, rendezvous=str(self._rendezvous), in_groups=self._in_groups)
             device = f"{self._device.partition(':')[0]}:{rank}" if self._device.startswith("cuda") else self._device
             link = self._make(device=device, rank_info=rank_info, nursery=self._nursery)
             self._nursery = link.nursery

@@ -19,6 +19,7 @@ from torch._C._distributed_c10d import FileStore
 
 from opsmith.runner.protocol.rank import RankInfo
 from opsmith.tasks.collectives import WAIT, overload
+from opsmith.tasks.rank_groups import grids
 from opsmith.tasks.rank_program import GROUP
 
 #: The judge's limits end what hangs; the group's own only has to be longer.
@@ -51,6 +52,10 @@ def meet(rank_info: RankInfo, device: torch.device) -> None:
     assert dist.group.WORLD.group_name == GROUP, "a case names the group"
     if on_cuda:
         _connect_all(rank_info, device)
+    for ranks in grids(rank_info.ranks) if rank_info.in_groups else ():
+        group = dist.new_group(list(ranks), timeout=TIMEOUT)
+        if on_cuda and rank_info.rank in ranks:
+            dist.all_reduce(torch.ones(1, device=device), group=group)
 
 
 def _connect_all(rank_info: RankInfo, device: torch.device) -> None:
