@@ -1,6 +1,6 @@
 """The most likely token where each rank has the logits of a part of the vocabulary.
 
-After TensorRT-LLM, ``tensorrt_llm/_torch/speculative/mtp.py``: ``get_local_max_and_combined``, drafts by tensor parallelism.
+After TensorRT-LLM, ``tensorrt_llm/_torch/speculative/mtp.py``: ``get_local_max_and_combined``, for drafts.
 """
 
 import torch

@@ -58,6 +58,31 @@ def meet(rank_info: RankInfo, device: torch.device) -> None:
             dist.all_reduce(torch.ones(1, device=device), group=group)
 
 
+def meet_again(device: torch.device) -> None:
+    """Return when every rank is here, and this one's device has done all that it was asked."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    dist.barrier()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def spoil_workspace() -> None:
+    """Fill this rank's symmetric memory with garbage, and wait until every rank has; signals are left alone."""
+    # Devices without access to each other's memory have none.
+    with contextlib.suppress(RuntimeError):
+        memory = _workspace()
+        memory.get_buffer(memory.rank, (WORKSPACE_BYTES,), torch.uint8).fill_(0xFF)
+    dist.barrier()
+
+
+def _workspace() -> Any:
+    from torch.distributed._symmetric_memory import get_symm_mem_workspace
+
+    group: Any = GROUP  # Some versions of torch have a type of their own for it.
+    return get_symm_mem_workspace(group, WORKSPACE_BYTES)
+
+
 def _connect_all(rank_info: RankInfo, device: torch.device) -> None:
     """Use every kind of connection once: NCCL makes those of a kind, or to a peer, when they are first used."""
     ranks = rank_info.ranks
@@ -79,10 +104,7 @@ def _connect_all(rank_info: RankInfo, device: torch.device) -> None:
     dist.barrier()
     # Devices without access to each other's memory have no symmetric memory; what needs it fails there.
     with contextlib.suppress(RuntimeError), _temporary_folder(rank_info.rendezvous):
-        from torch.distributed._symmetric_memory import get_symm_mem_workspace
-
-        group: Any = GROUP  # Some versions of torch have a type of their own for it.
-        get_symm_mem_workspace(group, WORKSPACE_BYTES).barrier()
+        _workspace().barrier()
     torch.cuda.synchronize(device)
 
 

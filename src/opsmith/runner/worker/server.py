@@ -73,9 +73,11 @@ from opsmith.runner.sandbox.layers import Sandbox
 from opsmith.runner.worker.disguise import Disguise
 from opsmith.runner.worker.execution import Answering, CallRun, raised
 from opsmith.runner.worker.loading import discover, load_kernel
-from opsmith.runner.worker.rendezvous import meet
+from opsmith.runner.worker.rendezvous import meet, meet_again
 
 MAX_FILE_BYTES = 4 << 30
+#: How long ranks wait, once all of them have returned, before they look what was written since.
+SETTLING_S = 5e-3
 #: Made before anything is hidden: annotations are looked up by the names of modules.
 _PREPARED = msgspec.msgpack.Decoder(WorkerRequest)
 
@@ -251,6 +253,12 @@ class Worker:
                 run.run([next(next_live) for _ in range(item.repeats)], observer)
                 runs.append(run)
         self._supervision.look_again()
+        if self._answering.on_ranks and not any(run.has_raised for run in runs):
+            with self._supervision.paused():
+                meet_again(self._device)
+            time.sleep(SETTLING_S)
+            for run in runs:
+                run.look_for_late_writes()
         with self._computing(records):
             outcomes = iter(self._told(observer))
             replies = tuple([run.reply(outcomes) for run in runs])
