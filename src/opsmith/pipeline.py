@@ -39,7 +39,7 @@ LOCAL = "local"
 #: What a run that was killed while it was made leaves: nothing that anybody would miss.
 BEFORE_RUN_JSON = {".seed", "kernels"}
 
-RANKS_NOTE = "Collectives are not timed in a run; benchmarks/distributed/bandwidth.py measures their bus bandwidth."
+RANKS_NOTE = "What ranks answer together is not timed in a run; benchmarks/distributed/bandwidth.py times collectives."
 STOPPED_NOTE = "Stopped at the first failure: cases without a verdict count as not passed, and nothing was timed."
 INTERPRETER_NOTE = "Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed."
 

@@ -87,6 +87,8 @@ def generate(
     device: selection.Device = "",
     dataset: selection.Dataset = None,
     problems: selection.Problems = None,
+    sizes: selection.Sizes = "full",
+    ranks: selection.Ranks = "",
     dsl: Annotated[str, typer.Option(help="What to write in.", show_default="triton on a GPU, cpp on a CPU")] = "",
     strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam or swarm.")] = "refine",
     attempts: Annotated[int, typer.Option(min=1, help="Attempts of each model at a task.")] = 4,
@@ -138,7 +140,7 @@ def generate(
         baseline=baseline,
         isolation=isolation,
         tolerance=tolerance,
-        selection=selection.parse_selection(suite, dataset=dataset, problems=problems),
+        selection=selection.parse_selection(suite, dataset=dataset, problems=problems, sizes=sizes, ranks=ranks),
     )
     options = CampaignOptions(
         judging=judging,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
+from opsmith.backends.dsl import parse_source
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
 from opsmith.core.op import TaskKind
-from opsmith.core.problems import SHIPPED_PARALLEL, SHIPPED_PROBLEMS, problem_files, problems_hash
+from opsmith.core.problems import SHIPPED_PARALLEL, SHIPPED_PROBLEMS, input_table, problem_files, problems_hash
 from opsmith.core.run import Selection
 from opsmith.errors import BadInput, UnknownName
 from opsmith.suites.traits import Reads, traits_of
@@ -24,12 +26,14 @@ from opsmith.traces.schema import read_dataset
 DEVICE = re.compile(r"[a-z]+(:\d+)?")
 #: The suite of `opsmith check` for a task that is a file, and of what else takes module problems.
 MODULES = "modules"
+#: The same for a task of ranks.
+PARALLEL = "parallel"
 DEFAULT_TRIALS = Selection().trials
 
 Suite = Annotated[
     str,
     typer.Option(
-        help="What is asked: smoke, opinfo, traces, modules, models, distributed, or an installed plug-in's suite."
+        help="What is asked: smoke, opinfo, traces, modules, models, distributed, parallel, or a plug-in's suite."
     ),
 ]
 Ops = Annotated[
@@ -85,7 +89,7 @@ OverheadDominated = Annotated[
 Problems = Annotated[
     str | None,
     typer.Option(
-        help="Suite modules: a problem file, a folder of problems and levels, or hf:OWNER/NAME.",
+        help="Suites modules, parallel: a problem file, a folder of problems and levels, or hf:OWNER/NAME.",
         show_default="opsmith's own set",
     ),
 ]
@@ -101,7 +105,7 @@ ProblemPatterns = Annotated[
 Sizes = Annotated[
     Literal["full", "small"],
     typer.Option(
-        help="Suites modules, models: the problems' own sizes, or those of their SMALL, for machines without a GPU."
+        help="Suites modules, parallel, models: a problem's own sizes, or its SMALL ones, for machines without a GPU."
     ),
 ]
 ModelMode = Annotated[
@@ -111,7 +115,8 @@ Autocast = Annotated[
     bool, typer.Option("--autocast", help="Suite models: keep weights in --dtype and compute in bf16 where safe.")
 ]
 Trials = Annotated[
-    int, typer.Option(min=1, help="Suite modules: cases of a problem with inputs as get_inputs() draws them.")
+    int,
+    typer.Option(min=1, help="Suites modules, parallel: cases of a problem with inputs as get_inputs() draws them."),
 ]
 
 Ranks = Annotated[
@@ -225,6 +230,17 @@ def parse_selection(
         seeded=tolerance == "kernelbench" and not on_ranks,
         ranks=parse_ranks(ranks, fewest=1, most=MOST_RANKS_OF_PROBLEMS) if on_ranks else (),
     )
+
+
+def suite_of_problem(file: Path) -> str:
+    """The suite that asks a problem file: ``parallel`` where it says what ranks are given, else ``modules``.
+
+    Nothing of it runs. A file that does not parse is a module's: loading it says where.
+    """
+    tree = parse_source(file)
+    functions = [] if tree is None else [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    on_ranks = any(each.name == "get_inputs" and len(each.args.args) > 1 for each in functions)
+    return PARALLEL if on_ranks or input_table(file) is not None else MODULES
 
 
 def dataset_path(name: str) -> Path:

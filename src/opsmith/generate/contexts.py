@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -110,10 +111,31 @@ def counters(setting: Setting) -> str | None:
     return f"What Nsight Compute counts of eager PyTorch's kernels in that call:\n\n{text}" if text else None
 
 
+def ranks(setting: Setting) -> str | None:
+    """Where ranks run, how they reach each other, and an example of it."""
+    counts = setting.task.ranks
+    if not counts:
+        return None
+    on_gpus = not setting.environment.device.startswith("cpu")
+    where = "processes of one machine, rank r on `cuda:r`" if on_gpus else "processes of one machine, over gloo"
+    lines = [
+        f"It is asked on {' and on '.join(map(str, counts))} {where}.",
+        importlib.resources.files("opsmith.generate")
+        .joinpath("templates", "symmetric_memory.md" if on_gpus else "messages.md")
+        .read_text(),
+    ]
+    if setting.background.topology is not None:
+        lines.append(f"How the GPUs are connected (`nvidia-smi topo -m`):\n\n```\n{setting.background.topology}\n```")
+    return "\n\n".join(lines)
+
+
 #: In the order in which a prompt holds them.
 CONTEXTS: Mapping[str, Callable[[Setting], str | None]] = {
     context.__name__: context
-    for context in (documentation, decomposition, cases, hardware, reference, similar, compiler, profiler, counters)
+    for context in (
+        *(documentation, decomposition, cases, hardware, ranks),
+        *(reference, similar, compiler, profiler, counters),
+    )
 }
 #: What is told about earlier attempts; see :mod:`opsmith.generate.feedback`.
 OF_ATTEMPTS = ("failures", "profile")

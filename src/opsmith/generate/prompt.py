@@ -26,6 +26,14 @@ _POLICIES = {
     "(`torch.empty`, `empty_like`, `empty_strided`), views and metadata; any other op of it is found and rejected.",
     "any": "Policy `any`: other PyTorch ops may be used, the one that is asked for may not.",
 }
+#: Of what ranks answer together.
+_POLICIES_OF_RANKS = {
+    "native": "Policy `native`: your own code moves the data. On GPUs that is over symmetric memory: nothing of NCCL, "
+    "gloo or `torch.distributed`'s collectives, sends and barriers. On CPUs messages between two ranks "
+    "(`isend`, `irecv`) and shared memory are allowed, collectives are not. PyTorch's arithmetic on a rank's own "
+    "tensors is allowed.",
+    "any": "Policy `any`: everything is allowed.",
+}
 
 
 def parse_dsl(name: str) -> str:
@@ -88,9 +96,13 @@ def _rules(setting: Setting, policy: str, answer: str) -> str:
     is_module = setting.task.op.kind.of_problems
     note = " with the parameters and buffers of `Model` under the same names" if is_module else " with this signature"
     rules = _template("rules").format(
-        name=entry_point(setting.task), signature_note=note, policy_note=_POLICIES[policy], answer=answer
+        name=entry_point(setting.task),
+        signature_note=note,
+        policy_note=(_POLICIES_OF_RANKS if setting.task.op.kind.on_ranks else _POLICIES)[policy],
+        answer=answer,
     )
-    return f"{rules}\n{_template(setting.dsl)}"
+    of_ranks = [_template("ranks")] if setting.task.op.kind.on_ranks else []
+    return "\n".join([rules, *of_ranks, _template(setting.dsl)])
 
 
 def _task(setting: Setting, contexts: Sequence[str]) -> str:
