@@ -41,7 +41,8 @@ SURFACE = {
     "book build": "PROBLEMS --device --jobs --json --license --limit --ops --out -o",
     "check": (
         "KERNEL --baseline --case --dataset --device --dtype --entry --fail-on --integrity --jobs --json --junit"
-        " --last-failed --layout --models --out --overhead-dominated --policy --ranks --sample --seed --sizes --spread-inputs"
+        " --last-failed --layout --models --out --overhead-dominated --policy --ranks --sample --seed"
+        " --sizes --spread-inputs"
         " --stop-at-first --suite --task --timing --timing-pairs --tolerance --top-inputs --trials --warm --watch"
         " --world -o -x"
     ),
@@ -56,7 +57,8 @@ SURFACE = {
     "generate": (
         "--attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
         " --max-tokens --model"
-        " --most-judging-s --ops --out --policy --prices --problems --provider --ranks --references --replay --resume --seed --sizes"
+        " --most-judging-s --ops --out --policy --prices --problems --provider --ranks --references"
+        " --replay --resume --seed --sizes"
         " --strategy --suite --temperature --timing --tolerance --world -o"
     ),
     "mcp": (

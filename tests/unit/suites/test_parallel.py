@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,19 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from opsmith.backends.solutions import solutions_in
 from opsmith.calls.live import rebuild
+from opsmith.calls.observer import Observer
+from opsmith.calls.outcomes import HeldOutcome
+from opsmith.cli.selection import suite_of_problem
+from opsmith.core.case import CallRecord
+from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.problems import SHIPPED_PARALLEL, problem_files, task_of_entry
 from opsmith.core.run import Selection
+from opsmith.core.task import Task
+from opsmith.core.verdict import Status
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement, Judgement
+from opsmith.evaluation.criteria.rules import rule_for
 from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.parallel import Parallel
 from opsmith.suites.parallel.layouts import overlapping, strided
@@ -218,3 +230,107 @@ def _leaves(result: object) -> list[torch.Tensor]:
 def test_own_problems_name_their_source(task: str) -> None:
     """Whose need it is: a codebase, and the place in it."""
     assert "\nAfter " in OWN[task].read_text()
+
+
+# ---------------------------------------------------------------- what passes for an answer
+
+ADD = """
+import torch
+import torch.distributed as dist
+from torch import nn
+
+REPLICATED = (0,)
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+
+def get_inputs(rank, world_size):
+    return [torch.randn(40, 50)]
+"""
+
+
+def judged(tmp_path: Path, dtype: str, answer: Callable[[list[torch.Tensor], int], torch.Tensor]) -> Judgement:
+    """The judgement on a sum over four ranks.
+
+    Args:
+        answer: given all ranks' tensors and a rank, what that rank returns.
+    """
+    (tmp_path / "add.py").write_text(ADD)
+    call = calls(using(problem_files(tmp_path), (4,)), "add@4", dtype)["inputs"]
+    assert call.record is not None
+
+    def candidate(*asked: Any) -> list[list[torch.Tensor]]:
+        tensors = [program[0][0][0] for program in asked]
+        return [[answer(tensors, rank)] for rank in range(len(tensors))]
+
+    schema = registry.schema_of("add")
+    reference, got = (_outcome(call.record, each) for each in (registry.reference("add"), candidate))
+    case = CaseUnderJudgement(
+        call.record,
+        schema,
+        rule_for(schema),
+        lambda: [reference],
+        device=CPU,
+        tolerance=None,
+        replicated=registry.replicated("add"),
+        run_again=lambda: itertools.repeat(reference),
+    )
+    return case.judge([got], tolerance="strict", layout="dense")
+
+
+def _outcome(record: CallRecord, answer: Callable[..., Any]) -> HeldOutcome:
+    live, observer = rebuild(record, CPU), Observer()
+    with torch.no_grad():
+        observer.keep([observer.describe(answer(*live.args), live, record.storages)])
+    return observer.held(0)
+
+
+def _sum(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    first, *others = tensors
+    return sum(others, first.clone())
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+def test_every_order_of_additions_is_right(tmp_path: Path, dtype: str) -> None:
+    """A ring and a tree add otherwise than one rank after the other, and round otherwise where terms cancel."""
+    backwards = judged(tmp_path, dtype, lambda tensors, _: _sum(reversed(tensors)))
+    tree = judged(tmp_path, dtype, lambda tensors, _: _sum([_sum(tensors[:2]), _sum(tensors[2:])]))
+    assert Status.PASSED is backwards.status, backwards.detail
+    assert Status.PASSED is tree.status, tree.detail
+
+
+@pytest.mark.parametrize(("dtype", "wire"), [("f32", torch.bfloat16), ("bf16", torch.float8_e4m3fn)])
+def test_fewer_bits_on_the_wire_are_wrong(tmp_path: Path, dtype: str, wire: torch.dtype) -> None:
+    """Orders of additions explain less than that."""
+    found = judged(tmp_path, dtype, lambda tensors, _: _sum(tensor.to(wire).to(tensor.dtype) for tensor in tensors))
+    assert Status.WRONG_VALUE is found.status
+
+
+def test_results_that_have_to_be_alike_are_compared_bit_by_bit(tmp_path: Path) -> None:
+    """Each of them alone would pass."""
+    found = judged(tmp_path, "f32", lambda tensors, rank: _sum(tensors[rank:] + tensors[:rank]))
+    assert Status.WRONG_VALUE is found.status
+    assert "result 0 of call 0 on rank 1 has other bits than on rank 0" == found.detail
+
+
+@pytest.mark.parametrize(("text", "suite"), [(ADD, "parallel"), (ADD.replace("rank, world_size", ""), "modules")])
+def test_check_knows_whose_problem_a_file_is(tmp_path: Path, text: str, suite: str) -> None:
+    """By what its inputs are given; nothing of it runs."""
+    (tmp_path / "mine.py").write_text(text)
+    assert suite == suite_of_problem(tmp_path / "mine.py")
+
+
+def test_files_of_one_problem_are_its_samples(tmp_path: Path) -> None:
+    """``1_add_cuda.py`` as the public form calls them; a function answers as well as a class."""
+    for name, text in (("1_add_cuda", "def solution(x): return x"), ("1_add_ring", "class ModelNew: pass")):
+        (tmp_path / f"{name}.py").write_text(text)
+    op = OpSchema(name="1_add", schema="x", variant=Variant.FUNCTIONAL, kind=TaskKind.PARALLEL)
+    kernels = solutions_in(tmp_path, Task(name="1_add", op=op, suite="parallel"), backend="mine")
+    assert [("1_add", "1_add_cuda.py:solution"), ("1_add@1", "1_add_ring.py:ModelNew")] == [
+        (kernel.task, kernel.entry) for kernel in kernels
+    ]
