@@ -35,6 +35,8 @@ from opsmith.runner.protocol.worker_messages import (
     OUT_OF_PROTOCOL,
     Answered,
     CallToRun,
+    Inspect,
+    Inspected,
     LentCall,
     Noticed,
     Raised,
@@ -46,6 +48,8 @@ from opsmith.runner.protocol.worker_messages import (
 
 #: How long the other ranks may take once one has failed: what they say may tell more than that they were killed.
 GRACE_S = 0.5
+#: How long after all ranks have returned they look what was written since.
+SETTLING_S = 5e-3
 
 _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
@@ -101,6 +105,7 @@ class RankGroup:
         self.notices: tuple[Noticed, ...] = ()
         self.load_changes: tuple[str, ...] = ()
         self._finish_by = math.inf
+        self._is_watched = False
 
     def finish_by(self, deadline: float) -> None:
         """Wait for no answer of a rank beyond a moment of the monotonic clock."""
@@ -147,6 +152,7 @@ class RankGroup:
         Raises:
             WorkerFailed: a rank died or hung while loading.
         """
+        self._is_watched = policy is not None
         problems = self._together(lambda link, _: link.load(kernel, root, schema, policy))
         problem = next((problem for problem in problems if problem is not None), None)
         changes = [change for link in self._links for change in link.load_changes]
@@ -186,7 +192,16 @@ class RankGroup:
             self.retire()
             if len(request.calls) > 1:
                 return raised[0]  # What it answered to the calls after that may be about other calls of the others'.
-        return joined
+            return joined
+        return self._with_late_writes(joined) if self._is_watched else joined
+
+    def _with_late_writes(self, joined: Answered) -> Answered:
+        """What ranks answered, and what was written since all of them had returned."""
+        time.sleep(SETTLING_S)
+        answers = self._together(lambda link, _: link.ask(Inspect(), (Inspected,)))
+        self.notices += tuple(notice for link in self._links for notice in link.notices)
+        found = dict.fromkeys(change for answer in answers for change in answer.changes)
+        return msgspec.structs.replace(joined, changes=tuple(dict.fromkeys((*joined.changes, *found))))
 
     def give_memory_back(self) -> None:
         """Give the devices what the ranks keep for the next call."""

@@ -211,21 +211,13 @@ class CallRun:
             self._results.append(KeptMemory(new))
             self._arguments = KeptMemory(flat_view(storage, torch.uint8) for storage in live.storages)
 
-    @property
-    def has_raised(self) -> bool:
-        """Whether an execution raised, so that other ranks may be anywhere."""
-        return self._raised is not None
-
-    def look_for_late_writes(self) -> None:
-        """Hold against the kernel what has changed since its calls returned; every rank has returned by now."""
-        supervision = self._answering.supervision
-        if supervision is None or self._arguments is None:
-            return
+    def late_writes(self) -> Iterator[str]:
+        """What of the memory of its calls has changed since they returned, in words."""
         with self._paused():
             if any(kept.has_changed() for kept in self._results):
-                supervision.note("a result changed after its call had returned")
-            if self._arguments.has_changed():
-                supervision.note("an argument changed after the call had returned")
+                yield "a result changed after its call had returned"
+            if self._arguments is not None and self._arguments.has_changed():
+                yield "an argument changed after its call had returned"
 
     def _execute_again(self, live: LiveCall, again: CallRecord, observer: Observer) -> Any:
         """The same call with other values in the same memory."""

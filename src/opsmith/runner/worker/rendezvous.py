@@ -58,15 +58,6 @@ def meet(rank_info: RankInfo, device: torch.device) -> None:
             dist.all_reduce(torch.ones(1, device=device), group=group)
 
 
-def meet_again(device: torch.device) -> None:
-    """Return when every rank is here, and this one's device has done all that it was asked."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    dist.barrier()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def spoil_workspace() -> None:
     """Fill this rank's symmetric memory with garbage, and wait until every rank has; signals are left alone."""
     # Devices without access to each other's memory have none.

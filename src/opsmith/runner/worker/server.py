@@ -73,11 +73,9 @@ from opsmith.runner.sandbox.layers import Sandbox
 from opsmith.runner.worker.disguise import Disguise
 from opsmith.runner.worker.execution import Answering, CallRun, raised
 from opsmith.runner.worker.loading import discover, load_kernel
-from opsmith.runner.worker.rendezvous import meet, meet_again
+from opsmith.runner.worker.rendezvous import meet
 
 MAX_FILE_BYTES = 4 << 30
-#: How long ranks wait, once all of them have returned, before they look what was written since.
-SETTLING_S = 5e-3
 #: Made before anything is hidden: annotations are looked up by the names of modules.
 _PREPARED = msgspec.msgpack.Decoder(WorkerRequest)
 
@@ -169,6 +167,8 @@ class Worker:
         self._disguise = Disguise()
         self._timed: dict[int, TimedCall] = {}
         self._observer: Observer | None = None
+        #: Of ranks the calls of the last request, whose memory is looked at once more.
+        self._runs: list[CallRun] = []
         make_waiting_context(device)
         self._supervision = Supervision(device, tell)
 
@@ -213,6 +213,7 @@ class Worker:
         self._sandbox.narrow(builds)
         self._timed.clear()
         self._observer = None
+        self._runs = []
         root = Path(request.root) if request.root else None
         self._supervision.end()
         if request.policy is not None:
@@ -253,12 +254,7 @@ class Worker:
                 run.run([next(next_live) for _ in range(item.repeats)], observer)
                 runs.append(run)
         self._supervision.look_again()
-        if self._answering.on_ranks and not any(run.has_raised for run in runs):
-            with self._supervision.paused():
-                meet_again(self._device)
-            time.sleep(SETTLING_S)
-            for run in runs:
-                run.look_for_late_writes()
+        self._runs = runs
         with self._computing(records):
             outcomes = iter(self._told(observer))
             replies = tuple([run.reply(outcomes) for run in runs])
@@ -349,11 +345,13 @@ class Worker:
 
     def _inspect(self, _request: Inspect) -> Inspected:
         self._supervision.heed()
-        return Inspected(self._supervision.changes())
+        late = [line for run in self._runs for line in run.late_writes()]
+        return Inspected((*dict.fromkeys(late), *self._supervision.changes()))
 
     def _give_memory_back(self, _request: GiveMemoryBack) -> MemoryGivenBack:
         self._outcomes.forget()
         self._observer = None
+        self._runs = []
         give_memory_back(self._device, 0)
         return MemoryGivenBack()
 
