@@ -20,7 +20,7 @@ import msgspec
 from opsmith.backends.file import KernelFile
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import TaskKind, version_file
+from opsmith.core.op import version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UsageError
@@ -495,6 +495,6 @@ class _Once:
 
 def attempt_file(task: AskedTask, index: int) -> Path:
     """Where an attempt's kernel lies in a campaign's directory, named as the public layouts name versions."""
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         return Path("attempts") / task.name / f"sample_{index}" / f"{task.name.rpartition('/')[2]}.py"
     return Path("attempts") / version_file(task.name, index + 1)

@@ -9,7 +9,7 @@ import importlib.util
 import itertools
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,7 +52,7 @@ class ProblemFile:
 
     def __init__(self, file: Path, *, small: bool = False) -> None:
         self._file = file
-        module = self.trying("does not load", lambda: _import(file))
+        module = self.trying("does not load", lambda: import_file(file))
         if small:
             self._make_small(module)
         self._make_model = self._part(module, "Model")
@@ -93,10 +93,13 @@ class ProblemFile:
         return list(inputs)
 
     def _make_small(self, module: ModuleType) -> None:
-        for name, size in vars(module).get(SMALL, {}).items():
+        self._set_constants(module, vars(module).get(SMALL, {}), SMALL)
+
+    def _set_constants(self, module: ModuleType, constants: Mapping[str, Any], said_by: str) -> None:
+        for name, value in constants.items():
             if name not in vars(module):
-                raise BrokenProblem(f"{self._file.name}: {SMALL} names {name}, which the file does not define")
-            setattr(module, name, size)
+                raise BrokenProblem(f"{self._file.name}: {said_by} names {name}, which the file does not define")
+            setattr(module, name, value)
 
     def _part(self, module: ModuleType, name: str) -> Callable[..., Any]:
         part = vars(module).get(name)
@@ -201,7 +204,8 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _import(file: Path) -> ModuleType:
+def import_file(file: Path) -> ModuleType:
+    """Import a user's file as a module of a name that no other one has."""
     name = f"_opsmith_problem_{next(_numbers)}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
