@@ -27,6 +27,9 @@ from opsmith.errors import BadInput
 #: Opsmith's own set.
 SHIPPED_PROBLEMS = Path(__file__).parents[1] / "problems"
 
+#: Sources of the cases that are timed where a problem names its cases: workloads of a definition, benchmarks of a task.
+TIMED_SOURCES = ("workload", "benchmark")
+
 _LEVEL_FOLDER = re.compile(r"level_?(\w+)")
 _LEVEL = re.compile(r"L(\w+)")
 _NUMBER = re.compile(r"(\d+)")

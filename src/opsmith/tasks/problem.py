@@ -9,10 +9,11 @@ import importlib.util
 import itertools
 import random
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,8 +30,20 @@ from opsmith.tasks.module_state import State, declared_state, equal, hidden_stat
 #: A problem's dict of other values for constants of its file, with which it is small enough for any machine.
 SMALL = "SMALL"
 
+#: A problem's dict of source -> list of keyword arguments of its ``get_inputs``, one for each case that it asks.
+CASES = "CASES"
+#: What a problem may check of a result besides opsmith's comparison: ``check_implementation(*inputs, result)``.
+OWN_CHECK = "check_implementation"
+
 #: Packages that problems of whole models import, and the extra of opsmith that brings them.
 _EXTRAS = {"timm": "models", "transformers": "models"}
+
+#: What torch says where a process that judges on the CPU is asked for a GPU.
+_NO_CUDA = (
+    *("Cannot re-initialize CUDA in forked subprocess", "Torch not compiled with CUDA enabled"),
+    *("Found no NVIDIA driver", "No CUDA GPUs are available", "Cannot access accelerator device"),
+    "Cannot get CUDA generator",
+)
 
 _numbers = itertools.count()
 
@@ -39,8 +52,26 @@ class BrokenProblem(Exception):
     """A problem file that does not do what its format says, in one line."""
 
 
+class NamedCase(NamedTuple):
+    """A case that a problem names in its ``CASES``.
+
+    Attributes:
+        source: of the case's address, as ``workload``.
+        sample: its number among those of the source.
+        arguments: what ``get_inputs`` is called with.
+    """
+
+    source: str
+    sample: int
+    arguments: dict[str, Any]
+
+
 class ProblemFile:
-    """The three parts of a problem file.
+    """The parts of a problem file.
+
+    Attributes:
+        cases: those that it names; none where ``get_inputs`` takes no arguments.
+        own_check: its ``check_implementation``, or None.
 
     Args:
         file: its path.
@@ -58,6 +89,8 @@ class ProblemFile:
         self._make_model = self._part(module, "Model")
         self._make_inputs = self._part(module, "get_inputs")
         self._make_init = vars(module).get("get_init_inputs", list)
+        self.cases = self._named_cases(module)
+        self.own_check: Callable[..., Any] | None = vars(module).get(OWN_CHECK)
 
     def init_inputs(self, seed: int) -> list[Any]:
         """The arguments of ``Model`` and ``ModelNew``.
@@ -80,14 +113,18 @@ class ProblemFile:
             raise BrokenProblem(f"{self._file.name}: Model is no torch.nn.Module")
         return model
 
-    def inputs(self, seed: int) -> list[Any]:
+    def inputs(self, seed: int, case: int = 0) -> list[Any]:
         """The arguments of one call, drawn under ``seed``.
+
+        Args:
+            case: number of the one of ``cases`` that is asked, where there are any.
 
         Raises:
             BrokenProblem: ``get_inputs`` raised or returned no list.
         """
+        arguments = self.cases[case].arguments if self.cases else {}
         seed_everything(seed)
-        inputs = self.trying("get_inputs() failed", self._make_inputs)
+        inputs = self.trying("get_inputs() failed", lambda: self._make_inputs(**arguments))
         if not isinstance(inputs, (list, tuple)):
             raise BrokenProblem(f"{self._file.name}: get_inputs() returned a {type(inputs).__name__}, not a list")
         return list(inputs)
@@ -97,6 +134,18 @@ class ProblemFile:
             if name not in vars(module):
                 raise BrokenProblem(f"{self._file.name}: {SMALL} names {name}, which the file does not define")
             setattr(module, name, size)
+
+    def _named_cases(self, module: ModuleType) -> tuple[NamedCase, ...]:
+        named = vars(module).get(CASES, {})
+        try:
+            by_source = msgspec.convert(named, dict[str, list[dict[str, Any]]])
+        except msgspec.ValidationError as exc:
+            raise BrokenProblem(f"{self._file.name}: {CASES} is no dict of lists of dicts: {exc}") from exc
+        return tuple(
+            NamedCase(source, sample, arguments)
+            for source, asked in by_source.items()
+            for sample, arguments in enumerate(asked)
+        )
 
     def _part(self, module: ModuleType, name: str) -> Callable[..., Any]:
         part = vars(module).get(name)
@@ -116,8 +165,14 @@ class ProblemFile:
         except torch.AcceleratorError:
             raise  # The device context is lost.
         except (Exception, SystemExit) as exc:
-            line = " ".join(str(exc).split())
-            raise BrokenProblem(f"{self._file.name}: {what}: {type(exc).__name__}: {line}"[:400]) from exc
+            raise BrokenProblem(f"{self._place(exc)}: {what}: {in_plain_words(exc)}"[:400]) from exc
+
+    def _place(self, exc: BaseException) -> str:
+        """The file, with the line of it that an error came through."""
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if Path(frame.filename) == self._file
+        ]
+        return f"{self._file.name}:{lines[-1]}" if lines else self._file.name
 
 
 class Problem:
@@ -166,13 +221,40 @@ class Problem:
                 others[id(live[name])] = perturbed(tensor, generator)
         return {name: others[id(tensor)] for name, tensor in live.items()}
 
-    def inputs(self, seed: int) -> list[Any]:
-        """The arguments of one call, drawn under ``seed``.
+    @property
+    def cases(self) -> tuple[NamedCase, ...]:
+        """See :class:`ProblemFile`."""
+        return self._parts.cases
+
+    @property
+    def has_own_check(self) -> bool:
+        """Whether the file checks results too."""
+        return self._parts.own_check is not None
+
+    def inputs(self, seed: int, case: int = 0) -> list[Any]:
+        """The arguments of one call, drawn under ``seed``; see :meth:`ProblemFile.inputs`.
 
         Raises:
             BrokenProblem: ``get_inputs`` raised or returned no list.
         """
-        return self._parts.inputs(seed)
+        return self._parts.inputs(seed, case)
+
+    def refusal(self, inputs: Sequence[Any], result: Any) -> str | None:
+        """Why the file's own check refuses a result; None where it does not.
+
+        Args:
+            inputs: as they were before the call; the check may change them.
+            result: of the call.
+        """
+        assert self._parts.own_check is not None
+        try:
+            said = self._parts.own_check(*inputs, result)
+        except torch.AcceleratorError:
+            raise  # The device context is lost.
+        except Exception as exc:  # noqa: BLE001 - it may raise, as an assert does, what it likes
+            said = (False, f"{type(exc).__name__}: {exc}")
+        good, message = said if isinstance(said, tuple) else (not said, said)  # Some return a message, or none.
+        return None if good else " ".join(f"{OWN_CHECK} refuses it: {message}".split())[:400]
 
     def _drawn_tensors(self) -> tuple[str, ...]:
         """Of the hidden tensors those that come out otherwise in another model."""
@@ -192,6 +274,16 @@ def record_call(task: str, args: list[Any], kwargs: dict[str, Any]) -> CallRecor
     signature(task, args, kwargs)  # Refuses tensors that have no plain storage.
     memory = HostBytes()
     return PendingRecord(task, args, kwargs, memory).resolve(memory.collect())
+
+
+def in_plain_words(exc: BaseException) -> str:
+    """An error of a problem's code in one line."""
+    line = " ".join(str(exc).split())
+    if any(sign in line for sign in _NO_CUDA):
+        return (
+            'it uses CUDA by itself (`.cuda()`, `device="cuda"`), and this run is on the CPU; ask it with --device cuda'
+        )
+    return f"{type(exc).__name__}: {line}"
 
 
 def seed_everything(seed: int) -> None:

@@ -5,7 +5,7 @@ An overload, the Model of a problem file, a whole model, or what a collective me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,6 +83,13 @@ def problem(task: str) -> Problem:
     from opsmith.tasks.problem import Problem
 
     return Problem(task, _problems.files[task], torch.device(_problems.device), small=_problems.small)
+
+
+def own_check(task: str) -> Callable[[Sequence[Any], Any], str | None] | None:
+    """What a module task's file checks of a result (:meth:`opsmith.tasks.problem.Problem.refusal`); None: nothing."""
+    if task not in _problems.files or not problem(task).has_own_check:
+        return None
+    return problem(task).refusal
 
 
 def schema_of(task: str) -> OpSchema:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import msgspec
 import torch
@@ -81,6 +82,7 @@ class CaseUnderJudgement:
         small_results: see :class:`~opsmith.evaluation.criteria.judged_call.JudgedCall`.
         run_again: runs eager as often as wanted on the same arguments and random state, each time with other garbage
             in the memory that is not its to read.
+        own_check: what a problem's author checks besides: (inputs, result) -> why it is refused, or None.
 
     Attributes:
         device: as given.
@@ -101,7 +103,9 @@ class CaseUnderJudgement:
         summary: bytes | None = None,
         seed: int | None = None,
         small_results: bool = False,
+        own_check: Callable[[Sequence[Any], Any], str | None] | None = None,
     ) -> None:
+        self._own_check = own_check
         self._small_results = small_results
         self._seed = seed
         self.repeats = repeats
@@ -151,6 +155,9 @@ class CaseUnderJudgement:
         if not finding.passed and self._rule.kind != "distribution":
             stable = self._without_unstable(candidate[0])
             finding = finding if stable is None else self._compare_values([stable], tolerance)
+        if finding.passed and self._own_check is not None:
+            refusal = self._own_check(rebuild(self._record, self.device).args, self._returned(candidate[0]))
+            finding = finding if refusal is None else Finding(status=Status.WRONG_VALUE, detail=refusal)
         return Judgement(status=finding.status, detail=finding.detail, figures=finding.figures, layout_differs=differs)
 
     def _spared(self, ours: HeldOutcome, theirs: HeldOutcome) -> HeldOutcome:
@@ -304,6 +311,12 @@ class CaseUnderJudgement:
                 content = self._content(tensor.storage) if changed is None else changed
                 results.append(_window(as_bytes(content), tensor))
         return results
+
+    def _returned(self, outcome: HeldOutcome) -> Any:
+        """What was returned: one value, or a flat tuple."""
+        leaves = tuple([self._leaf(*leaf) for leaf in zip(outcome.form.outputs, outcome.elements, strict=True)])
+        placed = [leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        return placed[0] if outcome.form.structure == "*" else tuple(placed)
 
     def _leaf(self, output: OutputTensor | OutputOther, content: Content) -> Result:
         if isinstance(output, OutputOther):
