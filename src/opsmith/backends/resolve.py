@@ -30,7 +30,7 @@ def resolve(text: str) -> Backend | NeedsDiscovery:
     if text in plugins.names(plugins.KERNELS):
         return package_kernels(text)
     path = Path(text).expanduser()
-    if path.suffix == ".py":
+    if path.suffix == ".py" or (path.suffix == ".json" and path.is_file()):
         return KernelFile(path)
     if text and path.exists():
         return KernelDirectory(path)

@@ -118,7 +118,7 @@ def check(
         raise BadInput(f"suite {suite} is not answered by kernels; use opsmith run --suite {suite}")
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
     task = task or _named_task(kernel)
-    problem = task if task.endswith(".py") else None
+    problem = task if is_problem(task) else None
     suite = suite if problem is None else selection.MODULES
     backend = str(kernel)
     if problem is None:
@@ -128,7 +128,7 @@ def check(
         backend += "" if function is None else f":{function}"
     elif entry is not None:
         raise BadInput("--entry is for ops; the class that answers a module problem is called ModelNew")
-    else:
+    elif selection.problems_path(problem) == Path(problem):
         check_solution(kernel)
     on = selection.parse_device(device)
     options = Options(
@@ -180,6 +180,11 @@ def check(
             ending=ending,
             stop_at_first=stop_at_first,
         )
+
+
+def is_problem(task: str) -> bool:
+    """Whether ``--task`` names a module problem: its file, or a file or folder of another tool's format."""
+    return task.endswith((".py", ".json", ".yml", ".yaml")) or (bool(task) and Path(task).is_dir())
 
 
 def _named_task(kernel: Path) -> str:

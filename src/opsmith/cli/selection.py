@@ -16,6 +16,7 @@ from opsmith.core.op import TaskKind
 from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash
 from opsmith.core.run import Selection
 from opsmith.errors import BadInput, UnknownName
+from opsmith.formats.readers import problems_from
 from opsmith.suites.traits import Reads, traits_of
 from opsmith.traces.hub import PREFIX, local_path
 from opsmith.traces.hub_problems import hub_problems
@@ -246,12 +247,14 @@ def parse_ranks(text: str) -> tuple[int, ...]:
 def problems_path(name: str | None) -> Path:
     """The file or folder that ``--problems`` means, downloaded if need be; without a name opsmith's own set.
 
+    Tasks of another tool's format are a folder in the cache by then.
+
     Raises:
-        BadInput: it is on the hub and cannot be had.
+        BadInput: it is on the hub and cannot be had, or a task is not what its format says.
     """
     if name is None:
         return SHIPPED_PROBLEMS
-    return hub_problems(name) if name.startswith(PREFIX) else Path(name)
+    return hub_problems(name) if name.startswith(PREFIX) else problems_from(Path(name))
 
 
 def chosen_problems(name: str | None, patterns: str) -> dict[str, Path]:
