@@ -54,3 +54,13 @@ def test_flashinfer_solutions_are_judged_and_their_traces_written(tmp_path: Path
     evaluations = [line["evaluation"] for line in lines]
     assert [True, True, False, False] == [each["performance"] is not None for each in evaluations]
     assert all(each["correctness"]["max_absolute_error"] > 0.1 for each in evaluations[2:])
+
+
+def test_kernelbot_submissions_are_judged(tmp_path: Path) -> None:
+    """One writes into the memory for results, one makes a new tensor; a task that cannot be asked stays in the score."""
+    summary = judge(DATA / "kernelbot", DATA / "kernelbot", tmp_path / "run")
+    assert {"pair_max": False, "row_means": True, "row_means@1": False, "row_means@2": True} == {
+        name: op.accepted for name, op in summary.per_op.items()
+    }
+    assert {"WRONG_VALUE"} == set(summary.per_op["row_means@1"].statuses)
+    assert pytest.approx(1 / 3) == summary.levels[-1].pass_at["1"]  # Two of three samples of one of two tasks.

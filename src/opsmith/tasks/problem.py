@@ -32,6 +32,10 @@ SMALL = "SMALL"
 
 #: A problem's dict of source -> list of keyword arguments of its ``get_inputs``, one for each case that it asks.
 CASES = "CASES"
+#: A problem's positions in its first argument, a tuple, of tensors whose values mean nothing: memory for results.
+SCRATCH = "SCRATCH"
+#: A problem's name for the device of the run, set when its file is loaded.
+DEVICE = "OPSMITH_DEVICE"
 #: What a problem may check of a result besides opsmith's comparison: ``check_implementation(*inputs, result)``.
 OWN_CHECK = "check_implementation"
 
@@ -71,25 +75,30 @@ class ProblemFile:
 
     Attributes:
         cases: those that it names; none where ``get_inputs`` takes no arguments.
+        scratch: positions in the first argument, a tuple, of what any solution may overwrite.
         own_check: its ``check_implementation``, or None.
 
     Args:
         file: its path.
         small: take the sizes that its ``SMALL`` names, where it has some.
+        device: type of the device that a file which asks for it makes its tensors on.
 
     Raises:
         BrokenProblem: it does not load, or a part is missing.
     """
 
-    def __init__(self, file: Path, *, small: bool = False) -> None:
+    def __init__(self, file: Path, *, small: bool = False, device: str = "cpu") -> None:
         self._file = file
         module = self.trying("does not load", lambda: _import(file))
+        if DEVICE in vars(module):
+            setattr(module, DEVICE, device)
         if small:
             self._make_small(module)
         self._make_model = self._part(module, "Model")
         self._make_inputs = self._part(module, "get_inputs")
         self._make_init = vars(module).get("get_init_inputs", list)
         self.cases = self._named_cases(module)
+        self.scratch: tuple[int, ...] = tuple(vars(module).get(SCRATCH, ()))
         self.own_check: Callable[..., Any] | None = vars(module).get(OWN_CHECK)
 
     def init_inputs(self, seed: int) -> list[Any]:
@@ -195,7 +204,7 @@ class Problem:
     """
 
     def __init__(self, task: str, file: Path, device: torch.device, *, small: bool = False) -> None:
-        self._parts = ProblemFile(file, small=small)
+        self._parts = ProblemFile(file, small=small, device=device.type)
         # What it is constructed with is no secret: the solution is constructed with the same.
         self._init = self._parts.init_inputs(derive_seed(task, "init"))
         self.init = msgspec.msgpack.encode(
@@ -225,6 +234,11 @@ class Problem:
     def cases(self) -> tuple[NamedCase, ...]:
         """See :class:`ProblemFile`."""
         return self._parts.cases
+
+    @property
+    def scratch(self) -> tuple[int, ...]:
+        """See :class:`ProblemFile`."""
+        return self._parts.scratch
 
     @property
     def has_own_check(self) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 import torch
 
 from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.core.case import CallRecord, SequenceValue, tensor_values
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.tasks.collective_reference import world_reference
 from opsmith.tasks.collectives import NAMESPACES, collective_schemas
@@ -90,6 +91,15 @@ def own_check(task: str) -> Callable[[Sequence[Any], Any], str | None] | None:
     if task not in _problems.files or not problem(task).has_own_check:
         return None
     return problem(task).refusal
+
+
+def scratch_of(record: CallRecord) -> frozenset[int]:
+    """The input storages of a module's call that any solution may overwrite: memory for results."""
+    if record.op not in _problems.files or not (places := problem(record.op).scratch):
+        return frozenset()
+    first = record.args[0]
+    items = first.items if isinstance(first, SequenceValue) else ()
+    return frozenset(tensor.storage for place in places for tensor in tensor_values(items[place : place + 1]))
 
 
 def schema_of(task: str) -> OpSchema:

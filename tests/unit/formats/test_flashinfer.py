@@ -14,6 +14,7 @@ from opsmith.formats.flashinfer_files import problem_texts
 from opsmith.formats.flashinfer_inputs import drawn
 from opsmith.formats.readers import problems_from
 
+Axis = ConstAxis | VarAxis | ExprAxis
 NORM, GEMM = "norm/rmsnorm_h64", "gemm/gemm_n16_k24"
 
 
@@ -167,7 +168,12 @@ def test_a_definition_without_workloads_stays_and_says_so(asked: Callable[..., A
 
 def test_expressions_are_calculated_and_never_run() -> None:
     """A definition is a stranger's text."""
-    axes = {"a": ConstAxis(7), "b": ExprAxis("a // 2 + c"), "c": ExprAxis("-(a % 4) + n ** 2"), "n": VarAxis()}
+    axes: dict[str, Axis] = {
+        "a": ConstAxis(7),
+        "b": ExprAxis("a // 2 + c"),
+        "c": powers,
+        "n": VarAxis(),
+    }
     definition = Definition("d", axes, {}, {}, "def run(): pass")
     assert {"a": 7, "n": 3, "c": 6, "b": 9} == extents(definition, {"n": 3})
 
@@ -175,7 +181,8 @@ def test_expressions_are_calculated_and_never_run() -> None:
 @pytest.mark.parametrize("expression", ["n / 2", "n % 0", "abs(n)", "n +", "9 ** 9 ** 9 ** n", "'a'"])
 def test_expressions_without_a_whole_number_are_refused(expression: str) -> None:
     """And one that would take for ever is no sooner begun."""
-    axes = {"a": ExprAxis(expression), "n": VarAxis(), "abs": ConstAxis(1)}
+    powers = ExprAxis("-(a % 4) + n ** 2")
+    axes: dict[str, Axis] = {"a": ExprAxis(expression), "n": VarAxis(), "abs": ConstAxis(1)}
     with pytest.raises(BadInput, match="has no whole number for a value"):
         extents(Definition("d", axes, {}, {}, "def run(): pass"), {"n": 3})
 

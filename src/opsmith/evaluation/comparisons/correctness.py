@@ -82,6 +82,7 @@ class CaseUnderJudgement:
         small_results: see :class:`~opsmith.evaluation.criteria.judged_call.JudgedCall`.
         run_again: runs eager as often as wanted on the same arguments and random state, each time with other garbage
             in the memory that is not its to read.
+        scratch: input storages that a candidate may overwrite and return, whatever eager does.
         own_check: what a problem's author checks besides: (inputs, result) -> why it is refused, or None.
 
     Attributes:
@@ -103,8 +104,10 @@ class CaseUnderJudgement:
         summary: bytes | None = None,
         seed: int | None = None,
         small_results: bool = False,
+        scratch: frozenset[int] = frozenset(),
         own_check: Callable[[Sequence[Any], Any], str | None] | None = None,
     ) -> None:
+        self._scratch = scratch
         self._own_check = own_check
         self._small_results = small_results
         self._seed = seed
@@ -180,6 +183,8 @@ class CaseUnderJudgement:
         for number, (mine, other) in enumerate(zip(ours.outputs, theirs.outputs, strict=True)):
             yield from kind_problem(f"result {number}", mine, other)
             if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor):
+                if other.input_storage in self._scratch:
+                    other = msgspec.structs.replace(other, input_storage=None)  # noqa: PLW2901 - as good as a new one
                 tensors.append((f"result {number}", self._asked_of(mine, other), other))
         for check in (device_problem, dtype_problem, shape_problem, alias_problem, type_problem, bits_problem):
             for tensor in tensors:
@@ -213,6 +218,8 @@ class CaseUnderJudgement:
         for number, after in theirs.changed.items():
             if not 0 <= number < len(self._record.storages):
                 yield Status.MUTATED_INPUT, f"reported a change of input storage {number}, which does not exist"
+                continue
+            if number in self._scratch:
                 continue
             tensor, outside = self._tensor_number(number), self._overwritten(number, after)
             if number not in self._written:

@@ -476,6 +476,7 @@ class Referee:
             summary=answer.summary,
             seed=item.rng_seed,
             small_results=item.case.variant == "tiny",
+            scratch=registry.scratch_of(record),
             own_check=registry.own_check(record.op),
             run_again=lambda: repetitions(
                 record, result_bytes(answer.form), item.rng_seed, self._device, surround=surround
