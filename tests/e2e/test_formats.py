@@ -57,7 +57,7 @@ def test_flashinfer_solutions_are_judged_and_their_traces_written(tmp_path: Path
 
 
 def test_kernelbot_submissions_are_judged(tmp_path: Path) -> None:
-    """One writes into the memory for results, one makes a new tensor; a task that cannot be asked stays in the score."""
+    """One writes into the memory for results, one makes a new tensor; what cannot be asked stays in the score."""
     summary = judge(DATA / "kernelbot", DATA / "kernelbot", tmp_path / "run")
     assert {"pair_max": False, "row_means": True, "row_means@1": False, "row_means@2": True} == {
         name: op.accepted for name, op in summary.per_op.items()

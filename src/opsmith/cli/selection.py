@@ -13,7 +13,7 @@ import typer
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
 from opsmith.core.op import TaskKind
-from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash
+from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash, task_pattern
 from opsmith.core.run import Selection
 from opsmith.errors import BadInput, UnknownName
 from opsmith.formats.readers import problems_from
@@ -265,7 +265,7 @@ def chosen_problems(name: str | None, patterns: str) -> dict[str, Path]:
         UnknownName: a pattern names none of them.
     """
     files = problem_files(problems_path(name))
-    wanted = parse_ops(patterns)
+    wanted = tuple(map(task_pattern, parse_ops(patterns)))
     for pattern in wanted:
         if not any(fnmatchcase(task, pattern) for task in files):
             raise UnknownName("problem", pattern, list(files))

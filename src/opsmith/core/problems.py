@@ -104,6 +104,12 @@ def split_sample(name: str) -> tuple[str, int]:
     return (task, int(sample)) if separator and sample.isdecimal() else (name, 0)
 
 
+def task_pattern(text: str) -> str:
+    """A pattern of problems as opsmith writes it: ``L1/1_*`` of ``level1/1_*`` or ``level_1/1_*.py``."""
+    level, separator, stem = text.removesuffix(".py").rpartition("/")
+    return f"{_level(level)}{separator}{stem}"
+
+
 def level_of(task: str) -> str:
     """The level of a problem by its name: ``L1`` of ``L1/23_Softmax``; empty outside of folders."""
     return task.rpartition("/")[0]

@@ -31,7 +31,10 @@ from opsmith.report.column_scores import column_scores
 from opsmith.report.conventions import TimedOp, count_labels, geometric_mean, speed_scores
 from opsmith.report.levels import level_scores
 from opsmith.report.outcome import outcome
+from opsmith.report.strangers import one_line
 
+#: Different reasons for which problems could not be asked, that notes tell.
+MOST_REASONS = 3
 #: Scores that count ops on one side of a threshold.
 _SHARES = ("perf@", "fast_")
 
@@ -305,6 +308,16 @@ def _scores(
     return scores
 
 
+def _reasons(plan: RunPlan) -> Iterable[str]:
+    """Why problems could not be asked, each reason once with the first problem that has it."""
+    first: dict[str, str] = {}
+    for planned in plan.ops:
+        if planned.not_asked is not None:
+            # Of a reason that differs by its place alone one is enough.
+            first.setdefault(planned.not_asked.rpartition(": ")[2], f"{planned.op}: {planned.not_asked}")
+    yield from [one_line(told) for told in first.values()][:MOST_REASONS]
+
+
 def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
     if manifest.finished_utc is None:
         yield "the run is not finished: cases without a verdict count as not passed"
@@ -313,6 +326,7 @@ def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
         yield f"{ops} bad calls only; not among the ops asked"
     if not_asked := {split_sample(planned.op)[0] for planned in plan.ops if planned.not_asked is not None}:
         yield f"could not be asked, and counted as not correct: {', '.join(sorted(not_asked, key=counting_order))}"
+        yield from _reasons(plan)
     if plan.skipped:
         entries = "1 sample" if len(plan.skipped) == 1 else f"{len(plan.skipped):,} samples"
         yield f"{entries} of the suite could not be turned into cases; plan.json has the reasons"

@@ -297,7 +297,24 @@ def in_plain_words(exc: BaseException) -> str:
         return (
             'it uses CUDA by itself (`.cuda()`, `device="cuda"`), and this run is on the CPU; ask it with --device cuda'
         )
+    if isinstance(exc, ModuleNotFoundError) and exc.name:
+        needed = exc.name.partition(".")[0]
+        return f"{type(exc).__name__}: {line}; it needs the package {needed}, which is not installed"
+    if isinstance(exc, OSError) and "huggingface.co" in line and (repository := _hub_repository(exc)) is not None:
+        return (
+            f"it needs {repository} of the Hugging Face hub, which is not in the cache and cannot be had from here; "
+            f"`hf download {repository}` fetches it"
+        )
     return f"{type(exc).__name__}: {line}"
+
+
+def _hub_repository(exc: BaseException) -> str | None:
+    """What was asked of the hub when it could not be reached: torch's and transformers' messages do not say."""
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
+        for name in ("pretrained_model_name_or_path", "path_or_repo_id", "repo_id"):
+            if isinstance(asked := frame.f_locals.get(name), str):
+                return asked
+    return None
 
 
 def seed_everything(seed: int) -> None:

@@ -587,6 +587,25 @@ def test_a_problem_that_uses_cuda_on_the_cpu_is_told_so(tmp_path: Path, model: s
     assert 'it uses CUDA by itself (`.cuda()`, `device="cuda"`), and this run is on the CPU' in reason
 
 
+def test_a_package_that_a_problem_lacks_is_named(tmp_path: Path) -> None:
+    """KernelBench's Mamba problems import einops."""
+    [reason] = skipped(tmp_path, "from nowhere.inside import rearrange\n")
+    assert reason.endswith("it needs the package nowhere, which is not installed")
+
+
+def test_weights_that_cannot_be_had_are_named(tmp_path: Path) -> None:
+    """KernelBench's level 4 takes models of the hub, and the message of transformers does not say which."""
+    text = """
+def from_pretrained(pretrained_model_name_or_path):
+    raise OSError("We couldn't connect to 'https://huggingface.co' to load the files")
+
+
+config = from_pretrained("google/electra-small-discriminator")
+"""
+    [reason] = skipped(tmp_path, text)
+    assert "it needs google/electra-small-discriminator of the Hugging Face hub" in reason
+
+
 def test_an_error_of_a_problem_names_its_line(tmp_path: Path) -> None:
     """A problem of three hundred lines is mended where it fails."""
     [reason] = skipped(tmp_path, "class Model(nn.Module):\n    pass\n\n\ndef get_inputs():\n    return [1 / 0]\n")
