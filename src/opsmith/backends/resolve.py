@@ -13,6 +13,9 @@ from opsmith.backends.file import KernelFile
 from opsmith.backends.package import package_kernels
 from opsmith.errors import BadInput, UnknownName
 
+#: Of files that are solutions in the formats of other tools.
+_OF_OTHER_FORMATS = (".json", ".cu", ".cpp", ".txt")
+
 
 def resolve(text: str) -> Backend | NeedsDiscovery:
     """Find a backend: a name, then a kernel file (also ``FILE.py:FUNCTION``) or directory, then ``pkg.mod:attr``.
@@ -30,7 +33,7 @@ def resolve(text: str) -> Backend | NeedsDiscovery:
     if text in plugins.names(plugins.KERNELS):
         return package_kernels(text)
     path = Path(text).expanduser()
-    if path.suffix == ".py" or (path.suffix == ".json" and path.is_file()):
+    if path.suffix == ".py" or (path.suffix in _OF_OTHER_FORMATS and path.is_file()):
         return KernelFile(path)
     if text and path.exists():
         return KernelDirectory(path)

@@ -10,7 +10,7 @@ import msgspec
 
 from opsmith.core.cache import cache_folder, written_folder
 from opsmith.core.case import digest
-from opsmith.formats import flashinfer_files, kernelbot
+from opsmith.formats import flashinfer_files, kernelbot, robust_kbench
 from opsmith.formats.origin import Origin, origin_of
 from opsmith.formats.translated import Translated
 
@@ -42,7 +42,7 @@ class Reader(Protocol):
 
 
 #: In the order in which they are tried.
-READERS: Sequence[Reader] = (kernelbot, flashinfer_files)
+READERS: Sequence[Reader] = (kernelbot, robust_kbench, flashinfer_files)
 
 
 def problems_from(path: Path) -> Path:

@@ -78,6 +78,28 @@ def joined(files: Mapping[str, str], constants: Mapping[str, str]) -> str:
     return head + "\n\n".join(parts)
 
 
+def renamed(name: str, text: str, names: Mapping[str, str]) -> str:
+    """A file whose top-level classes and functions have other names, wherever they are used.
+
+    Args:
+        name: of the file.
+        text: of it.
+        names: old -> new.
+
+    Raises:
+        BadInput: it does not parse.
+    """
+    edits = []
+    for node in ast.walk(parsed(name, text)):
+        if isinstance(node, ast.Name) and node.id in names:
+            edits.append(_replace(text, node, names[node.id]))
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in names:
+            first, _, _ = _replace(text, node, "")
+            first += len("class " if isinstance(node, ast.ClassDef) else "def ")
+            edits.append((first, first + len(node.name.encode()), names[node.name]))
+    return _edited(text, edits)
+
+
 def with_relative_imports(name: str, text: str, files: Collection[str]) -> str:
     """A file whose imports of other files of its folder name them relatively, as a kernel's files have to.
 
