@@ -64,3 +64,14 @@ def test_kernelbot_submissions_are_judged(tmp_path: Path) -> None:
     }
     assert {"WRONG_VALUE"} == set(summary.per_op["row_means@1"].statuses)
     assert pytest.approx(1 / 3) == summary.levels[-1].pass_at["1"]  # Two of three samples of one of two tasks.
+
+
+def test_replies_of_multi_kernel_bench_are_judged_and_told_in_its_words(tmp_path: Path) -> None:
+    """Of each op the first sample."""
+    folder = DATA / "multi_kernel_bench"
+    judge(folder, folder / "output", tmp_path / "run")
+    told = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert ["softsign"] == list(told)
+    assert (True, True, None, False) == tuple(
+        told["softsign"][name] for name in ("compiled", "correctness", "performance", "cheating")
+    )

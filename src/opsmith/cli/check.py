@@ -37,6 +37,7 @@ from opsmith.cli.watch import watched
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.errors import BadInput
+from opsmith.formats.readers import solutions_from
 from opsmith.suites.traits import Reads, traits_of
 
 EPILOG = """
@@ -128,7 +129,7 @@ def check(
         backend += "" if function is None else f":{function}"
     elif entry is not None:
         raise BadInput("--entry is for ops; the class that answers a module problem is called ModelNew")
-    elif selection.problems_path(problem) == Path(problem):
+    elif selection.problems_path(problem) == Path(problem) and not solutions_from(kernel, Path(problem), task):
         check_solution(kernel)
     on = selection.parse_device(device)
     options = Options(

@@ -10,7 +10,7 @@ import msgspec
 
 from opsmith.core.cache import cache_folder, written_folder
 from opsmith.core.case import digest
-from opsmith.formats import flashinfer_files, kernelbot, robust_kbench
+from opsmith.formats import flashinfer_files, kernel_agent, kernelbot, multi_kernel_bench, robust_kbench
 from opsmith.formats.origin import Origin, origin_of
 from opsmith.formats.translated import Translated
 
@@ -53,19 +53,19 @@ def problems_from(path: Path) -> Path:
     """
     reader = next((reader for reader in READERS if path.exists() and reader.is_root(path)), None)
     if reader is None:
-        return path
+        return multi_kernel_bench.reference_folder(path)
     texts = reader.problem_texts(path)
     return written_folder(_folder(texts), texts)
 
 
 def solutions_from(path: Path, problem: Path, task: str) -> Sequence[Translated]:
-    """The solutions of a problem of another format in a file or folder; none for other problems.
+    """The solutions of a problem in a file or folder that have another format; none that are ``ModelNew`` as they are.
 
     Raises:
         BadInput: a solution is not what its format says, with file and line.
     """
     if (origin := origin_of(problem)) is None:
-        return ()
+        return kernel_agent.solutions(path, problem, task) or multi_kernel_bench.solutions(path, task)
     reader = next(reader for reader in READERS if origin.format == reader.FORMAT)
     return reader.solutions(origin, path, task)
 

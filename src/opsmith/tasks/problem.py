@@ -32,6 +32,8 @@ SMALL = "SMALL"
 
 #: A problem's dict of source -> list of keyword arguments of its ``get_inputs``, one for each case that it asks.
 CASES = "CASES"
+#: What some files define instead of ``get_inputs``: a list with the arguments of several calls.
+GROUPS = "get_input_groups"
 #: A problem's positions in its first argument, a tuple, of tensors whose values mean nothing: memory for results.
 SCRATCH = "SCRATCH"
 #: A problem's name for the device of the run, set when its file is loaded.
@@ -95,7 +97,8 @@ class ProblemFile:
         if small:
             self._make_small(module)
         self._make_model = self._part(module, "Model")
-        self._make_inputs = self._part(module, "get_inputs")
+        self._make_groups = None if "get_inputs" in vars(module) else vars(module).get(GROUPS)
+        self._make_inputs = list if self._make_groups is not None else self._part(module, "get_inputs")
         self._make_init = vars(module).get("get_init_inputs", list)
         self.cases = self._named_cases(module)
         self.scratch: tuple[int, ...] = tuple(vars(module).get(SCRATCH, ()))
@@ -133,7 +136,10 @@ class ProblemFile:
         """
         arguments = self.cases[case].arguments if self.cases else {}
         seed_everything(seed)
-        inputs = self.trying("get_inputs() failed", lambda: self._make_inputs(**arguments))
+        if self._make_groups is not None:
+            inputs = self._groups()[case]
+        else:
+            inputs = self.trying("get_inputs() failed", lambda: self._make_inputs(**arguments))
         if not isinstance(inputs, (list, tuple)):
             raise BrokenProblem(f"{self._file.name}: get_inputs() returned a {type(inputs).__name__}, not a list")
         return list(inputs)
@@ -144,7 +150,13 @@ class ProblemFile:
                 raise BrokenProblem(f"{self._file.name}: {SMALL} names {name}, which the file does not define")
             setattr(module, name, size)
 
+    def _groups(self) -> list[Any]:
+        assert self._make_groups is not None
+        return list(self.trying(f"{GROUPS}() failed", self._make_groups))
+
     def _named_cases(self, module: ModuleType) -> tuple[NamedCase, ...]:
+        if self._make_groups is not None:
+            return tuple(NamedCase("group", number, {}) for number in range(len(self._groups())))
         named = vars(module).get(CASES, {})
         try:
             by_source = msgspec.convert(named, dict[str, list[dict[str, Any]]])
