@@ -70,7 +70,7 @@ SURFACE = {
         "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --problems --sample"
         " --sizes --spread-inputs --suite --top-inputs --trials"
     ),
-    "package": "DIRECTORY --json --license --name --ops --out --run --version -o",
+    "package": "DIRECTORY --hub --json --license --name --ops --out --run --version -o",
     "prewarm": "--arch --dtype --inputs --jobs --json --ops",
     "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",
