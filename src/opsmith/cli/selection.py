@@ -100,9 +100,7 @@ ProblemPatterns = Annotated[
 ]
 Sizes = Annotated[
     Literal["full", "small"],
-    typer.Option(
-        help="Suites modules, models: the problems' own sizes, or those of their SMALL, for machines without a GPU."
-    ),
+    typer.Option(help="Suites modules, models: the problems' own sizes, or small ones, for machines without a GPU."),
 ]
 ModelMode = Annotated[
     Literal["infer", "train", "both"], typer.Option("--mode", help="Suite models: a forward pass, a training step.")

@@ -5,34 +5,25 @@ The file is the user's own and is trusted; all the same, no two problems share a
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
-import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 
 from opsmith.calls.recording import PendingRecord, signature
 from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import CallRecord
 from opsmith.core.seeds import derive_seed
-from opsmith.errors import MissingDependency
 from opsmith.tasks.module_call import CONSTRUCTION_SEED, ReferenceCall
 from opsmith.tasks.module_state import State, declared_state, equal, hidden_state, perturbed
+from opsmith.tasks.problem_module import import_problem, seed_everything
+from opsmith.tasks.small_sizes import shrunk
 
 #: A problem's dict of other values for constants of its file, with which it is small enough for any machine.
 SMALL = "SMALL"
-
-#: Packages that problems of whole models import, and the extra of opsmith that brings them.
-_EXTRAS = {"timm": "models", "transformers": "models"}
-
-_numbers = itertools.count()
 
 
 class BrokenProblem(Exception):
@@ -44,7 +35,8 @@ class ProblemFile:
 
     Args:
         file: its path.
-        small: take the sizes that its ``SMALL`` names, where it has some.
+        small: take the sizes that its ``SMALL`` names, or smaller ones that are found
+            (:mod:`opsmith.tasks.small_sizes`).
 
     Raises:
         BrokenProblem: it does not load, or a part is missing.
@@ -52,9 +44,11 @@ class ProblemFile:
 
     def __init__(self, file: Path, *, small: bool = False) -> None:
         self._file = file
-        module = self.trying("does not load", lambda: _import(file))
-        if small:
+        module = self.trying("does not load", lambda: import_problem(file))
+        if small and SMALL in vars(module):
             self._make_small(module)
+        elif small:
+            module = self.trying("cannot be made smaller", lambda: shrunk(file)) or module
         self._make_model = self._part(module, "Model")
         self._make_inputs = self._part(module, "get_inputs")
         self._make_init = vars(module).get("get_init_inputs", list)
@@ -93,7 +87,7 @@ class ProblemFile:
         return list(inputs)
 
     def _make_small(self, module: ModuleType) -> None:
-        for name, size in vars(module).get(SMALL, {}).items():
+        for name, size in vars(module)[SMALL].items():
             if name not in vars(module):
                 raise BrokenProblem(f"{self._file.name}: {SMALL} names {name}, which the file does not define")
             setattr(module, name, size)
@@ -133,7 +127,8 @@ class Problem:
         task: its name.
         file: its path.
         device: where its Model runs.
-        small: take the sizes that its ``SMALL`` names, where it has some.
+        small: take the sizes that its ``SMALL`` names, or smaller ones that are found
+            (:mod:`opsmith.tasks.small_sizes`).
 
     Raises:
         BrokenProblem: it does not load, or a part of it is missing or does not run.
@@ -192,26 +187,3 @@ def record_call(task: str, args: list[Any], kwargs: dict[str, Any]) -> CallRecor
     signature(task, args, kwargs)  # Refuses tensors that have no plain storage.
     memory = HostBytes()
     return PendingRecord(task, args, kwargs, memory).resolve(memory.collect())
-
-
-def seed_everything(seed: int) -> None:
-    """Seed every generator that a problem file may draw from."""
-    random.seed(seed)
-    np.random.seed(seed % (1 << 32))  # noqa: NPY002 - problem files use the global generator
-    torch.manual_seed(seed)
-
-
-def _import(file: Path) -> ModuleType:
-    name = f"_opsmith_problem_{next(_numbers)}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file.name} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # Dataclasses look their module up there.
-    try:
-        spec.loader.exec_module(module)
-    except ModuleNotFoundError as exc:
-        if exc.name not in _EXTRAS:
-            raise
-        raise MissingDependency(exc.name, extra=_EXTRAS[exc.name]) from exc
-    return module
