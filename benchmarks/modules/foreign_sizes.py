@@ -5,8 +5,8 @@
     python -m benchmarks.modules.foreign_sizes PROBLEMS OUT [--ops 'L1/*'] [--resume]
 
 PROBLEMS is a folder of module problems, or ``hf:OWNER/NAME@COMMIT``. Each Model is judged as its own solution: a
-problem is judged if every case passes, so that it was loaded, made smaller, asked and compared. OUT gets the run's directory,
-and ``record.json`` with a count for each level and what keeps every other problem from being judged.
+problem is judged if every case passes, so that it was loaded, made smaller, asked and compared. OUT gets the run and
+``record.json`` with a count for each level and what keeps every other problem from being judged.
 """
 
 from __future__ import annotations

@@ -11,10 +11,12 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.aten.arguments import overload_of
+from opsmith.aten.low_precision import FORMATS, PACKED, SCALES, dequantized, quantized
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, JudgedCall
 from opsmith.evaluation.oracle.draws import drawn_as_eager
 from opsmith.evaluation.oracle.op_tables import ADDING_UP
+from opsmith.evaluation.oracle.scaled_products import ScaledProducts
 from opsmith.tasks import registry
 
 #: What is made of an input, which has a number among the inputs, before the op runs on it.
@@ -72,7 +74,7 @@ def run_wide(
                 packet = ADDING_UP.get(call.schema.packet)
                 function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
             args, kwargs = _without_half_to_float(call, args, kwargs) if is_op else (args, kwargs)
-            with drawn_as_eager(call), steps:
+            with drawn_as_eager(call), steps, ScaledProducts():
                 returned = tree_leaves(function(*args, **kwargs))
             missing = count - len(returned)
             written = _written(list(copies.values()), returned, change) if missing else []
@@ -89,7 +91,12 @@ def in_magnitude(wide: torch.Tensor, _number: int) -> torch.Tensor:
 
 def _wide_copy(tensor: torch.Tensor, change: Change | None, number: int) -> torch.Tensor:
     wide = tensor.to(WIDER.get(tensor.dtype, tensor.dtype), copy=True)
-    return change(wide, number) if change is not None and (wide.is_floating_point() or wide.is_complex()) else wide
+    if change is None or not (wide.is_floating_point() or wide.is_complex()):
+        return wide
+    if wide.dtype in FORMATS:  # Such an input is exact: what is around it rounds.
+        changes = change is in_magnitude and wide.dtype not in (PACKED, SCALES)
+        return quantized(dequantized(wide).abs(), wide.dtype) if changes else wide
+    return change(wide, number)
 
 
 def _without_half_to_float(

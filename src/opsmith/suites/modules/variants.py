@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.low_precision import PACKED, SCALES, dequantized, is_low, quantized, readable
+from opsmith.aten.low_precision import same_values as same
 from opsmith.tasks.module_state import is_mask, perturbed
 
 #: Inputs are moved by this many roundings to see whether the results stay where they are.
@@ -93,9 +95,7 @@ def redrawn(inputs: Sequence[Any], generator: torch.Generator) -> list[Any]:
 def same_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether two draws of a problem's inputs have the same float tensors."""
     pairs = zip(tree_leaves(list(one)), tree_leaves(list(other)), strict=False)
-    return all(
-        isinstance(b, torch.Tensor) and a.shape == b.shape and torch.equal(a, b) for a, b in pairs if _is_variable(a)
-    )
+    return all(isinstance(b, torch.Tensor) and a.shape == b.shape and same(a, b) for a, b in pairs if _is_variable(a))
 
 
 def is_sound(
@@ -130,13 +130,15 @@ def _answered(answer: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]) -> 
 
 
 def _are_finite(results: Sequence[torch.Tensor], plain: Any) -> bool:
-    wanted = [bool(result.isfinite().all()) for result in _tensors(plain)]
+    wanted = [bool(readable(result).isfinite().all()) for result in _tensors(plain)]
     return len(wanted) == len(results) and all(
-        not asked or bool(result.isfinite().all()) for asked, result in zip(wanted, results, strict=True)
+        not asked or bool(readable(result).isfinite().all()) for asked, result in zip(wanted, results, strict=True)
     )
 
 
 def _stays(result: torch.Tensor, nudged: torch.Tensor) -> bool:
+    if is_low(result):
+        return same(result, nudged)  # A rounding before a step of the format is a whole step.
     if not result.is_floating_point():
         return torch.equal(result, nudged)
     values, moved = result.double().nan_to_num(), nudged.double().nan_to_num()
@@ -161,9 +163,16 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 
 
 def _is_variable(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel() > 1 and not is_mask(leaf)
+    if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point() or leaf.dtype in (PACKED, SCALES):
+        return False
+    return leaf.numel() > 1 and not is_mask(readable(leaf))
 
 
 def _mapped(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
-    changed: list[Any] = tree_map(lambda leaf: change(leaf) if _is_variable(leaf) else leaf, list(inputs))
+    def mapped(leaf: Any) -> Any:
+        if not _is_variable(leaf):
+            return leaf
+        return quantized(change(dequantized(leaf)), leaf.dtype) if is_low(leaf) else change(leaf)
+
+    changed: list[Any] = tree_map(mapped, list(inputs))
     return changed
