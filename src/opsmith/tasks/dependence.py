@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
+from opsmith.aten.low_precision import readable, same_values
 from opsmith.tasks.module_state import declared_state, equal, perturbed
 from opsmith.tasks.problem_module import seed_everything
 
@@ -39,9 +40,9 @@ def _ignored_inputs(model: torch.nn.Module, inputs: list[Any], others: list[Any]
         if not isinstance(leaf, torch.Tensor) or not leaf.numel():
             continue
         other = replacements[number] if number < len(replacements) else leaf
-        if not isinstance(other, torch.Tensor) or other.shape != leaf.shape or torch.equal(other, leaf):
+        if not isinstance(other, torch.Tensor) or other.shape != leaf.shape or same_values(other, leaf):
             other = perturbed(leaf, torch.Generator().manual_seed(number))
-        if torch.equal(other, leaf):
+        if same_values(other, leaf):
             continue  # A mask, or numbers that are always the same.
         changed = tree_unflatten([*leaves[:number], other, *leaves[number + 1 :]], spec)
         if _alike(expected, _answer(model, changed)):
@@ -61,7 +62,7 @@ def _unused_state(model: torch.nn.Module, inputs: list[Any]) -> Iterator[str]:
         other = perturbed(before, torch.Generator().manual_seed(0))
         with torch.no_grad():
             state[name].copy_(other)
-            unused = not torch.equal(other, before) and _alike(expected, _answer(model, inputs))
+            unused = not same_values(other, before) and _alike(expected, _answer(model, inputs))
             state[name].copy_(before)
         if unused:
             yield name
@@ -109,6 +110,7 @@ def _alike(expected: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 
 def _near(one: torch.Tensor, other: torch.Tensor) -> bool:
+    one, other = readable(one), readable(other)
     if one.shape != other.shape or not one.is_floating_point():
         return one.shape == other.shape and torch.equal(one, other)
     wide, moved = one.double().nan_to_num(), other.double().nan_to_num()

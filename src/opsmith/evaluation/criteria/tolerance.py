@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from opsmith.aten.low_precision import FORMATS, is_low, readable
+from opsmith.evaluation.criteria.steps import most_off, steps_off
 
 
 class Tolerance(NamedTuple):
@@ -70,13 +71,14 @@ def is_within(expected: torch.Tensor, other: torch.Tensor, mode: str) -> bool:
     if not (expected.is_floating_point() or expected.is_complex()):
         return torch.equal(expected, other)
     limits = tolerance_for(mode, expected.dtype)
-    low = is_low(expected)
+    if is_low(expected) and mode == "strict":
+        steps = steps_off(expected, other)
+        return bool((steps <= 1).all()) and int(torch.count_nonzero(steps)) <= most_off(expected.dtype, steps.numel())
     expected, other = readable(expected), readable(other)
     step = expected.numel() // _FEW_ELEMENTS
     if step > 1 and not _all_close(expected.flatten()[::step], other.flatten()[::step], limits):
         return False
-    shrinks = mode == "strict" and not low
-    return _all_close(expected, other, relative_to(expected, limits) if shrinks else limits)
+    return _all_close(expected, other, relative_to(expected, limits) if mode == "strict" else limits)
 
 
 def _all_close(expected: torch.Tensor, other: torch.Tensor, limits: Tolerance) -> bool:

@@ -11,12 +11,12 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.aten.arguments import overload_of
-from opsmith.aten.low_precision import FORMATS, PACKED, SCALES, dequantized, quantized
+from opsmith.aten.low_precision import FORMATS, PACKED, SCALES, dequantized, is_low, quantized
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, JudgedCall
 from opsmith.evaluation.oracle.draws import drawn_as_eager
+from opsmith.evaluation.oracle.low_precision import FromLowPrecision
 from opsmith.evaluation.oracle.op_tables import ADDING_UP
-from opsmith.evaluation.oracle.scaled_products import ScaledProducts
 from opsmith.tasks import registry
 
 #: What is made of an input, which has a number among the inputs, before the op runs on it.
@@ -74,7 +74,7 @@ def run_wide(
                 packet = ADDING_UP.get(call.schema.packet)
                 function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
             args, kwargs = _without_half_to_float(call, args, kwargs) if is_op else (args, kwargs)
-            with drawn_as_eager(call), steps, ScaledProducts():
+            with drawn_as_eager(call), steps, _conversions(call):
                 returned = tree_leaves(function(*args, **kwargs))
             missing = count - len(returned)
             written = _written(list(copies.values()), returned, change) if missing else []
@@ -82,6 +82,11 @@ def run_wide(
             return None
     results = returned + (written if len(written) == missing else [None] * missing)
     return [_settled(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]
+
+
+def _conversions(call: JudgedCall) -> AbstractContextManager[Any]:
+    """What a call on tensors of 8 bits and fewer needs to compute in float64."""
+    return FromLowPrecision() if any(map(is_low, tree_leaves((call.args, call.kwargs)))) else nullcontext()
 
 
 def in_magnitude(wide: torch.Tensor, _number: int) -> torch.Tensor:

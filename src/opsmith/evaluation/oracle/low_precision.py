@@ -1,4 +1,9 @@
-"""Scaled products of operands in 8 bits, in float64: torch has them for float32 scales and narrow results only."""
+"""Calls on operands of 8 bits and fewer, in float64.
+
+Such operands are converted before anything is computed, and a Model says into what: often float32, and the result into
+bfloat16. In the oracle these conversions lead to float64. Scaled products, which torch has for float32 scales and
+narrow results only, are computed from their formula.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opsmith.aten.low_precision import PACKED
 
 _SCALED_MM = torch.ops.aten._scaled_mm.default
+_TO_COPY = torch.ops.aten._to_copy.default
+#: What a conversion leads to float64 instead of.
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
-class ScaledProducts(TorchDispatchMode):
-    """Computes ``_scaled_mm`` of widened scales in float64, with scales of the whole, of rows and of blocks."""
+class FromLowPrecision(TorchDispatchMode):
+    """Converts to float64, and computes ``_scaled_mm`` there, with scales of the whole, of rows and of blocks."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -22,13 +30,12 @@ class ScaledProducts(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func is _TO_COPY and args[0].is_floating_point() and kwargs.get("dtype") in _FLOATS:
+            return func(*args, **{**kwargs, "dtype": torch.float64})
         if func is not _SCALED_MM:
             return func(*args, **kwargs)
         names = [argument.name for argument in func._schema.arguments]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        if given["scale_a"].dtype is not torch.float64:
-            return func(*args, **kwargs)
-        return _product(given)
+        return _product({**dict(zip(names, args, strict=False)), **kwargs})
 
 
 def _product(given: dict[str, Any]) -> torch.Tensor:
