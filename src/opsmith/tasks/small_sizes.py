@@ -101,8 +101,8 @@ class _Problem:
     def _work(self, sizes: Sizes) -> Work | None:
         with _quiet():
             try:
-                module = self.module(sizes)
-                return work(lambda: _model(module), lambda: _inputs(module, 0))
+                parts = _Parts(self, sizes)
+                return work(parts.model, parts.inputs)
             except Exception:  # noqa: BLE001 - a Model refuses in any way it likes
                 return None
 
@@ -116,6 +116,20 @@ class _Problem:
             return independent(_model(module), _inputs(module, 0), _inputs(module, 1))
         except Exception:  # noqa: BLE001 - as above
             return None
+
+
+class _Parts:
+    """Model and inputs of a file that runs when the Model is asked for: what it makes at its top may be large too."""
+
+    def __init__(self, problem: _Problem, sizes: Sizes) -> None:
+        self._problem, self._sizes = problem, sizes
+
+    def model(self) -> Any:
+        self._module = self._problem.module(self._sizes)
+        return _model(self._module)
+
+    def inputs(self) -> list[Any]:
+        return _inputs(self._module, 0)
 
 
 def _model(module: ModuleType) -> Any:

@@ -220,6 +220,20 @@ def test_a_problem_at_small_sizes_is_judged_as_any_other(tmp_path: Path) -> None
     assert problem.call(first).shape[0] == first.shape[0]
 
 
+def test_tensors_at_the_top_of_a_file_are_no_obstacle(tmp_path: Path) -> None:
+    """They are as large as the inputs, and made once for real: at small sizes."""
+    text = """
+class Model(nn.Module):
+    def forward(self, x, y): return x + y
+SIZE = 2 ** 17
+TABLE = torch.ones(1, 1).expand(SIZE, SIZE)
+def get_inputs(): return [TABLE.contiguous(), torch.rand(SIZE, SIZE)]
+"""
+    _, inputs = small(tmp_path, text)
+    assert inputs[0].shape == inputs[1].shape
+    assert inputs[0].numel() * 8 <= FITTING.case_bytes
+
+
 # ---------------------------------------------------------------- work and dependence
 
 
