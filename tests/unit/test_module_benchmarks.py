@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.modules.foreign_sizes import record
@@ -74,7 +75,7 @@ def test_kernels_of_the_examples_say_what_they_take(file: Path) -> None:
 
 def test_every_problem_that_is_not_judged_has_a_reason() -> None:
     """Void ones, those that could not be asked, and those with a case that fails; each level has its count."""
-    per_op = {
+    per_op: dict[str, dict[str, Any]] = {
         "L1/1_A": {"accepted": True, "not_asked": None},
         "L1/2_B": {"accepted": False, "not_asked": "no einops"},
         "L2/1_C": {"accepted": False, "not_asked": None},
