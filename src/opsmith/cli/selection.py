@@ -113,7 +113,7 @@ ProblemPatterns = Annotated[
 Sizes = Annotated[
     Literal["full", "small"],
     typer.Option(
-        help="Suites modules, parallel, models: a problem's own sizes, or its SMALL ones, for machines without a GPU."
+        help="Suites modules, parallel, models: a problem's own sizes, or small ones, for machines without a GPU."
     ),
 ]
 ModelMode = Annotated[

@@ -24,6 +24,7 @@ from opsmith.core.op import version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UsageError
+from opsmith.generate import metal_syntax
 from opsmith.generate.admission import Admission, Place, Stopped
 from opsmith.generate.advisor.counsel import AdvisorOptions, Counsel, subject_of
 from opsmith.generate.advisor.hints import fates, told_to_writer
@@ -419,6 +420,8 @@ class Campaign:
         attempt = msgspec.structs.replace(attempt, file=str(file), source=source)
         reason = NOT_JUDGED_HERE.get(self._options.dsl)
         if reason is not None:
+            read = metal_syntax.verdict(source) if self._options.dsl == "metal" else None
+            reason = f"{reason}; {read}" if read else reason
             return msgspec.structs.replace(attempt, outcome=Outcome.NOT_JUDGED, problem=reason)
         if self._admission.stopped:
             raise Stopped  # The reply is in the journal, and is judged when the campaign goes on.

@@ -27,7 +27,8 @@ from opsmith.core.seeds import derive_seed
 from opsmith.tasks.local_world import LocalWorld, RankFailed
 from opsmith.tasks.module_call import CONSTRUCTION_SEED
 from opsmith.tasks.module_state import State, declared_state, perturbed
-from opsmith.tasks.problem import BrokenProblem, ProblemFile, import_file, record_call, seed_everything
+from opsmith.tasks.problem import BrokenProblem, ProblemFile, record_call
+from opsmith.tasks.problem_module import import_problem, seed_everything
 from opsmith.tasks.rank_groups import grids, named, names_group
 from opsmith.tasks.rank_program import RankProgram, function_program, module_program
 
@@ -63,7 +64,7 @@ class ParallelFile(ProblemFile):
 
     def __init__(self, file: Path, *, small: bool, case: str = PLAIN) -> None:
         self._file = file
-        module = self.trying("does not load", lambda: import_file(file))
+        module = self.trying("does not load", lambda: import_problem(file))
         self.constants = vars(module)
         if small:
             self._make_small(module)
@@ -230,7 +231,7 @@ _tables: dict[Path, ModuleType] = {}
 def _imported_table(table: Path) -> ModuleType:
     if table not in _tables:
         with _importing_from(table.parent.parent):
-            _tables[table] = import_file(table)
+            _tables[table] = import_problem(table)
     return _tables[table]
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from opsmith.aten.low_precision import is_low
 from opsmith.aten.unrounded import SIGNING
 from opsmith.evaluation.comparisons import (
     bias,
@@ -14,6 +15,7 @@ from opsmith.evaluation.comparisons import (
     exact,
     factorisation,
     indices,
+    low_precision,
     placement,
     solutions,
     tails,
@@ -69,6 +71,9 @@ def _by_leaf(call: JudgedCall, rule: ComparisonRule, reference: Results, candida
         else:
             ours, theirs = _near(expected), _near(got)
             limits = plain = tolerance_for(mode, _dtype(ours), call.tolerance)
+            if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor) and is_low(ours):
+                findings.append(low_precision.compare(ours, theirs, limits, counted=mode == "strict"))
+                continue
             if mode == "strict" and (call.small_results or call.schema.kind.of_problems):
                 limits = relative_to(ours, limits)
             # Of factors float64 may choose others: elements of one choice don't excuse those of another.
