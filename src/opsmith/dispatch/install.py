@@ -11,15 +11,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
 from opsmith.aten import numbers
 from opsmith.core.judging import refuse_while_judging
 from opsmith.dispatch.activity import Active, ServedClass, ServedOp
-from opsmith.dispatch.choice import trial
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Allowance, Choices, Choose, ClassChoice
 from opsmith.dispatch.kernel_set import KernelSet, merged
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.registry import Registry
 from opsmith.dispatch.serving import Serving
+from opsmith.trials.book import book_of
 
 
 class _Installation:
@@ -52,12 +54,10 @@ def _decide_by_class(choice: KernelSet) -> None:
     if choice.choose is Choose.ALL or not undecided:
         return
     allowance = Allowance() if choice.choose is Choose.MEASURED else None
-    book_of = functools.cache(trial.book_of)
     for serving in undecided:
         kind = serving.device_type
-        serving.choices = Choices(
-            serving.schema.name, kind, serving.record, functools.partial(book_of, kind), allowance
-        )
+        book = functools.cache(functools.partial(book_of, "choices", torch.device(kind)))
+        serving.choices = Choices(serving.schema.name, kind, serving.record, book, allowance)
 
 
 _installed = _Installation()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import torch
 
-from opsmith.aten.groups import dispatched_overloads
-from opsmith.aten.schema_cache import kept_schemas
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends import Backend
 from opsmith.backends.attribute import AttributeBackend, NeedsDiscovery
 from opsmith.backends.directory import KernelDirectory
@@ -74,7 +73,7 @@ def _discovered(asked: NeedsDiscovery) -> AttributeBackend | KernelDirectory:
         if (folder := kernel_directory(module, found)) is not None:
             return KernelDirectory(folder.resolve(), name=asked.name)
         kernel_for = lookup(found, asked.target)
-        answered = {op: "" for op in sorted(dispatched_overloads()) if kernel_for(op) is not None}
+        answered = {op: "" for op in sorted(aten_schemas()) if kernel_for(op) is not None}
     except (ImportError, TypeError) as exc:
         raise BadInput(f"{asked.target} holds no kernels: {exc}") from exc
     return AttributeBackend(asked.target, answered, name=asked.name, derives=asked.derives)
@@ -86,12 +85,12 @@ def offered(backend: Backend, ops: Sequence[str] | None, exclude: Sequence[str])
     Raises:
         UnknownName: a pattern matches no overload.
     """
-    schemas = kept_schemas()
+    schemas = aten_schemas()
     for pattern in (*(ops or ()), *exclude):
         if not any(matches(name, pattern) for name in schemas):
             raise UnknownName("op", pattern, [*schemas, *{schema.packet for schema in schemas.values()}])
     found = []
-    for name in sorted(dispatched_overloads() & schemas.keys()):
+    for name in sorted(schemas):
         schema = schemas[name]
         names = [name, schema.functional or name]
         if ops is not None and not any(matches(known, pattern) for known in names for pattern in ops):

@@ -106,22 +106,23 @@ class Results:
         """At most ``limit`` cases that did not pass, sorted by op.
 
         Every failing op gets its first case in before any op gets a second one, so that one op
-        with thousands of failures does not hide the others.
+        with thousands of failures does not hide the others. Likewise every status of an op.
 
         Args:
             limit: of cases.
             each_once: of an op's cases that say the same, as all do of a file that does not load, only the first.
         """
-        met: Counter[str] = Counter()
+        met: dict[str, Counter[Status]] = {}
         alike: Counter[tuple[str, str, str]] = Counter()
-        ranked: list[tuple[int, Verdict]] = []
+        ranked: list[tuple[tuple[int, int], Verdict]] = []
         for verdict in self.verdicts:
             if verdict.is_failure:
                 alike[_said(verdict)] += 1
                 if each_once and alike[_said(verdict)] > 1:
                     continue
-                met[verdict.op] += 1
-                ranked.append((met[verdict.op], verdict))
+                statuses = met.setdefault(verdict.op, Counter())
+                statuses[verdict.status] += 1
+                ranked.append(((statuses[verdict.status], list(statuses).index(verdict.status)), verdict))
         kept = sorted(ranked, key=lambda entry: entry[0])[:limit]
         kept.sort(key=lambda entry: (entry[1].op, entry[0]))
         planned = {op.op: op for op in self.plan.ops}
