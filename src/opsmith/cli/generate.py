@@ -17,13 +17,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opsmith.cli import agent as agents
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
 from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
 from opsmith.core.counts import counted
-from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
@@ -52,8 +52,10 @@ from opsmith.generate.results import (
     write_unjudged,
 )
 from opsmith.generate.strategies import strategy_named
+from opsmith.generate.waiting import write_waiting
 from opsmith.pipeline import evaluate
 from opsmith.report.strangers import one_line
+from opsmith.reviews.book import ReviewBook
 from opsmith.runner.machine.cores import default_jobs
 from opsmith.session import Session
 
@@ -71,6 +73,8 @@ Examples:
   opsmith generate --model openai:NAME --advisor openai:OTHER --advisor-sees pictures --ops gelu.default -o advised
 
   opsmith generate --model 'command:./my-model' --dsl cpp --ops relu.default --context all,-profile -o mine --resume
+
+  opsmith generate --agent './my-agent TASK.md' --agent-host api.example.com --agent-env KEY --ops gelu -o by-agent
 """
 
 #: Exit status of an interrupted program.
@@ -98,6 +102,8 @@ def generate(
     dataset: selection.Dataset = None,
     top_inputs: selection.TopInputs = None,
     problems: selection.Problems = None,
+    sizes: selection.Sizes = "full",
+    ranks: selection.Ranks = "",
     dsl: Annotated[str, typer.Option(help="What to write in.", show_default="triton on a GPU, cpp on a CPU")] = "",
     strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam, swarm or evolve.")] = "refine",
     attempts: Annotated[int, typer.Option(min=1, help="Attempts of each model at a task.")] = 4,
@@ -138,6 +144,16 @@ def generate(
     replay: Annotated[
         bool, typer.Option("--replay", help="Go through the campaign in -o again, from its journal; nobody is asked.")
     ] = False,
+    review: Annotated[
+        bool,
+        typer.Option("--review", help="Stop for a person at an accepted kernel; --resume goes on with their word."),
+    ] = False,
+    review_after: Annotated[int, typer.Option(min=1, help="Failed attempts after which --review stops, too.")] = 3,
+    agent: agents.Agent = None,
+    agent_host: agents.AgentHost = None,
+    agent_env: agents.AgentEnv = None,
+    agent_home: agents.AgentHome = None,
+    agent_limits: agents.AgentLimitsText = "",
     json_output: Json = False,
 ) -> int:
     """Have kernels written by language models, or by torch's compiler, and judge them in a loop.
@@ -158,8 +174,21 @@ def generate(
         baseline=baseline,
         isolation=isolation,
         tolerance=tolerance,
-        selection=selection.parse_selection(suite, dataset=dataset, problems=problems, top_inputs=top_inputs),
+        selection=selection.parse_selection(
+            suite, dataset=dataset, problems=problems, top_inputs=top_inputs, sizes=sizes, ranks=ranks
+        ),
     )
+    if agent is not None:
+        return agents.write_by_agent(
+            agents.agent_command(agent, agent_host, agent_env, agent_home, agent_limits),
+            judging,
+            out,
+            dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
+            jobs=jobs or default_jobs(judging),
+            most_judging_s=most_judging_s,
+            resume=resume,
+            json_output=json_output,
+        )
     options = CampaignOptions(
         judging=judging,
         models=full_names(provider, model or ()),
@@ -174,6 +203,7 @@ def generate(
         budget=Budget.parse(budget),
         most_judging_s=most_judging_s,
         advisor=parse_advisor(advisor, sees=advisor_sees, share=advisor_share),
+        review_after=review_after if review else None,
     )
     strategy_named(strategy, members=len(options.models), attempts=attempts, timed=timing != "off")
     if options.budget.device_s is not None and options.budget.device_s < most_judging_s:
@@ -240,7 +270,7 @@ def _carry_out(
             judging = msgspec.structs.replace(options.judging, timing="off") if offline else options.judging
             copies = out / "judged" / "copies"
             with Session(judging, copies, withheld=[out], seed=own_seed, jobs=jobs, progress=progress) as session:
-                asked = [name for name, task in session.tasks.items() if task.op.kind is not TaskKind.MODULE]
+                asked = [name for name, task in session.tasks.items() if not task.op.kind.of_problems]
                 asks = not all(isinstance(model, TaskAuthor) for model in models)
                 told = (*(options.contexts if asks else ()), *(ADVISOR_CONTEXTS if advisor is not None else ()))
                 facts = op_facts(asked) if {"documentation", "decomposition"} & set(told) else {}
@@ -273,6 +303,7 @@ def _carry_out(
                 write_directory=lambda folder, chosen: write_directory(folder, out, session.tasks, chosen),
             )
             write_kernels(out / KERNELS, out, session.tasks, last)
+            _keep_reviews(campaign, out)
             summary = summarise_campaign(options, histories, last, journal, void=session.void)
             if offline:
                 again = campaign.judged_again.values()
@@ -285,6 +316,14 @@ def _carry_out(
             write_atomically(out / PAGE, campaign_page(summary, kinds, seen, pictures).encode())
             write_atomically(out / ATTEMPTS, attempt_list(histories).encode())
             return summary
+
+
+def _keep_reviews(campaign: Campaign, out: Path) -> None:
+    """Tell what waits for a person, and put the reviews beside the kernels that they are about."""
+    if campaign.gate is not None:
+        write_waiting(out, campaign.gate.waiting)
+    if reviews := ReviewBook(out).reviews():
+        ReviewBook(out / KERNELS).append(reviews)
 
 
 def _say_waiting(under_way: int) -> None:
@@ -345,6 +384,8 @@ def _print(summary: CampaignSummary, out: Path) -> None:
         lines.append(summary.advisor.in_words)
     if spent.cut_off:
         lines.append(spent.cut_off)
+    waiting = [task.stopped for task in summary.tasks.values() if task.stopped and task.stopped.startswith("waits")]
+    lines += [f"{one_line(why)}, then continue with --resume" for why in waiting]
     lines += [f"overrun: {line}" for line in summary.overruns]
     lines += [
         f"{one_line(name)}: {task.reason}"

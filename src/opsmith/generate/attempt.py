@@ -55,6 +55,20 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     hints: tuple[str, ...]
 
 
+class PersonSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """What people said of a kernel when its campaign went on.
+
+    Attributes:
+        approved: somebody approved it, and nobody rejected it.
+        rejected: somebody did.
+        text: their comments, as the kernel's writer reads them.
+    """
+
+    approved: bool
+    rejected: bool
+    text: str
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt at one task.
 
@@ -70,6 +84,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         source: of the kernel.
         judged: what was found about it.
         advice: that the writer was given; None without.
+        review: what people said of it; None where nobody was asked, or has answered.
     """
 
     index: int
@@ -83,11 +98,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     judged: Judged | None = None
     advice: Advice | None = None
+    review: PersonSaid | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether the kernel is right and honest."""
-        return self.judged is not None and self.judged.accepted
+        """Whether the kernel is right and honest, and nobody rejected it."""
+        rejected = self.review is not None and self.review.rejected
+        return self.judged is not None and self.judged.accepted and not rejected
 
     @property
     def rank(self) -> tuple[bool, float, float, int]:

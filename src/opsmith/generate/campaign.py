@@ -20,7 +20,7 @@ import msgspec
 from opsmith.backends.file import KernelFile
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import TaskKind, version_file
+from opsmith.core.op import version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UsageError
@@ -38,6 +38,7 @@ from opsmith.generate.op_facts import OpFacts
 from opsmith.generate.prompt import conversation, entry_point
 from opsmith.generate.redaction import Redaction
 from opsmith.generate.reply import NoCode, kernel_source
+from opsmith.generate.review_gate import ReviewGate, WaitsForPerson
 from opsmith.generate.strategies import strategy_named
 from opsmith.session import AskedTask, Judged, Session, Watch
 
@@ -76,6 +77,7 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         budget: what may be spent.
         most_judging_s: seconds that an attempt's kernel may run while it is judged.
         advisor: who gives writers hints; None without.
+        review_after: failed attempts after which a person is asked, as at an accepted kernel; None: nobody is.
     """
 
     judging: Options
@@ -91,6 +93,7 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget
     most_judging_s: float
     advisor: AdvisorOptions | None = None
+    review_after: int | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -105,6 +108,8 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
             del record["advisor"]  # As in journals that know of none.
         else:
             del record["advisor"]["share"]
+        if self.review_after is None:
+            del record["review_after"]  # As before there were reviews.
         del record["judging"]["backend"], record["judging"]["selection"]["dataset"]
         if self.judging.selection.problems_hash is not None:
             del record["judging"]["selection"]["problems"]
@@ -143,6 +148,7 @@ class Campaign:
         waiting: is told, where the campaign is interrupted, how many attempts under way are waited for.
 
     Attributes:
+        gate: stops tasks for a person; None in a campaign without reviews.
         judged_again: of an offline campaign: kernel -> whether its cases have the statuses of the journal.
     """
 
@@ -188,6 +194,8 @@ class Campaign:
                 max_tokens=options.max_tokens,
                 temperature=options.temperature,
             )
+        after = options.review_after
+        self.gate = None if after is None else ReviewGate(out, after, options.judging.suite)
         self._strategy = strategy_named(
             options.strategy,
             members=len(models),
@@ -246,7 +254,7 @@ class Campaign:
         made: list[Future[Attempt]] = []
         stopped = None
         try:
-            while stopped is None and (moves := self._strategy.moves(attempts)):
+            while stopped is None and (moves := self._moves(task, attempts)):
                 first, round_number = len(attempts), attempts[-1].round + 1 if attempts else 0
                 made = []
                 heeding = [move for move in moves if self._heeds_advice(task, move, attempts)]
@@ -281,6 +289,8 @@ class Campaign:
                 self._journal.keep_hints(task.name, fates(attempts))
         except Stopped:
             stopped = "the campaign was interrupted"
+        except WaitsForPerson as exc:
+            stopped = str(exc)
         finally:
             wait(made)
             self._admission.leave(number)
@@ -291,6 +301,12 @@ class Campaign:
         if self._counsel is None or isinstance(self._models[move.member], TaskAuthor):
             return False
         return self._journal.exchange(self._request(task, move, attempts, None).key) is None
+
+    def _moves(self, task: AskedTask, attempts: list[Attempt]) -> Sequence[Move]:
+        """What the strategy wants next, given what people said; nothing once they approved a kernel."""
+        if self.gate is not None and self.gate.pass_through(task, attempts):
+            return ()
+        return self._strategy.moves(attempts)
 
     def _most(self, request: Request, move: Move) -> Amount:
         if isinstance(self._models[move.member], TaskAuthor):
@@ -479,6 +495,6 @@ class _Once:
 
 def attempt_file(task: AskedTask, index: int) -> Path:
     """Where an attempt's kernel lies in a campaign's directory, named as the public layouts name versions."""
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         return Path("attempts") / task.name / f"sample_{index}" / f"{task.name.rpartition('/')[2]}.py"
     return Path("attempts") / version_file(task.name, index + 1)
