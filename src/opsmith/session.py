@@ -40,6 +40,7 @@ from opsmith.evaluation.timing.statistics import quantities_on
 from opsmith.pipeline import Progress, Silent, check_options
 from opsmith.report.scores import summarise_op
 from opsmith.runner.fleet.fleet import Fleet
+from opsmith.runner.judge.chunk import CALLED_AGAIN
 from opsmith.runner.judge.device_lane import open_here
 from opsmith.runner.judge.verdicts import conduct_verdict
 from opsmith.runner.plan.jobs import timed_part
@@ -56,6 +57,8 @@ _CALL = msgspec.msgpack.Decoder(CallRecord)
 MOST_EXAMPLES = 12
 #: Seconds, at most, that ending a kernel takes whose time is over.
 ENDING_S = 1.0
+#: Of the arguments of a call whose errors are mapped.
+MOST_MAPPED_ELEMENTS = 1 << 26
 #: What is told of a kernel while it is judged.
 Found: TypeAlias = Verdict | TimedCase
 
@@ -323,7 +326,7 @@ class Session:
         )
 
     def look(self, task: str, kernel: Kernel, judged: Judged, *, most_s: float, watch: Watch | None = None) -> Evidence:
-        """Look at a kernel that was judged: where its smallest wrong call is wrong, or what its largest one takes.
+        """Look at a kernel that was judged: where a call of it is wrong, or what its largest one spends its time on.
 
         Nothing is decided by it, and what is said of a kernel's time is said by its own process.
 
@@ -343,13 +346,10 @@ class Session:
             chosen = max((case for case in cases if not case.expects_error), key=lambda case: case.size_bytes)
             address, inputs = str(chosen.address), describe(self._call(chosen))
         else:
-            wrong = [
-                each for each in judged.verdicts if each.status is Status.WRONG_VALUE and each.part is not Part.CONDUCT
-            ]
-            if not wrong:
+            wrong = telling_to_map(judged.verdicts)
+            if wrong is None:
                 return Evidence()
-            first = min(wrong, key=lambda verdict: (verdict.part is Part.VARIANT, size_in(verdict.inputs)))
-            address, inputs = first.case, first.inputs
+            address, inputs = wrong.case, wrong.inputs
         job = self._job(task, kernel, cases)
         try:
             found = self._lane.look_alone(job, address, is_wrong=not judged.accepted, most_s=most_s, begun=watch.start)
@@ -471,6 +471,19 @@ class Session:
             dtypes=tuple(sorted({case.address.dtype for case in asked})),
             ranks=tuple(sorted({case.ranks for case in asked if case.ranks is not None})),
         )
+
+
+def telling_to_map(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """The largest wrong call, in which tiles and tails show, one of the suite before a variant; None without any."""
+    wrong = [
+        verdict
+        for verdict in verdicts
+        if verdict.status is Status.WRONG_VALUE
+        and verdict.part is not Part.CONDUCT
+        and not verdict.detail.startswith(CALLED_AGAIN)
+    ]
+    fitting = [verdict for verdict in wrong if size_in(verdict.inputs)[0] <= MOST_MAPPED_ELEMENTS]
+    return max(fitting, key=lambda each: (each.part is Part.CASE, size_in(each.inputs)), default=None)
 
 
 def _is_held_against(verdict: Verdict) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ BODIES = {
 
 
 def script(body: dict[str, Any], _before: int) -> Said:
-    """Write the next kernel of the list for the op that is asked for."""
+    """Write the next kernel of the list for the op that is asked for; or give a hint."""
     question = body["messages"][1]["content"]
+    if body["model"] == "advisor":
+        return Said("- Look at the negative half.", usage=(len(question) // 4, 5))
     name = question.partition("def ")[2].partition("(")[0]
     code = f"import torch\n\ndef {name}(self):\n    return {BODIES[name][body['seed']]}\n"
     return Said(f"```python\n{code}```", usage=(len(question) // 4, 40))
@@ -46,6 +49,8 @@ def campaign(_shared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "generate",
         "--model",
         "openai:m",
+        "--advisor",
+        "openai:advisor",
         "--ops",
         "relu.default,exp.default",
         "--dtype",
@@ -85,8 +90,23 @@ def test_it_accepts_what_is_right_and_honest(campaign: tuple[Path, list[str], Ch
     }
     assert 2 == summary["tasks"]["relu.default"]["first_accepted"]
     assert 2 == summary["attempts"]["POLICY"]
-    assert 6 == len(server.bodies)
+    assert {"m": 6, "advisor": 6} == Counter(body["model"] for body in server.bodies)
     assert ["relu__default"] == [path.name for path in (out / "kernels").iterdir() if path.is_dir()]
+
+
+def test_its_advisor_sees_profiles_and_errors(campaign: tuple[Path, list[str], ChatServer]) -> None:
+    """Eager's before the first attempt, then where the kernel was wrong; and writers are told its hints."""
+    out, _, server = campaign
+    said: dict[str, list[str]] = {"m": [], "advisor": []}
+    for body in server.bodies:
+        said[body["model"]].append(body["messages"][-1]["content"])
+    assert all("1. Look at the negative half." in text for text in said["m"])
+    relu = [text for text in said["advisor"] if "relu.default" in text]
+    assert any("Of eager PyTorch, the largest call:" in text for text in relu)
+    assert any("is off, seen as" in text for text in relu)
+    summary = json.loads((out / "summary.json").read_text())
+    assert (6, 6) == (summary["advisor"]["exchanges"], summary["advisor"]["hints"])
+    assert 0 < summary["advisor"]["tokens"] < summary["spent"]["tokens"]
 
 
 def test_its_kernels_can_be_enabled(campaign: tuple[Path, list[str], ChatServer]) -> None:

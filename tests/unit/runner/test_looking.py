@@ -5,7 +5,29 @@ from __future__ import annotations
 import math
 
 from opsmith.core.evidence import CallProfile, CompiledKernel, ErrorMap, Evidence, LineTimes, Span
+from opsmith.core.verdict import Part, Status, Verdict
+from opsmith.runner.judge.chunk import CALLED_AGAIN
 from opsmith.runner.judge.looking import MOST_KERNELS, MOST_LINES, MOST_NAME_CHARS, MOST_SPANS, plain
+from opsmith.session import telling_to_map
+
+
+def test_the_largest_wrong_call_is_mapped() -> None:
+    """One of the suite, not too large, and wrong at first; other failures have no map."""
+
+    def verdict(size: int, **changes: object) -> Verdict:
+        fields = {
+            "op": "relu.default", "case": str(size), "content_hash": "", "dtype": "f32", "kernel": "",
+            "inputs": f"(T([{size}], f32)), {{}}",
+            "status": Status.WRONG_VALUE,
+        }  # fmt: skip
+        return Verdict(**(fields | changes))  # type: ignore[arg-type]
+
+    again = verdict(900, detail=f"{CALLED_AGAIN}1 of 900 elements are off")
+    huge, crashed = verdict(1 << 30), verdict(950, status=Status.CRASHED)
+    varied = verdict(800, part=Part.VARIANT)
+    assert telling_to_map([verdict(5), verdict(70), again, huge, crashed, varied]) == verdict(70)
+    assert telling_to_map([varied, again]) == varied
+    assert telling_to_map([again, huge, crashed]) is None
 
 
 def test_what_a_worker_says_is_kept_in_bounds() -> None:

@@ -91,6 +91,8 @@ class Canvas:
             self._draw.text((right - font.getlength(shown), y), shown, fill=colour, font=font)
             return
         room = (self.width - 12 if right is None else right) - x
+        if len(shown) > room / 3:  # No letter is narrower than 3 pixels.
+            shown = f"{shown[: int(room / 3)]}..."
         while shown and font.getlength(shown) > room:
             shown = f"{shown[:-4]}..." if len(shown) > 4 else ""
         self._draw.text((x, y), shown, fill=colour, font=font)

@@ -16,7 +16,9 @@ WARPS, STAGES = "num_warps", "num_stages"
 #: What Triton takes where a launch does not say.
 DEFAULTS = {WARPS: 4, STAGES: 3}
 VALUES = {WARPS: (1, 2, 4, 8, 16, 32), STAGES: (1, 2, 3, 4, 5)}
-SMALLEST_TILE, LARGEST_TILE = 8, 65_536
+LARGEST_TILE = 65_536
+#: Of a number whose name does not say that it is a tile: smaller ones are flags and counts.
+SMALLEST_UNNAMED = 8
 #: How constants that are tiles are called.
 _TILES = re.compile(r"^[A-Z_0-9]*(BLOCK|TILE|CHUNK|SPLIT|GROUP|ROWS|COL|SIZE|UNROLL|STEP|ELEMENTS)[A-Z_0-9]*$")
 #: Tiles are tried so many times as large, and as small.
@@ -134,7 +136,9 @@ def _of_launch(call: ast.Call, launcher: ast.Subscript) -> Iterator[Knob]:
     # The first axis of a grid is mostly that of the first tile by name: XBLOCK before YBLOCK, BLOCK_M before BLOCK_N.
     for name in sorted(given.keys() - VALUES.keys()):
         tile = given[name].value
-        same = next((each for each in divisors if _number(each) == _number(tile)), None)
+        same = (
+            next((each for each in divisors if _number(each) == _number(tile)), None) if _TILES.search(name) else None
+        )
         if same is not None:
             divisors.remove(same)
         yield from _tile(name, [tile, *([same] if same is not None else [])])
@@ -157,12 +161,12 @@ def _divisors(grid: ast.expr) -> Iterator[ast.expr]:
 
 
 def _tile(name: str, numbers: list[ast.expr]) -> Iterator[Knob]:
-    value = _number(numbers[0])
-    if value is None or not SMALLEST_TILE <= value <= LARGEST_TILE or value & (value - 1):
+    value, smallest = _number(numbers[0]), 1 if _TILES.search(name) else SMALLEST_UNNAMED
+    if value is None or not smallest <= value <= LARGEST_TILE or value & (value - 1):
         return  # A tile of tl.arange is a power of two.
     others = [new for step in STEPS for new in (value * step, value // step)]
     places = tuple([_place(number) for number in numbers])
-    yield Knob(name, value, tuple(new for new in others if SMALLEST_TILE <= new <= LARGEST_TILE), places)
+    yield Knob(name, value, tuple(new for new in others if smallest <= new <= LARGEST_TILE), places)
 
 
 def _number(node: ast.expr) -> int | None:

@@ -54,6 +54,10 @@ from opsmith.runner.protocol.worker_messages import (
 LOADING = "loading: "
 
 
+#: Said of what was right at first.
+CALLED_AGAIN = "called again with other values at the same addresses: "
+
+
 class Judged(msgspec.Struct, frozen=True):
     """A chunk is done.
 
@@ -273,9 +277,7 @@ class ChunkJudge:
         found = compared_verdict(self._job, case, known, compared)
         if found.status is not Status.PASSED or again is None or again.status is Status.PASSED:
             return found
-        second = msgspec.structs.replace(
-            again, detail=f"called again with other values at the same addresses: {again.detail}"
-        )
+        second = msgspec.structs.replace(again, detail=f"{CALLED_AGAIN}{again.detail}")
         return compared_verdict(self._job, case, known, second)
 
 

@@ -211,7 +211,7 @@ def test_kills_pay_for_no_advice_twice(tmp_path: Path) -> None:
         return histories, [*writer.asked, *advisor.asked]
 
     whole, _ = campaign(tmp_path / "whole", float("inf"))
-    for dies_at in range(1, 20, 2):
+    for dies_at in range(1, 20, 3):
         out, asked = tmp_path / str(dies_at), []
         histories, first = campaign(out, dies_at)
         killed = histories is None

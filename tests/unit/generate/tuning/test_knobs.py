@@ -71,6 +71,13 @@ def test_launches_that_do_the_same_are_tuned_alike() -> None:
     assert "YBLOCK=1024" in changed
 
 
+def test_a_tile_of_one_row_may_be_larger() -> None:
+    """As the compiler writes reductions; a flag may not."""
+    source = SOURCE.replace("(n // 256,)", "(triton.cdiv(n, 1),)").replace("XBLOCK=256", "XBLOCK=1, HAS_BIAS=1")
+    [tile] = [knob for knob in knobs(source) if knob.value == 1]
+    assert ("XBLOCK", (2, 4, 8), 2) == (tile.name, tile.values, len(tile.places))
+
+
 def test_stages_are_for_loops() -> None:
     """Triton pipelines nothing else."""
     assert "num_stages" not in {knob.name for knob in knobs(SOURCE.replace("for _ in range(n):", "if n:"))}
