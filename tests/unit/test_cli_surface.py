@@ -53,12 +53,12 @@ SURFACE = {
     "doctor": "--device --json",
     "explain": "MODEL --batch-size --config --device --dtype --image-size --json --mode --option --sequence-length",
     "generate": (
-        "--agent --agent-env --agent-home --agent-host --agent-limits"
-        " --attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
-        " --max-tokens --model"
+        "--advisor --advisor-sees --advisor-share --agent --agent-env --agent-home --agent-host --agent-limits"
+        " --attempts --baseline --budget --context --dataset --device --dsl"
+        " --dtype --isolation --jobs --json --max-tokens --model"
         " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume"
         " --review --review-after --seed"
-        " --strategy --suite --temperature --timing --tolerance -o"
+        " --strategy --suite --temperature --timing --tolerance --top-inputs -o"
     ),
     "mcp": (
         "--baseline --device --dsl --dtype --jobs --most-judging-s --ops --out --policy --problems --suite --timing"

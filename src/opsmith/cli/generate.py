@@ -28,6 +28,9 @@ from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
+from opsmith.generate.advisor.counsel import advisor_named, parse_advisor
+from opsmith.generate.advisor.figures import seen_by_advisor
+from opsmith.generate.advisor.question import CONTEXTS as ADVISOR_CONTEXTS
 from opsmith.generate.attempt_list import attempt_list
 from opsmith.generate.background import backgrounds
 from opsmith.generate.budget import Budget, Prices
@@ -38,6 +41,7 @@ from opsmith.generate.held_out import Evaluate, judge_again
 from opsmith.generate.journal import Journal
 from opsmith.generate.op_facts import op_facts
 from opsmith.generate.page import campaign_page
+from opsmith.generate.pictures.of_tasks import task_pictures
 from opsmith.generate.prompt import parse_dsl
 from opsmith.generate.providers import author, full_names
 from opsmith.generate.results import (
@@ -61,9 +65,13 @@ Examples:
 
   opsmith generate --provider inductor --dsl cpp --suite opinfo --ops 'relu.default,exp.default' -o by-compiler
 
+  opsmith generate --provider inductor,tuner --dsl triton --strategy evolve --attempts 12 --ops 'softmax.int' -o evolved
+
   OPENAI_API_KEY=... opsmith generate --model openai:NAME --ops 'gelu.default' --strategy refine --budget usd=2 -o gelu
 
   opsmith generate --model openai:ONE --model openai:TWO --strategy swarm --suite modules --problems problems/ -o swarm
+
+  opsmith generate --model openai:NAME --advisor openai:OTHER --advisor-sees pictures --ops gelu.default -o advised
 
   opsmith generate --model 'command:./my-model' --dsl cpp --ops relu.default --context all,-profile -o mine --resume
 
@@ -82,7 +90,8 @@ EXCHANGES_AT_A_TIME = 16
 def generate(
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the campaign.", show_default=False)],
     provider: Annotated[
-        str | None, typer.Option(help="Who writes: openai, command, inductor or a plug-in's.", show_default=False)
+        str | None,
+        typer.Option(help="Who writes: openai, command, or inductor,tuner, which need no model.", show_default=False),
     ] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="PROVIDER:MODEL; several times for several.", show_default=False)
@@ -92,9 +101,10 @@ def generate(
     dtype: selection.Dtype = "",
     device: selection.Device = "",
     dataset: selection.Dataset = None,
+    top_inputs: selection.TopInputs = None,
     problems: selection.Problems = None,
     dsl: Annotated[str, typer.Option(help="What to write in.", show_default="triton on a GPU, cpp on a CPU")] = "",
-    strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam or swarm.")] = "refine",
+    strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam, swarm or evolve.")] = "refine",
     attempts: Annotated[int, typer.Option(min=1, help="Attempts of each model at a task.")] = 4,
     budget: Annotated[str, typer.Option(help="Limits: usd=5,tokens=2e6,device_s=900.", show_default="none")] = "",
     context: Annotated[
@@ -107,6 +117,15 @@ def generate(
     temperature: Annotated[float | None, typer.Option(min=0, help="Of sampling.", show_default="the model's")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Of one reply.")] = 16384,
     most_judging_s: Annotated[float, typer.Option(min=1, help="Seconds that judging one attempt may take.")] = 300.0,
+    advisor: Annotated[
+        str | None, typer.Option(help="PROVIDER:MODEL that sees profiles and gives writers hints.", show_default=False)
+    ] = None,
+    advisor_sees: Annotated[
+        Literal["text", "pictures"], typer.Option(help="What is measured as text alone, or with pictures of it.")
+    ] = "text",
+    advisor_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of the budget's money and tokens that the advisor may spend.")
+    ] = 0.25,
     policy: Policy = "native",
     timing: Timing = "quick",
     baseline: Baseline = "eager",
@@ -154,7 +173,7 @@ def generate(
         baseline=baseline,
         isolation=isolation,
         tolerance=tolerance,
-        selection=selection.parse_selection(suite, dataset=dataset, problems=problems),
+        selection=selection.parse_selection(suite, dataset=dataset, problems=problems, top_inputs=top_inputs),
     )
     if agent is not None:
         return agents.write_by_agent(
@@ -181,6 +200,7 @@ def generate(
         budget=Budget.parse(budget),
         most_judging_s=most_judging_s,
         review_after=review_after if review else None,
+        advisor=parse_advisor(advisor, sees=advisor_sees, share=advisor_share),
     )
     strategy_named(strategy, members=len(options.models), attempts=attempts, timed=timing != "off")
     if options.budget.device_s is not None and options.budget.device_s < most_judging_s:
@@ -236,7 +256,8 @@ def _carry_out(
     _require_prices(options, prices)
     with contextlib.ExitStack() as held:
         models = [author(name) for name in options.models]
-        for model in models:
+        advisor = None if options.advisor is None else advisor_named(options.advisor)
+        for model in (*models, *([advisor] if advisor is not None else [])):
             held.callback(model.close)
         out.mkdir(parents=True, exist_ok=True)
         journal = held.enter_context(contextlib.closing(Journal(out / JOURNAL, resume=resume)))
@@ -248,7 +269,7 @@ def _carry_out(
             with Session(judging, copies, withheld=[out], seed=own_seed, jobs=jobs, progress=progress) as session:
                 asked = [name for name, task in session.tasks.items() if task.op.kind is not TaskKind.MODULE]
                 asks = not all(isinstance(model, TaskAuthor) for model in models)
-                told = options.contexts if asks else ()
+                told = (*(options.contexts if asks else ()), *(ADVISOR_CONTEXTS if advisor is not None else ()))
                 facts = op_facts(asked) if {"documentation", "decomposition"} & set(told) else {}
                 background = backgrounds(session, told, dsl=options.dsl, out=out, progress=progress)
                 progress.stage("writing and judging", 0)
@@ -261,6 +282,7 @@ def _carry_out(
                     prices=prices,
                     facts=facts,
                     background=background,
+                    advisor=advisor,
                     out=out,
                     told=lambda attempt, task: progress.advance(next(done), f"{task.name}: {attempt.outcome}"),
                     offline=offline,
@@ -286,7 +308,9 @@ def _carry_out(
                 summary = msgspec.structs.replace(summary, replayed=counts)
             kinds = {history.task: attempt_kinds(history, last) for history in histories}
             write_atomically(out / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2))
-            write_atomically(out / PAGE, campaign_page(summary, kinds).encode())
+            seen = seen_by_advisor(journal, histories)
+            pictures = task_pictures(journal, histories)
+            write_atomically(out / PAGE, campaign_page(summary, kinds, seen, pictures).encode())
             write_atomically(out / ATTEMPTS, attempt_list(histories).encode())
             return summary
 
@@ -324,7 +348,8 @@ def _evaluate(*, seed: int, jobs: int, progress: StageProgress) -> Evaluate:
 
 
 def _require_prices(options: CampaignOptions, prices: Prices) -> None:
-    unknown = [name for name in options.models if prices.of(name) is None]
+    names = (*options.models, *([options.advisor.model] if options.advisor is not None else []))
+    unknown = [name for name in names if prices.of(name) is None]
     if options.budget.usd is not None and unknown:
         raise BadInput(f"a budget in usd needs the price of {', '.join(unknown)}: give it with --prices FILE")
 
@@ -352,6 +377,8 @@ def _print(summary: CampaignSummary, out: Path) -> None:
             f"{spent.last_judging_s:.0f} s of the last judging"
         )
     ]
+    if summary.advisor is not None:
+        lines.append(summary.advisor.in_words)
     if spent.cut_off:
         lines.append(spent.cut_off)
     waiting = [task.stopped for task in summary.tasks.values() if task.stopped and task.stopped.startswith("waits")]

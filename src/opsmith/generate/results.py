@@ -13,6 +13,7 @@ from opsmith.core.kernel import Provenance
 from opsmith.core.op import TaskKind, version_file
 from opsmith.core.run import write_atomically
 from opsmith.core.verdict import Part, Status
+from opsmith.generate.advisor.figures import AdvisorFigures, advisor_figures
 from opsmith.generate.attempt import Attempt, Outcome, unjudged
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
 from opsmith.generate.curves import AuthorFigures, SpendPoint, author_figures, kept, right, spending
@@ -73,6 +74,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
         overruns: what took more than it may, each in one line.
         spending: after each exchange, in the order in which they were asked.
         void: task -> why it asks nothing; no model is asked for it, and it is in no figure.
+        advisor: what it said and what became of that; None without one.
         replayed: of a replay how many kernels were ``judged`` again, and how many of them ``differ`` in a status.
     """
 
@@ -86,6 +88,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     replayed: dict[str, int] | None = None
     overruns: tuple[str, ...] = ()
     void: dict[str, str] = {}
+    advisor: AdvisorFigures | None = None
 
 
 def write_kernels(folder: Path, out: Path, tasks: Mapping[str, AskedTask], last: Mapping[str, LastJudged]) -> list[str]:
@@ -189,6 +192,7 @@ def summarise_campaign(
         spending=spending(histories, last, exchanges),
         overruns=tuple(_overruns(options, journal.spent, exchanges, journal.judging_overruns())),
         void=dict(void or {}),
+        advisor=None if options.advisor is None else advisor_figures(histories, journal, options.advisor.model),
     )
 
 

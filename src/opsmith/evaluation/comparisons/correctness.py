@@ -29,10 +29,12 @@ from opsmith.core.case import (
     storage_size,
     tensor_values,
 )
+from opsmith.core.evidence import ErrorMap
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.evaluation.comparisons.boundaries import overwritten
 from opsmith.evaluation.comparisons.compare import compare
+from opsmith.evaluation.comparisons.error_map import error_map
 from opsmith.evaluation.comparisons.form import (
     alias_problem,
     bits_problem,
@@ -49,6 +51,7 @@ from opsmith.evaluation.comparisons.stability import REPETITIONS, stabilised
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, Finding, JudgedCall, Result
 from opsmith.evaluation.criteria.results import near_the_work
 from opsmith.evaluation.criteria.rules import ComparisonRule
+from opsmith.evaluation.criteria.tolerance import tolerance_for
 
 #: Results of repetitions that are held at a time; what explains a difference needs four of them at least.
 MAX_REPEATED_BYTES = 256 << 20
@@ -152,6 +155,21 @@ class CaseUnderJudgement:
             stable = self._without_unstable(candidate[0])
             finding = finding if stable is None else self._compare_values([stable], tolerance)
         return Judgement(status=finding.status, detail=finding.detail, figures=finding.figures, layout_differs=differs)
+
+    def error_map(self, candidate: HeldOutcome, *, tolerance: str, layout: str) -> ErrorMap | None:
+        """Where the first result is off that is off at all, by the plain tolerance; None where none is.
+
+        Of what is no matter of single elements (drawn values, factors, another form) there is none either.
+        """
+        if self._rule.kind not in _ELEMENTWISE or self._form_problem(self._reference[0], candidate, layout):
+            return None
+        pairs = zip(self._results(self._reference[0]), self._results(candidate), strict=True)
+        for number, (ours, theirs) in enumerate(pairs):
+            if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+                found = error_map(number, ours, theirs, tolerance_for(tolerance, ours.dtype, self._tolerance))
+                if found is not None:
+                    return found
+        return None
 
     def _spared(self, ours: HeldOutcome, theirs: HeldOutcome) -> HeldOutcome:
         """A module's outcome as if it had overwritten the inputs that Model overwrites: nobody relies on that."""
