@@ -69,6 +69,7 @@ class AskedTask(msgspec.Struct, frozen=True, kw_only=True):
         cases: how many calls are asked, bad ones left out.
         examples: some of the calls in words, the smallest and the largest among them.
         dtypes: of the cases.
+        ranks: on how many processes a task is asked that several answer together.
     """
 
     name: str
@@ -76,6 +77,7 @@ class AskedTask(msgspec.Struct, frozen=True, kw_only=True):
     cases: int
     examples: tuple[str, ...]
     dtypes: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -467,6 +469,7 @@ class Session:
             cases=len(asked),
             examples=tuple(dict.fromkeys(texts)),
             dtypes=tuple(sorted({case.address.dtype for case in asked})),
+            ranks=tuple(sorted({case.ranks for case in asked if case.ranks is not None})),
         )
 
 

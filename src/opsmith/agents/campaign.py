@@ -39,7 +39,6 @@ from opsmith.agents.egress import Hosts, proxying
 from opsmith.agents.workbench import Workbench
 from opsmith.backends.scaffold import stub
 from opsmith.core.case import digest
-from opsmith.core.op import TaskKind
 from opsmith.core.run import write_atomically
 from opsmith.errors import BadInput, DamagedRun
 from opsmith.generate.redaction import Redaction
@@ -236,7 +235,7 @@ def _furnish(bench: Workbench, task: AskedTask, workspace: Path) -> None:
     (workspace / "TASK.md").write_text(bench.statement(task.name, answer=HAND_IN), encoding="utf-8")
     (workspace / "TOOLS.md").write_text(f"{tool_program.__doc__}", encoding="utf-8")
     (workspace / "examples.txt").write_text("".join(f"{example}\n" for example in task.examples), encoding="utf-8")
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         shutil.copyfile(task.op.schema, workspace / "reference.py")
     else:
         (workspace / "kernel.py").write_text(stub(task.op), encoding="utf-8")

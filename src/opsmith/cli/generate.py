@@ -24,7 +24,6 @@ from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
 from opsmith.core.counts import counted
-from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
@@ -103,6 +102,8 @@ def generate(
     dataset: selection.Dataset = None,
     top_inputs: selection.TopInputs = None,
     problems: selection.Problems = None,
+    sizes: selection.Sizes = "full",
+    ranks: selection.Ranks = "",
     dsl: Annotated[str, typer.Option(help="What to write in.", show_default="triton on a GPU, cpp on a CPU")] = "",
     strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam, swarm or evolve.")] = "refine",
     attempts: Annotated[int, typer.Option(min=1, help="Attempts of each model at a task.")] = 4,
@@ -173,7 +174,9 @@ def generate(
         baseline=baseline,
         isolation=isolation,
         tolerance=tolerance,
-        selection=selection.parse_selection(suite, dataset=dataset, problems=problems, top_inputs=top_inputs),
+        selection=selection.parse_selection(
+            suite, dataset=dataset, problems=problems, top_inputs=top_inputs, sizes=sizes, ranks=ranks
+        ),
     )
     if agent is not None:
         return agents.write_by_agent(
@@ -199,8 +202,8 @@ def generate(
         max_tokens=max_tokens,
         budget=Budget.parse(budget),
         most_judging_s=most_judging_s,
-        review_after=review_after if review else None,
         advisor=parse_advisor(advisor, sees=advisor_sees, share=advisor_share),
+        review_after=review_after if review else None,
     )
     strategy_named(strategy, members=len(options.models), attempts=attempts, timed=timing != "off")
     if options.budget.device_s is not None and options.budget.device_s < most_judging_s:
@@ -267,7 +270,7 @@ def _carry_out(
             judging = msgspec.structs.replace(options.judging, timing="off") if offline else options.judging
             copies = out / "judged" / "copies"
             with Session(judging, copies, withheld=[out], seed=own_seed, jobs=jobs, progress=progress) as session:
-                asked = [name for name, task in session.tasks.items() if task.op.kind is not TaskKind.MODULE]
+                asked = [name for name, task in session.tasks.items() if not task.op.kind.of_problems]
                 asks = not all(isinstance(model, TaskAuthor) for model in models)
                 told = (*(options.contexts if asks else ()), *(ADVISOR_CONTEXTS if advisor is not None else ()))
                 facts = op_facts(asked) if {"documentation", "decomposition"} & set(told) else {}

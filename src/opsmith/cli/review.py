@@ -16,8 +16,7 @@ from rich.text import Text
 
 from opsmith.backends.directory import KernelDirectory
 from opsmith.backends.dsl import parse_source
-from opsmith.backends.entry_names import bound_names
-from opsmith.backends.solutions import SOLUTION_CLASS
+from opsmith.backends.entry_names import SOLUTION_CLASS, bound_names
 from opsmith.cli.document import Json, print_json
 from opsmith.cli.review_sheet import print_sheet, sheet_of
 from opsmith.cli.service_reviews import fetch_reviews

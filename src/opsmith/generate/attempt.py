@@ -83,8 +83,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         file: of the kernel, relative to the campaign's directory; None without code.
         source: of the kernel.
         judged: what was found about it.
-        review: what people said of it; None where nobody was asked, or has answered.
         advice: that the writer was given; None without.
+        review: what people said of it; None where nobody was asked, or has answered.
     """
 
     index: int
@@ -97,8 +97,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
     source: str | None = None
     judged: Judged | None = None
-    review: PersonSaid | None = None
     advice: Advice | None = None
+    review: PersonSaid | None = None
 
     @property
     def accepted(self) -> bool:

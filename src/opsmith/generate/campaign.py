@@ -20,10 +20,11 @@ import msgspec
 from opsmith.backends.file import KernelFile
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import TaskKind, version_file
+from opsmith.core.op import version_file
 from opsmith.core.run import Options, write_atomically
 from opsmith.core.task import Task
 from opsmith.errors import BadInput, UsageError
+from opsmith.generate import metal_syntax
 from opsmith.generate.admission import Admission, Place, Stopped
 from opsmith.generate.advisor.counsel import AdvisorOptions, Counsel, subject_of
 from opsmith.generate.advisor.hints import fates, told_to_writer
@@ -76,8 +77,8 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_tokens: of a reply.
         budget: what may be spent.
         most_judging_s: seconds that an attempt's kernel may run while it is judged.
-        review_after: failed attempts after which a person is asked, as at an accepted kernel; None: nobody is.
         advisor: who gives writers hints; None without.
+        review_after: failed attempts after which a person is asked, as at an accepted kernel; None: nobody is.
     """
 
     judging: Options
@@ -92,8 +93,8 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     budget: Budget
     most_judging_s: float
-    review_after: int | None = None
     advisor: AdvisorOptions | None = None
+    review_after: int | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -104,12 +105,12 @@ class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
         """
         record: dict[str, Any] = msgspec.to_builtins(self)
         del record["budget"], record["references"]
-        if self.review_after is None:
-            del record["review_after"]  # As before there were reviews.
         if self.advisor is None:
             del record["advisor"]  # As in journals that know of none.
         else:
             del record["advisor"]["share"]
+        if self.review_after is None:
+            del record["review_after"]  # As before there were reviews.
         del record["judging"]["backend"], record["judging"]["selection"]["dataset"]
         if self.judging.selection.problems_hash is not None:
             del record["judging"]["selection"]["problems"]
@@ -183,8 +184,6 @@ class Campaign:
         self.judged_again: dict[str, bool] = {}
         self._references = None if options.references is None else References(Path(options.references))
         self._things = _Once()
-        after = options.review_after
-        self.gate = None if after is None else ReviewGate(out, after, options.judging.suite)
         self._counsel: Counsel | None = None
         if options.advisor is not None:
             assert advisor is not None, "who is asked for hints"
@@ -196,6 +195,8 @@ class Campaign:
                 max_tokens=options.max_tokens,
                 temperature=options.temperature,
             )
+        after = options.review_after
+        self.gate = None if after is None else ReviewGate(out, after, options.judging.suite)
         self._strategy = strategy_named(
             options.strategy,
             members=len(models),
@@ -296,17 +297,17 @@ class Campaign:
             self._admission.leave(number)
         return TaskHistory(task=task.name, attempts=tuple(attempts), stopped=stopped)
 
-    def _moves(self, task: AskedTask, attempts: list[Attempt]) -> Sequence[Move]:
-        """What the strategy wants next, given what people said; nothing once they approved a kernel."""
-        if self.gate is not None and self.gate.pass_through(task, attempts):
-            return ()
-        return self._strategy.moves(attempts)
-
     def _heeds_advice(self, task: AskedTask, move: Move, attempts: Sequence[Attempt]) -> bool:
         """Whether a writer can be told hints. What it was asked when there were none is not asked again with some."""
         if self._counsel is None or isinstance(self._models[move.member], TaskAuthor):
             return False
         return self._journal.exchange(self._request(task, move, attempts, None).key) is None
+
+    def _moves(self, task: AskedTask, attempts: list[Attempt]) -> Sequence[Move]:
+        """What the strategy wants next, given what people said; nothing once they approved a kernel."""
+        if self.gate is not None and self.gate.pass_through(task, attempts):
+            return ()
+        return self._strategy.moves(attempts)
 
     def _most(self, request: Request, move: Move) -> Amount:
         if isinstance(self._models[move.member], TaskAuthor):
@@ -419,6 +420,8 @@ class Campaign:
         attempt = msgspec.structs.replace(attempt, file=str(file), source=source)
         reason = NOT_JUDGED_HERE.get(self._options.dsl)
         if reason is not None:
+            read = metal_syntax.verdict(source) if self._options.dsl == "metal" else None
+            reason = f"{reason}; {read}" if read else reason
             return msgspec.structs.replace(attempt, outcome=Outcome.NOT_JUDGED, problem=reason)
         if self._admission.stopped:
             raise Stopped  # The reply is in the journal, and is judged when the campaign goes on.
@@ -495,6 +498,6 @@ class _Once:
 
 def attempt_file(task: AskedTask, index: int) -> Path:
     """Where an attempt's kernel lies in a campaign's directory, named as the public layouts name versions."""
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         return Path("attempts") / task.name / f"sample_{index}" / f"{task.name.rpartition('/')[2]}.py"
     return Path("attempts") / version_file(task.name, index + 1)

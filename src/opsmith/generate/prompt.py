@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opsmith.backends.scaffold import stub
-from opsmith.core.op import TaskKind, folder_name
+from opsmith.core.op import folder_name
 from opsmith.errors import UnknownName
 from opsmith.generate.attempt import Attempt
 from opsmith.generate.chat import Message, Role
@@ -26,6 +26,14 @@ _POLICIES = {
     "(`torch.empty`, `empty_like`, `empty_strided`), views and metadata; any other op of it is found and rejected.",
     "any": "Policy `any`: other PyTorch ops may be used, the one that is asked for may not.",
 }
+#: Of what ranks answer together.
+_POLICIES_OF_RANKS = {
+    "native": "Policy `native`: your own code moves the data. On GPUs that is over symmetric memory: nothing of NCCL, "
+    "gloo or `torch.distributed`'s collectives, sends and barriers. On CPUs messages between two ranks "
+    "(`isend`, `irecv`) and shared memory are allowed, collectives are not. PyTorch's arithmetic on a rank's own "
+    "tensors is allowed.",
+    "any": "Policy `any`: everything is allowed.",
+}
 
 
 def parse_dsl(name: str) -> str:
@@ -41,7 +49,7 @@ def parse_dsl(name: str) -> str:
 
 def entry_point(task: AskedTask) -> str:
     """The name that a kernel file for a task defines."""
-    return "ModelNew" if task.op.kind is TaskKind.MODULE else f"{folder_name(task.name)}_kernel_impl"
+    return "ModelNew" if task.op.kind.of_problems else f"{folder_name(task.name)}_kernel_impl"
 
 
 def conversation(
@@ -96,18 +104,22 @@ def statement(setting: Setting, contexts: Sequence[str], *, policy: str, answer:
 
 
 def _rules(setting: Setting, policy: str, answer: str) -> str:
-    is_module = setting.task.op.kind is TaskKind.MODULE
+    is_module = setting.task.op.kind.of_problems
     note = " with the parameters and buffers of `Model` under the same names" if is_module else " with this signature"
     rules = _template("rules").format(
-        name=entry_point(setting.task), signature_note=note, policy_note=_POLICIES[policy], answer=answer
+        name=entry_point(setting.task),
+        signature_note=note,
+        policy_note=(_POLICIES_OF_RANKS if setting.task.op.kind.on_ranks else _POLICIES)[policy],
+        answer=answer,
     )
-    return f"{rules}\n{_template(setting.dsl)}"
+    of_ranks = [_template("ranks")] if setting.task.op.kind.on_ranks else []
+    return "\n".join([rules, *of_ranks, _template(setting.dsl)])
 
 
 def task_text(setting: Setting, contexts: Sequence[str]) -> str:
     """What is to be written, and what is told about it."""
     task = setting.task
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         source = Path(task.op.schema).read_text()
         first = f"Write `ModelNew`, which does what this `Model` does, faster:\n\n```python\n{source}\n```"
     else:

@@ -10,7 +10,7 @@ import msgspec
 
 from opsmith.backends.manifest import FORMAT, KernelEntry, Manifest
 from opsmith.core.kernel import Provenance
-from opsmith.core.op import TaskKind, version_file
+from opsmith.core.op import version_file
 from opsmith.core.run import write_atomically
 from opsmith.core.verdict import Part, Status
 from opsmith.generate.advisor.figures import AdvisorFigures, advisor_figures
@@ -139,7 +139,7 @@ def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], cho
         target = staging / kernel_file(task, attempt.index)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(out / attempt.file, target)
-        if task.op.kind is not TaskKind.MODULE:
+        if not task.op.kind.of_problems:
             provenance = Provenance(model=attempt.model, prompt_hash=attempt.exchange, attempt=attempt.index)
             entries[name] = KernelEntry(best=attempt.index + 1, provenance=provenance)
     if entries:
@@ -153,7 +153,7 @@ def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], cho
 
 def kernel_file(task: AskedTask, index: int) -> Path:
     """The place of a task's kernel in a directory of them."""
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         return Path(f"{task.name}.py")
     return Path(version_file(task.name, index + 1))
 

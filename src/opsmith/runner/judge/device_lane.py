@@ -117,9 +117,14 @@ class DeviceLane:
         reach = make_link(device=options.device, spares=0).reach
         self._bare = BareLink(processes, reach, device=options.device, limits=work.limits) if work.again else None
         self._make_discoverer = partial(make_link, device=options.device, spares=0)
-        if traits_of(options.suite).tasks is TaskKind.COLLECTIVE:
+        tasks = traits_of(options.suite).tasks
+        if tasks.on_ranks:
             make_candidate: Callable[[], Candidate] = partial(
-                RankGroup, processes, options.device, partial(make_link, spares=0)
+                RankGroup,
+                processes,
+                options.device,
+                partial(make_link, spares=0),
+                in_groups=tasks is TaskKind.PARALLEL,
             )
         else:
             make_candidate = partial(make_link, device=options.device, spares=spares)
@@ -482,7 +487,7 @@ def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[Device
     """
     options = work.options
     _make_build_folder()
-    for_ranks = traits_of(options.suite).tasks is TaskKind.COLLECTIVE
+    for_ranks = traits_of(options.suite).tasks.on_ranks
     visible = None if for_ranks else first_device(options.device)
     with (
         _in_room(work, visible, waiting),

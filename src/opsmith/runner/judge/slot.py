@@ -14,7 +14,7 @@ import msgspec
 from opsmith.core.cache import build_folder
 from opsmith.core.case import LARGE_LABELS, CaseRef
 from opsmith.core.evidence import Evidence
-from opsmith.core.op import TaskKind, Variant
+from opsmith.core.op import Variant
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
 from opsmith.core.storage import is_about_storage, wait_for_room
@@ -183,7 +183,7 @@ class Slot:
         known = {str(each.address): each for each in job.all_cases}
         if case not in known:
             known |= {str(each.address): each for each in self._variants(job)}
-        if case not in known or job.schema.kind is TaskKind.COLLECTIVE:
+        if case not in known or job.schema.kind.on_ranks:
             return Evidence()
         worker = self.worker.timed_worker()
         looker = Looker(job, self.referee, worker, spool=self.spool, options=self._options, seed=self._seed)
@@ -293,7 +293,7 @@ class Slot:
 
     def _variants(self, job: Job) -> Sequence[CaseRef]:
         """More cases of the op than the suite asks, made from those that it asks; of a collective none."""
-        if job.schema.kind is TaskKind.COLLECTIVE:
+        if job.schema.kind.on_ranks:
             return ()  # What ranks are given has to fit together.
         varied = [case for case in job.all_cases if not case.expects_error and case.size_bytes <= MAX_VARIED_BYTES]
         if not varied:

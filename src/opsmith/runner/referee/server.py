@@ -194,7 +194,8 @@ class Referee:
         if selection.problems is not None:
             # At once: a referee that takes the place of another one is not asked to load the suite.
             files = problem_files(Path(selection.problems))
-            registry.use_problems(files, device, small=selection.sizes == "small")
+            small, parallel = selection.sizes == "small", bool(selection.ranks)
+            registry.use_problems(files, device, small=small, parallel=parallel)
 
     def answer(self, request: RefereeRequest) -> RefereeReply:
         """Carry out one request; an error of opsmith's own becomes a :class:`RefereeError`."""
@@ -479,6 +480,9 @@ class Referee:
             summary=answer.summary,
             seed=item.rng_seed,
             small_results=item.case.variant == "tiny",
+            replicated=registry.replicated(record.op),
+            scratch=registry.scratch_of(record),
+            own_check=registry.own_check(record.op),
             run_again=lambda: repetitions(
                 record, result_bytes(answer.form), item.rng_seed, self._device, surround=surround
             ),

@@ -170,6 +170,8 @@ class Worker:
         self._disguise = Disguise()
         self._timed: dict[int, TimedCall] = {}
         self._observer: Observer | None = None
+        #: Of ranks the calls of the last request, whose memory is looked at once more.
+        self._runs: list[CallRun] = []
         make_waiting_context(device)
         self._supervision = Supervision(device, tell)
 
@@ -215,6 +217,7 @@ class Worker:
         self._sandbox.narrow(builds)
         self._timed.clear()
         self._observer = None
+        self._runs = []
         root = Path(request.root) if request.root else None
         self._supervision.end()
         if request.policy is not None:
@@ -255,6 +258,7 @@ class Worker:
                 run.run([next(next_live) for _ in range(item.repeats)], observer)
                 runs.append(run)
         self._supervision.look_again()
+        self._runs = runs
         with self._computing(records):
             outcomes = iter(self._told(observer))
             replies = tuple([run.reply(outcomes) for run in runs])
@@ -351,11 +355,13 @@ class Worker:
 
     def _inspect(self, _request: Inspect) -> Inspected:
         self._supervision.heed()
-        return Inspected(self._supervision.changes())
+        late = [line for run in self._runs for line in run.late_writes()]
+        return Inspected((*dict.fromkeys(late), *self._supervision.changes()))
 
     def _give_memory_back(self, _request: GiveMemoryBack) -> MemoryGivenBack:
         self._outcomes.forget()
         self._observer = None
+        self._runs = []
         give_memory_back(self._device, 0)
         return MemoryGivenBack()
 
