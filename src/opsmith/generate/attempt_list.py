@@ -21,6 +21,8 @@ def reason(attempt: Attempt) -> str:
         return one_line(attempt.problem)
     if attempt.outcome is not Outcome.JUDGED or attempt.judged is None:
         return ""
+    if attempt.review is not None and attempt.review.rejected:
+        return one_line(attempt.review.text)
     if attempt.accepted:
         speedup = attempt.judged.speedup
         return "" if speedup is None else f"{speedup:.2f}x"

@@ -139,7 +139,7 @@ def _reaction(attempt: Attempt, contexts: Sequence[str]) -> str:
 
 def _told(attempt: Attempt, contexts: Sequence[str]) -> str:
     if not attempt.accepted and "failures" not in contexts:
-        return ""
+        return "" if attempt.review is None else attempt.review.text  # What a person asks is never left out.
     return findings(attempt, profile="profile" in contexts)
 
 

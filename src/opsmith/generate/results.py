@@ -26,6 +26,8 @@ from opsmith.session import AskedTask
 
 #: The outcome of an attempt that was accepted, and refused when it was judged once more on other values.
 REFUSED_LAST = "refused in run/"
+#: That of a right one that a person does not want.
+REJECTED = "rejected in review"
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,12 +258,12 @@ def attempt_kinds(history: TaskHistory, last: Mapping[str, LastJudged]) -> list[
 
 
 def attempt_kind(attempt: Attempt) -> str:
-    """``accepted``, the outcome of what was not judged, or the status that most cases had."""
+    """``accepted``, :data:`REJECTED`, the outcome of what was not judged, or the status that most cases had."""
     if attempt.outcome is not Outcome.JUDGED or attempt.judged is None:
         return attempt.outcome.value
     summary = attempt.judged.summary
     if summary.accepted:
-        return "accepted"
+        return "accepted" if attempt.accepted else REJECTED
     if summary.dishonest:
         return Status.DISHONEST
     wrong = {status: number for status, number in summary.statuses.items() if status != "PASSED"}

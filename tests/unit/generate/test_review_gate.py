@@ -21,7 +21,8 @@ TASK = "relu.default"
 
 def campaign(out: Path, model: Scripted, *, after: int = 2) -> TaskHistory:
     """Run it, or go on with it."""
-    [history] = run_campaign(out, campaign_options(review_after=after), [model], ReadingSession([TASK]))
+    options = campaign_options(review_after=after, contexts=())
+    [history] = run_campaign(out, options, [model], ReadingSession([TASK]))
     return history
 
 
