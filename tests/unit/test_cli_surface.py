@@ -55,11 +55,11 @@ SURFACE = {
     "doctor": "--device --json",
     "explain": "MODEL --batch-size --config --device --dtype --image-size --json --mode --option --sequence-length",
     "generate": (
-        "--attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
-        " --max-tokens --model"
-        " --most-judging-s --ops --out --policy --prices --problems --provider --ranks --references"
-        " --replay --resume --seed --sizes"
-        " --strategy --suite --temperature --timing --tolerance --world -o"
+        "--advisor --advisor-sees --advisor-share --agent --agent-env --agent-home --agent-host --agent-limits"
+        " --attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
+        " --max-tokens --model --most-judging-s --ops --out --policy --prices --problems --provider --ranks"
+        " --references --replay --resume --review --review-after --seed --sizes --strategy --suite --temperature"
+        " --timing --tolerance --top-inputs --world -o"
     ),
     "mcp": (
         "--baseline --device --dsl --dtype --jobs --most-judging-s --ops --out --policy --problems --suite --timing"
@@ -73,10 +73,11 @@ SURFACE = {
         "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --problems --sample"
         " --sizes --spread-inputs --suite --top-inputs --trials"
     ),
-    "package": "DIRECTORY --json --license --name --ops --out --run --version -o",
+    "package": "DIRECTORY --approved --hub --json --license --name --ops --out --run --version -o",
     "prewarm": "--arch --dtype --inputs --jobs --json --ops",
     "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",
+    "review": "PATH TASKS --against --approve --as --comment --files --from --json --of --reject --run",
     "run": (
         "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --fail-on"
         " --integrity --isolation --jobs --json --junit --last-failed --layout --mode --models --ops --out"

@@ -40,13 +40,14 @@ def aten_signatures() -> dict[str, tuple[Variant, Signature]]:
 
 @functools.cache
 def _dispatched() -> dict[str, torch._C.FunctionSchema]:
-    """By name, without TorchScript's own overloads (``add.str``), which never reach a kernel."""
+    """By name, without TorchScript's own overloads (``add.str``), which reach no kernel, and without dictionaries."""
     known = set(torch._C._dispatch_get_all_op_names())
     schemas = (schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::"))
     return {
         f"{schema.name.removeprefix('aten::')}.{schema.overload_name or 'default'}": schema
         for schema in schemas
-        if (f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name) in known
+        if "Dict(" not in str(schema)
+        and (f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name) in known
     }
 
 

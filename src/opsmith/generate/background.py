@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.core.case import CallRecord, tensor_values
+from opsmith.core.evidence import CallProfile
 from opsmith.core.op import TaskKind, Variant
 from opsmith.core.run import write_atomically
 from opsmith.generate.eager_profile import counters, eager_profiles
@@ -34,12 +35,14 @@ class Background(msgspec.Struct, frozen=True, kw_only=True):
         compiler: the kernel of torch's compiler for the most frequent kind of calls, or its whole ``ModelNew``.
         profiler: what eager's largest call spends its time on.
         counters: what Nsight Compute counts of that call.
+        timeline: what ran during one such call.
         topology: of what ranks answer together, how the devices are connected.
     """
 
     compiler: str | None = None
     profiler: str | None = None
     counters: str | None = None
+    timeline: CallProfile | None = None
     topology: str | None = None
 
 
@@ -74,7 +77,8 @@ def backgrounds(
         for number, (name, task) in enumerate(session.tasks.items(), start=1):
             found[name] = Background(
                 compiler=_compiled(session, task, dsl, compiler) if "compiler" in wanted else None,
-                profiler=profiles.get(name) or None,
+                profiler=profiles[name].text or None if name in profiles else None,
+                timeline=profiles[name].timeline if name in profiles else None,
                 counters=counters(largest[name], device) if "counters" in wanted and name in largest else None,
                 topology=topology if task.op.kind.on_ranks else None,
             )

@@ -53,7 +53,14 @@ def entry_point(task: AskedTask) -> str:
 
 
 def conversation(
-    setting: Setting, contexts: Sequence[str], shown: Sequence[Attempt], *, policy: str, own_model: str
+    setting: Setting,
+    contexts: Sequence[str],
+    shown: Sequence[Attempt],
+    *,
+    policy: str,
+    own_model: str,
+    more: str = "",
+    crosses: bool = False,
 ) -> tuple[Message, ...]:
     """What a model is asked.
 
@@ -63,10 +70,12 @@ def conversation(
         shown: earlier attempts, the one to improve last; each has a source, or none where there was no code.
         policy: of the judge.
         own_model: the model's name: attempts of others are shown as such.
+        more: said before what is asked for; an advisor's hints.
+        crosses: one kernel is to be made of those that are shown.
     """
     messages = [
         Message(Role.SYSTEM, _rules(setting, policy, IN_A_REPLY)),
-        Message(Role.USER, _task(setting, contexts)),
+        Message(Role.USER, task_text(setting, contexts)),
     ]
     for attempt in shown:
         if attempt.source is not None and attempt.model == own_model:
@@ -75,8 +84,10 @@ def conversation(
         else:
             said = _of_another(attempt, contexts) if attempt.source is not None else _told(attempt, contexts)
             messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{said}".rstrip())
+    if more:
+        messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{more}")
     if shown:
-        messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{_request(shown[-1])}")
+        messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{_request(shown[-1], crosses=crosses)}")
     return tuple(messages)
 
 
@@ -89,7 +100,7 @@ def statement(setting: Setting, contexts: Sequence[str], *, policy: str, answer:
         policy: of the judge.
         answer: how a kernel is handed in.
     """
-    return f"{_rules(setting, policy, answer)}\n{_task(setting, contexts)}"
+    return f"{_rules(setting, policy, answer)}\n{task_text(setting, contexts)}"
 
 
 def _rules(setting: Setting, policy: str, answer: str) -> str:
@@ -105,7 +116,8 @@ def _rules(setting: Setting, policy: str, answer: str) -> str:
     return "\n".join([rules, *of_ranks, _template(setting.dsl)])
 
 
-def _task(setting: Setting, contexts: Sequence[str]) -> str:
+def task_text(setting: Setting, contexts: Sequence[str]) -> str:
+    """What is to be written, and what is told about it."""
     task = setting.task
     if task.op.kind.of_problems:
         source = Path(task.op.schema).read_text()
@@ -131,7 +143,14 @@ def _told(attempt: Attempt, contexts: Sequence[str]) -> str:
     return findings(attempt, profile="profile" in contexts)
 
 
-def _request(last: Attempt) -> str:
+def _request(last: Attempt, *, crosses: bool) -> str:
+    if crosses:
+        return (
+            "Make one kernel of those above: take from each what makes it fast, or right where another one is wrong, "
+            "and leave what does not. Answer with the whole file."
+        )
+    if last.review is not None:
+        return "Write it anew as the reviewer asks, and keep right what is right. Answer with the whole file."
     if last.accepted:
         return "Make it faster, and keep it right. Answer with the whole file."
     return "Repair it, or start anew if that is better. Answer with the whole file."

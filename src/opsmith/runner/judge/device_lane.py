@@ -17,6 +17,7 @@ from typing import Self
 
 from opsmith.core.cache import build_folder
 from opsmith.core.case import CaseRef
+from opsmith.core.evidence import Evidence
 from opsmith.core.op import TaskKind
 from opsmith.core.run import TimedCase
 from opsmith.core.storage import check_room, is_about_storage, storage_problem, wait_for_room
@@ -350,6 +351,30 @@ class DeviceLane:
         slot.worker.prepare()
         for job in jobs:
             yield from slot.judge(job)
+
+    def look_alone(
+        self, job: Job, case: str, *, is_wrong: bool, most_s: float, begun: Callable[[], None] = lambda: None
+    ) -> Evidence:
+        """Look at a kernel on the next slot that is free; see :meth:`~opsmith.runner.judge.slot.Slot.look`.
+
+        Args:
+            job: of the kernel.
+            case: address of one of its cases or variants.
+            is_wrong: look where its result is off, not what it spends its time on.
+            most_s: seconds after which nobody is waited for any more.
+            begun: is called once the slot is free.
+        """
+        slot = self._idle.get()
+        slot.in_use.acquire()
+        begun()
+        try:
+            slot.finish_by(time.monotonic() + most_s)
+            slot.worker.prepare()
+            return slot.look(job, case, is_wrong=is_wrong)
+        finally:
+            slot.finish_by(math.inf)
+            slot.in_use.release()
+            self._idle.put(slot)
 
     def time_alone(
         self, job: Job, *, most_s: float = math.inf, begun: Callable[[], None] = lambda: None

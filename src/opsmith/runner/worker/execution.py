@@ -52,6 +52,7 @@ class Answering:
         supervision: watches it; None for a kernel that is trusted.
 
     Attributes:
+        files: its Python files, relative to ``root``.
         on_ranks: other processes answer the same calls with it.
         spoils_workspace: ranks' symmetric memory holds garbage before each call.
     """
@@ -70,8 +71,8 @@ class Answering:
         self.spoils_workspace = schema.kind is TaskKind.PARALLEL and supervision is not None
         self._kernel, self._schema, self._device = kernel, schema, device
         self.supervision = supervision
-        self._root = root
-        self._files = tuple(path for path in kernel.files if path.endswith(".py"))
+        self.root = root
+        self.files = tuple(path for path in kernel.files if path.endswith(".py"))
 
     @cached_property
     def timed(self) -> Callable[..., Any]:
@@ -108,9 +109,9 @@ class Answering:
 
     def call_traced(self, live: LiveCall) -> tuple[Any, CallConduct | None, Mapping[str, frozenset[int]]]:
         """:meth:`call`, and which lines of the kernel's files ran."""
-        if self._root is None:
+        if self.root is None:
             return *self.call(live), {}
-        with TracedLines(self._root, self._files) as traced:
+        with TracedLines(self.root, self.files) as traced:
             result, conduct = self.call(live)
         if traced.disturbed and self.supervision is not None:
             self.supervision.note("took away the trace function that notes which of its lines run")

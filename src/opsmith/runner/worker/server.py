@@ -53,6 +53,7 @@ from opsmith.runner.protocol.timing_messages import (
 )
 from opsmith.runner.protocol.worker_messages import (
     Answered,
+    CallProfiled,
     Discover,
     Discovered,
     Inspect,
@@ -61,6 +62,7 @@ from opsmith.runner.protocol.worker_messages import (
     LoadKernel,
     Noticed,
     OutcomesShown,
+    ProfileCall,
     Raised,
     Returned,
     RunCalls,
@@ -73,6 +75,7 @@ from opsmith.runner.sandbox.layers import Sandbox
 from opsmith.runner.worker.disguise import Disguise
 from opsmith.runner.worker.execution import Answering, CallRun, raised
 from opsmith.runner.worker.loading import discover, load_kernel
+from opsmith.runner.worker.profile import looked_at
 from opsmith.runner.worker.rendezvous import meet
 
 MAX_FILE_BYTES = 4 << 30
@@ -191,6 +194,7 @@ class Worker:
             WarmUp: self._warm_up,
             TimeBlock: self._time,
             ShowTimed: self._show,
+            ProfileCall: self._profile,
             Inspect: self._inspect,
             Discover: self._discover,
             GiveMemoryBack: self._give_memory_back,
@@ -342,6 +346,12 @@ class Worker:
             outcome = self._outcomes.encode(observer.held(0)) if summary is None else summarised(summary)
             spans, foreign = timed.host_spans(), timed.foreign_results()
         return Answered((Returned((outcome,)),), spans=tuple(spans), foreign=foreign)
+
+    def _profile(self, request: ProfileCall) -> CallProfiled:
+        assert self._answering is not None
+        record = read_call(request.call)
+        with self._supervision.paused(), self._building():
+            return CallProfiled(looked_at(self._answering, record, self._device))
 
     def _inspect(self, _request: Inspect) -> Inspected:
         self._supervision.heed()

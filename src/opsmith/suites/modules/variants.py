@@ -161,7 +161,8 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 
 
 def _is_variable(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel() > 1 and not is_mask(leaf)
+    floats = isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.dtype.itemsize > 1
+    return floats and leaf.numel() > 1 and not is_mask(leaf)
 
 
 def _mapped(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
