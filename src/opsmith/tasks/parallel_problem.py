@@ -32,7 +32,7 @@ from opsmith.tasks.rank_arguments import grids, names_group, plain
 from opsmith.tasks.rank_program import RankProgram, function_program, module_program
 
 #: A problem's dict of cases beside its plain one: a label, and other values for constants of its file.
-CASES = "CASES"
+SIZES = "SIZES"
 #: A problem's tuple of numbers of results that are the same on all ranks, bit by bit.
 REPLICATED = "REPLICATED"
 #: True in a problem whose solutions have to take tensors of any strides.
@@ -51,7 +51,7 @@ class ParallelFile(ProblemFile):
     Args:
         file: its path.
         small: take the sizes that its ``SMALL`` names, where it has some.
-        case: take the constants of this one of its ``CASES``.
+        case: take the constants of this one of its ``SIZES``.
 
     Attributes:
         constants: what the file says of itself, by name.
@@ -68,7 +68,7 @@ class ParallelFile(ProblemFile):
         if small:
             self._make_small(module)
         if case != PLAIN:
-            self._set_constants(module, self.constants[CASES][case], f"{CASES}[{case!r}]")
+            self._set_constants(module, self.constants[SIZES][case], f"{SIZES}[{case!r}]")
         self.answer = self._part(module, "solution" if "solution" in self.constants else "Model")
         table = input_table(file)
         if "get_inputs" in self.constants or table is None:
@@ -129,7 +129,7 @@ class ParallelProblem:
         self.init = msgspec.msgpack.encode(
             plain.trying("get_init_inputs() cannot be serialized", lambda: record_call(task, self._init, {}))
         )
-        self.cases = (PLAIN, *plain.constants.get(CASES, {}))
+        self.cases = (PLAIN, *plain.constants.get(SIZES, {}))
         self.replicated: tuple[int, ...] = tuple(plain.constants.get(REPLICATED, ()))
         self.strided = bool(plain.constants.get(STRIDED, False))
         self.dtypes: tuple[str, ...] = tuple(plain.constants.get(DTYPES, ()))

@@ -109,7 +109,7 @@ def replicated(task: str) -> tuple[int, ...]:
 
 def own_check(task: str) -> Callable[[Sequence[Any], Any], str | None] | None:
     """What a module task's file checks of a result (:meth:`opsmith.tasks.problem.Problem.refusal`); None: nothing."""
-    if task not in _problems.files or not problem(task).has_own_check:
+    if _problems.parallel or task not in _problems.files or not problem(task).has_own_check:
         return None
     return problem(task).refusal
 

@@ -39,7 +39,7 @@ import torch.distributed as dist
 from torch import nn
 
 ROWS = 4
-CASES = {"more": {"ROWS": 6}}
+SIZES = {"more": {"ROWS": 6}}
 REPLICATED = (0,)
 
 
