@@ -116,7 +116,10 @@ def own_check(task: str) -> Callable[[Sequence[Any], Any], str | None] | None:
 
 def scratch_of(record: CallRecord) -> frozenset[int]:
     """The input storages of a module's call that any solution may overwrite: memory for results."""
-    if record.op not in _problems.files or not (places := problem(record.op).scratch):
+    if _problems.parallel or record.op not in _problems.files:
+        return frozenset()
+    places = problem(record.op).scratch
+    if not places:
         return frozenset()
     first = record.args[0]
     items = first.items if isinstance(first, SequenceValue) else ()
