@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, DEPTH, COLUMNS = 2048, 1792, 4096
 SMALL = {"ROWS": 6, "DEPTH": 24, "COLUMNS": 9}
-CASES = {"decode": {"ROWS": 1}, "deep": {"ROWS": 3, "DEPTH": 301, "COLUMNS": 7}}
+SIZES = {"decode": {"ROWS": 1}, "deep": {"ROWS": 3, "DEPTH": 301, "COLUMNS": 7}}
 REPLICATED = (0,)
 STRIDED = True
 

@@ -10,7 +10,7 @@ from torch import nn
 
 ROWS, DEPTH, COLUMNS, EPSILON = 256, 1792, 4096, 1e-5
 SMALL = {"ROWS": 6, "DEPTH": 24, "COLUMNS": 20}
-CASES = {"decode": {"ROWS": 1}, "wide": {"ROWS": 3, "COLUMNS": 301}}
+SIZES = {"decode": {"ROWS": 1}, "wide": {"ROWS": 3, "COLUMNS": 301}}
 REPLICATED = (0, 1)
 STRIDED = True
 

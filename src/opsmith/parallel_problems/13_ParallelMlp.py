@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 ROWS, WIDTH, HIDDEN = 1024, 4096, 1792
 SMALL = {"ROWS": 4, "WIDTH": 12, "HIDDEN": 9}
-CASES = {"decode": {"ROWS": 1}, "wide": {"ROWS": 3, "WIDTH": 33, "HIDDEN": 101}}
+SIZES = {"decode": {"ROWS": 1}, "wide": {"ROWS": 3, "WIDTH": 33, "HIDDEN": 101}}
 REPLICATED = (0,)
 STRIDED = True
 

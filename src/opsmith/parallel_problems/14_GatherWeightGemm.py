@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, DEPTH, COLUMNS = 2048, 4096, 1024
 SMALL = {"ROWS": 5, "DEPTH": 16, "COLUMNS": 3}
-CASES = {"single": {"ROWS": 1, "DEPTH": 1, "COLUMNS": 1}, "deep": {"ROWS": 3, "DEPTH": 301}}
+SIZES = {"single": {"ROWS": 1, "DEPTH": 1, "COLUMNS": 1}, "deep": {"ROWS": 3, "DEPTH": 301}}
 STRIDED = True
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, WIDTH, EPSILON = 4096, 2048, 1e-5
 SMALL = {"ROWS": 6, "WIDTH": 10}
-CASES = {"single": {"ROWS": 1, "WIDTH": 1}, "wide": {"ROWS": 2, "WIDTH": 301}}
+SIZES = {"single": {"ROWS": 1, "WIDTH": 1}, "wide": {"ROWS": 2, "WIDTH": 301}}
 STRIDED = True
 
 

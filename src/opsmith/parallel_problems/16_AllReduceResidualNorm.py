@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, WIDTH, EPSILON = 64, 8192, 1e-6
 SMALL = {"ROWS": 6, "WIDTH": 20}
-CASES = {"decode": {"ROWS": 1}, "odd": {"ROWS": 3, "WIDTH": 301}}
+SIZES = {"decode": {"ROWS": 1}, "odd": {"ROWS": 3, "WIDTH": 301}}
 REPLICATED = (0, 1)
 STRIDED = True
 

@@ -9,7 +9,7 @@ from torch import nn
 
 BATCH, TOKENS, VOCABULARY, TEMPERATURE = 8, 512, 16032, 0.7
 SMALL = {"BATCH": 2, "TOKENS": 5, "VOCABULARY": 17}
-CASES = {"single": {"BATCH": 1, "TOKENS": 1, "VOCABULARY": 1}, "wide": {"VOCABULARY": 1001}}
+SIZES = {"single": {"BATCH": 1, "TOKENS": 1, "VOCABULARY": 1}, "wide": {"VOCABULARY": 1001}}
 REPLICATED = (0,)
 STRIDED = True
 

@@ -9,7 +9,7 @@ from torch import nn
 
 TOKENS, VOCABULARY, COUNT = 512, 16032, 20
 SMALL = {"TOKENS": 6, "VOCABULARY": 23, "COUNT": 5}
-CASES = {"few": {"TOKENS": 1, "VOCABULARY": 5}, "wide": {"TOKENS": 2, "VOCABULARY": 1001}}
+SIZES = {"few": {"TOKENS": 1, "VOCABULARY": 5}, "wide": {"TOKENS": 2, "VOCABULARY": 1001}}
 REPLICATED = (0, 1)
 STRIDED = True
 DTYPES = ("f32",)  # Of half types several are equal.

@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, COLUMNS = 4096, 8192
 SMALL = {"ROWS": 6, "COLUMNS": 10}
-CASES = {"single": {"ROWS": 1, "COLUMNS": 1}, "odd": {"ROWS": 7, "COLUMNS": 13}, "large": {"ROWS": 301, "COLUMNS": 257}}
+SIZES = {"single": {"ROWS": 1, "COLUMNS": 1}, "odd": {"ROWS": 7, "COLUMNS": 13}, "large": {"ROWS": 301, "COLUMNS": 257}}
 REPLICATED = (0,)
 STRIDED = True
 

@@ -9,7 +9,7 @@ from torch import nn
 
 TOKENS, VOCABULARY, WIDTH = 4096, 16032, 4096
 SMALL = {"TOKENS": 9, "VOCABULARY": 11, "WIDTH": 6}
-CASES = {"single": {"TOKENS": 1, "VOCABULARY": 1, "WIDTH": 1}, "many": {"TOKENS": 101, "WIDTH": 33}}
+SIZES = {"single": {"TOKENS": 1, "VOCABULARY": 1, "WIDTH": 1}, "many": {"TOKENS": 101, "WIDTH": 33}}
 REPLICATED = (0,)
 STRIDED = True
 

@@ -9,7 +9,7 @@ from torch import nn
 
 TOKENS, VOCABULARY = 4096, 16032
 SMALL = {"TOKENS": 9, "VOCABULARY": 17}
-CASES = {"single": {"TOKENS": 1, "VOCABULARY": 1}, "wide": {"TOKENS": 3, "VOCABULARY": 1001}}
+SIZES = {"single": {"TOKENS": 1, "VOCABULARY": 1}, "wide": {"TOKENS": 3, "VOCABULARY": 1001}}
 STRIDED = True
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 TOKENS, VOCABULARY = 256, 16032
 SMALL = {"TOKENS": 7, "VOCABULARY": 19}
-CASES = {"single": {"TOKENS": 1, "VOCABULARY": 1}, "wide": {"TOKENS": 2, "VOCABULARY": 1001}}
+SIZES = {"single": {"TOKENS": 1, "VOCABULARY": 1}, "wide": {"TOKENS": 2, "VOCABULARY": 1001}}
 REPLICATED = (0, 1)
 STRIDED = True
 DTYPES = ("f32",)  # Of half types several are equal.

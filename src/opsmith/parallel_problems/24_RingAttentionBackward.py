@@ -9,7 +9,7 @@ from torch import nn
 
 BATCH, HEADS, TOKENS, WIDTH = 2, 16, 2048, 128
 SMALL = {"BATCH": 2, "HEADS": 2, "TOKENS": 5, "WIDTH": 8}
-CASES = {"single": {"TOKENS": 1, "WIDTH": 2}, "long": {"HEADS": 1, "TOKENS": 37}}
+SIZES = {"single": {"TOKENS": 1, "WIDTH": 2}, "long": {"HEADS": 1, "TOKENS": 37}}
 STRIDED = True
 
 

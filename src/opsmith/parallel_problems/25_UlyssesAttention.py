@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 BATCH, TOKENS, HEADS_OF_A_RANK, WIDTH = 2, 2048, 8, 128
 SMALL = {"BATCH": 2, "TOKENS": 4, "HEADS_OF_A_RANK": 2, "WIDTH": 8}
-CASES = {"single": {"BATCH": 1, "TOKENS": 1, "HEADS_OF_A_RANK": 1, "WIDTH": 2}, "long": {"BATCH": 1, "TOKENS": 41}}
+SIZES = {"single": {"BATCH": 1, "TOKENS": 1, "HEADS_OF_A_RANK": 1, "WIDTH": 2}, "long": {"BATCH": 1, "TOKENS": 41}}
 STRIDED = True
 
 

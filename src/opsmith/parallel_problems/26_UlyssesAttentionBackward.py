@@ -9,7 +9,7 @@ from torch import nn
 
 BATCH, TOKENS, HEADS_OF_A_RANK, WIDTH = 2, 2048, 8, 128
 SMALL = {"BATCH": 1, "TOKENS": 4, "HEADS_OF_A_RANK": 2, "WIDTH": 8}
-CASES = {"single": {"TOKENS": 1, "HEADS_OF_A_RANK": 1, "WIDTH": 2}, "long": {"TOKENS": 23}}
+SIZES = {"single": {"TOKENS": 1, "HEADS_OF_A_RANK": 1, "WIDTH": 2}, "long": {"TOKENS": 23}}
 STRIDED = True
 
 

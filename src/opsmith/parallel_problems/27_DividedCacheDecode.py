@@ -9,7 +9,7 @@ from torch import nn
 
 BATCH, HEADS, WIDTH, CACHED = 64, 16, 128, (4096, 2048, 8192, 1024)
 SMALL = {"BATCH": 3, "HEADS": 2, "WIDTH": 8, "CACHED": (5, 3, 7, 2)}
-CASES = {"one-empty": {"CACHED": (4, 0, 6)}, "only-one": {"CACHED": (0, 5, 0, 0)}, "single": {"CACHED": (1,)}}
+SIZES = {"one-empty": {"CACHED": (4, 0, 6)}, "only-one": {"CACHED": (0, 5, 0, 0)}, "single": {"CACHED": (1,)}}
 STRIDED = True
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 HEADS, BLOCK, WIDTH = 16, 1024, 128
 SMALL = {"HEADS": 2, "BLOCK": 3, "WIDTH": 8}
-CASES = {"single": {"BLOCK": 1, "WIDTH": 2}, "long": {"HEADS": 1, "BLOCK": 19}}
+SIZES = {"single": {"BLOCK": 1, "WIDTH": 2}, "long": {"HEADS": 1, "BLOCK": 19}}
 STRIDED = True
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 TOKENS, WIDTH, EXPERTS, CHOICES, SPREAD = 4096, 4096, 8, 4, 3
 SMALL = {"TOKENS": 9, "WIDTH": 6, "EXPERTS": 2, "CHOICES": 2, "SPREAD": 1}
-CASES = {"none": {"TOKENS": 0}, "single": {"TOKENS": 1, "CHOICES": 1}, "to-one": {"SPREAD": 0, "CHOICES": 1}}
+SIZES = {"none": {"TOKENS": 0}, "single": {"TOKENS": 1, "CHOICES": 1}, "to-one": {"SPREAD": 0, "CHOICES": 1}}
 STRIDED = True
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 ROWS, COLUMNS = 2048, 8192
 SMALL = {"ROWS": 3, "COLUMNS": 10}
-CASES = {"single": {"ROWS": 1, "COLUMNS": 1}, "large": {"ROWS": 101, "COLUMNS": 257}}
+SIZES = {"single": {"ROWS": 1, "COLUMNS": 1}, "large": {"ROWS": 101, "COLUMNS": 257}}
 STRIDED = True
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 TOKENS, WIDTH, CHOICES = 4096, 4096, 4
 SMALL = {"TOKENS": 7, "WIDTH": 6, "CHOICES": 2}
-CASES = {"none": {"TOKENS": 0}, "single": {"TOKENS": 1, "CHOICES": 1}}
+SIZES = {"none": {"TOKENS": 0}, "single": {"TOKENS": 1, "CHOICES": 1}}
 STRIDED = True
 
 

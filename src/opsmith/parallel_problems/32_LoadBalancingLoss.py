@@ -9,7 +9,7 @@ from torch import nn
 
 TOKENS, EXPERTS, CHOICES = 16384, 128, 8
 SMALL = {"TOKENS": 12, "EXPERTS": 7, "CHOICES": 2}
-CASES = {"single": {"TOKENS": 1, "EXPERTS": 3, "CHOICES": 1}, "many": {"TOKENS": 301, "EXPERTS": 5}}
+SIZES = {"single": {"TOKENS": 1, "EXPERTS": 3, "CHOICES": 1}, "many": {"TOKENS": 301, "EXPERTS": 5}}
 REPLICATED = (0, 1)
 STRIDED = True
 DTYPES = ("f32",)  # Of half types several logits are equal.

@@ -9,7 +9,7 @@ from torch import nn
 
 TOKENS, WIDTH, HIDDEN, EXPERTS, CHOICES, SPREAD = 2048, 2048, 1024, 4, 2, 3
 SMALL = {"TOKENS": 9, "WIDTH": 6, "HIDDEN": 5, "EXPERTS": 2, "SPREAD": 1}
-CASES = {"none": {"TOKENS": 0}, "single": {"TOKENS": 1, "CHOICES": 1}, "to-one": {"SPREAD": 0, "CHOICES": 1}}
+SIZES = {"none": {"TOKENS": 0}, "single": {"TOKENS": 1, "CHOICES": 1}, "to-one": {"SPREAD": 0, "CHOICES": 1}}
 STRIDED = True
 
 

@@ -10,7 +10,7 @@ from torch import nn
 WIDTH = 4096
 RATE, MOMENTUM = 0.1, 0.9
 SMALL = {"WIDTH": 7}
-CASES = {"single": {"WIDTH": 1}, "odd": {"WIDTH": 33}}
+SIZES = {"single": {"WIDTH": 1}, "odd": {"WIDTH": 33}}
 REPLICATED = (0, 1)
 STRIDED = True
 

@@ -10,7 +10,7 @@ from torch import nn
 SIZE = 1 << 24  # Of a rank's part.
 RATE, DECAY, EPSILON = 1e-2, 0.1, 1e-6
 SMALL = {"SIZE": 13}
-CASES = {"single": {"SIZE": 1}, "many": {"SIZE": 1001}}
+SIZES = {"single": {"SIZE": 1}, "many": {"SIZE": 1001}}
 REPLICATED = (0,)
 STRIDED = True
 DTYPES = ("f32",)  # Optimizers keep their state in it.

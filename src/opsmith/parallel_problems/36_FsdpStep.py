@@ -10,7 +10,7 @@ from torch import nn
 TOKENS, WIDTH, ROWS = 2048, 4096, 512
 RATE, DECAY, EPSILON = 1e-2, 0.1, 1e-6
 SMALL = {"TOKENS": 5, "WIDTH": 6, "ROWS": 3}
-CASES = {"single": {"TOKENS": 1, "WIDTH": 1, "ROWS": 1}, "many": {"TOKENS": 33, "WIDTH": 31}}
+SIZES = {"single": {"TOKENS": 1, "WIDTH": 1, "ROWS": 1}, "many": {"TOKENS": 33, "WIDTH": 31}}
 STRIDED = True
 DTYPES = ("f32",)  # Optimizers keep their state in it.
 

@@ -9,7 +9,7 @@ from torch import nn
 
 WIDTH, TENSORS, LARGEST, EPSILON = 2048, 6, 1.0, 1e-6
 SMALL = {"WIDTH": 6, "TENSORS": 3}
-CASES = {"single": {"WIDTH": 1, "TENSORS": 1}, "small": {"SCALE": 1e-4}, "many": {"WIDTH": 33}}
+SIZES = {"single": {"WIDTH": 1, "TENSORS": 1}, "small": {"SCALE": 1e-4}, "many": {"WIDTH": 33}}
 SCALE = 1.0
 STRIDED = True
 

@@ -9,7 +9,7 @@ from torch import nn
 
 BLOCKS, BLOCK = 65536, 256  # Of what goes to one rank.
 SMALL = {"BLOCKS": 3, "BLOCK": 16}
-CASES = {"single": {"BLOCKS": 1, "BLOCK": 2}, "many": {"BLOCKS": 41}}
+SIZES = {"single": {"BLOCKS": 1, "BLOCK": 2}, "many": {"BLOCKS": 41}}
 DTYPES = ("f32",)
 
 

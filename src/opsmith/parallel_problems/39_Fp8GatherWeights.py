@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, COLUMNS, LARGEST = 2048, 4096, 448.0
 SMALL = {"ROWS": 4, "COLUMNS": 6}
-CASES = {"single": {"ROWS": 1, "COLUMNS": 2}, "many": {"ROWS": 33, "COLUMNS": 31}}
+SIZES = {"single": {"ROWS": 1, "COLUMNS": 2}, "many": {"ROWS": 33, "COLUMNS": 31}}
 REPLICATED = (0, 1)
 DTYPES = ("f32",)
 

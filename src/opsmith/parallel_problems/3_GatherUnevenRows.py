@@ -10,7 +10,7 @@ from torch import nn
 
 ROWS, COLUMNS = (2048, 1024, 3072, 512), 4096
 SMALL = {"ROWS": (4, 2, 7, 5), "COLUMNS": 6}
-CASES = {"one-empty": {"ROWS": (5, 0, 3)}, "only-one": {"ROWS": (0, 4, 0, 0)}, "all-empty": {"ROWS": (0,)}}
+SIZES = {"one-empty": {"ROWS": (5, 0, 3)}, "only-one": {"ROWS": (0, 4, 0, 0)}, "all-empty": {"ROWS": (0,)}}
 REPLICATED = (0,)
 STRIDED = True
 

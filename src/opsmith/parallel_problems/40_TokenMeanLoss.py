@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 TOKENS, CLASSES = (4096, 2048, 8192, 1024), 32000
 SMALL = {"TOKENS": (9, 5, 12, 3), "CLASSES": 11}
-CASES = {"one-empty": {"TOKENS": (7, 0, 4)}, "single": {"TOKENS": (2,), "CLASSES": 2}}
+SIZES = {"one-empty": {"TOKENS": (7, 0, 4)}, "single": {"TOKENS": (2,), "CLASSES": 2}}
 REPLICATED = (0, 1)
 STRIDED = True
 

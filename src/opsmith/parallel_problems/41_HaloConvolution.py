@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 BATCH, CHANNELS, FILTERS, ROWS, COLUMNS = 2, 320, 320, 32, 128
 SMALL = {"CHANNELS": 3, "FILTERS": 2, "ROWS": 4, "COLUMNS": 7}
-CASES = {"one-row": {"ROWS": 1}, "single": {"BATCH": 1, "CHANNELS": 1, "FILTERS": 1, "ROWS": 1, "COLUMNS": 1}}
+SIZES = {"one-row": {"ROWS": 1}, "single": {"BATCH": 1, "CHANNELS": 1, "FILTERS": 1, "ROWS": 1, "COLUMNS": 1}}
 STRIDED = True
 
 

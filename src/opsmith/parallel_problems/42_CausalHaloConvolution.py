@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 BATCH, CHANNELS, TOKENS, TAPS = 2, 4096, 2048, 4
 SMALL = {"CHANNELS": 3, "TOKENS": 6}
-CASES = {"short": {"TOKENS": 3}, "single": {"BATCH": 1, "CHANNELS": 1, "TOKENS": 3}, "long": {"TOKENS": 71}}
+SIZES = {"short": {"TOKENS": 3}, "single": {"BATCH": 1, "CHANNELS": 1, "TOKENS": 3}, "long": {"TOKENS": 71}}
 STRIDED = True
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 SAMPLES, CHANNELS, SIZE, EPSILON = (32, 16, 48, 8), 256, 3136, 1e-5
 SMALL = {"SAMPLES": (3, 2, 5, 1), "CHANNELS": 4, "SIZE": 6}
-CASES = {"one-empty": {"SAMPLES": (4, 0, 3)}, "single": {"SAMPLES": (1,), "CHANNELS": 1}}
+SIZES = {"one-empty": {"SAMPLES": (4, 0, 3)}, "single": {"SAMPLES": (1,), "CHANNELS": 1}}
 STRIDED = True
 
 

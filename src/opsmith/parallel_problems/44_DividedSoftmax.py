@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, COLUMNS = 4096, (8192, 4096, 2048, 16384)
 SMALL = {"ROWS": 5, "COLUMNS": (6, 3, 9, 4)}
-CASES = {"narrow": {"COLUMNS": (1, 2)}, "wide": {"COLUMNS": (301, 5)}, "single": {"ROWS": 1, "COLUMNS": (1,)}}
+SIZES = {"narrow": {"COLUMNS": (1, 2)}, "wide": {"COLUMNS": (301, 5)}, "single": {"ROWS": 1, "COLUMNS": (1,)}}
 STRIDED = True
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 BATCH, ROWS, COLUMNS = 8, 512, 512  # Of a rank's part.
 SMALL = {"BATCH": 2, "ROWS": 3, "COLUMNS": 4}
-CASES = {"single": {"BATCH": 1, "ROWS": 1, "COLUMNS": 1}, "odd": {"ROWS": 7, "COLUMNS": 5}}
+SIZES = {"single": {"BATCH": 1, "ROWS": 1, "COLUMNS": 1}, "odd": {"ROWS": 7, "COLUMNS": 5}}
 STRIDED = True
 DTYPES = ("f32",)
 

@@ -9,7 +9,7 @@ from torch import nn
 
 COUNTS = (1 << 22, 1 << 21, 3 << 20, 1 << 20)
 SMALL = {"COUNTS": (7, 4, 9, 2)}
-CASES = {"one-empty": {"COUNTS": (5, 0, 8)}, "only-one": {"COUNTS": (0, 6, 0, 0)}, "many": {"COUNTS": (301, 101)}}
+SIZES = {"one-empty": {"COUNTS": (5, 0, 8)}, "only-one": {"COUNTS": (0, 6, 0, 0)}, "many": {"COUNTS": (301, 101)}}
 STRIDED = True
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 QUERIES, VECTORS, WIDTH, COUNT = 1024, 65536, 1024, 20
 SMALL = {"QUERIES": 4, "VECTORS": 11, "WIDTH": 8, "COUNT": 3}
-CASES = {"single": {"QUERIES": 1, "VECTORS": 3}, "many": {"QUERIES": 3, "VECTORS": 101}}
+SIZES = {"single": {"QUERIES": 1, "VECTORS": 3}, "many": {"QUERIES": 3, "VECTORS": 101}}
 REPLICATED = (0, 1)
 DTYPES = ("f32",)  # Of half types several are as near.
 

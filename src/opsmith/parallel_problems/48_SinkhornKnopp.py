@@ -9,7 +9,7 @@ from torch import nn
 
 SAMPLES, PROTOTYPES, TEMPERATURE, ROUNDS = 64, 65536, 0.5, 3
 SMALL = {"SAMPLES": 5, "PROTOTYPES": 7}
-CASES = {"single": {"SAMPLES": 1, "PROTOTYPES": 3}, "wide": {"SAMPLES": 3, "PROTOTYPES": 301}}
+SIZES = {"single": {"SAMPLES": 1, "PROTOTYPES": 3}, "wide": {"SAMPLES": 3, "PROTOTYPES": 301}}
 STRIDED = True
 
 

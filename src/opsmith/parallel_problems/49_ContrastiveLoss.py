@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 PAIRS, WIDTH = 1024, 1024
 SMALL = {"PAIRS": 5, "WIDTH": 8}
-CASES = {"single": {"PAIRS": 1}, "many": {"PAIRS": 33}}
+SIZES = {"single": {"PAIRS": 1}, "many": {"PAIRS": 33}}
 STRIDED = True
 
 

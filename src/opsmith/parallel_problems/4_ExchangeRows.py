@@ -9,7 +9,7 @@ from torch import nn
 
 MOST, COLUMNS = 512, 1024
 SMALL = {"MOST": 4, "COLUMNS": 5}
-CASES = {"one": {"MOST": 1}, "none": {"MOST": 0}, "many": {"MOST": 37}}
+SIZES = {"one": {"MOST": 1}, "none": {"MOST": 0}, "many": {"MOST": 37}}
 STRIDED = True
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 SAMPLES, PER_SAMPLE, ROWS, WIDTH = 4096, 20, 1 << 20, 128
 SMALL = {"SAMPLES": 5, "PER_SAMPLE": 3, "ROWS": 11, "WIDTH": 6}
-CASES = {"single": {"SAMPLES": 1, "PER_SAMPLE": 1, "ROWS": 1}, "none": {"PER_SAMPLE": 0}, "many": {"SAMPLES": 37}}
+SIZES = {"single": {"SAMPLES": 1, "PER_SAMPLE": 1, "ROWS": 1}, "none": {"PER_SAMPLE": 0}, "many": {"SAMPLES": 37}}
 STRIDED = True
 
 

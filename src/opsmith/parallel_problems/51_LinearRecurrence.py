@@ -9,7 +9,7 @@ from torch import nn
 
 BATCH, TOKENS, WIDTH = 4, 2048, 2048
 SMALL = {"BATCH": 2, "TOKENS": 5, "WIDTH": 6}
-CASES = {"single": {"BATCH": 1, "TOKENS": 1, "WIDTH": 1}, "long": {"BATCH": 1, "TOKENS": 61}}
+SIZES = {"single": {"BATCH": 1, "TOKENS": 1, "WIDTH": 1}, "long": {"BATCH": 1, "TOKENS": 61}}
 STRIDED = True
 
 

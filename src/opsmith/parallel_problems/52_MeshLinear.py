@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, DEPTH, COLUMNS = 2048, 1024, 2048
 SMALL = {"ROWS": 4, "DEPTH": 6, "COLUMNS": 5}
-CASES = {"single": {"ROWS": 1, "DEPTH": 1, "COLUMNS": 1}, "deep": {"ROWS": 3, "DEPTH": 101}}
+SIZES = {"single": {"ROWS": 1, "DEPTH": 1, "COLUMNS": 1}, "deep": {"ROWS": 3, "DEPTH": 101}}
 STRIDED = True
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 PARTS, ROWS, WIDTH = 4, 1024, 4096
 SMALL = {"PARTS": 3, "ROWS": 4, "WIDTH": 6}
-CASES = {"single": {"PARTS": 1, "ROWS": 1, "WIDTH": 1}, "many": {"PARTS": 5, "ROWS": 33}}
+SIZES = {"single": {"PARTS": 1, "ROWS": 1, "WIDTH": 1}, "many": {"PARTS": 5, "ROWS": 33}}
 STRIDED = True
 
 

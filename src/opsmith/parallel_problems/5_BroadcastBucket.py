@@ -9,7 +9,7 @@ from torch import nn
 
 WIDTH = 4096
 SMALL = {"WIDTH": 6}
-CASES = {"single": {"WIDTH": 1}, "odd": {"WIDTH": 33}}
+SIZES = {"single": {"WIDTH": 1}, "odd": {"WIDTH": 33}}
 REPLICATED = (0, 1, 2)
 STRIDED = True
 

@@ -9,7 +9,7 @@ from torch import nn
 
 TENSORS, STEPS, LARGEST = 512, 1024, 448.0
 SMALL = {"TENSORS": 5, "STEPS": 4}
-CASES = {"single": {"TENSORS": 1, "STEPS": 1}}
+SIZES = {"single": {"TENSORS": 1, "STEPS": 1}}
 REPLICATED = (0, 1)
 STRIDED = True
 

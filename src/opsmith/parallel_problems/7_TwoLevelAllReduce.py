@@ -10,7 +10,7 @@ from torch import nn
 
 ROWS, COLUMNS = 2048, 8192
 SMALL = {"ROWS": 6, "COLUMNS": 10}
-CASES = {"single": {"ROWS": 1, "COLUMNS": 1}}
+SIZES = {"single": {"ROWS": 1, "COLUMNS": 1}}
 STRIDED = True
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 WIDTH, BUCKETS = 2048, 4
 SMALL = {"WIDTH": 7}
-CASES = {"single": {"WIDTH": 1}, "odd": {"WIDTH": 31}}
+SIZES = {"single": {"WIDTH": 1}, "odd": {"WIDTH": 31}}
 REPLICATED = (0, 1, 2, 3)
 STRIDED = True
 

@@ -9,7 +9,7 @@ from torch import nn
 
 ROWS, DEPTH, COLUMNS = 2048, 4096, 1792
 SMALL = {"ROWS": 5, "DEPTH": 24, "COLUMNS": 9}
-CASES = {"single": {"ROWS": 1, "DEPTH": 1, "COLUMNS": 1}, "deep": {"ROWS": 3, "DEPTH": 301, "COLUMNS": 7}}
+SIZES = {"single": {"ROWS": 1, "DEPTH": 1, "COLUMNS": 1}, "deep": {"ROWS": 3, "DEPTH": 301, "COLUMNS": 7}}
 STRIDED = True
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from opsmith.core.problems import input_table
 from opsmith.core.seeds import derive_seed
@@ -29,11 +29,11 @@ from opsmith.tasks.module_call import CONSTRUCTION_SEED
 from opsmith.tasks.module_state import State, declared_state, perturbed
 from opsmith.tasks.problem import BrokenProblem, ProblemFile, record_call
 from opsmith.tasks.problem_module import import_problem, seed_everything
-from opsmith.tasks.rank_groups import grids, named, names_group
+from opsmith.tasks.rank_arguments import grids, names_group, plain
 from opsmith.tasks.rank_program import RankProgram, function_program, module_program
 
 #: A problem's dict of cases beside its plain one: a label, and other values for constants of its file.
-CASES = "CASES"
+SIZES = "SIZES"
 #: A problem's tuple of numbers of results that are the same on all ranks, bit by bit.
 REPLICATED = "REPLICATED"
 #: True in a problem whose solutions have to take tensors of any strides.
@@ -52,7 +52,7 @@ class ParallelFile(ProblemFile):
     Args:
         file: its path.
         small: take the sizes that its ``SMALL`` names, where it has some.
-        case: take the constants of this one of its ``CASES``.
+        case: take the constants of this one of its ``SIZES``.
 
     Attributes:
         constants: what the file says of itself, by name.
@@ -69,7 +69,7 @@ class ParallelFile(ProblemFile):
         if small:
             self._make_small(module)
         if case != PLAIN:
-            self._set_constants(module, self.constants[CASES][case], f"{CASES}[{case!r}]")
+            self._set_constants(module, self.constants[SIZES][case], f"{SIZES}[{case!r}]")
         self.answer = self._part(module, "solution" if "solution" in self.constants else "Model")
         table = input_table(file)
         if "get_inputs" in self.constants or table is None:
@@ -123,28 +123,37 @@ class ParallelProblem:
         self._file, self._device, self._small = file, device, small
         plain = ParallelFile(file, small=small)
         self._parts = {PLAIN: plain}
+        #: Whether the inputs of a case on so many ranks are the same under every seed.
+        self._constant: dict[tuple[str, int], bool] = {}
         self._is_function = not inspect.isclass(plain.answer)
         self._init = [] if self._is_function else plain.init_inputs(derive_seed(task, "init"))
         self.init = msgspec.msgpack.encode(
             plain.trying("get_init_inputs() cannot be serialized", lambda: record_call(task, self._init, {}))
         )
-        self.cases = (PLAIN, *plain.constants.get(CASES, {}))
+        self.cases = (PLAIN, *plain.constants.get(SIZES, {}))
         self.replicated: tuple[int, ...] = tuple(plain.constants.get(REPLICATED, ()))
         self.strided = bool(plain.constants.get(STRIDED, False))
         self.dtypes: tuple[str, ...] = tuple(plain.constants.get(DTYPES, ()))
 
     def inputs(self, case: str, ranks: int, seed: int, dtype: torch.dtype) -> list[list[Any]]:
-        """The arguments of one call on each rank; groups among them are named.
+        """The arguments of one call on each rank as plain data; what the problem does not draw at random is redrawn.
 
         Raises:
             BrokenProblem: ``get_inputs`` raised or returned no list.
         """
+        drawn = self._drawn(case, ranks, seed, dtype)
+        if (case, ranks) not in self._constant:
+            others = self._drawn(case, ranks, seed + 1, dtype)
+            self._constant[case, ranks] = all(map(_same_values, drawn, others))
+        return redrawn(drawn, seed) if self._constant[case, ranks] else drawn
+
+    def _drawn(self, case: str, ranks: int, seed: int, dtype: torch.dtype) -> list[list[Any]]:
         if case not in self._parts:
             self._parts[case] = ParallelFile(self._file, small=self._small, case=case)
         parts = self._parts[case]
 
         def drawn(rank: int) -> Any:
-            return tree_map(_without_groups, parts.inputs_of_rank(rank, ranks, seed, dtype))
+            return tree_map(plain, parts.inputs_of_rank(rank, ranks, seed, dtype))
 
         inputs: list[list[Any]] = self._on_ranks([partial(drawn, rank) for rank in range(ranks)])
         return inputs
@@ -195,10 +204,32 @@ class ParallelProblem:
             raise (cause if isinstance(cause, BrokenProblem) else BrokenProblem(f"{self._file.name}: {exc}")) from exc
 
 
-def _without_groups(leaf: Any) -> Any:
-    if leaf is not dist.GroupMember.NON_GROUP_MEMBER and not isinstance(leaf, dist.ProcessGroup):
-        return leaf
-    return named(dist.get_process_group_ranks(leaf)) if isinstance(leaf, dist.ProcessGroup) else None
+def _same_values(one: list[Any], other: list[Any]) -> bool:
+    """Whether two draws of a rank's inputs have the same floats."""
+    pairs = zip(tree_leaves(one), tree_leaves(other), strict=False)
+    floats = [pair for pair in pairs if isinstance(pair[0], torch.Tensor) and pair[0].is_floating_point()]
+    return bool(floats) and all(a.shape == b.shape and torch.equal(a, b) for a, b in floats)
+
+
+def redrawn(inputs: list[list[Any]], seed: int) -> list[list[Any]]:
+    """Other values for inputs that are not drawn at random; what is the same on all ranks stays so."""
+    of_ranks = [tree_flatten(own) for own in inputs]
+    first = of_ranks[0][0]
+
+    def other(rank: int, place: int, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
+            return leaf
+        shared = len(of_ranks) > 1 and all(
+            len(leaves) > place and isinstance(leaves[place], torch.Tensor) and torch.equal(leaves[place], first[place])
+            for leaves, _ in of_ranks
+        )
+        generator = torch.Generator().manual_seed(derive_seed(seed, "redrawn", place, None if shared else rank))
+        return perturbed(leaf, generator)
+
+    return [
+        tree_unflatten([other(rank, place, leaf) for place, leaf in enumerate(leaves)], spec)
+        for rank, (leaves, spec) in enumerate(of_ranks)
+    ]
 
 
 # ---------------------------------------------------------------- the public form's table

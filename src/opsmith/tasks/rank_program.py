@@ -20,7 +20,7 @@ from opsmith.tasks.collectives import FUSED, WAIT, overload
 from opsmith.tasks.entry import enter
 from opsmith.tasks.module_call import ModuleCall, in_order
 from opsmith.tasks.module_state import State
-from opsmith.tasks.rank_groups import group_named
+from opsmith.tasks.rank_arguments import live
 
 #: How long a late rank is; messages between processes of one machine take some 0.1 ms.
 LATE_S = 0.02
@@ -80,7 +80,7 @@ def collective_program(function: Callable[..., Any], task: str) -> RankProgram:
 def module_program(module: torch.nn.Module, **options: Any) -> RankProgram:
     """A module that answers a parallel problem."""
     call = ModuleCall(module)
-    return RankProgram(lambda *inputs: call.forward(*tree_map(group_named, inputs)), module=call, **options)
+    return RankProgram(lambda *inputs: call.forward(*live(inputs)), module=call, **options)
 
 
 def function_program(function: Callable[..., Any], **options: Any) -> RankProgram:
@@ -88,7 +88,7 @@ def function_program(function: Callable[..., Any], **options: Any) -> RankProgra
 
     def start(*inputs: Any) -> Any:
         with torch.enable_grad():
-            return tree_map(_detached, in_order(enter(function, *tree_map(group_named, inputs))))
+            return tree_map(_detached, in_order(enter(function, *live(inputs))))
 
     return RankProgram(start, **options)
 

@@ -109,14 +109,17 @@ def replicated(task: str) -> tuple[int, ...]:
 
 def own_check(task: str) -> Callable[[Sequence[Any], Any], str | None] | None:
     """What a module task's file checks of a result (:meth:`opsmith.tasks.problem.Problem.refusal`); None: nothing."""
-    if task not in _problems.files or not problem(task).has_own_check:
+    if _problems.parallel or task not in _problems.files or not problem(task).has_own_check:
         return None
     return problem(task).refusal
 
 
 def scratch_of(record: CallRecord) -> frozenset[int]:
     """The input storages of a module's call that any solution may overwrite: memory for results."""
-    if record.op not in _problems.files or not (places := problem(record.op).scratch):
+    if _problems.parallel or record.op not in _problems.files:
+        return frozenset()
+    places = problem(record.op).scratch
+    if not places:
         return frozenset()
     first = record.args[0]
     items = first.items if isinstance(first, SequenceValue) else ()

@@ -28,7 +28,7 @@ from opsmith.suites import Skipped, SuiteCall
 from opsmith.suites.parallel import Parallel
 from opsmith.suites.parallel.layouts import overlapping, strided
 from opsmith.tasks import registry
-from opsmith.tasks.rank_groups import grids, group_named, named
+from opsmith.tasks.rank_arguments import grids, group_named, live, named, plain
 
 CPU = torch.device("cpu")
 OWN = problem_files(SHIPPED_PARALLEL)
@@ -39,7 +39,7 @@ import torch.distributed as dist
 from torch import nn
 
 ROWS = 4
-CASES = {"more": {"ROWS": 6}}
+SIZES = {"more": {"ROWS": 6}}
 REPLICATED = (0,)
 
 
@@ -334,3 +334,25 @@ def test_files_of_one_problem_are_its_samples(tmp_path: Path) -> None:
     assert [("1_add", "1_add_cuda.py:solution"), ("1_add@1", "1_add_ring.py:ModelNew")] == [
         (kernel.task, kernel.entry) for kernel in kernels
     ]
+
+
+def test_constant_inputs_are_redrawn(tmp_path: Path) -> None:
+    """Of the public form's collectives: each rank's value is known to everybody. What ranks share they still share."""
+    text = ADD.replace("[torch.randn(40, 50)]", "[torch.full((4, 5), rank + 1.0), torch.ones(3)]")
+    suite = use(tmp_path, add=text)
+    first, other = (programs(calls(suite, "add@2", seed=seed)["inputs"]) for seed in (1, 2))
+    (x0, shared0), (x1, shared1) = (program[0][0] for program in first)
+    assert torch.equal(shared0, shared1)
+    assert not torch.equal(x0, x1)
+    assert not torch.equal(x0, other[0][0][0][0])
+    assert 1 < len(x0.unique())
+
+
+def test_layers_among_the_inputs_travel_as_their_weights() -> None:
+    """And are layers again where a kernel is called."""
+    layer = torch.nn.Linear(3, 2)
+    x = torch.randn(4, 3)
+    with torch.no_grad():
+        (again,), none = live(([plain(layer)], plain(torch.nn.Linear(3, 2, bias=False))))
+        assert torch.equal(layer(x), again(x))
+        assert none.bias is None

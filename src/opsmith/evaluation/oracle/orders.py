@@ -19,7 +19,6 @@ from opsmith.evaluation.oracle.analytic_bounds import ROUNDING
 from opsmith.evaluation.oracle.execution import WIDE, WIDER, in_magnitude, run_wide
 from opsmith.evaluation.oracle.op_tables import SAMPLERS
 from opsmith.evaluation.oracle.perturbation import signed
-from opsmith.tasks.local_world import rounding
 
 #: Runs with random signs. Their mean square is off by half of it.
 TRIALS = 8
@@ -73,6 +72,8 @@ def walks_between_ranks(call: JudgedCall, wide: list[Any]) -> list[torch.Tensor 
     Each rank's term and each partial sum of a reduction is rounded at random. Who adds in another order, in a ring or a
     tree, is as far from the reference as two of these runs are from each other.
     """
+    from opsmith.tasks.local_world import rounding  # Torch's groups of threads, which no other task needs.
+
     floats = [leaf.dtype for leaf in tree_leaves(call.args) if isinstance(leaf, torch.Tensor)]
     eps = max((torch.finfo(dtype).eps for dtype in floats if dtype in WIDER), default=torch.finfo(torch.float32).eps)
     squares: list[torch.Tensor | None] = [

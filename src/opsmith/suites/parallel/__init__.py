@@ -2,7 +2,7 @@
 
 An entry is a problem on so many ranks. A case is what all ranks do together: its record holds the program of each of
 them (:mod:`opsmith.tasks.rank_program`), and its answer is what each of them returns. Beside the sizes that a problem
-itself has (its ``CASES``), all problems are asked several calls at once, late ranks, and other layouts where they say
+itself has (its ``SIZES``), all problems are asked several calls at once, late ranks, and other layouts where they say
 that they take them.
 """
 

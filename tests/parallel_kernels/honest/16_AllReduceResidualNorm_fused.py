@@ -1,0 +1,27 @@
+"""All-reduce, residual and norm in float32, rounded once at the end."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+def exchanged(own: torch.Tensor) -> list[torch.Tensor]:
+    """What all ranks have, rank by rank; all of one shape."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    own = own.contiguous()
+    parts = [own if peer == rank else torch.empty_like(own) for peer in range(world)]
+    messages = [dist.P2POp(dist.irecv, parts[peer], peer) for peer in range(world) if peer != rank]
+    messages += [dist.P2POp(dist.isend, own, peer) for peer in range(world) if peer != rank]
+    for work in dist.batch_isend_irecv(messages) if messages else ():
+        work.wait()
+    return parts
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, residual, scale):
+        parts = exchanged(x)
+        hidden = sum((part.float() for part in parts), residual.float())
+        normed = hidden * torch.rsqrt(hidden.square().mean(-1, keepdim=True) + 1e-6)
+        return (normed * scale.float()).to(x.dtype), hidden.to(x.dtype)
