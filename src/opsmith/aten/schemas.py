@@ -40,7 +40,7 @@ def aten_signatures() -> dict[str, tuple[Variant, Signature]]:
 
 @functools.cache
 def _dispatched() -> dict[str, torch._C.FunctionSchema]:
-    """By name, without TorchScript's own overloads (``add.str``), which never reach a kernel, and without dictionaries."""
+    """By name, without TorchScript's own overloads (``add.str``), which reach no kernel, and without dictionaries."""
     known = set(torch._C._dispatch_get_all_op_names())
     schemas = (schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::"))
     return {

@@ -53,6 +53,8 @@ Examples:
   opsmith check mine.py --task relu.default --watch -x
 
   opsmith check my_solution.py --task problems/level1/23_Softmax.py
+
+  opsmith check my_ranks.py --suite parallel --task 1_AllReduce --ranks 2,4
 """
 
 
@@ -86,6 +88,7 @@ def check(
     overhead_dominated: selection.OverheadDominated = "with",
     sizes: selection.Sizes = "full",
     trials: selection.Trials = selection.DEFAULT_TRIALS,
+    ranks: selection.Ranks = "",
     policy: Policy = "native",
     integrity: Integrity = "auto",
     timing: Timing = "quick",
@@ -119,9 +122,11 @@ def check(
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
     task = task or _named_task(kernel)
     problem = task if task.endswith(".py") else None
-    suite = suite if problem is None else selection.MODULES
+    if problem is not None:
+        suite = selection.suite_of_problem(Path(problem))
+    tasks = traits_of(suite).tasks
     backend = str(kernel)
-    if problem is None:
+    if not tasks.of_problems:
         (task,) = op_patterns((task,), suite=suite)
         _refuse_composed(task, suite)
         function = entry_for(kernel, task, entry, functional=task in functional_names())
@@ -129,7 +134,7 @@ def check(
     elif entry is not None:
         raise BadInput("--entry is for ops; the class that answers a module problem is called ModelNew")
     else:
-        check_solution(kernel)
+        check_solution(kernel, on_ranks=tasks.on_ranks)
     on = selection.parse_device(device)
     options = Options(
         suite=suite,
@@ -158,6 +163,7 @@ def check(
             problems=problem,
             sizes=sizes,
             trials=trials,
+            ranks=ranks,
             tolerance=tolerance,
         ),
     )

@@ -17,6 +17,8 @@ Examples:
   opsmith package my_kernels --license MIT
 
   opsmith package my_kernels --run runs/mine --name tuned-kernels --version 1.2 -o dist
+
+  opsmith package my_kernels --run runs/mine --approved
 """
 
 
@@ -51,6 +53,9 @@ def package(
         Path | None,
         typer.Option(help="A run that judged the directory: only what it accepted goes in.", show_default=False),
     ] = None,
+    approved: Annotated[
+        bool, typer.Option("--approved", help="Only what people approved, as it is now, goes in; see `opsmith review`.")
+    ] = False,
     ops: Annotated[
         str | None,
         typer.Option(help="Overloads, packets or wildcards, comma-separated; all by default.", show_default=False),
@@ -72,7 +77,9 @@ def package(
     from opsmith.packaging.kernels import collect
 
     patterns = None if ops is None else split_patterns(ops)
-    contents = collect(directory, name=name, version=version, license=license_expression, ops=patterns, run=run)
+    contents = collect(
+        directory, name=name, version=version, license=license_expression, ops=patterns, run=run, approved=approved
+    )
     path = out / contents.metadata.file_name
     data = contents.wheel()
     try:

@@ -70,6 +70,7 @@ def enable(
     exclude: str | Iterable[str] = (),
     device: str | None = None,
     choose: str | None = None,
+    approved: bool = False,
 ) -> None:
     """Let PyTorch's eager mode use kernels in this process, in place of those enabled before.
 
@@ -89,6 +90,8 @@ def enable(
         choose: ``measured``, as above; ``kept``: by earlier trials alone, and no new ones are held; ``all``: every call
             that the kernels can answer, which is for judging and for study. By default what ``OPSMITH_CHOOSE`` says in
             the environment, else ``measured``.
+        approved: install only kernels that people approved as they are now, see ``opsmith review``; ``kernels`` is a
+            kernel directory or file then, or the name of a package of kernels.
 
     Raises:
         BadInput: there is no kernel to install, one does not load, or ``choose`` is none of the three.
@@ -98,7 +101,7 @@ def enable(
     from opsmith.dispatch import selection
 
     refuse_while_judging()
-    choice = selection.choose(kernels, ops=ops, exclude=exclude, device=device, which=choose)
+    choice = selection.choose(kernels, ops=ops, exclude=exclude, device=device, which=choose, approved=approved)
     if any(serving.plans is not None for serving in choice.servings):
         native.build()
     _installed.install(choice)
@@ -133,10 +136,11 @@ def enabled(
     exclude: str | Iterable[str] = (),
     device: str | None = None,
     choose: str | None = None,
+    approved: bool = False,
 ) -> Iterator[None]:
     """As :func:`enable`, for the length of a ``with`` statement; then what was enabled before is again."""
     before = _installed.choice
-    enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose)
+    enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose, approved=approved)
     try:
         yield
     finally:

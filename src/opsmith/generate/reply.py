@@ -68,7 +68,7 @@ def kernel_source(text: str, name: str, *, complete: bool) -> str:
     Raises:
         NoCode: no part of the reply defines ``name``.
     """
-    answer = _answer(text)
+    answer = answer_of(text)
     blocks, lines = [*_blocks(answer)], answer.split("\n")
     for number in reversed(range(len(blocks))):
         for source in _readings(blocks[number], lines, complete=complete):
@@ -83,7 +83,7 @@ def kernel_source(text: str, name: str, *, complete: bool) -> str:
     raise NoCode(_reason(answer, blocks, name, complete=complete))
 
 
-def _answer(text: str) -> str:
+def answer_of(text: str) -> str:
     """The reply without what the model thought before it, its lines ended by line feeds."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     text = _REASONING.sub("\n", text)

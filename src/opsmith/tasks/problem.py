@@ -5,7 +5,7 @@ The file is the user's own and is trusted; all the same, no two problems share a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -87,10 +87,13 @@ class ProblemFile:
         return list(inputs)
 
     def _make_small(self, module: ModuleType) -> None:
-        for name, size in vars(module)[SMALL].items():
+        self._set_constants(module, vars(module).get(SMALL, {}), SMALL)
+
+    def _set_constants(self, module: ModuleType, constants: Mapping[str, Any], said_by: str) -> None:
+        for name, value in constants.items():
             if name not in vars(module):
-                raise BrokenProblem(f"{self._file.name}: {SMALL} names {name}, which the file does not define")
-            setattr(module, name, size)
+                raise BrokenProblem(f"{self._file.name}: {said_by} names {name}, which the file does not define")
+            setattr(module, name, value)
 
     def _part(self, module: ModuleType, name: str) -> Callable[..., Any]:
         part = vars(module).get(name)

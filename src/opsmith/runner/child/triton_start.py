@@ -73,8 +73,8 @@ def make_interpreter_quick() -> None:
 
     Together these took more than half of the time that the tests of attention and softmax took: at each call of a
     function within a kernel, in each program, it looks through all of the language for what it has replaced already;
-    for each sum, difference and product of integers it computes whether it overflows, and tells nobody unless it debugs;
-    it makes a table of types for each type that it looks up. Does nothing where it was done before.
+    for each sum, difference and product of integers it computes whether it overflows, and tells nobody unless it
+    debugs; it makes a table of types for each type that it looks up. Does nothing where it was done before.
     """
     from triton.runtime import interpreter
 
