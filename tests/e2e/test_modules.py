@@ -194,11 +194,11 @@ def test_a_broken_problem_costs_itself_only(tmp_path: Path) -> None:
     """Alone it ends the run with its one line, among others it is told of."""
     (tmp_path / "problems").mkdir()
     (tmp_path / "problems" / "broken.py").write_text("import nowhere\n")
-    with pytest.raises(BadInput, match="broken.py: does not load: ModuleNotFoundError"):
+    with pytest.raises(BadInput, match="broken.py:1: does not load: ModuleNotFoundError"):
         judge("aten", tmp_path / "alone", problems=tmp_path / "problems")
     shutil.copy(PROBLEMS / "level1" / "2_Softsign.py", tmp_path / "problems")
     assert 1 == judge("aten", tmp_path / "both", problems=tmp_path / "problems").ops["correct"]
-    assert "broken.py: does not load" in str(RunDirectory(tmp_path / "both").plan().skipped)
+    assert "broken.py:1: does not load" in str(RunDirectory(tmp_path / "both").plan().skipped)
 
 
 def test_a_run_is_not_resumed_on_other_problems(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ SURFACE = {
         "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --problems --sample"
         " --sizes --spread-inputs --suite --top-inputs --trials"
     ),
-    "package": "DIRECTORY --approved --json --license --name --ops --out --run --version -o",
+    "package": "DIRECTORY --approved --hub --json --license --name --ops --out --run --version -o",
     "prewarm": "--arch --dtype --inputs --jobs --json --ops",
     "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",

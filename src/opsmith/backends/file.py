@@ -6,17 +6,19 @@ from pathlib import Path
 
 from opsmith.backends.dsl import guess_dsl, parse_source
 from opsmith.backends.entry_names import SOLUTION_CLASS, bound_names, wanted_names
-from opsmith.backends.solutions import class_kernel, entry_of
+from opsmith.backends.solutions import class_kernel, entry_of, foreign_solutions
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
+from opsmith.formats.problem_text import ADAPTER
 
 
 class KernelFile:
     """A Python file that defines ``<F>_kernel_impl`` for an overload, or ``<packet>_kernel_impl``.
 
-    For a module task it defines ``ModelNew``, for a parallel one that or ``solution``.
+    For a module task it defines ``ModelNew``, or is a solution in the format that the task came in; for a parallel one
+    it defines ``ModelNew`` or ``solution``.
 
     The file is parsed, never imported. A file with a syntax error still answers the task: its
     kernel fails to load.
@@ -43,8 +45,16 @@ class KernelFile:
     def kernel_for(self, task: Task) -> Kernel | None:
         """Return the file's kernel for ``task``; in-place and ``out=`` overloads may be derived."""
         if task.kind.of_problems:
-            name = entry_of(self.path, SOLUTION_CLASS, task)
-            return class_kernel(task.name, self.path, name, backend=self.name, loader=Loader.MODULE)
+            if foreign := foreign_solutions(self.path, task, backend=self.name):
+                return foreign[0]
+            return class_kernel(
+                task.name,
+                self.path,
+                entry_of(self.path, SOLUTION_CLASS, task),
+                backend=self.name,
+                loader=Loader.MODULE,
+                neighbours=self.path.name == ADAPTER,  # As a run keeps a solution of another format.
+            )
         if self._entry is not None:
             return self._kernel(task.name, self._entry, derived_from=None)
         direct = self._function_for(task.name)

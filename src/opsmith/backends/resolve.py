@@ -10,13 +10,18 @@ from opsmith.backends import Backend
 from opsmith.backends.attribute import NeedsDiscovery
 from opsmith.backends.directory import KernelDirectory
 from opsmith.backends.file import KernelFile
+from opsmith.backends.hub import PREFIX, HubKernels
 from opsmith.backends.package import package_kernels
 from opsmith.errors import BadInput, UnknownName
+
+#: Of files that are solutions in the formats of other tools.
+_OF_OTHER_FORMATS = (".json", ".cu", ".cpp", ".txt")
 
 
 def resolve(text: str) -> Backend | NeedsDiscovery:
     """Find a backend: a name, then a kernel file (also ``FILE.py:FUNCTION``) or directory, then ``pkg.mod:attr``.
 
+    ``hub:NAME`` is a repository of the kernel hub that is on this machine.
     A name is a registered backend or an installed package's kernels; where a directory has
     the same name, ``./NAME`` means the directory.
 
@@ -29,8 +34,10 @@ def resolve(text: str) -> Backend | NeedsDiscovery:
         return _registered(text)
     if text in plugins.names(plugins.KERNELS):
         return package_kernels(text)
+    if text.startswith(PREFIX):
+        return HubKernels(text)
     path = Path(text).expanduser()
-    if path.suffix == ".py":
+    if path.suffix == ".py" or (path.suffix in _OF_OTHER_FORMATS and path.is_file()):
         return KernelFile(path)
     if text and path.exists():
         return KernelDirectory(path)

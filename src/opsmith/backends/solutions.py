@@ -9,19 +9,23 @@ from opsmith.backends.dsl import guess_dsl, parse_source
 from opsmith.backends.entry_names import SOLUTION_CLASS, SOLUTION_FUNCTION, bound_names
 from opsmith.backends.files import files_of
 from opsmith.core.case import digest
-from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.kernel import Kernel, Loader, Provenance
 from opsmith.core.op import TaskKind
 from opsmith.core.problems import is_version, sample_task, solution_files
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
+from opsmith.formats.readers import folder_of, solutions_from
+from opsmith.formats.translated import Translated
 
 
 def solutions_in(folder: Path, task: Task, *, backend: str) -> tuple[Kernel, ...]:
     """The samples of a module task in a folder of solutions; nothing is imported.
 
     Raises:
-        BadInput: a file cannot be read.
+        BadInput: a file cannot be read, or is not what its format says.
     """
+    if foreign := foreign_solutions(folder, task, backend=backend):
+        return foreign
     return tuple(
         [
             class_kernel(
@@ -52,6 +56,34 @@ def _files(folder: Path, task: Task) -> dict[int, Path]:
         return found
     stem = task.name.rpartition("/")[2]
     return dict(enumerate(sorted(folder.glob(f"{glob.escape(stem)}_*.py"))))
+
+
+def foreign_solutions(path: Path, task: Task, *, backend: str) -> tuple[Kernel, ...]:
+    """The samples of a task of another tool's format in a file or folder, in that format; nothing is imported.
+
+    Raises:
+        BadInput: a file cannot be read, or is not what its format says.
+    """
+    return tuple(
+        [
+            _translated_kernel(sample_task(task.name, sample), solution, backend=backend)
+            for sample, solution in enumerate(solutions_from(path, Path(task.op.schema), task.name))
+        ]
+    )
+
+
+def _translated_kernel(task: str, solution: Translated, *, backend: str) -> Kernel:
+    root = folder_of(solution)
+    return Kernel(
+        task=task,
+        backend=backend,
+        loader=Loader.MODULE,
+        entry=f"{solution.file}:{SOLUTION_CLASS}",
+        dsl=solution.dsl or guess_dsl(root / solution.written_in),
+        root=str(root),
+        files=files_of(root),
+        provenance=Provenance(author=solution.author, note=solution.name),
+    )
 
 
 def class_kernel(task: str, file: Path, name: str, *, backend: str, loader: Loader, neighbours: bool = False) -> Kernel:

@@ -37,6 +37,7 @@ from opsmith.cli.watch import watched
 from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.errors import BadInput
+from opsmith.formats.readers import solutions_from
 from opsmith.suites.traits import Reads, traits_of
 
 EPILOG = """
@@ -121,7 +122,7 @@ def check(
         raise BadInput(f"suite {suite} is not answered by kernels; use opsmith run --suite {suite}")
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
     task = task or _named_task(kernel)
-    problem = task if task.endswith(".py") else None
+    problem = task if is_problem(task) else None
     if problem is not None:
         suite = selection.suite_of_problem(Path(problem))
     tasks = traits_of(suite).tasks
@@ -133,7 +134,7 @@ def check(
         backend += "" if function is None else f":{function}"
     elif entry is not None:
         raise BadInput("--entry is for ops; the class that answers a module problem is called ModelNew")
-    else:
+    elif not _is_in_another_format(kernel, problem):
         check_solution(kernel, on_ranks=tasks.on_ranks)
     on = selection.parse_device(device)
     options = Options(
@@ -186,6 +187,17 @@ def check(
             ending=ending,
             stop_at_first=stop_at_first,
         )
+
+
+def is_problem(task: str) -> bool:
+    """Whether ``--task`` names a module problem: its file, or a file or folder of another tool's format."""
+    return task.endswith((".py", ".json", ".yml", ".yaml")) or (bool(task) and Path(task).is_dir())
+
+
+def _is_in_another_format(kernel: Path, problem: str | None) -> bool:
+    if problem is None:
+        return False
+    return selection.problems_path(problem) != Path(problem) or bool(solutions_from(kernel, Path(problem), problem))
 
 
 def _named_task(kernel: Path) -> str:

@@ -19,6 +19,8 @@ Examples:
   opsmith package my_kernels --run runs/mine --name tuned-kernels --version 1.2 -o dist
 
   opsmith package my_kernels --run runs/mine --approved
+
+  opsmith package my_kernels --run runs/mine --license apache-2.0 --hub tuned-kernels/
 """
 
 
@@ -26,7 +28,8 @@ class Packaged(msgspec.Struct, frozen=True, kw_only=True):
     """What ``--json`` prints.
 
     Attributes:
-        wheel: the file.
+        wheel: the file, or None.
+        hub: the folder of a repository for the kernel hub, or None.
         name: of the package.
         version: of the package.
         license: SPDX expression, or None where only licence files tell.
@@ -34,7 +37,8 @@ class Packaged(msgspec.Struct, frozen=True, kw_only=True):
         left_out: overloads that the directory answers and the package does not serve, with the reason.
     """
 
-    wheel: str
+    wheel: str | None
+    hub: str | None
     name: str
     version: str
     license: str | None
@@ -66,6 +70,12 @@ def package(
             "--license", help="SPDX expression of all kernels; by default what the manifest says.", show_default=False
         ),
     ] = None,
+    hub: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write no wheel, but a repository for Hugging Face's kernel hub into this folder.", show_default=False
+        ),
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of lines.")] = False,
 ) -> None:
     """Make a wheel of a kernel directory. Once it is installed, `import torch` enables its kernels.
@@ -74,21 +84,27 @@ def package(
     """
     from opsmith.core.run import write_atomically
     from opsmith.dispatch.selection import split_patterns
+    from opsmith.packaging.hub import hub_files, write_hub
     from opsmith.packaging.kernels import collect
 
     patterns = None if ops is None else split_patterns(ops)
     contents = collect(
         directory, name=name, version=version, license=license_expression, ops=patterns, run=run, approved=approved
     )
-    path = out / contents.metadata.file_name
-    data = contents.wheel()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data)
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be written: {exc.strerror}; choose another -o") from exc
+    metadata = contents.metadata  # Refuses names and versions that no installer takes.
+    path = out / metadata.file_name if hub is None else hub
+    if hub is not None:
+        write_hub(hub_files(contents, contents.kernel_files()), hub)
+    else:
+        data = contents.wheel()
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, data)
+        except OSError as exc:
+            raise BadInput(f"{path} cannot be written: {exc.strerror}; choose another -o") from exc
     packaged = Packaged(
-        wheel=str(path),
+        wheel=None if hub is not None else str(path),
+        hub=None if hub is None else str(hub),
         name=contents.package.name,
         version=contents.package.version,
         license=contents.package.license,
@@ -100,4 +116,7 @@ def package(
         return
     for op, reason in packaged.left_out.items():
         typer.echo(f"left out {op}: {reason}")
+    if hub is not None:
+        typer.echo(f"wrote {path}: kernels for {counted(len(packaged.ops), 'op')}, a repository for the kernel hub")
+        return
     typer.echo(f"wrote {path}: kernels for {counted(len(packaged.ops), 'op')}; install it with `pip install {path}`")

@@ -12,6 +12,7 @@ from opsmith.aten.spellings import check_ops, near_packets, op_pattern
 from opsmith.backends.directory import KernelDirectory
 from opsmith.backends.resolve import resolve
 from opsmith.core.op import TaskKind, folder_name
+from opsmith.core.problems import task_pattern
 from opsmith.core.run import Options
 from opsmith.errors import BadInput
 from opsmith.suites.traits import traits_of
@@ -23,12 +24,15 @@ MOST_FAULTS = 3
 def op_patterns(patterns: Sequence[str], *, suite: str) -> tuple[str, ...]:
     """The ops that are asked, as opsmith writes them, each looked up in torch's list of names.
 
-    ``aten::relu``, ``torch.relu`` and ``F.relu`` are relu. A suite of another package may ask other names.
+    ``aten::relu``, ``torch.relu`` and ``F.relu`` are relu; of problems ``level1/1_*`` is ``L1/1_*``. A suite of another
+    package may ask other names.
 
     Raises:
         UnknownName: no op has such a name; the closest ones are told.
         BadInput: it is a function that PyTorch composes of ops.
     """
+    if traits_of(suite).tasks is TaskKind.MODULE:
+        return tuple(map(task_pattern, patterns))
     asks_ops = plugins.is_ours(plugins.SUITES, suite) and traits_of(suite).tasks is TaskKind.OP
     if not asks_ops:
         return tuple(patterns)

@@ -15,9 +15,17 @@ from opsmith.backends.dsl import parse_source
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
 from opsmith.core.op import TaskKind
-from opsmith.core.problems import SHIPPED_PARALLEL, SHIPPED_PROBLEMS, input_table, problem_files, problems_hash
+from opsmith.core.problems import (
+    SHIPPED_PARALLEL,
+    SHIPPED_PROBLEMS,
+    input_table,
+    problem_files,
+    problems_hash,
+    task_pattern,
+)
 from opsmith.core.run import Selection
 from opsmith.errors import BadInput, UnknownName
+from opsmith.formats.readers import problems_from
 from opsmith.suites.traits import Reads, traits_of
 from opsmith.traces.hub import PREFIX, local_path
 from opsmith.traces.hub_problems import hub_problems
@@ -267,12 +275,14 @@ def parse_ranks(text: str, *, fewest: int = 2, most: int = MOST_RANKS) -> tuple[
 def problems_path(name: str | None) -> Path:
     """The file or folder that ``--problems`` means, downloaded if need be; without a name opsmith's own set.
 
+    Tasks of another tool's format are a folder in the cache by then.
+
     Raises:
-        BadInput: it is on the hub and cannot be had.
+        BadInput: it is on the hub and cannot be had, or a task is not what its format says.
     """
     if name is None:
         return SHIPPED_PROBLEMS
-    return hub_problems(name) if name.startswith(PREFIX) else Path(name)
+    return hub_problems(name) if name.startswith(PREFIX) else problems_from(Path(name))
 
 
 def chosen_problems(name: str | None, patterns: str) -> dict[str, Path]:
@@ -283,7 +293,7 @@ def chosen_problems(name: str | None, patterns: str) -> dict[str, Path]:
         UnknownName: a pattern names none of them.
     """
     files = problem_files(problems_path(name))
-    wanted = parse_ops(patterns)
+    wanted = tuple(map(task_pattern, parse_ops(patterns)))
     for pattern in wanted:
         if not any(fnmatchcase(task, pattern) for task in files):
             raise UnknownName("problem", pattern, list(files))

@@ -30,6 +30,9 @@ SHIPPED_PARALLEL = Path(__file__).parents[1] / "parallel_problems"
 #: In a checkout of the public form: the problems, and the table of their inputs.
 _REFERENCES, _TABLE = "reference", Path("utils", "input_output_tensors.py")
 
+#: Sources of the cases that are timed where a problem names its cases: workloads of a definition, benchmarks of a task.
+TIMED_SOURCES = ("workload", "benchmark")
+
 _LEVEL_FOLDER = re.compile(r"level_?(\w+)")
 _LEVEL = re.compile(r"L(\w+)")
 _NUMBER = re.compile(r"(\d+)")
@@ -116,6 +119,12 @@ def split_sample(name: str) -> tuple[str, int]:
     """The problem that a task belongs to, and its sample."""
     task, separator, sample = name.rpartition("@")
     return (task, int(sample)) if separator and sample.isdecimal() else (name, 0)
+
+
+def task_pattern(text: str) -> str:
+    """A pattern of problems as opsmith writes it: ``L1/1_*`` of ``level1/1_*`` or ``level_1/1_*.py``."""
+    level, separator, stem = text.removesuffix(".py").rpartition("/")
+    return f"{_level(level)}{separator}{stem}"
 
 
 def level_of(task: str) -> str:

@@ -105,7 +105,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
         files = {
             "__init__.py": _INIT.format(name=self.package.name, kernels=_KERNELS, off=package.OFF_VARIABLE).encode(),
             package.NAME: _document(self.package),
-            **{f"{_KERNELS}/{path}": data for path, data in self._kernel_files().items()},
+            **{f"{_KERNELS}/{path}": data for path, data in self.kernel_files().items()},
         }
         if self.reviews:
             lines = (msgspec.json.encode(review) + b"\n" for review in self.reviews)
@@ -114,8 +114,12 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
             files[judged.NAME] = _document(self.judged)
         return wheel(self.metadata, {f"{module}/{path}": data for path, data in files.items()})
 
-    def _kernel_files(self) -> dict[str, bytes]:
-        """The files that belong to a kernel that is served, and the manifest."""
+    def kernel_files(self) -> dict[str, bytes]:
+        """The files that belong to a kernel that is served, and the manifest.
+
+        Raises:
+            BadInput: a file cannot be read.
+        """
         kernels = (op.kernel for op in self.package.ops)
         paths = {Path(kernel.root or "").relative_to(_KERNELS) / file for kernel in kernels for file in kernel.files}
         if (self.directory / manifest.NAME).exists():

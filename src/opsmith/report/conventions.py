@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import msgspec
 
 from opsmith.core.run import Score
-from opsmith.core.timing import Label, Timing
+from opsmith.core.timing import Ceilings, Label, Timing, Work
+from opsmith.report.speed_of_light import light_scores, rate_scores
 
 #: Speedup thresholds of ``perf@p`` and ``fast_p``.
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
@@ -51,6 +52,7 @@ class TimedOp:
         failed: cases that did not pass.
         timings: (timing, occurrences in the suite) of each timed case; identical cases are timed once.
         undecided: cases that were timed and of which nothing can be said.
+        works: (timing, what the call has to do) of each timed case of which that is known.
     """
 
     answered: bool
@@ -58,6 +60,7 @@ class TimedOp:
     failed: int
     timings: tuple[tuple[Timing, int], ...]
     undecided: int = 0
+    works: tuple[tuple[Timing, Work], ...] = ()
 
     @property
     def speedups(self) -> list[float]:
@@ -93,20 +96,25 @@ def count_labels(timings: Iterable[Timing], undecided: int = 0) -> dict[str, int
     return {label.value: counts[label] for label in Label if counts[label]}
 
 
-def speed_scores(ops: Sequence[TimedOp], quantity: str, *, baseline: str = "eager") -> dict[str, Score]:
+def speed_scores(
+    ops: Sequence[TimedOp], quantity: str, *, baseline: str = "eager", ceilings: Ceilings | None = None
+) -> dict[str, Score]:
     """Every speed score of one quantity, over all ops asked; none at all where nothing was timed.
 
     Args:
         ops: every op asked, answered or not.
         quantity: ``K`` or ``E``.
         baseline: what kernels were timed against, a key of :data:`BASELINES`.
+        ceilings: of the device; None: not measured.
     """
     if not any(op.timings for op in ops):
         return {}
     scores = _over_correct_ops(ops) | _thresholds(ops) | _failures_counted(ops) | _shares_of_labels(ops)
     if baseline != "eager":
         scores = {name: _against(score, BASELINES[baseline]) for name, score in scores.items()}
-    return {f"{name}_{quantity.lower()}": score for name, score in (scores | _rooflines(ops)).items()}
+    scores |= _rooflines(ops) | light_scores(ops, BASELINES[baseline])
+    scores |= rate_scores([each for op in ops if op.correct for each in op.works], ceilings)
+    return {f"{name}_{quantity.lower()}": score for name, score in scores.items()}
 
 
 def _against(score: Score, baseline: str) -> Score:

@@ -6,8 +6,9 @@ number, all of them are called by their whole name, ``L1/23_Softmax``. These mea
 
 - A problem that nobody answers is there, without a sample, so that it stays in every denominator.
 - A problem that is void is in neither, but for ``void_problems`` in the metadata of pass@k: name -> reason.
-- A time that does not exist is null, not -1. ``runtime`` is milliseconds of K where the run has it, else of E: the
-  geometric mean over the timed cases of the median of each. ``min`` and ``max`` are the medians of two cases.
+- ``runtime`` is milliseconds of K where the run has it, else of E: the geometric mean over the timed cases of the
+  median of each. ``min`` and ``max`` are the medians of two cases. Where there is no time it is -1, as in KernelBench's
+  own files, whose scripts calculate with it.
 - pass@k stands there for those k that every answered problem has samples for, and no k is lowered to what is there.
 """
 
@@ -27,6 +28,9 @@ from opsmith.report.exports import quantity_of
 from opsmith.report.levels import correct_of, pass_at_k, samples_by_problem
 from opsmith.report.outcome import outcome
 from opsmith.report.results import Results
+
+#: KernelBench's own number for a time that does not exist.
+NO_TIME = -1.0
 
 _NUMBERED = re.compile(r"(?:[^/]+/)?(\d+)[^/]*")
 
@@ -100,7 +104,7 @@ def _sample(results: Results, number: int, sample: OpSummary, timings: Sequence[
         "compiled": Status.LOAD_FAILED not in sample.statuses,
         "correctness": sample.accepted,
         "metadata": {**where, "correctness_trials": f"({sample.passed} / {sample.cases})", "status": outcome(sample)},
-        "runtime": stats and stats["mean"],
+        "runtime": NO_TIME if stats is None else stats["mean"],
         "runtime_stats": {} if stats is None else stats | where,
     }
 

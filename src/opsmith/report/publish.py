@@ -7,8 +7,10 @@ from pathlib import Path
 from opsmith.core.run import PAGE, RunDirectory, Summary
 from opsmith.errors import BadInput
 from opsmith.report.exports import write_exports
+from opsmith.report.flashinfer_traces import write_flashinfer_traces
 from opsmith.report.html import write_page
 from opsmith.report.module_exports import write_module_exports
+from opsmith.report.multi_kernel_bench import write_multi_kernel_bench
 from opsmith.report.results import Results
 
 
@@ -42,6 +44,8 @@ def publish_results(run: RunDirectory, results: Results, html: Path | None = Non
     run.write("summary.json", results.summary)
     write_exports(results)
     write_module_exports(results)
+    write_flashinfer_traces(results)
+    write_multi_kernel_bench(results)
     if html is None:
         write_page(results, run.path / PAGE)
         return run.path / PAGE

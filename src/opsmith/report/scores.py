@@ -24,14 +24,17 @@ from opsmith.core.dtypes import of_call
 from opsmith.core.op import TaskKind
 from opsmith.core.problems import counting_order, split_sample
 from opsmith.core.run import ColumnResult, OpSummary, PlannedOp, RunManifest, RunPlan, Score, Summary, TimedCase
-from opsmith.core.timing import Timing
+from opsmith.core.timing import Ceilings, Timing, Work
 from opsmith.core.verdict import HELD_AGAINST, Part, Status, Verdict
 from opsmith.errors import DamagedRun
 from opsmith.report.column_scores import column_scores
 from opsmith.report.conventions import TimedOp, count_labels, geometric_mean, speed_scores
 from opsmith.report.levels import level_scores
 from opsmith.report.outcome import outcome
+from opsmith.report.strangers import one_line
 
+#: Different reasons for which problems could not be asked, that notes tell.
+MOST_REASONS = 3
 #: Scores that count ops on one side of a threshold.
 _SHARES = ("perf@", "fast_")
 
@@ -52,6 +55,7 @@ class Tally:
         timings: quantity (``K`` or ``E``) -> (timing, occurrences) of each timed case.
         undecided: quantity -> cases that were timed and of which nothing can be said.
         first_calls_s: seconds of the first call of each timed case, where they are known.
+        works: quantity -> (timing, what the call has to do) of each timed case of which that is known.
         void: why a model asks nothing, which eager's first call shows.
         derived: a verdict says that the functional kernel answered.
         layout_differs: verdicts that note a dense permutation of eager's layout.
@@ -68,6 +72,7 @@ class Tally:
     timings: defaultdict[str, list[tuple[Timing, int]]] = field(default_factory=lambda: defaultdict(list))
     undecided: Counter[str] = field(default_factory=Counter)
     first_calls_s: list[float] = field(default_factory=list)
+    works: defaultdict[str, list[tuple[Timing, Work]]] = field(default_factory=lambda: defaultdict(list))
     void: str | None = None
     derived: bool = False
     layout_differs: int = 0
@@ -146,6 +151,9 @@ def summarise(
     for timed in timed_cases:
         if timed.first_call_s is not None:
             tallies[timed.op].first_calls_s.append(timed.first_call_s)
+        if timed.work is not None:
+            for timing in timed.timings:
+                tallies[timed.op].works[timing.quantity].append((timing, timed.work))
     settled = [_settled(planned, tallies[planned.op]) for planned in plan.ops]
     asked = [planned for planned in settled if planned.counts]
     void = {split_sample(planned.op)[0]: planned.void for planned in settled if planned.void is not None}
@@ -168,6 +176,7 @@ def summarise(
             per_op,
             tallies,
             manifest.options.baseline,
+            None if manifest.clock is None else manifest.clock.ceilings,
             is_itself=(manifest.options.backend, manifest.options.baseline) == ("aten", "eager"),
         ),
         statuses=_ordered(statuses),
@@ -276,7 +285,12 @@ def _add_bad_calls(plan: RunPlan, tallies: Mapping[str, Tally]) -> dict[str, int
 
 
 def _scores(
-    per_op: Mapping[str, OpSummary], tallies: Mapping[str, Tally], baseline: str, *, is_itself: bool
+    per_op: Mapping[str, OpSummary],
+    tallies: Mapping[str, Tally],
+    baseline: str,
+    ceilings: Ceilings | None,
+    *,
+    is_itself: bool,
 ) -> dict[str, Score]:
     if not per_op:
         return {}
@@ -296,13 +310,24 @@ def _scores(
                 failed=op.cases - op.passed,
                 timings=tuple(tallies[name].timings[quantity]),
                 undecided=tallies[name].undecided[quantity],
+                works=tuple(tallies[name].works[quantity]),
             )
             for name, op in per_op.items()
         ]
-        of_quantity = speed_scores(timed, quantity, baseline=baseline)
+        of_quantity = speed_scores(timed, quantity, baseline=baseline, ceilings=ceilings)
         # The reference beside itself is neither faster nor slower; which side of 1 it comes to lie on is chance.
         scores |= {name: score for name, score in of_quantity.items() if not (is_itself and name.startswith(_SHARES))}
     return scores
+
+
+def _reasons(plan: RunPlan) -> Iterable[str]:
+    """Why problems could not be asked, each reason once with the first problem that has it."""
+    first: dict[str, str] = {}
+    for planned in plan.ops:
+        if planned.not_asked is not None:
+            # Of a reason that differs by its place alone one is enough.
+            first.setdefault(planned.not_asked.rpartition(": ")[2], f"{planned.op}: {planned.not_asked}")
+    yield from [one_line(told) for told in first.values()][:MOST_REASONS]
 
 
 def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
@@ -313,6 +338,7 @@ def _notes(manifest: RunManifest, plan: RunPlan) -> Iterable[str]:
         yield f"{ops} bad calls only; not among the ops asked"
     if not_asked := {split_sample(planned.op)[0] for planned in plan.ops if planned.not_asked is not None}:
         yield f"could not be asked, and counted as not correct: {', '.join(sorted(not_asked, key=counting_order))}"
+        yield from _reasons(plan)
     if plan.skipped:
         entries = "1 sample" if len(plan.skipped) == 1 else f"{len(plan.skipped):,} samples"
         yield f"{entries} of the suite could not be turned into cases; plan.json has the reasons"

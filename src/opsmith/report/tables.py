@@ -172,6 +172,11 @@ def _timing_rows(results: Results) -> Iterable[tuple[str, Text]]:
     if bounds:
         figures = f"{percent(bounds[0].value)} of what this device allows"
         yield "roofline", Text(f"{figures}, median over {counted(bounds[0].denominator, 'timed case')}")
+    for quantity in ("k", "e"):
+        if score := summary.scores.get(f"sol_score_{quantity}"):
+            figures = f"{score.value:.2f} over {counted(score.denominator, 'op')}; 0.50 is the baseline, 1 the roofline"
+            yield "SOL score", Text(f"{quantity.upper()}: {figures}")
+            break
     if (remark := suspects(results)) is not None:
         yield "suspect", Text(remark)
     if (remark := undecided(results)) is not None:

@@ -5,7 +5,7 @@ An overload, the Model of a problem file, a whole model, or what a collective me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +14,7 @@ import msgspec
 import torch
 
 from opsmith.aten.schemas import aten_schemas, overload
+from opsmith.core.case import CallRecord, SequenceValue, tensor_values
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.tasks.collective_reference import world_reference
 from opsmith.tasks.collectives import NAMESPACES, collective_schemas
@@ -104,6 +105,22 @@ def parallel_problem(task: str) -> ParallelProblem:
 def replicated(task: str) -> tuple[int, ...]:
     """Numbers of the results that are the same on all ranks, bit by bit; none of what one process answers."""
     return parallel_problem(task).replicated if _problems.parallel and task in _problems.files else ()
+
+
+def own_check(task: str) -> Callable[[Sequence[Any], Any], str | None] | None:
+    """What a module task's file checks of a result (:meth:`opsmith.tasks.problem.Problem.refusal`); None: nothing."""
+    if task not in _problems.files or not problem(task).has_own_check:
+        return None
+    return problem(task).refusal
+
+
+def scratch_of(record: CallRecord) -> frozenset[int]:
+    """The input storages of a module's call that any solution may overwrite: memory for results."""
+    if record.op not in _problems.files or not (places := problem(record.op).scratch):
+        return frozenset()
+    first = record.args[0]
+    items = first.items if isinstance(first, SequenceValue) else ()
+    return frozenset(tensor.storage for place in places for tensor in tensor_values(items[place : place + 1]))
 
 
 def schema_of(task: str) -> OpSchema:

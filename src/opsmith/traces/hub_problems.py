@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import io
 import re
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from opsmith.core.cache import cache_folder
+from opsmith.core.cache import cache_folder, written_folder
 from opsmith.errors import BadInput
 from opsmith.traces.hub import HubFile, download, endpoint
 
@@ -73,7 +72,7 @@ def hub_problems(name: str) -> Path:
     listing = _listing(dataset, commit)
     folder = _folder(dataset, listing.sha)
     if not folder.is_dir():
-        _write(_problems(dataset, listing), folder)
+        written_folder(folder, {problem.path: problem.code for problem in _problems(dataset, listing)})
     return folder
 
 
@@ -108,18 +107,3 @@ def _rows(dataset: str, file: str, data: bytes) -> list[HubProblem]:
         columns = ", ".join(HubProblem.__struct_fields__)
         reason = str(exc).partition("\n")[0]
         raise BadInput(f"{file} of hf:{dataset} holds no problems: {reason}; its columns should be {columns}") from exc
-
-
-def _write(problems: Iterable[HubProblem], folder: Path) -> None:
-    """Write the files of a folder; it is there only when it is complete."""
-    found = list(problems)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as made:
-            for problem in found:
-                path = Path(made) / "complete" / problem.path
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(problem.code)
-            (Path(made) / "complete").replace(folder)
-    except OSError as exc:
-        raise BadInput(f"{folder} cannot be written: {exc.strerror}; set XDG_CACHE_HOME to another folder") from exc

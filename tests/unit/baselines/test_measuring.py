@@ -81,7 +81,7 @@ def test_a_broken_problem_has_no_time(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nowhere\n")
     found = timed(tmp_path / "broken.py")
     assert ({}, None) == (found.times, found.mean_ms)
-    assert "broken.py: does not load" in str(found.problem)
+    assert "broken.py:1: does not load" in str(found.problem)
 
 
 @pytest.fixture

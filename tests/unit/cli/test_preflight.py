@@ -76,6 +76,22 @@ def test_another_suite_may_ask_other_names() -> None:
     assert ("L1/reul*",) == op_patterns(["L1/reul*"], suite="modules")
 
 
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("level1/1_*", "L1/1_*"),
+        ("level_2/3_Conv.py", "L2/3_Conv"),
+        ("level1/*", "L1/*"),
+        ("L1/23_Softmax@2", "L1/23_Softmax@2"),
+        ("activation/relu", "activation/relu"),
+        ("1_*", "1_*"),
+    ],
+)
+def test_levels_are_named_as_their_folders_are(text: str, pattern: str) -> None:
+    """A path that the shell completes selects its problem."""
+    assert (pattern,) == op_patterns([text], suite="modules")
+
+
 def test_the_list_of_names_is_torchs_own() -> None:
     """What torch dispatches is on it; what it lacks is TorchScript's."""
     from opsmith.aten.schemas import aten_schemas

@@ -156,7 +156,7 @@ def test_exported_samples_have_the_public_fields(tmp_path: Path) -> None:
     assert 0.1 == pytest.approx(first["runtime"])
     assert 1 == second["sample_id"]
     failed = found["10"][1]
-    assert (False, False, None, {}) == tuple(
+    assert (False, False, -1.0, {}) == tuple(
         failed[name] for name in ("compiled", "correctness", "runtime", "runtime_stats")
     )
 

@@ -92,6 +92,7 @@ def test_a_problem_that_could_not_be_asked_stays_in_the_denominators() -> None:
     assert 1 / 3 == pytest.approx(summary.scores["correct_share"].value)
     assert 3 == summary.levels[0].problems
     assert "could not be asked, and counted as not correct: L1/4_Broken" in summary.notes
+    assert "L1/4_Broken: Model raised" in summary.notes
 
 
 def test_the_verdict_on_a_void_problem_is_void() -> None:

@@ -279,7 +279,7 @@ def get_inputs(): return [torch.rand(4, 6), torch.rand(4, 6).round()]
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("import nowhere", "problem.py: does not load: ModuleNotFoundError: No module named 'nowhere'"),
+        ("import nowhere", "problem.py:2: does not load: ModuleNotFoundError: No module named 'nowhere'"),
         ("def get_inputs(): return []", "problem.py: it defines no Model"),
         ("class Model(nn.Module): pass\ndef get_inputs(): return []", "Model does not answer its own inputs"),
         ("class Model(nn.Module): pass\ndef get_inputs(): return 1", "get_inputs() returned a int, not a list"),
@@ -520,3 +520,128 @@ def test_zeros_do_not_pass_for_small_results() -> None:
     assert not compare(call, [[expected]], [[torch.zeros_like(expected)]], tolerance="strict").passed
     assert compare(call, [[expected]], [[expected * (1 + 1e-6)]], tolerance="strict").passed
     registry.use_problems({}, "cpu")
+
+
+# ---------------------------------------------------------------- named cases, own checks, CUDA
+
+SIZES = """
+CASES = {"workload": [{"rows": 3}, {"rows": 5}], "test": [{"rows": 2}]}
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+
+
+def get_inputs(rows=7):
+    return [torch.randn(rows, 4)]
+"""
+
+
+def test_a_problem_that_names_its_cases_is_asked_each_of_them(cases: Cases) -> None:
+    """Sizes that a workload or a test case says are asked, and no others but in variants of the first."""
+    rows = {name: arguments(record)[0][0].shape[0] for name, record in cases(text=SIZES).items()}
+    named = {name: found for name, found in rows.items() if name.partition(":")[0] in ("workload", "test")}
+    assert {"workload:0": 3, "workload:1": 5, "test:0": 2} == named
+    assert {3} == {found for name, found in rows.items() if name.partition(":")[0] in variants.VARIANTS}
+    assert not [name for name in rows if name.startswith("inputs")]
+
+
+def test_other_seeds_give_named_cases_other_values_of_the_same_sizes(cases: Cases) -> None:
+    """What a problem publishes are its sizes; the values are secret."""
+    one, other = (arguments(cases(text=SIZES, seed=seed)["workload:0"])[0][0] for seed in (1, 2))
+    assert one.shape == other.shape
+    assert not torch.equal(one, other)
+
+
+def test_named_cases_without_random_values_are_drawn_all_the_same(cases: Cases) -> None:
+    """Each named case is drawn once, so that it is fixed shows only in a second draw."""
+    text = SIZES.replace("torch.randn(rows, 4)", "torch.arange(4.0 * rows).view(rows, 4)")
+    one, other = (arguments(cases(text=text, seed=seed)["workload:1"])[0][0] for seed in (1, 2))
+    assert not torch.equal(one, other)
+
+
+def skipped(tmp_path: Path, text: str) -> list[str]:
+    """Why a problem is not asked."""
+    (tmp_path / "problem.py").write_text("import torch\nfrom torch import nn\n" + text)
+    registry.use_problems({"problem": tmp_path / "problem.py"}, "cpu")
+    suite = Modules()
+    suite.select(FULL)
+    calls = suite.calls("problem", "f32", "cpu", 1, lambda op, signature: True)
+    return [call.reason for call in calls if isinstance(call, Skipped)]
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        ("x + 1", "torch.randn(2).cuda()"),
+        ("x + 1", "torch.randn(2, device='cuda')"),
+        ("x + torch.ones(2, device='cuda')", "torch.randn(2)"),
+        ("x + 1", "torch.randn(2, generator=torch.Generator('cuda'))"),
+    ],
+)
+def test_a_problem_that_uses_cuda_on_the_cpu_is_told_so(tmp_path: Path, model: str, inputs: str) -> None:
+    """Torch's own message speaks of forked processes, which the author of a problem has never heard of."""
+    text = f"class Model(nn.Module):\n    def forward(self, x):\n        return {model}\n"
+    [reason] = skipped(tmp_path, f"{text}def get_inputs():\n    return [{inputs}]\n")
+    assert 'it uses CUDA by itself (`.cuda()`, `device="cuda"`), and this run is on the CPU' in reason
+
+
+def test_a_package_that_a_problem_lacks_is_named(tmp_path: Path) -> None:
+    """KernelBench's Mamba problems import einops."""
+    [reason] = skipped(tmp_path, "from nowhere.inside import rearrange\n")
+    assert reason.endswith("it needs the package nowhere, which is not installed")
+
+
+def test_weights_that_cannot_be_had_are_named(tmp_path: Path) -> None:
+    """KernelBench's level 4 takes models of the hub, and the message of transformers does not say which."""
+    text = """
+def from_pretrained(pretrained_model_name_or_path):
+    raise OSError("We couldn't connect to 'https://huggingface.co' to load the files")
+
+
+config = from_pretrained("google/electra-small-discriminator")
+"""
+    [reason] = skipped(tmp_path, text)
+    assert "it needs google/electra-small-discriminator of the Hugging Face hub" in reason
+
+
+def test_an_error_of_a_problem_names_its_line(tmp_path: Path) -> None:
+    """A problem of three hundred lines is mended where it fails."""
+    [reason] = skipped(tmp_path, "class Model(nn.Module):\n    pass\n\n\ndef get_inputs():\n    return [1 / 0]\n")
+    assert "problem.py:8: get_inputs() failed: ZeroDivisionError: division by zero" == reason
+
+
+def test_a_case_that_cannot_be_serialized_leaves_the_others(tmp_path: Path) -> None:
+    """A workload that is too large for opsmith costs that workload, and is named."""
+    drawn = "torch.zeros(rows, 4, dtype=torch.uint8).view(torch.bits8) if rows == 5 else torch.randn(rows, 4)"
+    text = SIZES.replace("torch.randn(rows, 4)", drawn)
+    assert ["problem: an argument has dtype torch.bits8"] == skipped(tmp_path, text)
+
+
+def test_a_check_of_the_problem_has_to_accept_what_its_model_answers(tmp_path: Path) -> None:
+    """With a check that refuses everything, every kernel would be wrong."""
+    check = "def check_implementation(x, result):\n    return False, 'no'\n"
+    assert ["problem: of Model's own answer, check_implementation refuses it: no"] == skipped(tmp_path, SIZES + check)
+
+
+@pytest.mark.parametrize(
+    ("body", "refusal"),
+    [
+        ("return False, 'sums differ'", "check_implementation refuses it: sums differ"),
+        ("return 'sums differ'", "check_implementation refuses it: sums differ"),
+        ("assert False, 'sums differ'", "check_implementation refuses it: AssertionError: sums differ"),
+        ("return True, ''", None),
+        ("return ''", None),
+        ("return None", None),
+    ],
+)
+def test_a_check_of_the_problem_may_answer_in_any_way(tmp_path: Path, body: str, refusal: str | None) -> None:
+    """Kernelbot's tasks return a pair; older ones a message; some assert."""
+    (tmp_path / "problem.py").write_text(
+        f"import torch\nfrom torch import nn\n{SIZES}\n\ndef check_implementation(x, result):\n    {body}\n"
+    )
+    registry.use_problems({"problem": tmp_path / "problem.py"}, "cpu")
+    check = registry.own_check("problem")
+    assert check is not None
+    assert refusal == check([torch.ones(2, 4)], torch.ones(2, 4))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import msgspec
 import torch
@@ -86,6 +87,8 @@ class CaseUnderJudgement:
         replicated: of what ranks answer together, numbers of a call's results that are the same on all ranks.
         run_again: runs eager as often as wanted on the same arguments and random state, each time with other garbage
             in the memory that is not its to read.
+        scratch: input storages that a candidate may overwrite and return, whatever eager does.
+        own_check: what a problem's author checks besides: (inputs, result) -> why it is refused, or None.
 
     Attributes:
         device: as given.
@@ -107,8 +110,12 @@ class CaseUnderJudgement:
         summary: bytes | None = None,
         seed: int | None = None,
         small_results: bool = False,
+        scratch: frozenset[int] = frozenset(),
+        own_check: Callable[[Sequence[Any], Any], str | None] | None = None,
     ) -> None:
         self._replicated = replicated
+        self._scratch = scratch
+        self._own_check = own_check
         self._small_results = small_results
         self._seed = seed
         self.repeats = repeats
@@ -160,6 +167,9 @@ class CaseUnderJudgement:
         if not finding.passed and self._rule.kind != "distribution":
             stable = self._without_unstable(candidate[0])
             finding = finding if stable is None else self._compare_values([stable], tolerance)
+        if finding.passed and self._own_check is not None:
+            refusal = self._own_check(rebuild(self._record, self.device).args, self._returned(candidate[0]))
+            finding = finding if refusal is None else Finding(status=Status.WRONG_VALUE, detail=refusal)
         return Judgement(status=finding.status, detail=finding.detail, figures=finding.figures, layout_differs=differs)
 
     def error_map(self, candidate: HeldOutcome, *, tolerance: str, layout: str) -> ErrorMap | None:
@@ -220,6 +230,8 @@ class CaseUnderJudgement:
         for number, (mine, other) in enumerate(zip(ours.outputs, theirs.outputs, strict=True)):
             yield from kind_problem(f"result {number}", mine, other)
             if isinstance(mine, OutputTensor) and isinstance(other, OutputTensor):
+                if other.input_storage in self._scratch:
+                    other = msgspec.structs.replace(other, input_storage=None)  # noqa: PLW2901 - as good as a new one
                 tensors.append((f"result {number}", self._asked_of(mine, other), other))
         for check in (device_problem, dtype_problem, shape_problem, alias_problem, type_problem, bits_problem):
             for tensor in tensors:
@@ -253,6 +265,8 @@ class CaseUnderJudgement:
         for number, after in theirs.changed.items():
             if not 0 <= number < len(self._record.storages):
                 yield Status.MUTATED_INPUT, f"reported a change of input storage {number}, which does not exist"
+                continue
+            if number in self._scratch:
                 continue
             tensor, outside = self._tensor_number(number), self._overwritten(number, after)
             if number not in self._written:
@@ -351,6 +365,12 @@ class CaseUnderJudgement:
                 content = self._content(tensor.storage) if changed is None else changed
                 results.append(_window(as_bytes(content), tensor))
         return results
+
+    def _returned(self, outcome: HeldOutcome) -> Any:
+        """What was returned: one value, or a flat tuple."""
+        leaves = tuple([self._leaf(*leaf) for leaf in zip(outcome.form.outputs, outcome.elements, strict=True)])
+        placed = [leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        return placed[0] if outcome.form.structure == "*" else tuple(placed)
 
     def _leaf(self, output: OutputTensor | OutputOther, content: Content) -> Result:
         if isinstance(output, OutputOther):

@@ -10,7 +10,7 @@ import msgspec
 from opsmith.core.case import CaseRef
 from opsmith.core.kernel import Loader
 from opsmith.core.op import OpSchema
-from opsmith.core.problems import split_sample
+from opsmith.core.problems import TIMED_SOURCES, split_sample
 from opsmith.core.run import Options, RunDirectory, RunPlan
 from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
@@ -109,7 +109,8 @@ def timed_part(job: Job, options: Options, *, interpreted: bool, already: Contai
     triton_is_interpreted = interpreted and job.kernel.dsl == "triton"
     if triton_is_interpreted or job.schema.kind.on_ranks or job.void is not None:
         return None
-    asked = job.cases if traits_of(options.suite).reads is Reads.DATASET else _largest_of_each_dtype(job.cases)
+    named = [case for case in job.cases if case.address.source in TIMED_SOURCES]
+    asked = job.cases if traits_of(options.suite).reads is Reads.DATASET else named or _largest_of_each_dtype(job.cases)
     cases = tuple(case for case in asked if not case.expects_error and str(case.address) not in already)
     return msgspec.structs.replace(job, cases=cases) if cases else None
 

@@ -481,6 +481,8 @@ class Referee:
             seed=item.rng_seed,
             small_results=item.case.variant == "tiny",
             replicated=registry.replicated(record.op),
+            scratch=registry.scratch_of(record),
+            own_check=registry.own_check(record.op),
             run_again=lambda: repetitions(
                 record, result_bytes(answer.form), item.rng_seed, self._device, surround=surround
             ),

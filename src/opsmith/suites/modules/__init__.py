@@ -2,8 +2,9 @@
 
 Its entries are the problem files of a folder (:mod:`opsmith.core.problems`). A case is one call of
 the Model: its inputs and its whole state as bytes. No two cases have the same inputs or the same
-state. Of the cases :attr:`~opsmith.core.run.Selection.trials` draw the inputs as the problem does, further ones
-change their values (:mod:`opsmith.suites.modules.variants`).
+state. Of the cases :attr:`~opsmith.core.run.Selection.trials`, or those that the problem names
+(:class:`~opsmith.tasks.problem.NamedCase`), draw the inputs as the problem does, further ones change their values
+(:mod:`opsmith.suites.modules.variants`).
 
 A problem that is degenerate (:mod:`opsmith.suites.modules.degenerate`) is void. Where one answers all of its own draws
 trivially and some other magnitude not, that magnitude becomes a case: every problem that is not void has one that no
@@ -35,7 +36,7 @@ from opsmith.suites.modules import variants
 from opsmith.suites.modules.degenerate import Alike, Suspicion
 from opsmith.tasks import registry
 from opsmith.tasks.module_state import State
-from opsmith.tasks.problem import BrokenProblem, Problem, record_call
+from opsmith.tasks.problem import BrokenProblem, Problem, in_plain_words, record_call
 
 #: What one case may take, and where no more cases are made for a problem that has two of them.
 MOST_CASE_BYTES = 2 << 30
@@ -85,6 +86,8 @@ class Modules:
                 if wanted(entry, signature):
                     address = CaseAddress(self.name, entry, dtype, source, sample, 0)
                     yield SuiteCall(address=address, op=entry, signature=signature, record=record)
+            for source, sample, reason in cases.left_out:
+                yield Skipped(address=CaseAddress(self.name, entry, dtype, source, sample, 0), reason=reason)
             if cases.void is not None:
                 yield Void(address=CaseAddress(self.name, entry, dtype, "inputs", 0, 0), op=entry, finding=cases.void)
         except (BrokenProblem, CannotRecord) as exc:
@@ -97,6 +100,7 @@ class _Cases:
     Attributes:
         void: why the problem asks nothing, when its cases are made; None where it asks something, and where nobody
             says what passes for an answer.
+        left_out: (source, number, reason) of the cases that the problem names and that are too large.
     """
 
     def __init__(
@@ -110,12 +114,15 @@ class _Cases:
         alike: Alike | None = None,
     ) -> None:
         self.void: AuditFinding | None = None
+        self.left_out: list[tuple[str, int, str]] = []
         self._alike = alike
         self._problem, self._task, self._device, self._seed = problem, task, device, seed
         self._trials, self._seeded = selection.trials, selection.seeded
         self._dtype = None if dtype == "f32" else getattr(torch, TORCH_NAMES[dtype])
         self._taken_bytes = 0
         self._previous: list[Any] | None = None
+        self._is_fixed = False
+        self._base = 0
 
     def records(self) -> Iterator[tuple[str, int, CallRecord]]:
         """Yield (source, number, call) of each case.
@@ -125,23 +132,51 @@ class _Cases:
             CannotRecord: an argument has no serialized form, or there is too much of them.
         """
         suspicion: Suspicion | None = None
-        for number in range(self._trials):
+        plain: Any = None
+        self._see_whether_fixed()
+        for number, (source, sample) in enumerate(self._asked()):
             inputs = self._inputs(number)
-            state = self._state("inputs", number)
-            record = self._record(inputs, state)
-            plain, after = self._answer(inputs, state)
-            yield "inputs", number, record
-            if number == 0 and self._alike is not None:
-                suspicion = Suspicion(self._called, self._alike, inputs, state, (plain, after))
-            elif suspicion is not None:
+            state = self._state(source, sample)
+            try:
+                record = self._record(inputs, state)
+            except CannotRecord as exc:
+                if len(self.left_out) + 1 >= len(self._problem.cases):
+                    raise  # There is no case at all.
+                self.left_out.append((source, sample, f"{self._task}: {exc}"))
+                continue
+            answer, after = self._answer(inputs, state)
+            yield source, sample, record
+            if plain is None:
+                plain = answer
+                self._check_own_answer(inputs, answer)
+                if self._alike is not None:
+                    suspicion = Suspicion(self._called, self._alike, inputs, state, (answer, after))
+                    self._base = number
+            elif suspicion is not None and not self._problem.cases:
                 suspicion = self._still(suspicion, inputs)
-            if number and self._taken_bytes > MOST_PROBLEM_BYTES:
+            if number and self._taken_bytes > MOST_PROBLEM_BYTES and not self._problem.cases:
                 break
         varied = variants.BOUNDED.isdisjoint(self._problem.call.calls)
         if suspicion is not None:
             yield from self._confirmed(suspicion, plain, varied=varied)
         if varied and not self._seeded and self._taken_bytes <= MOST_PROBLEM_BYTES:
             yield from self._variants(plain)
+
+    def _asked(self) -> list[tuple[str, int]]:
+        """(source, number) of each case that draws its inputs as the problem does."""
+        named = [(case.source, case.sample) for case in self._problem.cases]
+        return named or [("inputs", number) for number in range(self._trials)]
+
+    def _see_whether_fixed(self) -> None:
+        """Find out whether a problem that names its cases, of which each is drawn once, draws them at random."""
+        if self._problem.cases:
+            one, other = (self._problem.inputs(derive_seed(self._seed, "fixed", draw)) for draw in range(2))
+            self._is_fixed = variants.same_values(one, other)
+
+    def _check_own_answer(self, inputs: list[Any], answer: Any) -> None:
+        """Refuse a problem whose own check refuses what its Model answers."""
+        if self._problem.has_own_check and (refusal := self._problem.refusal(_copies(inputs), answer)) is not None:
+            raise BrokenProblem(f"{self._task}: of Model's own answer, {refusal}")
 
     def _still(self, suspicion: Suspicion, inputs: list[Any]) -> Suspicion | None:
         """What is left of a suspicion after another draw."""
@@ -155,7 +190,7 @@ class _Cases:
             plain: an answer to inputs of its own.
             varied: whether it takes other values than it draws.
         """
-        start = self._trials + len(variants.VARIANTS)
+        start = len(self._asked()) + len(variants.VARIANTS)
         for number in range(start, start + max(DRAWS_OF_THE_SUSPECT - suspicion.draws, 1)):
             if self._still(suspicion, self._inputs(number)) is None:
                 return
@@ -182,7 +217,7 @@ class _Cases:
     def _variants(self, plain: Any) -> Iterator[tuple[str, int, CallRecord]]:
         for number, (source, change) in enumerate(variants.VARIANTS.items()):
             generator = self._generator(source)
-            inputs = variants.varied(self._inputs(self._trials + number), change, generator)
+            inputs = variants.varied(self._inputs(len(self._asked()) + number), change, generator)
             if inputs is None or self._taken_bytes > MOST_PROBLEM_BYTES:
                 return
             state = self._state(source, 0)
@@ -191,8 +226,12 @@ class _Cases:
                 yield source, 0, record
 
     def _inputs(self, number: int) -> list[Any]:
-        drawn = self._problem.inputs(derive_seed(self._seed, "inputs", number))
+        """Draw the inputs of a case that the problem names, or one more draw of the first that could be asked."""
+        case = number if number < len(self._problem.cases) else self._base
+        drawn = self._problem.inputs(derive_seed(self._seed, "inputs", number), case)
         moved: list[Any] = tree_map(self._placed, drawn)
+        if self._is_fixed:
+            return variants.redrawn(moved, self._generator("inputs", number))
         if self._previous is not None and variants.same_values(self._previous, moved):
             return variants.redrawn(moved, self._generator("inputs", number))
         self._previous = moved
@@ -219,6 +258,8 @@ class _Cases:
     def _record(self, inputs: list[Any], state: State | None) -> CallRecord:
         record = record_call(self._task, inputs, {} if state is None else {"state": state})
         size_bytes = sum(map(storage_size, record.storages))
+        if self._problem.cases and self._taken_bytes + size_bytes > 2 * MOST_PROBLEM_BYTES:
+            raise CannotRecord(f"its cases take more than {2 * MOST_PROBLEM_BYTES >> 30} GiB together")
         if size_bytes > MOST_CASE_BYTES:
             raise CannotRecord(
                 f"inputs and state take {size_bytes / 2**30:.1f} GiB; {MOST_CASE_BYTES >> 30} are the most"
@@ -232,10 +273,7 @@ class _Cases:
         except torch.AcceleratorError:
             raise  # The device context is lost.
         except Exception as exc:
-            line = " ".join(str(exc).split())
-            raise BrokenProblem(
-                f"{self._task}: Model does not answer its own inputs: {type(exc).__name__}: {line}"
-            ) from exc
+            raise BrokenProblem(f"{self._task}: Model does not answer its own inputs: {in_plain_words(exc)}") from exc
 
     def _call(self, state: State | None, inputs: Sequence[Any]) -> Any:
         return self._on_copies(inputs, state)[0]
@@ -248,9 +286,14 @@ class _Cases:
     @torch.no_grad()
     def _on_copies(self, inputs: Sequence[Any], state: State | None) -> tuple[Any, State]:
         """Run the Model on copies, since it may change what it is given: its result, and the state after it."""
-        copied = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, list(inputs))
+        copied = _copies(inputs)
         own = None if state is None else {name: tensor.clone() for name, tensor in state.items()}
         return self._problem.call(*copied, state=own), own or {}
 
     def _generator(self, *parts: object) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(self._seed, *parts))
+
+
+def _copies(inputs: Sequence[Any]) -> list[Any]:
+    copied: list[Any] = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, list(inputs))
+    return copied

@@ -1,0 +1,1 @@
+"""Marks the checkout; the project's own lists its references here."""
