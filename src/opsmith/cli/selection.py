@@ -112,9 +112,7 @@ ProblemPatterns = Annotated[
 ]
 Sizes = Annotated[
     Literal["full", "small"],
-    typer.Option(
-        help="Suites modules, parallel, models: a problem's own sizes, or small ones, for machines without a GPU."
-    ),
+    typer.Option(help="Suites modules, parallel, models: a problem's own sizes, or small ones, for want of a GPU."),
 ]
 ModelMode = Annotated[
     Literal["infer", "train", "both"], typer.Option("--mode", help="Suite models: a forward pass, a training step.")

@@ -84,12 +84,12 @@ class ProblemFile:
     def __init__(self, file: Path, *, small: bool = False, device: str = "cpu") -> None:
         self._file = file
         module = self.trying("does not load", lambda: import_problem(file))
+        given = {DEVICE: device} if DEVICE in vars(module) else {}
+        vars(module).update(given)
         if small and SMALL in vars(module):
             self._make_small(module)
-        elif small and vars(module).keys().isdisjoint((CASES, GROUPS)):  # Cases that are named have their sizes.
-            module = self.trying("cannot be made smaller", lambda: shrunk(file)) or module
-        if DEVICE in vars(module):
-            setattr(module, DEVICE, device)
+        elif small and "get_inputs" in vars(module) and CASES not in vars(module):
+            module = self.trying("cannot be made smaller", lambda: shrunk(file, given)) or module
         self._make_model = self._part(module, "Model")
         self._make_groups = None if "get_inputs" in vars(module) else vars(module).get(GROUPS)
         self._make_inputs: Callable[..., Any] = (

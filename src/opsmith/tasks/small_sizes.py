@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
@@ -55,13 +55,17 @@ class _Group(NamedTuple):
     inputs_only: bool
 
 
-def shrunk(file: Path) -> ModuleType | None:
+def shrunk(file: Path, given: Mapping[str, Any]) -> ModuleType | None:
     """A problem file with smaller sizes; None where it fits as it is, or nothing smaller runs.
+
+    Args:
+        file: its path.
+        given: values for names of the file that are set after it has run.
 
     Raises:
         Exception: whatever the file raises.
     """
-    problem = _Problem(file)
+    problem = _Problem(file, given)
     found = list(steps(problem.constants, problem.work))
     fewest: frozenset[str] | None = None
     chosen: Sizes | None = None
@@ -80,8 +84,8 @@ def shrunk(file: Path) -> ModuleType | None:
 class _Problem:
     """A problem file at any sizes."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, given: Mapping[str, Any]) -> None:
+        self._file, self._given = file, given
         self._found = SizeConstants(file.read_text(), str(file))
         self._counted: dict[Sizes, Work | None] = {}
         self.constants = self._found.constants
@@ -90,7 +94,9 @@ class _Problem:
         """The file with these numbers."""
         pairs = zip(self.constants, sizes, strict=True)
         code = self._found.code({constant.place: size for constant, size in pairs if constant.value != size})
-        return import_problem(self._file, code)
+        module = import_problem(self._file, code)
+        vars(module).update(self._given)
+        return module
 
     def work(self, sizes: Sizes) -> Work | None:
         """The work of a call; None where there is no call at these sizes."""

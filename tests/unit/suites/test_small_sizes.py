@@ -135,13 +135,24 @@ class Model(nn.Module):
     def forward(self, x): return x.relu()
 def get_inputs(): return [torch.rand(256, 512)]
 """
-    assert shrunk(written(tmp_path, text)) is None
+    assert shrunk(written(tmp_path, text), {}) is None
 
 
 def test_sizes_that_a_problem_names_are_its_own(tmp_path: Path) -> None:
     """Nothing is searched beside ``SMALL``."""
     (_, _), (inputs,) = small(tmp_path, ATTENTION + "SMALL = {'batch_size': 77}\n")
     assert (77, 1024, 768) == tuple(inputs.shape)
+
+
+def test_cases_that_a_file_names_have_its_own_sizes(tmp_path: Path) -> None:
+    """They are what is asked, and no constants of ``get_inputs``."""
+    text = """
+class Model(nn.Module):
+    def forward(self, x): return x.relu()
+CASES = {"workload": [{"rows": 33}]}
+def get_inputs(rows=65536): return [torch.rand(rows, 4096)]
+"""
+    assert (33, 4096) == tuple(ProblemFile(written(tmp_path, text), small=True).inputs(0)[0].shape)
 
 
 def test_only_what_the_model_allows_becomes_smaller(tmp_path: Path) -> None:
@@ -169,7 +180,7 @@ def get_init_inputs(): return [16384 // 2, 4096 * 2]
 def test_every_process_finds_the_same_sizes(tmp_path: Path) -> None:
     """The one that enumerates, and the one that judges."""
     file = written(tmp_path, ATTENTION)
-    first, second = (shrunk(file).get_inputs()[0].shape for _ in range(2))  # type: ignore[union-attr]
+    first, second = (shrunk(file, {}).get_inputs()[0].shape for _ in range(2))  # type: ignore[union-attr]
     assert first == second
 
 
