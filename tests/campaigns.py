@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from opsmith.backends.file import KernelFile
 from opsmith.core.environment import Environment
+from opsmith.core.evidence import CallProfile, CompiledKernel, ErrorMap, Evidence, LineTimes, Span
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, Variant, folder_name
 from opsmith.core.run import Options, PlannedOp
@@ -18,6 +19,7 @@ from opsmith.core.timing import Label, Timing
 from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, UnknownName
 from opsmith.generate.attempt import Attempt
+from opsmith.generate.background import Background
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CampaignOptions, TaskHistory
 from opsmith.generate.chat import ChatModel, TaskAuthor
@@ -48,6 +50,7 @@ class ReadingSession:
 
     Attributes:
         judged: sources, in the order in which they were judged.
+        looked: hashes of kernels that were looked at.
     """
 
     def __init__(self, tasks: Sequence[str], *, timing: str = "off") -> None:
@@ -58,6 +61,7 @@ class ReadingSession:
             device="cpu", device_name="cpu",
         )  # fmt: skip
         self.judged: list[str] = []
+        self.looked: list[str] = []
 
     def judge(self, task: str, source: Path) -> Judged:
         """As the session's own."""
@@ -91,6 +95,22 @@ class ReadingSession:
             verdicts=(verdict,),
             device_s=0.25,
         )
+
+    def look(self, task: str, kernel: Kernel, judged: Judged, *, most_s: float, watch: Watch | None = None) -> Evidence:
+        """What a look at a kernel finds: a profile of a right one, a map of a wrong one."""
+        self.looked.append(kernel.content_hash)
+        if judged.accepted:
+            profile = CallProfile(inputs="x", device="cpu", spans=(Span("aten::one", 0.0, 7.5), Span("two", 9.5, 2.5)))
+            lines = LineTimes(file="kernel.py", us={2: 9.0})
+            compiled = CompiledKernel(name="k", registers=255, spills=64, shared_bytes=0, warps=4)
+            return Evidence(profile=profile, lines=lines, compiled=(compiled,))
+        if judged.summary.dishonest:
+            return Evidence()
+        wrong = (0.0,) * 15 + (1.0,)
+        errors = ErrorMap(
+            inputs="x", result=0, shape=(4, 64), rows=2, columns=8, row_step=2, column_step=8, wrong=wrong, worst=None
+        )
+        return Evidence(errors=errors)
 
 
 def _timings(source: str) -> tuple[Timing, ...]:
@@ -135,6 +155,8 @@ def run_campaign(
     offline: bool = False,
     exchanges_at_a_time: int = 4,
     open_journal: Callable[[Path], Journal] = Journal,
+    advisor: ChatModel | None = None,
+    background: Mapping[str, Background] | None = None,
 ) -> list[TaskHistory]:
     """Run a campaign, or take it up again, and close its journal."""
     out.mkdir(exist_ok=True)
@@ -148,9 +170,10 @@ def run_campaign(
             journal,
             prices=prices or Prices(),
             facts={},
-            background={},
+            background=background or {},
             out=out,
             told=_nobody,
+            advisor=advisor,
             offline=offline,
         )
         return campaign.run(tasks_at_a_time=4, exchanges_at_a_time=exchanges_at_a_time)

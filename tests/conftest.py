@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Without a device, kernels run under Triton's interpreter; TRITON_INTERPRET=0 runs them on a GPU.
@@ -14,3 +15,8 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 # Tests of installed kernels want them called, faster or not; those of the choice say choose="measured".
 os.environ.setdefault("OPSMITH_CHOOSE", "all")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no collection has to look through it."""
+    gc.freeze()

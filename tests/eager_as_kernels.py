@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from opsmith.aten.groups import dispatched_overloads
 from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.op import Variant
 
 table: dict[str, Callable[..., Any]] = {
-    op: overload(op)
-    for op, schema in aten_schemas().items()
-    if op in dispatched_overloads() and schema.variant is Variant.FUNCTIONAL
+    op: overload(op) for op, schema in aten_schemas().items() if schema.variant is Variant.FUNCTIONAL
 }

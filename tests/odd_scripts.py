@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -69,6 +70,8 @@ SCRIPTS = {
     "interrupted": Odd("torch.relu(x); os.kill(os.getpid(), signal.SIGINT); time.sleep(9)", 1, "was interrupted; its"),
     "becomes": Odd("torch.relu(x); sys.stdout.flush(); os.execvp('true', ['true'])", 1, "executed another program in its place"),
     "exec_fails": Odd("try: os.execv('/no/such', ['x'])\nexcept OSError: print('no')\ntorch.relu(x)", 1),
+    "at_exit": Odd("import atexit\n@atexit.register\ndef last(): print(torch.relu(x).sum())\nprint(last.__name__); torch.relu(x)", 2, "2 calls at exit, added to"),
+    "at_exit_taken_back": Odd("import atexit\ndef last(): print('never')\natexit.register(last); atexit.unregister(last); torch.relu(x)", 1),
     "exit_7": Odd("torch.relu(x); sys.exit(7)", 1, "ended with status 7"),
     "alarm": Odd("torch.relu(x); signal.setitimer(signal.ITIMER_REAL, 0.05); time.sleep(9)", 1, "ended by SIGALRM"),
     "gone_folder": Odd("import tempfile, shutil; d = tempfile.mkdtemp(); os.chdir(d); torch.relu(x); time.sleep(1.1); shutil.rmtree(d)\ntorch.relu(x); print('on')", 2),
@@ -110,6 +113,7 @@ def run(script: Path, out: Path | None) -> Ended:
 def _carry_out(script: Path, out: Path | None) -> None:
     """In the fork: end as a Python of its own would."""
     status: int | str | None = 1
+    atexit._clear()  # What this process registered is not the script's.
     try:
         if out is None:
             sys.argv = [str(script)]
@@ -134,8 +138,10 @@ def _carry_out(script: Path, out: Path | None) -> None:
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError):  # The script may have closed it.
+            stream.flush()
     os._exit(status if isinstance(status, int) else 1 if status else 0)
 
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files
-from opsmith.tasks.problem import ProblemFile, seed_everything
+from opsmith.tasks.problem import ProblemFile
+from opsmith.tasks.problem_module import seed_everything
 
 _ZOO = "zoo/"
 

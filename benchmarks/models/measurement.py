@@ -21,7 +21,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import opsmith
-from opsmith.aten.groups import dispatched_overloads
 from opsmith.aten.schemas import aten_schemas, overload
 from opsmith.core.op import Variant
 from opsmith.dispatch.activity import Active
@@ -292,7 +291,7 @@ def _decomposes(packet: str) -> bool:
         for schema in aten_schemas().values()
         if schema.packet == packet and schema.variant is not Variant.OUT and "Dimname" not in schema.schema
     ]
-    return all(is_composite(overload(op), "CPU") for op in dispatched_overloads().intersection(functional))
+    return all(is_composite(overload(op), "CPU") for op in aten_schemas().keys() & functional)
 
 
 def _parents(event: Any) -> Iterator[Any]:

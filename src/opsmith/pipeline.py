@@ -39,7 +39,7 @@ LOCAL = "local"
 #: What a run that was killed while it was made leaves: nothing that anybody would miss.
 BEFORE_RUN_JSON = {".seed", "kernels"}
 
-RANKS_NOTE = "Collectives are not timed in a run; benchmarks/distributed/bandwidth.py measures their bus bandwidth."
+RANKS_NOTE = "What ranks answer together is not timed in a run; benchmarks/distributed/bandwidth.py times collectives."
 STOPPED_NOTE = "Stopped at the first failure: cases without a verdict count as not passed, and nothing was timed."
 INTERPRETER_NOTE = "Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed."
 
@@ -360,7 +360,7 @@ def _with_devices(manifest: RunManifest, fleet: Fleet, before: RunManifest | Non
 def _notes(plan: RunPlan, *, interpreted: bool) -> Iterator[str]:
     if interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops):
         yield INTERPRETER_NOTE
-    if any(op.kind is TaskKind.COLLECTIVE for op in plan.ops):
+    if any(op.kind.on_ranks for op in plan.ops):
         yield RANKS_NOTE
     if plan.unrecognised:
         yield f"These name no op of this torch and were not judged: {', '.join(plan.unrecognised)}."

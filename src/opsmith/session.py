@@ -25,15 +25,16 @@ from typing import Self, TypeAlias
 import msgspec
 
 from opsmith.backends.file import KernelFile
-from opsmith.core.call_text import describe
+from opsmith.core.call_text import describe, size_in
 from opsmith.core.case import CallRecord, CaseRef
 from opsmith.core.environment import Environment
+from opsmith.core.evidence import Evidence
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.core.run import OpSummary, Options, PlannedOp, TimedCase, new_seed
 from opsmith.core.task import Task
 from opsmith.core.timing import Cause, Clock, Undecided
-from opsmith.core.verdict import Status, Verdict
+from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import BadInput, NoDeviceMemory, Unconfined, UnknownName, VoidTask
 from opsmith.evaluation.timing.statistics import quantities_on
 from opsmith.pipeline import Progress, Silent, check_options
@@ -68,6 +69,7 @@ class AskedTask(msgspec.Struct, frozen=True, kw_only=True):
         cases: how many calls are asked, bad ones left out.
         examples: some of the calls in words, the smallest and the largest among them.
         dtypes: of the cases.
+        ranks: on how many processes a task is asked that several answer together.
     """
 
     name: str
@@ -75,6 +77,7 @@ class AskedTask(msgspec.Struct, frozen=True, kw_only=True):
     cases: int
     examples: tuple[str, ...]
     dtypes: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,6 +322,41 @@ class Session:
             device_s=watch.seconds,
         )
 
+    def look(self, task: str, kernel: Kernel, judged: Judged, *, most_s: float, watch: Watch | None = None) -> Evidence:
+        """Look at a kernel that was judged: where its smallest wrong call is wrong, or what its largest one takes.
+
+        Nothing is decided by it, and what is said of a kernel's time is said by its own process.
+
+        Args:
+            task: a name of :attr:`tasks`.
+            kernel: for it.
+            judged: what was found about it.
+            most_s: seconds that this may take once a process is free.
+            watch: tells others how long it has taken so far.
+
+        Raises:
+            UnknownName: the session has no such task.
+        """
+        cases = self._chosen(task, None)
+        watch = watch or Watch()
+        if judged.accepted:
+            chosen = max((case for case in cases if not case.expects_error), key=lambda case: case.size_bytes)
+            address, inputs = str(chosen.address), describe(self._call(chosen))
+        else:
+            wrong = [
+                each for each in judged.verdicts if each.status is Status.WRONG_VALUE and each.part is not Part.CONDUCT
+            ]
+            if not wrong:
+                return Evidence()
+            first = min(wrong, key=lambda verdict: (verdict.part is Part.VARIANT, size_in(verdict.inputs)))
+            address, inputs = first.case, first.inputs
+        job = self._job(task, kernel, cases)
+        try:
+            found = self._lane.look_alone(job, address, is_wrong=not judged.accepted, most_s=most_s, begun=watch.start)
+        finally:
+            watch.stop()
+        return found.with_inputs(inputs)
+
     def _timed(self, job: Job, watch: Watch, most_s: float) -> dict[str, TimedCase]:
         part = timed_part(job, self.options, interpreted=self._interpreted)
         if part is None:
@@ -431,6 +469,7 @@ class Session:
             cases=len(asked),
             examples=tuple(dict.fromkeys(texts)),
             dtypes=tuple(sorted({case.address.dtype for case in asked})),
+            ranks=tuple(sorted({case.ranks for case in asked if case.ranks is not None})),
         )
 
 

@@ -43,6 +43,7 @@ from tests.graphs import in_aten
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from opsmith.aten.low_precision import is_low, readable
 from opsmith.compile import choose_passes
 from opsmith.compile.report import PassReport, collected
 from opsmith.compile.traced import triangles
@@ -160,12 +161,12 @@ def observe(subject: Subject, mode: str, compiler: Callable[[nn.Module], Any]) -
         found |= {f"buffer {name}": one for name, one in module.named_buffers()}
         if training:
             found |= _gradients(results, module, given)
-        seen |= {f"batch {place}: {name}": one.detach().clone() for name, one in found.items()}
+        seen |= {f"batch {place}: {name}": readable(one.detach()).clone() for name, one in found.items()}
     return seen
 
 
 def _given(tensor: Tensor, *, leaf: bool) -> Tensor:
-    return tensor.detach().clone().requires_grad_(leaf and tensor.is_floating_point())
+    return tensor.detach().clone().requires_grad_(leaf and tensor.is_floating_point() and not is_low(tensor))
 
 
 def _gradients(results: Sequence[Tensor], module: nn.Module, inputs: Sequence[Tensor]) -> dict[str, Tensor]:

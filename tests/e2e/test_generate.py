@@ -130,6 +130,8 @@ def test_the_key_is_in_no_file(campaign: tuple[Path, list[str], ChatServer]) -> 
         (["--model", "openai:m", "--dsl", "fortran"], "no dsl named"),
         (["--model", "openai:m", "--resume"], "holds no campaign"),
         (["--model", "command:/no/such/program"], "there is no program"),
+        (["--provider", "inductor", "--advisor", "gpt"], "--advisor gpt names no provider"),
+        (["--provider", "inductor", "--advisor", "inductor"], "answers no questions"),
     ],
 )
 def test_bad_words_get_one_line(tmp_path: Path, words: list[str], line: str) -> None:

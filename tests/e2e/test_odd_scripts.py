@@ -26,7 +26,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=280,
     )
     assert 0 == done.returncode, done.stderr
     return folder, json.loads(done.stdout)

@@ -12,7 +12,6 @@ import torch.nn.functional as F  # noqa: N812 - what everybody calls it
 from torch import Tensor, nn
 
 from opsmith.compile.report import collected
-from opsmith.compile.trials import trying
 
 pytestmark = [
     pytest.mark.gpu,
@@ -26,11 +25,9 @@ CUDA, HALF = "cuda", torch.bfloat16
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    trying._book.cache_clear()
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
-    trying._book.cache_clear()
 
 
 def _drawn(*shape: int) -> Tensor:

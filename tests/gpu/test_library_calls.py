@@ -31,11 +31,9 @@ def _strict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     allowed = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
-    trying._book.cache_clear()
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
-    trying._book.cache_clear()
     torch.backends.cudnn.allow_tf32 = allowed
 
 

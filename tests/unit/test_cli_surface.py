@@ -41,8 +41,10 @@ SURFACE = {
     "book build": "PROBLEMS --device --jobs --json --license --limit --ops --out -o",
     "check": (
         "KERNEL --baseline --case --dataset --device --dtype --entry --fail-on --integrity --jobs --json --junit"
-        " --last-failed --layout --models --out --overhead-dominated --policy --sample --seed --sizes --spread-inputs"
-        " --stop-at-first --suite --task --timing --timing-pairs --tolerance --top-inputs --trials --warm --watch -o -x"
+        " --last-failed --layout --models --out --overhead-dominated --policy --ranks --sample --seed"
+        " --sizes --spread-inputs"
+        " --stop-at-first --suite --task --timing --timing-pairs --tolerance --top-inputs --trials --warm --watch"
+        " --world -o -x"
     ),
     "compare": "RUNS --csv --json",
     "dataset audit": "PROBLEMS --device --jobs --json --ops --sizes --timeout",
@@ -53,10 +55,11 @@ SURFACE = {
     "doctor": "--device --json",
     "explain": "MODEL --batch-size --config --device --dtype --image-size --json --mode --option --sequence-length",
     "generate": (
-        "--attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
-        " --max-tokens --model"
-        " --most-judging-s --ops --out --policy --prices --problems --provider --references --replay --resume --seed"
-        " --strategy --suite --temperature --timing --tolerance -o"
+        "--advisor --advisor-sees --advisor-share --agent --agent-env --agent-home --agent-host --agent-limits"
+        " --attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
+        " --max-tokens --model --most-judging-s --ops --out --policy --prices --problems --provider --ranks"
+        " --references --replay --resume --review --review-after --seed --sizes --strategy --suite --temperature"
+        " --timing --tolerance --top-inputs --world -o"
     ),
     "mcp": (
         "--baseline --device --dsl --dtype --jobs --most-judging-s --ops --out --policy --problems --suite --timing"
@@ -70,17 +73,18 @@ SURFACE = {
         "--backend --dataset --device --dtype --json --models --ops --overhead-dominated --problems --sample"
         " --sizes --spread-inputs --suite --top-inputs --trials"
     ),
-    "package": "DIRECTORY --hub --json --license --name --ops --out --run --version -o",
+    "package": "DIRECTORY --approved --hub --json --license --name --ops --out --run --version -o",
     "prewarm": "--arch --dtype --inputs --jobs --json --ops",
     "tune": "--dtype --inputs --jobs --json --ops --out -o",
     "report": "RUN --baseline-times --html --json",
+    "review": "PATH TASKS --against --approve --as --comment --files --from --json --of --reject --run",
     "run": (
         "--autocast --backend --baseline --case --columns --dataset --device --devices --dtype --executor --fail-on"
         " --integrity --isolation --jobs --json --junit --last-failed --layout --mode --models --ops --out"
         " --overhead-dominated --policy --problems"
         " --ranks --resume --sample --seed"
         " --sizes --spread-inputs --stop-at-first --suite --timing --timing-pairs --tolerance --top-inputs --trials"
-        " --warm -o -x"
+        " --warm --world -o -x"
     ),
     "scaffold": "DIRECTORY --json --ops",
     "serve": (

@@ -15,6 +15,7 @@ from opsmith.dispatch.activity import Active, ServedClass, ServedOp
 from opsmith.dispatch.exclusions import REASONS
 from opsmith.dispatch.guards import Fallback
 from opsmith.dispatch.plans.plan import Refusal
+from opsmith.reviews.records import Review
 from opsmith.runner.processes.children import KEPT_VARIABLES
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -51,6 +52,7 @@ def test_every_status_is_explained_in_the_order_of_the_enum() -> None:
         (timing.Clock, "run-directory.md", "Clock"),
         (timing.ControlPair, "run-directory.md", "Control pairs"),
         (timing.Ceilings, "run-directory.md", "Ceilings"),
+        (Review, "run-directory.md", "reviews.jsonl"),
         (run.Summary, "run-directory.md", "summary.json"),
         (run.OpSummary, "run-directory.md", "One op of the summary"),
         (run.LevelScores, "run-directory.md", "Levels"),

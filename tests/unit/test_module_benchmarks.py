@@ -6,8 +6,10 @@ import ast
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from benchmarks.modules.foreign_sizes import record
 from benchmarks.modules.throughput import rates, write_solutions
 from benchmarks.modules.verdicts import SOLUTIONS, markdown, rows
 
@@ -69,3 +71,17 @@ def test_kernels_of_the_examples_say_what_they_take(file: Path) -> None:
     tree = ast.parse(file.read_text())
     functions = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     assert all(ast.get_docstring(node) for node in [tree, *functions])
+
+
+def test_every_problem_that_is_not_judged_has_a_reason() -> None:
+    """Void ones, those that could not be asked, and those with a case that fails; each level has its count."""
+    per_op: dict[str, dict[str, Any]] = {
+        "L1/1_A": {"accepted": True, "not_asked": None},
+        "L1/2_B": {"accepted": False, "not_asked": "no einops"},
+        "L2/1_C": {"accepted": False, "not_asked": None},
+    }
+    failed = [{"op_name": "L2/1_C", "error_type": "TIMEOUT", "error_msg": "30 s"}]
+    found = record(per_op, {"L2/2_D": "zero everywhere"}, failed)
+    assert (4, 1, 1) == (found["problems"], found["judged"], found["void"])
+    assert {"L1": {"problems": 2, "judged": 1}, "L2": {"problems": 2, "judged": 0}} == found["levels"]
+    assert {"L1/2_B": "no einops", "L2/1_C": "TIMEOUT: 30 s", "L2/2_D": "zero everywhere"} == found["not_judged"]

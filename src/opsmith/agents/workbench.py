@@ -245,7 +245,7 @@ class Workbench:
         largest = max(self.session.calls(task), key=_elements)
         found = eager_profiles({task: largest}, self.options.device)
         counted = counters(largest, self.options.device)
-        text = f"Eager mode's largest call, by torch's profiler:\n{found[task]}"
+        text = f"Eager mode's largest call, by torch's profiler:\n{found[task].text}"
         return text if counted is None else f"{text}\n\nCounted by Nsight Compute:\n{counted}"
 
     def best(self, task: str) -> Best | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opsmith.aten.strides import extent
-from opsmith.core.dtypes import SHORT_NAMES, of_call
+from opsmith.core.dtypes import TENSOR_SHORT_NAMES, of_call
 from opsmith.core.op import OpSchema, TaskKind
 
 
@@ -46,7 +46,7 @@ def undeclared(declared: Sequence[str], args: Sequence[Any], kwargs: Mapping[str
         return None
     tensors = tensors_in((*args, *kwargs.values()))
     names = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors]
-    strange = of_call(SHORT_NAMES.get(name, name) for name in names).difference(declared)
+    strange = of_call(TENSOR_SHORT_NAMES.get(name, name) for name in names).difference(declared)
     return f"declared for {', '.join(declared)}, not for {', '.join(sorted(strange))}" if strange else None
 
 

@@ -1,31 +1,26 @@
 """Groups of overloads that one implementation answers, read from torch's schemas.
 
-``add.Tensor``, ``add_.Tensor`` and ``add.out`` compute the same and hand it back differently. torchgen,
-which ships with torch, tells that from their signatures without mutability, ``out=`` arguments and
-defaults. A view op stands with its ``*_copy`` op, as in torchgen's ``NativeFunctionsViewGroup``.
+``add.Tensor``, ``add_.Tensor`` and ``add.out`` compute the same and hand it back differently: their
+:class:`~opsmith.aten.signatures.Signature` is equal. A view op stands with its ``*_copy`` op.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterator
 
 import msgspec
-import torch
-from torchgen.model import FunctionSchema
 
-from opsmith.aten.schemas import group_key, parsed_schemas
+from opsmith.aten.schemas import aten_signatures
+from opsmith.aten.signatures import Signature
 from opsmith.core.op import Variant
-
-_COPY = "_copy"
 
 
 class VariantGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Overloads that differ only in how they hand back their results; None where there is none.
 
     Attributes:
-        signature: what they have in common, as torchgen writes it.
+        signature: what they have in common.
         functional: returns a new tensor.
         inplace: writes into its first argument.
         out: writes into ``out=`` arguments.
@@ -51,23 +46,20 @@ class VariantGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def variant_groups() -> tuple[VariantGroup, ...]:
-    """Every group of ATen overloads that this torch dispatches, by signature.
-
-    TorchScript's own overloads (``add.str``) never reach a kernel and are left out.
-    """
-    dispatched = tuple(_dispatched())
-    members: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for name, schema, variant in dispatched:
-        members[group_key(schema)][variant.value] = name
-    # The key of the view that each copying op stands for.
-    copying = {_key_of_view(schema): group_key(schema) for _, schema, _ in dispatched if _copies(schema)}
-    for view_key in [key for key, found in members.items() if Variant.VIEW in found]:
-        found = members.pop(view_key)
-        merged = members[copying.get(view_key, view_key)]
+    """Every group of ATen overloads that this torch dispatches, by signature."""
+    members: defaultdict[Signature, dict[str, str]] = defaultdict(dict)
+    for name, (variant, signature) in aten_signatures().items():
+        members[signature][variant.value] = name
+    # The signature of the view that each copying op stands for.
+    copying = {signature.of_view(): signature for _, signature in aten_signatures().values() if signature.is_of_copy}
+    for viewing in [signature for signature, found in members.items() if Variant.VIEW in found]:
+        found = members.pop(viewing)
+        merged = members[copying.get(viewing, viewing)]
         merged |= {Variant.VIEW: found[Variant.VIEW]}
         if Variant.INPLACE in found:
             merged["view_inplace"] = found[Variant.INPLACE]
-    return tuple(VariantGroup(signature=key, **found) for key, found in sorted(members.items()))
+    groups = [VariantGroup(signature=str(signature), **found) for signature, found in members.items()]
+    return tuple(sorted(groups, key=lambda group: group.signature))
 
 
 def group_of(op: str) -> VariantGroup:
@@ -82,25 +74,3 @@ def group_of(op: str) -> VariantGroup:
 @functools.cache
 def _groups_by_overload() -> dict[str, VariantGroup]:
     return {op: group for group in variant_groups() for op in group.overloads}
-
-
-@functools.cache
-def dispatched_overloads() -> frozenset[str]:
-    """The names of the ATen overloads that torch's dispatcher knows."""
-    names = (name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
-    return frozenset(name if "." in name else f"{name}.default" for name in names)
-
-
-def _dispatched() -> Iterator[tuple[str, FunctionSchema, Variant]]:
-    known = dispatched_overloads()
-    for name, (_, schema, variant) in parsed_schemas():
-        if name in known:
-            yield name, schema, variant
-
-
-def _copies(schema: FunctionSchema) -> bool:
-    return str(schema.name.name.base).endswith(_COPY)
-
-
-def _key_of_view(schema: FunctionSchema) -> str:
-    return str(schema.signature(strip_default=True, strip_view_copy_name=True))

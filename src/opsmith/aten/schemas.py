@@ -1,49 +1,53 @@
 """What torch's schemas say about every ATen overload: variant, group, tags.
 
-Grouping follows ``torchgen.model``: two overloads belong together when their signatures are equal
-after mutability, ``out=`` arguments and defaults are stripped. torchgen ships with torch.
+Two overloads belong together when their :class:`~opsmith.aten.signatures.Signature` is equal.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Iterator
 
 import torch
-from torchgen.model import FunctionSchema, SchemaKind
 
+from opsmith.aten.signatures import Signature, read
 from opsmith.core.op import OpSchema, Variant
-
-_VARIANT_OF_KIND = {
-    SchemaKind.functional: Variant.FUNCTIONAL,
-    SchemaKind.inplace: Variant.INPLACE,
-    SchemaKind.out: Variant.OUT,
-    SchemaKind.mutable: Variant.MUTABLE,
-    SchemaKind.scratch: Variant.MUTABLE,
-}
-
-# Defaults such as `=[]` and `=[0, 1]` are more than torchgen's parser reads; it needs only types.
-_LIST_DEFAULT = re.compile(r"=\[[^\]]*\]")
 
 
 @functools.cache
 def aten_schemas() -> dict[str, OpSchema]:
-    """Describe every ATen overload of this torch, by ``packet.overload``."""
-    parsed = dict(parsed_schemas())
-    functional_of: dict[str, str] = {}
-    for name, (_, schema, variant) in parsed.items():
+    """Describe every ATen overload that this torch dispatches, by ``packet.overload``."""
+    functional_of: dict[Signature, str] = {}
+    for name, (variant, signature) in aten_signatures().items():
         if variant is Variant.FUNCTIONAL:
-            functional_of.setdefault(group_key(schema), name)
+            functional_of.setdefault(signature, name)
     return {
         name: OpSchema(
             name=name,
-            schema=text,
+            schema=str(_dispatched()[name]),
             variant=variant,
-            functional=functional_of.get(group_key(schema)) if variant in (Variant.INPLACE, Variant.OUT) else None,
+            functional=functional_of.get(signature) if variant in (Variant.INPLACE, Variant.OUT) else None,
             tags=_tags(name),
         )
-        for name, (text, schema, variant) in parsed.items()
+        for name, (variant, signature) in aten_signatures().items()
+    }
+
+
+@functools.cache
+def aten_signatures() -> dict[str, tuple[Variant, Signature]]:
+    """How every ATen overload that this torch dispatches hands back its result, and its signature."""
+    return {name: read(schema) for name, schema in _dispatched().items()}
+
+
+@functools.cache
+def _dispatched() -> dict[str, torch._C.FunctionSchema]:
+    """By name, without TorchScript's own overloads (``add.str``), which reach no kernel, and without dictionaries."""
+    known = set(torch._C._dispatch_get_all_op_names())
+    schemas = (schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::"))
+    return {
+        f"{schema.name.removeprefix('aten::')}.{schema.overload_name or 'default'}": schema
+        for schema in schemas
+        if "Dict(" not in str(schema)
+        and (f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name) in known
     }
 
 
@@ -72,31 +76,6 @@ def group_tags(schema: OpSchema) -> frozenset[str]:
     others = (f"{stem.removesuffix('_backward')}.default", f"{stem}.Tensor", f"{stem}.Scalar")
     related = [schema.name, schema.functional, *others]
     return frozenset(tag for name in related if name in schemas for tag in schemas[name].tags)
-
-
-def parsed_schemas() -> Iterator[tuple[str, tuple[str, FunctionSchema, Variant]]]:
-    """Every ATen overload of this torch by name: its text, the text as torchgen reads it, its variant."""
-    for schema in torch._C._jit_get_all_schemas():
-        if not schema.name.startswith("aten::"):
-            continue
-        text = str(schema)
-        try:
-            parsed = FunctionSchema.parse(_LIST_DEFAULT.sub("", text.removeprefix("aten::")))
-        except (AssertionError, ValueError, RuntimeError):
-            continue  # TorchScript-only overloads (`t[]`, `Dict(...)`): they are not dispatched.
-        variant = _VARIANT_OF_KIND[parsed.kind()]
-        if variant is Variant.FUNCTIONAL and _returns_alias(parsed):
-            variant = Variant.VIEW
-        yield f"{schema.name.removeprefix('aten::')}.{schema.overload_name or 'default'}", (text, parsed, variant)
-
-
-def _returns_alias(schema: FunctionSchema) -> bool:
-    return any(r.annotation is not None and not r.annotation.is_write for r in schema.returns)
-
-
-def group_key(schema: FunctionSchema) -> str:
-    """What the overloads of a group have in common, as text."""
-    return str(schema.signature(strip_default=True))
 
 
 def _tags(name: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from opsmith.aten.low_precision import PACKED, SCALES, is_low, readable, same_values
 from opsmith.audit.draws import Draws, alike
 from opsmith.core.audit import AuditFinding, Check
 from opsmith.tasks.module_state import State, is_mask, perturbed
@@ -54,12 +55,13 @@ def _ignored_inputs(draws: Draws) -> Iterator[tuple[int, torch.Tensor]]:
 
 def _other_values(leaf: torch.Tensor, drawn: Any) -> torch.Tensor | None:
     """Other values for an input: those of another draw, else its own moved; None where nothing is to be moved."""
-    if isinstance(drawn, torch.Tensor) and drawn.shape == leaf.shape and not torch.equal(drawn, leaf):
+    if isinstance(drawn, torch.Tensor) and drawn.shape == leaf.shape and not same_values(drawn, leaf):
         return drawn
-    if leaf.is_floating_point() and not is_mask(leaf):
+    if leaf.is_floating_point() and leaf.dtype not in (PACKED, SCALES) and not is_mask(readable(leaf)):
         return perturbed(leaf, torch.Generator().manual_seed(0))
-    moved = leaf.flatten().roll(1).view(leaf.shape)
-    return None if torch.equal(moved, leaf) else moved
+    plain = leaf.view(torch.uint8) if is_low(leaf) else leaf
+    moved = plain.flatten().roll(1).view(leaf.shape)
+    return None if torch.equal(moved, plain) else moved.view(leaf.dtype) if is_low(leaf) else moved
 
 
 def _unused_state(draws: Draws) -> list[str]:
@@ -73,7 +75,7 @@ def _unused_state(draws: Draws) -> list[str]:
     unused = []
     for name in suspects:
         tensor = draws.state[name]
-        if torch.equal(tensor, other[name]):
+        if same_values(tensor, other[name]):
             continue  # Counters, masks and indices are left as they are.
         tied = {tie: other[name] for tie, each in draws.state.items() if each is tensor}
         if alike(draws.answers[0], draws.answer(draws.inputs[0], draws.state | tied)):
@@ -95,7 +97,7 @@ def _read_by_forward(draws: Draws, state: State) -> list[str]:
     """The state but for what forward overwrites: running statistics in training mode are results."""
     draws.answer(draws.inputs[0])
     live = draws.problem.state()
-    return [name for name in state if torch.equal(live[name], state[name].to(live[name].dtype))]
+    return [name for name in state if same_values(live[name], state[name].to(live[name].dtype))]
 
 
 def _gradients(draws: Draws, parameters: dict[str, torch.nn.Parameter]) -> dict[str, torch.Tensor]:

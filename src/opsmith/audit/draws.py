@@ -10,6 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.low_precision import readable
 from opsmith.core.seeds import derive_seed
 from opsmith.evaluation.criteria.tolerance import is_within
 from opsmith.suites.modules import variants
@@ -87,8 +88,9 @@ class Draws:
         """What of the answers is no number, or None."""
         for answer in self.answers:
             for number, result in enumerate(answer):
-                if result.is_floating_point() and not bool(result.isfinite().all()):
-                    share = 1 - result.isfinite().double().mean().item()
+                finite = readable(result).isfinite()
+                if result.is_floating_point() and not bool(finite.all()):
+                    share = 1 - finite.double().mean().item()
                     return f"{share:.2%} of result {number} are infinite or no numbers"
         return None
 
@@ -109,7 +111,7 @@ class Draws:
             raise
         except Exception:  # noqa: BLE001 - a Model refuses in any way it likes
             return None
-        return (inputs, answer) if all(bool(result.isfinite().all()) for result in answer) else None
+        return (inputs, answer) if all(bool(readable(result).isfinite().all()) for result in answer) else None
 
     def effects(self, inputs: Sequence[Any], *, mode: TorchDispatchMode | None = None) -> Answer:
         """The answer, and the buffers as forward leaves them."""

@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.low_precision import is_low
 from opsmith.audit.draws import Answer, Draws
 from opsmith.core.audit import AuditFinding, Check
 from opsmith.evaluation.integrity.policy import computes
@@ -154,6 +155,8 @@ def _noise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _noisy(tensor: torch.Tensor) -> torch.Tensor:
+    if is_low(tensor):
+        return tensor.view(torch.uint8).flatten().roll(1).view(tensor.shape).view(tensor.dtype)
     if tensor.is_floating_point():
         return torch.rand_like(tensor).mul_(3).add_(1)
     return tensor.logical_not() if tensor.dtype is torch.bool else tensor.flatten().roll(1).add(1).view(tensor.shape)

@@ -31,7 +31,7 @@ from opsmith.backends.entry_names import SUFFIX, bound_names, functions_of, may_
 from opsmith.backends.files import files_of
 from opsmith.backends.solutions import solutions_in
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import OpSchema, TaskKind, Variant, folder_name, op_name
+from opsmith.core.op import OpSchema, Variant, folder_name, op_name
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 
@@ -71,7 +71,7 @@ class KernelDirectory:
         Raises:
             BadInput: a file of the kernel cannot be read.
         """
-        if task.kind is TaskKind.MODULE:
+        if task.kind.of_problems:
             return next(iter(self.samples_for(task)), None)
         found = self._find(task.name, task.op)
         if found is None:

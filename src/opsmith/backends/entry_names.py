@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opsmith.backends.dsl import parse_source
-from opsmith.backends.solutions import SOLUTION_CLASS
 from opsmith.core.op import folder_name, op_name
 from opsmith.errors import BadInput
 
 SUFFIX = "_kernel_impl"
+#: What a solution of a problem calls its class, and one of the public form for ranks its function.
+SOLUTION_CLASS, SOLUTION_FUNCTION = "ModelNew", "solution"
 #: So many names of a file are put into a message.
 MOST_NAMES = 5
 #: Calls after which nobody can tell from its syntax what a file defines.
@@ -113,14 +114,15 @@ def entry_for(path: Path, task: str, entry: str | None = None, *, functional: bo
     raise BadInput(missing_kernel(str(path), op, functions))
 
 
-def check_solution(path: Path) -> None:
-    """Look whether a file defines the class that answers a module problem.
+def check_solution(path: Path, *, on_ranks: bool = False) -> None:
+    """Look whether a file defines the class that answers a module problem; ``on_ranks`` a function does as well.
 
     Raises:
         BadInput: it does not; says what it defines.
     """
     tree = parse_source(path)
-    if tree is None or SOLUTION_CLASS in bound_names(tree) or may_define_more(tree):
+    wanted = {SOLUTION_CLASS, SOLUTION_FUNCTION} if on_ranks else {SOLUTION_CLASS}
+    if tree is None or not wanted.isdisjoint(bound_names(tree)) or may_define_more(tree):
         return
     functions = functions_of(tree)
     renamed = f": rename {functions[0]} to {SOLUTION_CLASS}" if len(functions) == 1 else ""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from opsmith.backends.dsl import guess_dsl, parse_source
-from opsmith.backends.entry_names import bound_names, wanted_names
-from opsmith.backends.solutions import SOLUTION_CLASS, class_kernel, foreign_solutions
+from opsmith.backends.entry_names import SOLUTION_CLASS, bound_names, wanted_names
+from opsmith.backends.solutions import class_kernel, entry_of, foreign_solutions
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import TaskKind
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 from opsmith.formats.problem_text import ADAPTER
@@ -18,7 +17,8 @@ from opsmith.formats.problem_text import ADAPTER
 class KernelFile:
     """A Python file that defines ``<F>_kernel_impl`` for an overload, or ``<packet>_kernel_impl``.
 
-    For a module task it defines ``ModelNew``, or is a solution in the format that the task came in.
+    For a module task it defines ``ModelNew``, or is a solution in the format that the task came in; for a parallel one
+    it defines ``ModelNew`` or ``solution``.
 
     The file is parsed, never imported. A file with a syntax error still answers the task: its
     kernel fails to load.
@@ -39,21 +39,21 @@ class KernelFile:
         except OSError as exc:
             raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
         self.name = str(path) if entry is None else f"{path}:{entry}"
-        self._path = path.resolve()
+        self.path = path.resolve()
         self._entry = entry
 
     def kernel_for(self, task: Task) -> Kernel | None:
         """Return the file's kernel for ``task``; in-place and ``out=`` overloads may be derived."""
-        if task.kind is TaskKind.MODULE:
-            if foreign := foreign_solutions(self._path, task, backend=self.name):
+        if task.kind.of_problems:
+            if foreign := foreign_solutions(self.path, task, backend=self.name):
                 return foreign[0]
             return class_kernel(
                 task.name,
-                self._path,
-                SOLUTION_CLASS,
+                self.path,
+                entry_of(self.path, SOLUTION_CLASS, task),
                 backend=self.name,
                 loader=Loader.MODULE,
-                neighbours=self._path.name == ADAPTER,  # As a run keeps a solution of another format.
+                neighbours=self.path.name == ADAPTER,  # As a run keeps a solution of another format.
             )
         if self._entry is not None:
             return self._kernel(task.name, self._entry, derived_from=None)
@@ -66,7 +66,7 @@ class KernelFile:
 
     def _function_for(self, op: str) -> str | None:
         wanted = wanted_names(op)
-        tree = parse_source(self._path)
+        tree = parse_source(self.path)
         if tree is None:
             return wanted[0]  # It does not parse: loading it will say where.
         defined = bound_names(tree)
@@ -77,9 +77,9 @@ class KernelFile:
             task=task,
             backend=self.name,
             loader=Loader.FILE,
-            entry=f"{self._path.name}:{function}",
-            dsl=guess_dsl(self._path),
-            root=str(self._path.parent),
-            files={self._path.name: digest(self._source)},
+            entry=f"{self.path.name}:{function}",
+            dsl=guess_dsl(self.path),
+            root=str(self.path.parent),
+            files={self.path.name: digest(self._source)},
             derived_from=derived_from,
         )

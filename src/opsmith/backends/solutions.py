@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 
-from opsmith.backends.dsl import guess_dsl
+from opsmith.backends.dsl import guess_dsl, parse_source
+from opsmith.backends.entry_names import SOLUTION_CLASS, SOLUTION_FUNCTION, bound_names
 from opsmith.backends.files import files_of
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel, Loader, Provenance
+from opsmith.core.op import TaskKind
 from opsmith.core.problems import is_version, sample_task, solution_files
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 from opsmith.formats.readers import folder_of, solutions_from
 from opsmith.formats.translated import Translated
-
-#: What a solution calls its class.
-SOLUTION_CLASS = "ModelNew"
 
 
 def solutions_in(folder: Path, task: Task, *, backend: str) -> tuple[Kernel, ...]:
@@ -31,14 +31,31 @@ def solutions_in(folder: Path, task: Task, *, backend: str) -> tuple[Kernel, ...
             class_kernel(
                 sample_task(task.name, sample),
                 file,
-                SOLUTION_CLASS,
+                entry_of(file, SOLUTION_CLASS, task),
                 backend=backend,
                 loader=Loader.MODULE,
                 neighbours=is_version(file),
             )
-            for sample, file in solution_files(folder, task.name).items()
+            for sample, file in _files(folder, task).items()
         ]
     )
+
+
+def entry_of(file: Path, name: str, task: Task) -> str:
+    """What a file defines for a task: its class, or of a parallel task its function where it has one."""
+    if task.kind is not TaskKind.PARALLEL:
+        return name
+    tree = parse_source(file)
+    return SOLUTION_FUNCTION if tree is not None and SOLUTION_FUNCTION in bound_names(tree) else name
+
+
+def _files(folder: Path, task: Task) -> dict[int, Path]:
+    """The samples of a task; of a parallel one also ``1_allreduce_cuda.py``, as the public form calls them."""
+    found = solution_files(folder, task.name)
+    if found or task.kind is not TaskKind.PARALLEL:
+        return found
+    stem = task.name.rpartition("/")[2]
+    return dict(enumerate(sorted(folder.glob(f"{glob.escape(stem)}_*.py"))))
 
 
 def foreign_solutions(path: Path, task: Task, *, backend: str) -> tuple[Kernel, ...]:
@@ -70,7 +87,7 @@ def _translated_kernel(task: str, solution: Translated, *, backend: str) -> Kern
 
 
 def class_kernel(task: str, file: Path, name: str, *, backend: str, loader: Loader, neighbours: bool = False) -> Kernel:
-    """The kernel that a class of a file is.
+    """The kernel that a class, or a function, of a file is.
 
     Args:
         neighbours: everything in the file's folder goes to the worker too, not the file alone.

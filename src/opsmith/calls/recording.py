@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from opsmith.aten.low_precision import readable
 from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import (
     CallRecord,
@@ -25,7 +26,7 @@ from opsmith.core.case import (
     digest,
     tensor_values,
 )
-from opsmith.core.dtypes import SHORT_NAMES, TORCH_NAMES
+from opsmith.core.dtypes import TENSOR_DTYPES
 
 
 class CannotRecord(Exception):
@@ -202,9 +203,9 @@ def _value_classes(record: CallRecord) -> list[tuple[bool, bool]]:
     dtype_of = {tensor.storage: tensor.dtype for tensor in tensor_values((*record.args, *record.kwargs.values()))}
     classes = []
     for number, content in enumerate(record.storages):
-        dtype = getattr(torch, TORCH_NAMES[dtype_of[number]])
+        dtype = getattr(torch, TENSOR_DTYPES[dtype_of[number]])
         if isinstance(content, bytes) and content and (dtype.is_floating_point or dtype.is_complex):
-            values = torch.frombuffer(bytearray(content), dtype=dtype)
+            values = readable(torch.frombuffer(bytearray(content), dtype=dtype))
             classes.append((bool(values.isnan().any()), bool(values.isinf().any())))
     return classes
 
@@ -220,7 +221,7 @@ def _check_plain(tensor: torch.Tensor, role: str = "an argument") -> None:
         raise CannotRecord(f"{role} has dtype {tensor.dtype}")
 
 
-_DTYPE_NAMES = {getattr(torch, long): short for long, short in SHORT_NAMES.items()}
+_DTYPE_NAMES = {getattr(torch, long): short for short, long in TENSOR_DTYPES.items()}
 
 
 class PendingRecord:

@@ -15,6 +15,7 @@ import msgspec
 import torch
 
 from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.low_precision import FORMATS, PACKED, quantized
 from opsmith.calls.fresh_values import BANK_ELEMENTS, ValueBank, unit_of
 from opsmith.core.case import GeneratedStorage
 from opsmith.core.domains import (
@@ -125,9 +126,11 @@ def _fill(
 ) -> None:
     """Fill every element, those between the window's included."""
     # A complex number is two real ones.
-    elements = flat_view(content, torch_dtype(storage.dtype).to_real())
+    dtype = torch_dtype(storage.dtype).to_real()
+    elements = flat_view(content, torch.uint8 if dtype is PACKED else dtype)
     for chunk in elements.split(CHUNK_ELEMENTS):
-        chunk.copy_(_draw(domain, chunk.numel(), _wide(chunk.dtype), generator))
+        drawn = _draw(domain, chunk.numel(), _wide(chunk.dtype), generator)
+        chunk.copy_(quantized(drawn, dtype) if chunk.dtype in FORMATS else drawn)
     if isinstance(domain, Mask) and domain.mixed:
         _mix(elements, storage)
 

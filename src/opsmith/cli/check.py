@@ -54,6 +54,8 @@ Examples:
   opsmith check mine.py --task relu.default --watch -x
 
   opsmith check my_solution.py --task problems/level1/23_Softmax.py
+
+  opsmith check my_ranks.py --suite parallel --task 1_AllReduce --ranks 2,4
 """
 
 
@@ -87,6 +89,7 @@ def check(
     overhead_dominated: selection.OverheadDominated = "with",
     sizes: selection.Sizes = "full",
     trials: selection.Trials = selection.DEFAULT_TRIALS,
+    ranks: selection.Ranks = "",
     policy: Policy = "native",
     integrity: Integrity = "auto",
     timing: Timing = "quick",
@@ -120,17 +123,19 @@ def check(
     KernelFile(kernel)  # Says what is wrong with the file before anything is started.
     task = task or _named_task(kernel)
     problem = task if is_problem(task) else None
-    suite = suite if problem is None else selection.MODULES
+    if problem is not None:
+        suite = selection.suite_of_problem(Path(problem))
+    tasks = traits_of(suite).tasks
     backend = str(kernel)
-    if problem is None:
+    if not tasks.of_problems:
         (task,) = op_patterns((task,), suite=suite)
         _refuse_composed(task, suite)
         function = entry_for(kernel, task, entry, functional=task in functional_names())
         backend += "" if function is None else f":{function}"
     elif entry is not None:
         raise BadInput("--entry is for ops; the class that answers a module problem is called ModelNew")
-    elif selection.problems_path(problem) == Path(problem) and not solutions_from(kernel, Path(problem), task):
-        check_solution(kernel)
+    elif not _is_in_another_format(kernel, problem):
+        check_solution(kernel, on_ranks=tasks.on_ranks)
     on = selection.parse_device(device)
     options = Options(
         suite=suite,
@@ -159,6 +164,7 @@ def check(
             problems=problem,
             sizes=sizes,
             trials=trials,
+            ranks=ranks,
             tolerance=tolerance,
         ),
     )
@@ -186,6 +192,12 @@ def check(
 def is_problem(task: str) -> bool:
     """Whether ``--task`` names a module problem: its file, or a file or folder of another tool's format."""
     return task.endswith((".py", ".json", ".yml", ".yaml")) or (bool(task) and Path(task).is_dir())
+
+
+def _is_in_another_format(kernel: Path, problem: str | None) -> bool:
+    if problem is None:
+        return False
+    return selection.problems_path(problem) != Path(problem) or bool(solutions_from(kernel, Path(problem), problem))
 
 
 def _named_task(kernel: Path) -> str:

@@ -17,16 +17,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opsmith.cli import agent as agents
 from opsmith.cli import selection
 from opsmith.cli.document import print_json
 from opsmith.cli.preflight import op_patterns
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Tolerance
 from opsmith.core.counts import counted
-from opsmith.core.op import TaskKind
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
+from opsmith.generate.advisor.counsel import advisor_named, parse_advisor
+from opsmith.generate.advisor.figures import seen_by_advisor
+from opsmith.generate.advisor.question import CONTEXTS as ADVISOR_CONTEXTS
 from opsmith.generate.attempt_list import attempt_list
 from opsmith.generate.background import backgrounds
 from opsmith.generate.budget import Budget, Prices
@@ -37,6 +40,7 @@ from opsmith.generate.held_out import Evaluate, judge_again
 from opsmith.generate.journal import Journal
 from opsmith.generate.op_facts import op_facts
 from opsmith.generate.page import campaign_page
+from opsmith.generate.pictures.of_tasks import task_pictures
 from opsmith.generate.prompt import parse_dsl
 from opsmith.generate.providers import author, full_names
 from opsmith.generate.results import (
@@ -48,8 +52,10 @@ from opsmith.generate.results import (
     write_unjudged,
 )
 from opsmith.generate.strategies import strategy_named
+from opsmith.generate.waiting import write_waiting
 from opsmith.pipeline import evaluate
 from opsmith.report.strangers import one_line
+from opsmith.reviews.book import ReviewBook
 from opsmith.runner.machine.cores import default_jobs
 from opsmith.session import Session
 
@@ -58,11 +64,17 @@ Examples:
 
   opsmith generate --provider inductor --dsl cpp --suite opinfo --ops 'relu.default,exp.default' -o by-compiler
 
+  opsmith generate --provider inductor,tuner --dsl triton --strategy evolve --attempts 12 --ops 'softmax.int' -o evolved
+
   OPENAI_API_KEY=... opsmith generate --model openai:NAME --ops 'gelu.default' --strategy refine --budget usd=2 -o gelu
 
   opsmith generate --model openai:ONE --model openai:TWO --strategy swarm --suite modules --problems problems/ -o swarm
 
+  opsmith generate --model openai:NAME --advisor openai:OTHER --advisor-sees pictures --ops gelu.default -o advised
+
   opsmith generate --model 'command:./my-model' --dsl cpp --ops relu.default --context all,-profile -o mine --resume
+
+  opsmith generate --agent './my-agent TASK.md' --agent-host api.example.com --agent-env KEY --ops gelu -o by-agent
 """
 
 #: Exit status of an interrupted program.
@@ -77,7 +89,8 @@ EXCHANGES_AT_A_TIME = 16
 def generate(
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the campaign.", show_default=False)],
     provider: Annotated[
-        str | None, typer.Option(help="Who writes: openai, command, inductor or a plug-in's.", show_default=False)
+        str | None,
+        typer.Option(help="Who writes: openai, command, or inductor,tuner, which need no model.", show_default=False),
     ] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="PROVIDER:MODEL; several times for several.", show_default=False)
@@ -87,9 +100,12 @@ def generate(
     dtype: selection.Dtype = "",
     device: selection.Device = "",
     dataset: selection.Dataset = None,
+    top_inputs: selection.TopInputs = None,
     problems: selection.Problems = None,
+    sizes: selection.Sizes = "full",
+    ranks: selection.Ranks = "",
     dsl: Annotated[str, typer.Option(help="What to write in.", show_default="triton on a GPU, cpp on a CPU")] = "",
-    strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam or swarm.")] = "refine",
+    strategy: Annotated[str, typer.Option(help="best-of-n, refine, beam, swarm or evolve.")] = "refine",
     attempts: Annotated[int, typer.Option(min=1, help="Attempts of each model at a task.")] = 4,
     budget: Annotated[str, typer.Option(help="Limits: usd=5,tokens=2e6,device_s=900.", show_default="none")] = "",
     context: Annotated[
@@ -102,6 +118,15 @@ def generate(
     temperature: Annotated[float | None, typer.Option(min=0, help="Of sampling.", show_default="the model's")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Of one reply.")] = 16384,
     most_judging_s: Annotated[float, typer.Option(min=1, help="Seconds that judging one attempt may take.")] = 300.0,
+    advisor: Annotated[
+        str | None, typer.Option(help="PROVIDER:MODEL that sees profiles and gives writers hints.", show_default=False)
+    ] = None,
+    advisor_sees: Annotated[
+        Literal["text", "pictures"], typer.Option(help="What is measured as text alone, or with pictures of it.")
+    ] = "text",
+    advisor_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of the budget's money and tokens that the advisor may spend.")
+    ] = 0.25,
     policy: Policy = "native",
     timing: Timing = "quick",
     baseline: Baseline = "eager",
@@ -119,6 +144,16 @@ def generate(
     replay: Annotated[
         bool, typer.Option("--replay", help="Go through the campaign in -o again, from its journal; nobody is asked.")
     ] = False,
+    review: Annotated[
+        bool,
+        typer.Option("--review", help="Stop for a person at an accepted kernel; --resume goes on with their word."),
+    ] = False,
+    review_after: Annotated[int, typer.Option(min=1, help="Failed attempts after which --review stops, too.")] = 3,
+    agent: agents.Agent = None,
+    agent_host: agents.AgentHost = None,
+    agent_env: agents.AgentEnv = None,
+    agent_home: agents.AgentHome = None,
+    agent_limits: agents.AgentLimitsText = "",
     json_output: Json = False,
 ) -> int:
     """Have kernels written by language models, or by torch's compiler, and judge them in a loop.
@@ -139,8 +174,21 @@ def generate(
         baseline=baseline,
         isolation=isolation,
         tolerance=tolerance,
-        selection=selection.parse_selection(suite, dataset=dataset, problems=problems),
+        selection=selection.parse_selection(
+            suite, dataset=dataset, problems=problems, top_inputs=top_inputs, sizes=sizes, ranks=ranks
+        ),
     )
+    if agent is not None:
+        return agents.write_by_agent(
+            agents.agent_command(agent, agent_host, agent_env, agent_home, agent_limits),
+            judging,
+            out,
+            dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
+            jobs=jobs or default_jobs(judging),
+            most_judging_s=most_judging_s,
+            resume=resume,
+            json_output=json_output,
+        )
     options = CampaignOptions(
         judging=judging,
         models=full_names(provider, model or ()),
@@ -154,6 +202,8 @@ def generate(
         max_tokens=max_tokens,
         budget=Budget.parse(budget),
         most_judging_s=most_judging_s,
+        advisor=parse_advisor(advisor, sees=advisor_sees, share=advisor_share),
+        review_after=review_after if review else None,
     )
     strategy_named(strategy, members=len(options.models), attempts=attempts, timed=timing != "off")
     if options.budget.device_s is not None and options.budget.device_s < most_judging_s:
@@ -209,7 +259,8 @@ def _carry_out(
     _require_prices(options, prices)
     with contextlib.ExitStack() as held:
         models = [author(name) for name in options.models]
-        for model in models:
+        advisor = None if options.advisor is None else advisor_named(options.advisor)
+        for model in (*models, *([advisor] if advisor is not None else [])):
             held.callback(model.close)
         out.mkdir(parents=True, exist_ok=True)
         journal = held.enter_context(contextlib.closing(Journal(out / JOURNAL, resume=resume)))
@@ -219,9 +270,9 @@ def _carry_out(
             judging = msgspec.structs.replace(options.judging, timing="off") if offline else options.judging
             copies = out / "judged" / "copies"
             with Session(judging, copies, withheld=[out], seed=own_seed, jobs=jobs, progress=progress) as session:
-                asked = [name for name, task in session.tasks.items() if task.op.kind is not TaskKind.MODULE]
+                asked = [name for name, task in session.tasks.items() if not task.op.kind.of_problems]
                 asks = not all(isinstance(model, TaskAuthor) for model in models)
-                told = options.contexts if asks else ()
+                told = (*(options.contexts if asks else ()), *(ADVISOR_CONTEXTS if advisor is not None else ()))
                 facts = op_facts(asked) if {"documentation", "decomposition"} & set(told) else {}
                 background = backgrounds(session, told, dsl=options.dsl, out=out, progress=progress)
                 progress.stage("writing and judging", 0)
@@ -234,6 +285,7 @@ def _carry_out(
                     prices=prices,
                     facts=facts,
                     background=background,
+                    advisor=advisor,
                     out=out,
                     told=lambda attempt, task: progress.advance(next(done), f"{task.name}: {attempt.outcome}"),
                     offline=offline,
@@ -251,6 +303,7 @@ def _carry_out(
                 write_directory=lambda folder, chosen: write_directory(folder, out, session.tasks, chosen),
             )
             write_kernels(out / KERNELS, out, session.tasks, last)
+            _keep_reviews(campaign, out)
             summary = summarise_campaign(options, histories, last, journal, void=session.void)
             if offline:
                 again = campaign.judged_again.values()
@@ -258,9 +311,19 @@ def _carry_out(
                 summary = msgspec.structs.replace(summary, replayed=counts)
             kinds = {history.task: attempt_kinds(history, last) for history in histories}
             write_atomically(out / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2))
-            write_atomically(out / PAGE, campaign_page(summary, kinds).encode())
+            seen = seen_by_advisor(journal, histories)
+            pictures = task_pictures(journal, histories)
+            write_atomically(out / PAGE, campaign_page(summary, kinds, seen, pictures).encode())
             write_atomically(out / ATTEMPTS, attempt_list(histories).encode())
             return summary
+
+
+def _keep_reviews(campaign: Campaign, out: Path) -> None:
+    """Tell what waits for a person, and put the reviews beside the kernels that they are about."""
+    if campaign.gate is not None:
+        write_waiting(out, campaign.gate.waiting)
+    if reviews := ReviewBook(out).reviews():
+        ReviewBook(out / KERNELS).append(reviews)
 
 
 def _say_waiting(under_way: int) -> None:
@@ -288,7 +351,8 @@ def _evaluate(*, seed: int, jobs: int, progress: StageProgress) -> Evaluate:
 
 
 def _require_prices(options: CampaignOptions, prices: Prices) -> None:
-    unknown = [name for name in options.models if prices.of(name) is None]
+    names = (*options.models, *([options.advisor.model] if options.advisor is not None else []))
+    unknown = [name for name in names if prices.of(name) is None]
     if options.budget.usd is not None and unknown:
         raise BadInput(f"a budget in usd needs the price of {', '.join(unknown)}: give it with --prices FILE")
 
@@ -316,8 +380,12 @@ def _print(summary: CampaignSummary, out: Path) -> None:
             f"{spent.last_judging_s:.0f} s of the last judging"
         )
     ]
+    if summary.advisor is not None:
+        lines.append(summary.advisor.in_words)
     if spent.cut_off:
         lines.append(spent.cut_off)
+    waiting = [task.stopped for task in summary.tasks.values() if task.stopped and task.stopped.startswith("waits")]
+    lines += [f"{one_line(why)}, then continue with --resume" for why in waiting]
     lines += [f"overrun: {line}" for line in summary.overruns]
     lines += [
         f"{one_line(name)}: {task.reason}"

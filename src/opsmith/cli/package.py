@@ -18,6 +18,8 @@ Examples:
 
   opsmith package my_kernels --run runs/mine --name tuned-kernels --version 1.2 -o dist
 
+  opsmith package my_kernels --run runs/mine --approved
+
   opsmith package my_kernels --run runs/mine --license apache-2.0 --hub tuned-kernels/
 """
 
@@ -55,6 +57,9 @@ def package(
         Path | None,
         typer.Option(help="A run that judged the directory: only what it accepted goes in.", show_default=False),
     ] = None,
+    approved: Annotated[
+        bool, typer.Option("--approved", help="Only what people approved, as it is now, goes in; see `opsmith review`.")
+    ] = False,
     ops: Annotated[
         str | None,
         typer.Option(help="Overloads, packets or wildcards, comma-separated; all by default.", show_default=False),
@@ -83,7 +88,9 @@ def package(
     from opsmith.packaging.kernels import collect
 
     patterns = None if ops is None else split_patterns(ops)
-    contents = collect(directory, name=name, version=version, license=license_expression, ops=patterns, run=run)
+    contents = collect(
+        directory, name=name, version=version, license=license_expression, ops=patterns, run=run, approved=approved
+    )
     metadata = contents.metadata  # Refuses names and versions that no installer takes.
     path = out / metadata.file_name if hub is None else hub
     if hub is not None:

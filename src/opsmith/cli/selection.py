@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,10 +11,18 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
+from opsmith.backends.dsl import parse_source
 from opsmith.core.case import digest
 from opsmith.core.dtypes import RECORDED, parse_dtypes
 from opsmith.core.op import TaskKind
-from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash, task_pattern
+from opsmith.core.problems import (
+    SHIPPED_PARALLEL,
+    SHIPPED_PROBLEMS,
+    input_table,
+    problem_files,
+    problems_hash,
+    task_pattern,
+)
 from opsmith.core.run import Selection
 from opsmith.errors import BadInput, UnknownName
 from opsmith.formats.readers import problems_from
@@ -25,12 +34,14 @@ from opsmith.traces.schema import read_dataset
 DEVICE = re.compile(r"[a-z]+(:\d+)?")
 #: The suite of `opsmith check` for a task that is a file, and of what else takes module problems.
 MODULES = "modules"
+#: The same for a task of ranks.
+PARALLEL = "parallel"
 DEFAULT_TRIALS = Selection().trials
 
 Suite = Annotated[
     str,
     typer.Option(
-        help="What is asked: smoke, opinfo, traces, modules, models, distributed, or an installed plug-in's suite."
+        help="What is asked: smoke, opinfo, traces, modules, models, distributed, parallel, or a plug-in's suite."
     ),
 ]
 Ops = Annotated[
@@ -86,7 +97,7 @@ OverheadDominated = Annotated[
 Problems = Annotated[
     str | None,
     typer.Option(
-        help="Suite modules: a problem file, a folder of problems and levels, or hf:OWNER/NAME.",
+        help="Suites modules, parallel: a problem file, a folder of problems and levels, or hf:OWNER/NAME.",
         show_default="opsmith's own set",
     ),
 ]
@@ -102,7 +113,7 @@ ProblemPatterns = Annotated[
 Sizes = Annotated[
     Literal["full", "small"],
     typer.Option(
-        help="Suites modules, models: the problems' own sizes, or those of their SMALL, for machines without a GPU."
+        help="Suites modules, parallel, models: a problem's own sizes, or small ones, for machines without a GPU."
     ),
 ]
 ModelMode = Annotated[
@@ -112,14 +123,23 @@ Autocast = Annotated[
     bool, typer.Option("--autocast", help="Suite models: keep weights in --dtype and compute in bf16 where safe.")
 ]
 Trials = Annotated[
-    int, typer.Option(min=1, help="Suite modules: cases of a problem with inputs as get_inputs() draws them.")
+    int,
+    typer.Option(min=1, help="Suites modules, parallel: cases of a problem with inputs as get_inputs() draws them."),
 ]
 
 Ranks = Annotated[
-    str, typer.Option(help="Suite distributed: on how many processes, or GPUs, comma-separated: 2,4.", show_default="2")
+    str,
+    typer.Option(
+        "--ranks",
+        "--world",
+        help="Suites distributed and parallel: on how many processes, or GPUs, comma-separated: 2,4.",
+        show_default="2",
+    ),
 ]
-#: On how many ranks a collective is asked at most; that is what one machine has of GPUs.
+#: On how many ranks a collective is asked at most: what one machine has of GPUs.
 MOST_RANKS = 8
+#: And a parallel problem: the processes of a large machine.
+MOST_RANKS_OF_PROBLEMS = 64
 
 
 def parse_ops(text: str) -> tuple[str, ...]:
@@ -172,15 +192,15 @@ def parse_selection(
         raise BadInput("give either --top-inputs or --spread-inputs, not both")
     traits = traits_of(suite)
     reads_problems, whole_models = traits.reads is Reads.PROBLEMS, traits.tasks is TaskKind.MODEL
-    on_ranks = traits.tasks is TaskKind.COLLECTIVE
+    on_ranks = traits.tasks.on_ranks
     if not reads_problems and (problems, trials) != (None, DEFAULT_TRIALS):
-        raise BadInput("--problems and --trials are for --suite modules")
+        raise BadInput("--problems and --trials are for --suite modules and parallel")
     if not (reads_problems or whole_models) and sizes != "full":
-        raise BadInput("--sizes is for --suite modules and models")
+        raise BadInput("--sizes is for --suite modules, parallel and models")
     if not whole_models and (mode, columns, autocast) != ("both", "", False):
         raise BadInput("--mode, --columns and --autocast are for --suite models")
     if not on_ranks and ranks:
-        raise BadInput("--ranks is for --suite distributed")
+        raise BadInput("--ranks is for --suite distributed and parallel")
     if (reads_problems or whole_models) and sample is not None:
         raise BadInput(f"--sample draws inputs of ops; for --suite {suite} choose with --ops")
     path = None if dataset is None else dataset_path(dataset)
@@ -207,18 +227,28 @@ def parse_selection(
         )
     if whole_models:
         return of_models
-    if on_ranks:
-        return msgspec.structs.replace(asked, ranks=parse_ranks(ranks))
     if not reads_problems:
-        return asked
-    folder = problems_path(problems).absolute()
+        return msgspec.structs.replace(asked, ranks=parse_ranks(ranks)) if on_ranks else asked
+    folder = (SHIPPED_PARALLEL if on_ranks and problems is None else problems_path(problems)).absolute()
     return Selection(
         problems=str(folder),
         problems_hash=problems_hash(folder),
         sizes=sizes,
         trials=trials,
-        seeded=tolerance == "kernelbench",
+        seeded=tolerance == "kernelbench" and not on_ranks,
+        ranks=parse_ranks(ranks, fewest=1, most=MOST_RANKS_OF_PROBLEMS) if on_ranks else (),
     )
+
+
+def suite_of_problem(file: Path) -> str:
+    """The suite that asks a problem file: ``parallel`` where it says what ranks are given, else ``modules``.
+
+    Nothing of it runs. A file that does not parse is a module's: loading it says where.
+    """
+    tree = parse_source(file)
+    functions = [] if tree is None else [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    on_ranks = any(each.name == "get_inputs" and len(each.args.args) > 1 for each in functions)
+    return PARALLEL if on_ranks or input_table(file) is not None else MODULES
 
 
 def dataset_path(name: str) -> Path:
@@ -232,15 +262,15 @@ def dataset_path(name: str) -> Path:
     return path
 
 
-def parse_ranks(text: str) -> tuple[int, ...]:
-    """On how many ranks collectives are asked, or the default when ``text`` is empty.
+def parse_ranks(text: str, *, fewest: int = 2, most: int = MOST_RANKS) -> tuple[int, ...]:
+    """On how many ranks tasks are asked, or the default when ``text`` is empty.
 
     Raises:
-        BadInput: not numbers from 2 on.
+        BadInput: not numbers from ``fewest`` to ``most``.
     """
     words = parse_ops(text) or ("2",)
-    if not all(word.isdecimal() and 2 <= int(word) <= MOST_RANKS for word in words):
-        raise BadInput(f"--ranks {text}: write numbers from 2 to {MOST_RANKS}, for example --ranks 2,4")
+    if not all(word.isdecimal() and fewest <= int(word) <= most for word in words):
+        raise BadInput(f"--ranks {text}: write numbers from {fewest} to {most}, for example --ranks 2,4")
     return tuple(dict.fromkeys(map(int, words)))
 
 

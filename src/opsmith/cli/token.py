@@ -26,6 +26,8 @@ Examples:
 
   opsmith token create ci --role submitter --kernels-a-day 5000
 
+  opsmith token create mara --role reviewer
+
   opsmith token create wall --role reader --db postgresql://opsmith@db/opsmith
 """
 
@@ -47,8 +49,10 @@ Examples:
 def create(
     name: Annotated[str, typer.Argument(help="Whom the token is for; it names their runs.", show_default=False)],
     role: Annotated[
-        Literal["reader", "submitter", "admin"],
-        typer.Option(help="reader looks; submitter also submits; admin also makes tokens."),
+        Literal["reader", "submitter", "reviewer", "admin"],
+        typer.Option(
+            help="reader looks; submitter also submits; reviewer also reviews; admin does all and makes tokens."
+        ),
     ] = "submitter",
     kernels_a_day: Annotated[
         int | None, typer.Option(min=0, help="Kernels that it may submit in 24 hours.", show_default="any number")

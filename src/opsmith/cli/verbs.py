@@ -51,6 +51,7 @@ VERBS = {
     "compare": Verb(
         JUDGE, "Compare runs with the first one: ops gained and lost, cases that changed, speed against speed."
     ),
+    "review": Verb(JUDGE, "Look at kernels; approve, reject or comment on them."),
     "ops": Verb(JUDGE, "List the ops of a suite with their number of cases, and who answers them."),
     "mutants": Verb(JUDGE, "Put one fault at a time into kernels, and report which faults the judge sees."),
     "scaffold": Verb(WRITE, "Make operator folders with typed stubs, ready to be filled in and judged."),

@@ -8,7 +8,9 @@ import re
 from opsmith.core.case import CallRecord, ComplexValue, MappingValue, NamedValue, SequenceValue, TensorValue, Value
 from opsmith.core.dtypes import SHORT_NAMES
 
-_TENSOR = re.compile(r"\bT\(\[([^\]]*)\], ([a-z]+(\d+))")
+_TENSOR = re.compile(r"\bT\(\[([^\]]*)\], ([a-z]+(\d+)\w*)")
+#: Of a dtype that packs numbers, how many bits an element has.
+_PACKED_BITS = {"f4e2m1fnx2": 8}
 
 
 def dtypes_in(text: str) -> set[str]:
@@ -19,10 +21,10 @@ def dtypes_in(text: str) -> set[str]:
 def size_in(text: str) -> tuple[int, int, int]:
     """How large a call is that :func:`describe` wrote: elements and bytes of its tensors, then characters."""
     elements, size_bytes = 0, 0
-    for shape, _, bits in _TENSOR.findall(text):
+    for shape, dtype, bits in _TENSOR.findall(text):
         count = math.prod(int(size) for size in shape.split(",") if size.strip())
         elements += count
-        size_bytes += count * int(bits) // 8
+        size_bytes += count * _PACKED_BITS.get(dtype, int(bits)) // 8
     return elements, size_bytes, len(text)
 
 

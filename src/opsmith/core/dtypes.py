@@ -25,12 +25,24 @@ TORCH_NAMES = {
 
 SHORT_NAMES = {long: short for short, long in TORCH_NAMES.items()}
 
+#: Formats of 8 bits and fewer, which no arithmetic is done in: floats, scales of blocks, and two packed numbers a byte.
+#: The short names are torch's own.
+LOW_PRECISION = {
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f8e8m0fnu": "float8_e8m0fnu",
+    "f4e2m1fnx2": "float4_e2m1fn_x2",
+}
+
 #: Those that a tensor of a record or a trace can have: a generator's state is u64. No suite is asked
-#: for one of the last three.
-TENSOR_DTYPES = {**TORCH_NAMES, "u64": "uint64", "u32": "uint32", "u16": "uint16"}
+#: for one that is not among the first.
+TENSOR_DTYPES = {**TORCH_NAMES, "u64": "uint64", "u32": "uint32", "u16": "uint16", **LOW_PRECISION}
+TENSOR_SHORT_NAMES = {long: short for short, long in TENSOR_DTYPES.items()}
 
 #: Those of numbers that are rounded.
-ROUNDED_DTYPES = frozenset({"f64", "f32", "f16", "bf16", "c128", "c64", "c32"})
+ROUNDED_DTYPES = frozenset({"f64", "f32", "f16", "bf16", "c128", "c64", "c32", *LOW_PRECISION})
 
 
 def of_call(dtypes: Iterable[str]) -> frozenset[str]:

@@ -12,12 +12,26 @@ import msgspec
 
 
 class TaskKind(enum.StrEnum):
-    """What is asked: an ATen overload, the ``Model`` of a problem file, what ranks do together, or a whole model."""
+    """What is asked: an ATen overload, the ``Model`` of a problem file, what ranks do together, or a whole model.
+
+    Ranks do one collective of torch's together, or what a problem file says (``PARALLEL``).
+    """
 
     OP = "op"
     MODULE = "module"
     COLLECTIVE = "collective"
+    PARALLEL = "parallel"
     MODEL = "model"
+
+    @property
+    def of_problems(self) -> bool:
+        """Whether it stands in a problem file, and solutions in files of their own."""
+        return self in (TaskKind.MODULE, TaskKind.PARALLEL)
+
+    @property
+    def on_ranks(self) -> bool:
+        """Whether several processes answer it together."""
+        return self in (TaskKind.COLLECTIVE, TaskKind.PARALLEL)
 
 
 class Variant(enum.StrEnum):
@@ -36,12 +50,12 @@ class OpSchema(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: ``packet.overload``, always with the overload: ``"add.Tensor"``, ``"relu.default"``; of
             a module its task's name, ``"L1/23_Softmax"``.
-        schema: the schema text as torch prints it; of a module the path of its problem file.
+        schema: the schema text as torch prints it; of a module or a parallel problem the path of its file.
         variant: how the result is handed back.
         functional: the functional overload of the same group, or None (an in-place or ``out=``
             overload can be answered by it plus a copy).
         tags: torch's own tags, such as ``pointwise`` or ``nondeterministic_seeded``.
-        kind: an overload, a module or a collective.
+        kind: an overload, a module, a collective or a parallel problem.
         init: of a module, once its file was loaded, the serialized
             :class:`~opsmith.core.case.CallRecord` of what it is constructed with.
     """

@@ -24,8 +24,11 @@ import msgspec
 from opsmith.core.case import digest
 from opsmith.errors import BadInput
 
-#: Opsmith's own set.
+#: Opsmith's own sets: modules, and what ranks do together.
 SHIPPED_PROBLEMS = Path(__file__).parents[1] / "problems"
+SHIPPED_PARALLEL = Path(__file__).parents[1] / "parallel_problems"
+#: In a checkout of the public form: the problems, and the table of their inputs.
+_REFERENCES, _TABLE = "reference", Path("utils", "input_output_tensors.py")
 
 #: Sources of the cases that are timed where a problem names its cases: workloads of a definition, benchmarks of a task.
 TIMED_SOURCES = ("workload", "benchmark")
@@ -48,6 +51,8 @@ def problem_files(path: Path) -> dict[str, Path]:
         return {path.stem: path}
     if not path.is_dir():
         raise BadInput(f"there is no problem file or folder {path}")
+    if (path / _REFERENCES).is_dir() and (path / _TABLE).is_file():
+        path /= _REFERENCES
     found = {file.stem: file for file in _python_files(path)}
     for folder in path.iterdir():
         if folder.is_dir() and not folder.name.startswith((".", "_")):
@@ -55,6 +60,18 @@ def problem_files(path: Path) -> dict[str, Path]:
     if not found:
         raise BadInput(f"{path} holds no problem: neither NAME.py nor LEVEL/NAME.py")
     return {task: found[task] for task in sorted(found, key=counting_order)}
+
+
+def input_table(file: Path) -> Path | None:
+    """The table of inputs of the checkout that a problem of the public form lies in; None where there is none."""
+    table = file.parent.parent / _TABLE
+    return table if file.parent.name == _REFERENCES and table.is_file() else None
+
+
+def task_of_entry(entry: str) -> str:
+    """The task of a suite's entry, which may say on how many ranks: ``15_RingAttention@4``."""
+    task, separator, ranks = entry.rpartition("@")
+    return task if separator and ranks.isdecimal() else entry
 
 
 def problems_hash(path: Path) -> str:

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
 from opsmith.aten import numbers
 from opsmith.core.judging import refuse_while_judging
 from opsmith.dispatch.activity import Active, ServedClass, ServedOp
-from opsmith.dispatch.choice import trial
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Allowance, Choices, Choose, ClassChoice
 from opsmith.dispatch.kernel_set import KernelSet, merged
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.registry import Registry
 from opsmith.dispatch.serving import Serving
+from opsmith.trials.book import book_of
 
 
 class _Installation:
@@ -52,12 +54,10 @@ def _decide_by_class(choice: KernelSet) -> None:
     if choice.choose is Choose.ALL or not undecided:
         return
     allowance = Allowance() if choice.choose is Choose.MEASURED else None
-    book_of = functools.cache(trial.book_of)
     for serving in undecided:
         kind = serving.device_type
-        serving.choices = Choices(
-            serving.schema.name, kind, serving.record, functools.partial(book_of, kind), allowance
-        )
+        book = functools.cache(functools.partial(book_of, "choices", torch.device(kind)))
+        serving.choices = Choices(serving.schema.name, kind, serving.record, book, allowance)
 
 
 _installed = _Installation()
@@ -70,6 +70,7 @@ def enable(
     exclude: str | Iterable[str] = (),
     device: str | None = None,
     choose: str | None = None,
+    approved: bool = False,
 ) -> None:
     """Let PyTorch's eager mode use kernels in this process, in place of those enabled before.
 
@@ -89,6 +90,8 @@ def enable(
         choose: ``measured``, as above; ``kept``: by earlier trials alone, and no new ones are held; ``all``: every call
             that the kernels can answer, which is for judging and for study. By default what ``OPSMITH_CHOOSE`` says in
             the environment, else ``measured``.
+        approved: install only kernels that people approved as they are now, see ``opsmith review``; ``kernels`` is a
+            kernel directory or file then, or the name of a package of kernels.
 
     Raises:
         BadInput: there is no kernel to install, one does not load, or ``choose`` is none of the three.
@@ -98,7 +101,7 @@ def enable(
     from opsmith.dispatch import selection
 
     refuse_while_judging()
-    choice = selection.choose(kernels, ops=ops, exclude=exclude, device=device, which=choose)
+    choice = selection.choose(kernels, ops=ops, exclude=exclude, device=device, which=choose, approved=approved)
     if any(serving.plans is not None for serving in choice.servings):
         native.build()
     _installed.install(choice)
@@ -133,10 +136,11 @@ def enabled(
     exclude: str | Iterable[str] = (),
     device: str | None = None,
     choose: str | None = None,
+    approved: bool = False,
 ) -> Iterator[None]:
     """As :func:`enable`, for the length of a ``with`` statement; then what was enabled before is again."""
     before = _installed.choice
-    enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose)
+    enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose, approved=approved)
     try:
         yield
     finally:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 
-from opsmith.aten.groups import dispatched_overloads
-from opsmith.aten.schema_cache import kept_schemas
+from opsmith.aten.schemas import aten_schemas
 from opsmith.backends import Backend
 from opsmith.backends.attribute import AttributeBackend, NeedsDiscovery
 from opsmith.backends.directory import KernelDirectory
+from opsmith.backends.file import KernelFile
 from opsmith.backends.resolve import resolve
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, matches
@@ -22,6 +22,7 @@ from opsmith.dispatch.kernel_set import KernelSet, answers, runs_on
 from opsmith.dispatch.serving import Serving
 from opsmith.errors import BadInput, UnknownName
 from opsmith.loading import function_of, import_target, kernel_directory, lookup
+from opsmith.reviews.book import ReviewBook, why_not_approved
 
 
 def choose(
@@ -31,6 +32,7 @@ def choose(
     exclude: str | Iterable[str],
     device: str | None,
     which: str | None,
+    approved: bool = False,
 ) -> KernelSet:
     """Find and load the kernels that ``enable`` is asked for; imports their files.
 
@@ -46,6 +48,8 @@ def choose(
     excluded = {
         record.task: REASONS[reason] for schema, record in found if (reason := why_excluded(schema)) is not None
     }
+    if approved:
+        excluded |= _not_approved(backend, (record for _, record in found if record.task not in excluded))
     places = [
         (schema, device_type, record)
         for schema, record in found
@@ -54,7 +58,7 @@ def choose(
         if runs_on(record, device_type) and answers(schema, device_type)
     ]
     if not places:
-        raise BadInput(_nothing_to_install(str(kernels), device_types, found))
+        raise BadInput(_nothing_to_install(str(kernels), device_types, found, excluded if approved else {}))
     servings = tuple(Serving(schema, kind, record, function_of(record)) for schema, kind, record in places)
     return KernelSet(str(kernels), servings, excluded, which_calls)
 
@@ -74,7 +78,7 @@ def _discovered(asked: NeedsDiscovery) -> AttributeBackend | KernelDirectory:
         if (folder := kernel_directory(module, found)) is not None:
             return KernelDirectory(folder.resolve(), name=asked.name)
         kernel_for = lookup(found, asked.target)
-        answered = {op: "" for op in sorted(dispatched_overloads()) if kernel_for(op) is not None}
+        answered = {op: "" for op in sorted(aten_schemas()) if kernel_for(op) is not None}
     except (ImportError, TypeError) as exc:
         raise BadInput(f"{asked.target} holds no kernels: {exc}") from exc
     return AttributeBackend(asked.target, answered, name=asked.name, derives=asked.derives)
@@ -86,12 +90,12 @@ def offered(backend: Backend, ops: Sequence[str] | None, exclude: Sequence[str])
     Raises:
         UnknownName: a pattern matches no overload.
     """
-    schemas = kept_schemas()
+    schemas = aten_schemas()
     for pattern in (*(ops or ()), *exclude):
         if not any(matches(name, pattern) for name in schemas):
             raise UnknownName("op", pattern, [*schemas, *{schema.packet for schema in schemas.values()}])
     found = []
-    for name in sorted(dispatched_overloads() & schemas.keys()):
+    for name in sorted(schemas):
         schema = schemas[name]
         names = [name, schema.functional or name]
         if ops is not None and not any(matches(known, pattern) for known in names for pattern in ops):
@@ -123,8 +127,28 @@ def _device_types(device: str | None) -> tuple[str, ...]:
     return (asked.type,)
 
 
-def _nothing_to_install(kernels: str, device_types: Sequence[str], offered: list[tuple[OpSchema, Kernel]]) -> str:
+def _not_approved(backend: Backend, records: Iterable[Kernel]) -> dict[str, str]:
+    """Op -> why its kernel is none that people approved.
+
+    Raises:
+        BadInput: the backend is no directory or file, beside which reviews lie, or they cannot be read.
+    """
+    if not isinstance(backend, (KernelDirectory, KernelFile)):
+        raise BadInput(f"{backend.name!r} is no kernel directory or file, so it has no reviews beside it")
+    reviews = ReviewBook(backend.path if isinstance(backend, KernelDirectory) else backend.path.parent).reviews()
+    return {record.task: why for record in records if (why := why_not_approved(reviews, record)) is not None}
+
+
+def _nothing_to_install(
+    kernels: str,
+    device_types: Sequence[str],
+    offered: list[tuple[OpSchema, Kernel]],
+    not_approved: Mapping[str, str],
+) -> str:
     where = " or ".join(device_types)
+    if not_approved:
+        op, why = next(iter(not_approved.items()))
+        return f"{kernels!r} has no approved kernel; that of {op} is {why}: see `opsmith review {kernels}`"
     if any(record.dsl == "triton" and not runs_on(record, "cpu") for _, record in offered) and "cpu" in device_types:
         return f"the Triton kernels of {kernels!r} run on {where} only with TRITON_INTERPRET=1 in the environment"
     if offered:

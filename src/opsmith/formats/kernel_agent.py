@@ -75,7 +75,8 @@ class ModelNew(torch.nn.Module):
 
 def solutions(path: Path, problem: Path, task: str) -> list[Translated]:
     """The solutions of a problem in a file or folder that are such functions."""
-    known, defaults = _constructor(problem)
+    files = [file for file in _files(path, task) if _answers(file)]
+    known, defaults = _constructor(problem) if files else ([], {})
     return [
         Translated(
             files={
@@ -86,8 +87,7 @@ def solutions(path: Path, problem: Path, task: str) -> list[Translated]:
             written_in="kernel.py",
             name=str(file.resolve()),
         )
-        for file in _files(path, task)
-        if _answers(file)
+        for file in files
     ]
 
 

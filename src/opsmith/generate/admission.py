@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from opsmith.generate.budget import Amount, Budget, Exhausted
 from opsmith.generate.chat import Request
-from opsmith.generate.journal import Exchange, Journal
+from opsmith.generate.journal import AskedAs, Exchange, Journal
 
 #: Round, place of the task, place in the round.
 Place: TypeAlias = tuple[int, int, int]
@@ -60,13 +60,17 @@ class Admission:
         self._under_way: dict[Place, float] = {}
         self._stopped = False
 
-    def enter(self, place: Place, request: Request, most: Amount) -> Exchange | None:
+    def enter(
+        self, place: Place, request: Request, most: Amount, *, allowance: Budget | None = None
+    ) -> Exchange | None:
         """Wait until it is the question's turn and there is room for it; then reserve that.
 
         Args:
             place: of the question; those of a task come in order.
             request: the question.
             most: what it may cost.
+            allowance: of the advisor, who is asked this, what all of its questions may cost; no kernel is judged for
+                it. None for a question to a writer.
 
         Returns:
             What the journal knows of it; None where it has to be asked now. :meth:`leave_room` ends either.
@@ -82,7 +86,7 @@ class Admission:
             # A reply that was paid for is judged, whatever is left: room for that was made when it was asked for.
             known = self._journal.exchange(request.key)
             asks = known is None and not self._offline
-            while asks and not self._stopped and (lack := self._lack(most)) is not None:
+            while asks and not self._stopped and (lack := self._lack(most, allowance)) is not None:
                 if not self._under_way:
                     raise Exhausted(lack)
                 self._changed.wait()
@@ -91,8 +95,9 @@ class Admission:
             if known is None and self._offline:
                 raise Exhausted(f"the journal does not hold exchange {request.key}")
             if known is None:
-                self._journal.begin(request, most)
-            self._under_way[place] = self._judging_s if known is None or known.reply is not None else 0.0
+                self._journal.begin(request, most, AskedAs.WRITER if allowance is None else AskedAs.ADVISOR)
+            judges = allowance is None and (known is None or known.reply is not None)
+            self._under_way[place] = self._judging_s if judges else 0.0
             number, task, move = place
             self._move((number, task, move + 1))
             return known
@@ -137,9 +142,17 @@ class Admission:
         self._next[place[1]] = place
         self._changed.notify_all()
 
-    def _lack(self, most: Amount) -> str | None:
+    def _lack(self, most: Amount, allowance: Budget | None) -> str | None:
         """What there is not enough of for one more exchange beside those under way, in one line."""
         spent, budget = self._journal.spent, self._budget
+        if allowance is not None:
+            own = self._journal.spent_as(AskedAs.ADVISOR)
+            return (
+                _lack_of("usd", spent.usd, most.usd or 0.0, budget.usd)
+                or _lack_of("tokens", spent.tokens, most.tokens, budget.tokens)
+                or _lack_of("usd for advice", own.usd or 0.0, most.usd or 0.0, allowance.usd)
+                or _lack_of("tokens for advice", own.tokens, most.tokens, allowance.tokens)
+            )
         reserved_s = sum(self._under_way.values())
         return (
             _lack_of("usd", spent.usd, most.usd or 0.0, budget.usd)

@@ -9,6 +9,9 @@ import msgspec
 
 from opsmith.session import Judged
 
+#: Of the least time that the device needs, in percent: who gets there is as good as done.
+NEAR_THE_FLOOR_PERCENT = 90.0
+
 
 class Outcome(enum.StrEnum):
     """How an attempt ended. Only JUDGED has verdicts; whether the kernel is right stands there."""
@@ -31,11 +34,39 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         member: index of the model.
         number: tells moves of one member apart that show it the same.
         shown: indices of earlier attempts that the model is shown with what was found, the one to improve last.
+        crosses: one kernel is to be made of those that are shown.
     """
 
     member: int
     number: int
     shown: tuple[int, ...] = ()
+    crosses: bool = False
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What an advisor said before an attempt.
+
+    Attributes:
+        exchange: key of the exchange.
+        hints: the hints, in its order.
+    """
+
+    exchange: str
+    hints: tuple[str, ...]
+
+
+class PersonSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """What people said of a kernel when its campaign went on.
+
+    Attributes:
+        approved: somebody approved it, and nobody rejected it.
+        rejected: somebody did.
+        text: their comments, as the kernel's writer reads them.
+    """
+
+    approved: bool
+    rejected: bool
+    text: str
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +83,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         file: of the kernel, relative to the campaign's directory; None without code.
         source: of the kernel.
         judged: what was found about it.
+        advice: that the writer was given; None without.
+        review: what people said of it; None where nobody was asked, or has answered.
     """
 
     index: int
@@ -64,11 +97,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
     source: str | None = None
     judged: Judged | None = None
+    advice: Advice | None = None
+    review: PersonSaid | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether the kernel is right and honest."""
-        return self.judged is not None and self.judged.accepted
+        """Whether the kernel is right and honest, and nobody rejected it."""
+        rejected = self.review is not None and self.review.rejected
+        return self.judged is not None and self.judged.accepted and not rejected
 
     @property
     def rank(self) -> tuple[bool, float, float, int]:
@@ -89,3 +125,17 @@ def best(attempts: Sequence[Attempt]) -> Attempt | None:
 def unjudged(attempts: Sequence[Attempt]) -> Attempt | None:
     """The last attempt with a kernel that cannot be judged here; None without one."""
     return next((attempt for attempt in reversed(attempts) if attempt.outcome is Outcome.NOT_JUDGED), None)
+
+
+def is_done(attempts: Sequence[Attempt], *, timed: bool) -> bool:
+    """Whether no attempt can do much better: one is right and, where kernels are timed, near the roofline bound.
+
+    Or one cannot be judged here: nothing is found out that another could be better for.
+    """
+    if unjudged(attempts) is not None:
+        return True
+    top = best(attempts)
+    if top is None or not top.accepted or top.judged is None:
+        return False
+    percent = top.judged.summary.percent_of_floor
+    return not timed or (percent is not None and percent >= NEAR_THE_FLOOR_PERCENT)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -26,7 +27,21 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture that goes with a question.
+
+    Attributes:
+        kind: what it shows, in a word or two.
+        caption: the same in a sentence, with what the question's text calls it.
+        png: the file, at most 1024 x 768 pixels.
+    """
+
+    kind: str
+    caption: str
+    png: bytes
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One question to one model.
 
     Attributes:
@@ -35,6 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         max_tokens: of the reply, at most.
         temperature: of sampling; None leaves it to the model.
         number: tells questions apart that are otherwise the same; it is also sent as the sampling seed.
+        pictures: that the last message is sent with.
     """
 
     model: str
@@ -42,6 +58,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     temperature: float | None
     number: int
+    pictures: tuple[Picture, ...] = ()
 
     @property
     def key(self) -> str:
@@ -50,13 +67,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_input_tokens(self) -> int:
-        """More than any tokenizer makes of the messages: one for each byte, and some for each role."""
-        return self.text_bytes + 16 * len(self.messages)
+        """More than any tokenizer makes of the messages: one for each byte, and some for each role and picture."""
+        text = self.text_bytes + sum(len(picture.caption.encode()) for picture in self.pictures)
+        return text + 16 * len(self.messages) + MOST_PICTURE_TOKENS * len(self.pictures)
 
     @property
     def text_bytes(self) -> int:
         """Bytes of all messages' text."""
         return sum(len(message.text.encode()) for message in self.messages)
+
+
+#: What a provider charges for a picture of 1024 x 768 pixels at most: gpt-4o-mini, 2,833 and 5,667 for each of 4 tiles.
+MOST_PICTURE_TOKENS = 25_501
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -94,11 +116,29 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         text: all of it.
         usage: None where the provider does not say.
         complete: it ended by itself, not at the limit of tokens or with the connection.
+        blind: the question had pictures, and the model was given its text alone: it takes none.
     """
 
     text: str
     usage: Usage | None = None
     complete: bool = True
+    blind: bool = False
+
+
+#: Statuses with which servers refuse what they cannot read, and those with which some refuse pictures by name.
+_UNREADABLE = frozenset({400, 415, 422})
+_REFUSED_BY_NAME = frozenset({404, 500, 501})
+_PICTURES_NAMED = re.compile(r"image|vision|multi-?modal|modalit", re.IGNORECASE)
+
+
+def refuses_pictures(status: int, said: str) -> bool:
+    """Whether a server that was sent pictures may be asked once more without them: it has not worked on the question.
+
+    Args:
+        status: of its answer.
+        said: the answer's text.
+    """
+    return status in _UNREADABLE or (status in _REFUSED_BY_NAME and _PICTURES_NAMED.search(said) is not None)
 
 
 #: Statuses with which a server says that it gave up waiting for an answer that somebody was working on.
@@ -148,8 +188,30 @@ class TaskAuthor(Protocol):
         ...
 
 
+@runtime_checkable
+class KernelAuthor(TaskAuthor, Protocol):
+    """Writes kernels from calls, or from another kernel: a search. Of several it is given the best."""
+
+    def vary(self, source: str, tried: Collection[str], *, dsl: str, number: int) -> Reply:
+        """Another kernel file like one that is right, in a code block.
+
+        Args:
+            source: of the file.
+            tried: digests (:func:`opsmith.core.case.digest`) of all sources that there were for the task.
+            dsl: that it is written in.
+            number: tells attempts apart.
+
+        Raises:
+            NoReply: there is no further one; says why.
+        """
+        ...
+
+
 class ChatModel(Protocol):
-    """Answers questions; called from several threads."""
+    """Answers questions; called from several threads.
+
+    One that has an attribute ``takes_pictures``, and it is true, is given a question's pictures.
+    """
 
     name: str
 
@@ -165,3 +227,10 @@ class ChatModel(Protocol):
     def close(self) -> None:
         """Free what it holds; it is not asked again."""
         ...
+
+
+def asked(model: ChatModel, request: Request) -> Reply:
+    """Ask a model, without the pictures where it takes none; raises as it does."""
+    if not request.pictures or getattr(model, "takes_pictures", False):
+        return model.ask(request)
+    return msgspec.structs.replace(model.ask(msgspec.structs.replace(request, pictures=())), blind=True)

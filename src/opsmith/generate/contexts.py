@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import msgspec
 from opsmith.backends.directory import KernelDirectory
 from opsmith.core.case import digest
 from opsmith.core.environment import Environment
-from opsmith.core.op import TaskKind
 from opsmith.core.problems import solution_files
 from opsmith.core.task import Task
 from opsmith.errors import UnknownName
@@ -111,10 +111,31 @@ def counters(setting: Setting) -> str | None:
     return f"What Nsight Compute counts of eager PyTorch's kernels in that call:\n\n{text}" if text else None
 
 
+def ranks(setting: Setting) -> str | None:
+    """Where ranks run, how they reach each other, and an example of it."""
+    counts = setting.task.ranks
+    if not counts:
+        return None
+    on_gpus = not setting.environment.device.startswith("cpu")
+    where = "processes of one machine, rank r on `cuda:r`" if on_gpus else "processes of one machine, over gloo"
+    lines = [
+        f"It is asked on {' and on '.join(map(str, counts))} {where}.",
+        importlib.resources.files("opsmith.generate")
+        .joinpath("templates", "symmetric_memory.md" if on_gpus else "messages.md")
+        .read_text(),
+    ]
+    if setting.background.topology is not None:
+        lines.append(f"How the GPUs are connected (`nvidia-smi topo -m`):\n\n```\n{setting.background.topology}\n```")
+    return "\n\n".join(lines)
+
+
 #: In the order in which a prompt holds them.
 CONTEXTS: Mapping[str, Callable[[Setting], str | None]] = {
     context.__name__: context
-    for context in (documentation, decomposition, cases, hardware, reference, similar, compiler, profiler, counters)
+    for context in (
+        *(documentation, decomposition, cases, hardware, ranks),
+        *(reference, similar, compiler, profiler, counters),
+    )
 }
 #: What is told about earlier attempts; see :mod:`opsmith.generate.feedback`.
 OF_ATTEMPTS = ("failures", "profile")
@@ -157,14 +178,14 @@ class References:
 
     def same(self, task: AskedTask) -> str | None:
         """The source of the kernel for a task, where that is one file."""
-        if task.op.kind is TaskKind.MODULE:
+        if task.op.kind.of_problems:
             samples = solution_files(self._folder, task.name)
             return _text(samples[min(samples)]) if samples else None
         return self._source(task, task.name)
 
     def similar(self, task: AskedTask) -> tuple[str, str] | None:
         """(op, source) of the kernel whose op's name shares most words with the task's."""
-        if task.op.kind is TaskKind.MODULE:
+        if task.op.kind.of_problems:
             return None
         words = _words(task.name)
         others = sorted(op for op in self._kernels.named_ops() if op != task.name and words & _words(op))

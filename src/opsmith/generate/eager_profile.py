@@ -1,7 +1,7 @@
 """What eager spends its time on for a call, by torch's profiler, in a process of its own: the judge's imports no torch.
 
 ``python -m opsmith.generate.eager_profile cuda`` reads calls as msgpack, task to call, and prints one JSON object,
-task to text. ``... cuda --once`` only makes the calls, for Nsight Compute to watch.
+task to :class:`EagerProfile`. ``... cuda --once`` only makes the calls, for Nsight Compute to watch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from opsmith.core.call_text import describe
 from opsmith.core.case import CallRecord
+from opsmith.core.evidence import CallProfile
 from opsmith.errors import RefereeFailed
 
 TIME_LIMIT_S = 600.0
@@ -26,7 +28,14 @@ MOST_ROWS = 6
 _COUNTERS = ("Duration", "Memory Throughput", "DRAM Throughput", "L2 Cache Throughput", "Compute (SM) Throughput")
 
 
-def eager_profiles(calls: Mapping[str, CallRecord], device: str) -> dict[str, str]:
+class EagerProfile(msgspec.Struct, frozen=True):
+    """Of one call: the ops or kernels that take most of its time, and what ran when."""
+
+    text: str
+    timeline: CallProfile
+
+
+def eager_profiles(calls: Mapping[str, CallRecord], device: str) -> dict[str, EagerProfile]:
     """Profile one call of each task.
 
     Raises:
@@ -39,7 +48,7 @@ def eager_profiles(calls: Mapping[str, CallRecord], device: str) -> dict[str, st
     if ended.returncode:
         last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise RefereeFailed(f"eager could not be profiled: {''.join(last)}")
-    return msgspec.json.decode(ended.stdout, type=dict[str, str])
+    return msgspec.json.decode(ended.stdout, type=dict[str, EagerProfile])
 
 
 def counters(call: CallRecord, device: str) -> str | None:
@@ -76,8 +85,16 @@ def read_counters(output: str) -> str | None:
     return "\n".join(rows) or None
 
 
-def _profiles(calls: Mapping[str, CallRecord], device: str) -> dict[str, str]:
-    return {task: _profile(_live(call, device), device) for task, call in calls.items()}
+def _profiles(calls: Mapping[str, CallRecord], device: str) -> dict[str, EagerProfile]:
+    from opsmith.evaluation.timing.profiles import profiled
+
+    found = {}
+    for task, call in calls.items():
+        run = _live(call, device)
+        profile = profiled(run, device)
+        timeline = msgspec.structs.replace(profile, inputs=describe(call))
+        found[task] = EagerProfile(_profile(run, device), timeline)
+    return found
 
 
 def _live(record: CallRecord, device: str) -> Callable[[], object]:

@@ -42,7 +42,8 @@ def findings(attempt: Attempt, *, profile: bool = True) -> str:
         if attempt.outcome is Outcome.NO_CODE:
             return f"There was no kernel in the reply: {attempt.problem}."
         return "There was no reply."
-    return judged_findings(judged, profile=profile)
+    found = judged_findings(judged, profile=profile)
+    return found if attempt.review is None else f"{found}\n\n{attempt.review.text}"
 
 
 def judged_findings(judged: Judged, *, profile: bool = True) -> str:
@@ -105,14 +106,15 @@ def _speed(judged: Judged) -> Iterator[str]:
     timed = [verdict for verdict in judged.verdicts if verdict.timings or verdict.undecided]
     if not timed:
         return
-    rows = [row for verdict in timed[:MOST_TIMED_CASES] for row in _timing_rows(verdict)]
+    rows = [row for verdict in timed[:MOST_TIMED_CASES] for row in timing_rows(verdict)]
     yield "\n".join(["Measured against PyTorch (K: kernel time on the device, E: a whole call):", *rows])
     hints = list(_hints([timing for verdict in timed for timing in verdict.timings]))
     if hints:
         yield "\n".join(["What the clock suggests:", *hints])
 
 
-def _timing_rows(verdict: Verdict) -> Iterator[str]:
+def timing_rows(verdict: Verdict) -> Iterator[str]:
+    """A line for each time of a case, and for each that nothing can be said of."""
     for timing in verdict.timings:
         near = "" if timing.percent_of_floor is None else f", {timing.percent_of_floor:.0f} % of what the device can do"
         yield (

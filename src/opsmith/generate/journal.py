@@ -15,7 +15,7 @@ import enum
 import itertools
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +24,10 @@ from typing import Any
 import msgspec
 
 from opsmith.core.counts import counted
+from opsmith.core.evidence import Evidence
 from opsmith.core.run import OpSummary
 from opsmith.errors import BadInput
+from opsmith.generate.advisor.hints import HintFate
 from opsmith.generate.attempt import Attempt
 from opsmith.generate.budget import Amount, Budget
 from opsmith.generate.chat import Reply, Request
@@ -36,6 +38,7 @@ FORMAT = 2
 _JUDGED = msgspec.json.Decoder(Judged)
 _REQUEST = msgspec.json.Decoder(Request)
 _REPLY = msgspec.json.Decoder(Reply)
+_EVIDENCE = msgspec.json.Decoder(Evidence)
 _SCHEMA = """
 CREATE TABLE campaign (format INTEGER NOT NULL, identity BLOB NOT NULL, seed INTEGER NOT NULL, started TEXT NOT NULL);
 CREATE TABLE exchanges (
@@ -50,7 +53,8 @@ CREATE TABLE exchanges (
     most_usd REAL,
     most_tokens INTEGER NOT NULL,
     asked TEXT NOT NULL,
-    ended TEXT
+    ended TEXT,
+    asked_as TEXT NOT NULL DEFAULT 'writer'
 );
 CREATE TABLE judgements (
     task TEXT NOT NULL,
@@ -72,6 +76,37 @@ CREATE TABLE attempts (
     PRIMARY KEY (task, number)
 );
 """
+
+
+# What journals of the same format that are older lack.
+_COLUMNS = {"asked_as": "ALTER TABLE exchanges ADD COLUMN asked_as TEXT NOT NULL DEFAULT 'writer'"}
+_TABLES = """
+CREATE TABLE IF NOT EXISTS evidence (
+    task TEXT NOT NULL,
+    kernel TEXT NOT NULL,
+    found BLOB NOT NULL,
+    device_s REAL NOT NULL,
+    PRIMARY KEY (task, kernel)
+);
+CREATE TABLE IF NOT EXISTS drawings (subject TEXT PRIMARY KEY, png BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS hints (
+    task TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    exchange TEXT NOT NULL,
+    hint TEXT NOT NULL,
+    taken TEXT NOT NULL,
+    result TEXT NOT NULL,
+    PRIMARY KEY (task, attempt, number)
+)
+"""
+
+
+class AskedAs(enum.StrEnum):
+    """What a model is asked for: a kernel, or hints for whoever writes one."""
+
+    WRITER = "writer"
+    ADVISOR = "advisor"
 
 
 class State(enum.StrEnum):
@@ -141,7 +176,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         usd: paid, reservations of what is under way or was lost included.
         tokens: likewise.
-        device_s: seconds of judgements that ended.
+        device_s: seconds of judgements that ended, and of looking at kernels for an advisor.
         lost_exchanges: sent, and not waited for: charged as reserved.
         lost_judgements: that a kill cut off. Their kernels are judged anew.
         lost_device_s: seconds of those, which are not in ``device_s``: a campaign's result does not depend on kills.
@@ -203,6 +238,7 @@ class Journal:
                     for statement in filter(str.strip, _SCHEMA.split(";")):
                         self._db.execute(statement)
                 self._check_format()
+                self._add_what_is_new()
                 self._db.execute("UPDATE exchanges SET state = ? WHERE state = ?", (State.LOST, State.UNDER_WAY))
                 self._db.execute("UPDATE judgements SET state = ? WHERE state = ?", (State.LOST, State.UNDER_WAY))
         except sqlite3.DatabaseError as exc:
@@ -224,6 +260,11 @@ class Journal:
         row = self._db.execute("SELECT format FROM campaign").fetchone()
         if row is not None and row[0] != FORMAT:
             raise BadInput(f"{self.path} has format {row[0]}; this opsmith reads format {FORMAT}")
+
+    def _add_what_is_new(self) -> None:
+        known = {row[1] for row in self._db.execute("PRAGMA table_info(exchanges)")}
+        for statement in (*(_COLUMNS[name] for name in _COLUMNS.keys() - known), *_TABLES.split(";")):
+            self._db.execute(statement)
 
     def open_campaign(self, identity: Mapping[str, Any], *, seed: int, given: int | None = None) -> int:
         """Begin a campaign, or take it up again.
@@ -269,15 +310,23 @@ class Journal:
             rows = self._db.execute(f"{_EXCHANGES} WHERE state != ? ORDER BY rowid", (State.REFUSED,)).fetchall()
         return list(map(_exchange, rows))
 
-    def begin(self, request: Request, most: Amount) -> None:
+    def asked_as(self, asked_as: AskedAs) -> list[Exchange]:
+        """Those of :meth:`exchanges` in which models were asked as that."""
+        with self._lock:
+            rows = self._db.execute(
+                f"{_EXCHANGES} WHERE state != ? AND asked_as = ? ORDER BY rowid", (State.REFUSED, asked_as)
+            ).fetchall()
+        return list(map(_exchange, rows))
+
+    def begin(self, request: Request, most: Amount, asked_as: AskedAs = AskedAs.WRITER) -> None:
         """Reserve what a question may cost; called right before it is asked."""
         with self._transaction():
             self._db.execute(
                 "INSERT OR REPLACE INTO exchanges (key, model, request, state, usd, tokens, most_usd, most_tokens, "
-                "asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "asked, asked_as) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(request.key, request.model, msgspec.json.encode(request), State.UNDER_WAY),
-                    *(most.usd, most.tokens, most.usd, most.tokens, _now()),
+                    *(most.usd, most.tokens, most.usd, most.tokens, _now(), asked_as),
                 ),
             )
 
@@ -390,6 +439,49 @@ class Journal:
                 ),
             )
 
+    def spent_as(self, asked_as: AskedAs) -> Amount:
+        """Money and tokens of the exchanges that models were asked in as that, reservations included."""
+        with self._lock:
+            usd, tokens = self._db.execute(
+                "SELECT total(usd), coalesce(sum(tokens), 0) FROM exchanges WHERE asked_as = ?", (asked_as,)
+            ).fetchone()
+        return Amount(usd, tokens)
+
+    def evidence(self, task: str, kernel: str) -> Evidence | None:
+        """What was looked at of a kernel, by its content hash."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT found FROM evidence WHERE task = ? AND kernel = ?", (task, kernel)
+            ).fetchone()
+        return _EVIDENCE.decode(row[0]) if row else None
+
+    def keep_evidence(self, task: str, kernel: str, found: Evidence, device_s: float) -> None:
+        """Write down what was found, and the seconds that it took of the device."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
+                (task, kernel, msgspec.json.encode(found), device_s),
+            )
+
+    def drawing(self, subject: str, draw: Callable[[], bytes]) -> bytes:
+        """The picture of a subject, drawn the first time that it is asked for: another library draws another one."""
+        with self._lock:
+            row = self._db.execute("SELECT png FROM drawings WHERE subject = ?", (subject,)).fetchone()
+        if row is not None:
+            return bytes(row[0])
+        png = draw()
+        with self._transaction():
+            self._db.execute("INSERT OR IGNORE INTO drawings VALUES (?, ?)", (subject, png))
+        return png
+
+    def keep_hints(self, task: str, fates: Iterable[HintFate]) -> None:
+        """Write down what became of hints; nothing here reads it."""
+        with self._transaction():
+            self._db.executemany(
+                "INSERT OR REPLACE INTO hints VALUES (?, ?, ?, ?, ?, ?, ?)",
+                ((task, f.attempt, f.number, f.exchange, f.hint, f.taken, f.result) for f in fates),
+            )
+
     @property
     def spent(self) -> Spent:
         """What was spent so far, exchanges under way counted as they were reserved."""
@@ -404,13 +496,14 @@ class Journal:
                 "count(*) FILTER (WHERE state = ?) FROM judgements",
                 (State.ANSWERED, State.LOST, State.LOST),
             ).fetchone()
+            [looked_s] = self._db.execute("SELECT total(device_s) FROM evidence").fetchone()
             [last_s] = self._db.execute(
                 "SELECT total(json_extract(CAST(found AS TEXT), '$.took_s')) FROM held_out"
             ).fetchone()
         return Spent(
             usd=usd,
             tokens=tokens,
-            device_s=device_s,
+            device_s=device_s + looked_s,
             lost_exchanges=lost,
             lost_judgements=cut_off,
             lost_device_s=lost_s,

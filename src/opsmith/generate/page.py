@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,19 +11,32 @@ import msgspec
 
 from opsmith.core.case import digest
 from opsmith.core.verdict import Status
+from opsmith.generate.advisor.figures import Shown
+from opsmith.generate.advisor.hints import HintFate, Result, Taken
+from opsmith.generate.chat import Picture
 from opsmith.generate.curves import AuthorFigures
 from opsmith.generate.results import CampaignSummary, TaskResult
 from opsmith.report.conventions import THRESHOLDS
 from opsmith.report.page_parts import packed, packed_plotly, templates
 from opsmith.report.strangers import one_line
 
+#: How results of hints are marked.
+_MARKS = {Result.FASTER: "right", Result.WRONG: "wrong", Result.SLOWER: "wrong"}
 
-def campaign_page(summary: CampaignSummary, kinds: Mapping[str, Sequence[str]]) -> str:
+
+def campaign_page(
+    summary: CampaignSummary,
+    kinds: Mapping[str, Sequence[str]],
+    seen: Mapping[str, Sequence[Shown]] | None = None,
+    pictures: Mapping[str, Sequence[Picture]] | None = None,
+) -> str:
     """The page as text. Equal campaigns give equal pages.
 
     Args:
         summary: of the campaign.
         kinds: task -> what became of its attempts, in their order (:func:`~opsmith.generate.results.attempt_kinds`).
+        seen: task -> what an advisor was shown and said.
+        pictures: task -> what was measured of its attempts.
     """
     payload = msgspec.json.encode(_payload(summary))
     options = summary.options
@@ -39,12 +53,31 @@ def campaign_page(summary: CampaignSummary, kinds: Mapping[str, Sequence[str]]) 
             models=[(one_line(name), figures) for name, figures in summary.by_model.items()],
             thresholds=[f"{p:g}" for p in THRESHOLDS],
             tasks=[(one_line(name), _shown(task), outcomes[name]) for name, task in summary.tasks.items()],
+            advice=[(one_line(task), list(map(_advice, shown))) for task, shown in (seen or {}).items()],
+            pictures=[(one_line(task), list(map(_figure, own))) for task, own in (pictures or {}).items()],
             facts=list(_facts(summary)),
             nonce=digest(payload),
             payload=packed(payload),
             plotly=packed_plotly(),
         )
     )
+
+
+def _mark(fate: HintFate) -> str:
+    return "" if fate.taken is Taken.NO else _MARKS.get(fate.result, "")
+
+
+def _advice(shown: Shown) -> dict[str, Any]:
+    return {
+        "attempt": shown.attempt + 1,
+        "blind": shown.blind,
+        "hints": [(one_line(fate.hint), fate.in_words, _mark(fate)) for fate in shown.fates],
+        "pictures": list(map(_figure, shown.pictures)),
+    }
+
+
+def _figure(picture: Picture) -> tuple[str, str]:
+    return one_line(picture.caption), f"data:image/png;base64,{base64.b64encode(picture.png).decode()}"
 
 
 def _shown(task: TaskResult) -> TaskResult:
@@ -78,6 +111,8 @@ def _facts(summary: CampaignSummary) -> Iterator[tuple[str, str]]:
     options = summary.options
     for task, reason in summary.void.items():
         yield "Void, not asked", one_line(f"{task}: {reason}")
+    if summary.advisor is not None:
+        yield "Advisor", one_line(f"{summary.advisor.model}; {summary.advisor.in_words}")
     for line in summary.overruns:
         yield "Overrun", line
     if summary.spent.lost_exchanges:

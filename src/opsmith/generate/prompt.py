@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opsmith.backends.scaffold import stub
-from opsmith.core.op import TaskKind, folder_name
+from opsmith.core.op import folder_name
 from opsmith.errors import UnknownName
 from opsmith.generate.attempt import Attempt
 from opsmith.generate.chat import Message, Role
@@ -26,6 +26,14 @@ _POLICIES = {
     "(`torch.empty`, `empty_like`, `empty_strided`), views and metadata; any other op of it is found and rejected.",
     "any": "Policy `any`: other PyTorch ops may be used, the one that is asked for may not.",
 }
+#: Of what ranks answer together.
+_POLICIES_OF_RANKS = {
+    "native": "Policy `native`: your own code moves the data. On GPUs that is over symmetric memory: nothing of NCCL, "
+    "gloo or `torch.distributed`'s collectives, sends and barriers. On CPUs messages between two ranks "
+    "(`isend`, `irecv`) and shared memory are allowed, collectives are not. PyTorch's arithmetic on a rank's own "
+    "tensors is allowed.",
+    "any": "Policy `any`: everything is allowed.",
+}
 
 
 def parse_dsl(name: str) -> str:
@@ -41,11 +49,18 @@ def parse_dsl(name: str) -> str:
 
 def entry_point(task: AskedTask) -> str:
     """The name that a kernel file for a task defines."""
-    return "ModelNew" if task.op.kind is TaskKind.MODULE else f"{folder_name(task.name)}_kernel_impl"
+    return "ModelNew" if task.op.kind.of_problems else f"{folder_name(task.name)}_kernel_impl"
 
 
 def conversation(
-    setting: Setting, contexts: Sequence[str], shown: Sequence[Attempt], *, policy: str, own_model: str
+    setting: Setting,
+    contexts: Sequence[str],
+    shown: Sequence[Attempt],
+    *,
+    policy: str,
+    own_model: str,
+    more: str = "",
+    crosses: bool = False,
 ) -> tuple[Message, ...]:
     """What a model is asked.
 
@@ -55,10 +70,12 @@ def conversation(
         shown: earlier attempts, the one to improve last; each has a source, or none where there was no code.
         policy: of the judge.
         own_model: the model's name: attempts of others are shown as such.
+        more: said before what is asked for; an advisor's hints.
+        crosses: one kernel is to be made of those that are shown.
     """
     messages = [
         Message(Role.SYSTEM, _rules(setting, policy, IN_A_REPLY)),
-        Message(Role.USER, _task(setting, contexts)),
+        Message(Role.USER, task_text(setting, contexts)),
     ]
     for attempt in shown:
         if attempt.source is not None and attempt.model == own_model:
@@ -67,8 +84,10 @@ def conversation(
         else:
             said = _of_another(attempt, contexts) if attempt.source is not None else _told(attempt, contexts)
             messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{said}".rstrip())
+    if more:
+        messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{more}")
     if shown:
-        messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{_request(shown[-1])}")
+        messages[-1] = Message(Role.USER, f"{messages[-1].text}\n\n{_request(shown[-1], crosses=crosses)}")
     return tuple(messages)
 
 
@@ -81,21 +100,26 @@ def statement(setting: Setting, contexts: Sequence[str], *, policy: str, answer:
         policy: of the judge.
         answer: how a kernel is handed in.
     """
-    return f"{_rules(setting, policy, answer)}\n{_task(setting, contexts)}"
+    return f"{_rules(setting, policy, answer)}\n{task_text(setting, contexts)}"
 
 
 def _rules(setting: Setting, policy: str, answer: str) -> str:
-    is_module = setting.task.op.kind is TaskKind.MODULE
+    is_module = setting.task.op.kind.of_problems
     note = " with the parameters and buffers of `Model` under the same names" if is_module else " with this signature"
     rules = _template("rules").format(
-        name=entry_point(setting.task), signature_note=note, policy_note=_POLICIES[policy], answer=answer
+        name=entry_point(setting.task),
+        signature_note=note,
+        policy_note=(_POLICIES_OF_RANKS if setting.task.op.kind.on_ranks else _POLICIES)[policy],
+        answer=answer,
     )
-    return f"{rules}\n{_template(setting.dsl)}"
+    of_ranks = [_template("ranks")] if setting.task.op.kind.on_ranks else []
+    return "\n".join([rules, *of_ranks, _template(setting.dsl)])
 
 
-def _task(setting: Setting, contexts: Sequence[str]) -> str:
+def task_text(setting: Setting, contexts: Sequence[str]) -> str:
+    """What is to be written, and what is told about it."""
     task = setting.task
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         source = Path(task.op.schema).read_text()
         first = f"Write `ModelNew`, which does what this `Model` does, faster:\n\n```python\n{source}\n```"
     else:
@@ -119,7 +143,14 @@ def _told(attempt: Attempt, contexts: Sequence[str]) -> str:
     return findings(attempt, profile="profile" in contexts)
 
 
-def _request(last: Attempt) -> str:
+def _request(last: Attempt, *, crosses: bool) -> str:
+    if crosses:
+        return (
+            "Make one kernel of those above: take from each what makes it fast, or right where another one is wrong, "
+            "and leave what does not. Answer with the whole file."
+        )
+    if last.review is not None:
+        return "Write it anew as the reviewer asks, and keep right what is right. Answer with the whole file."
     if last.accepted:
         return "Make it faster, and keep it right. Answer with the whole file."
     return "Repair it, or start anew if that is better. Answer with the whole file."

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
 
+from opsmith.generate.repairs import UNREADABLE, completed, defined, problem, repaired, without_tags
+
 #: Languages of blocks that may hold a kernel, as models name them; and of those that hold a reply of their own.
-_PYTHON = frozenset({"python", "py", "python3", "triton", ""})
+_PYTHON = frozenset({"python", "py", "py3", "python3", "pycon", "triton", "tool_code", "diff", "patch", ""})
 _MARKDOWN = frozenset({"markdown", "md"})
 #: A tag such as ``<answer>`` on a line of its own would make HTML of the block behind it.
 _PARSER = MarkdownIt("commonmark").disable("html_block")
-_REASONING = re.compile(r"<(think|thinking|thought|reasoning|reflection|scratchpad)>.*?</\1>", re.DOTALL)
-_REASONING_ENDS = re.compile(r"</(?:think|thinking|thought|reasoning|reflection|scratchpad)>")
+_THOUGHTS = r"(?:\w+:)?(?:think|thinking|thought|reasoning|reflection|scratchpad)"
+_REASONING = re.compile(rf"(?:<({_THOUGHTS})>.*?</\1>)|(?:\[THINK\].*?\[/THINK\])", re.DOTALL)
+#: What ends it where the beginning is missing; the last one opens the answer in OpenAI's harmony format.
+_REASONING_ENDS = re.compile(rf"</{_THOUGHTS}>|\[/THINK\]|<\|channel\|>final\s*<\|message\|>")
+#: Marks of a chat template that a server has left in.
+_MARKS = re.compile(r"<[|\uff5c][\w\u2581 ]+[|\uff5c]>")
+_OPENING = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[ \t]*[a-z]\w*[ \t]*\n", re.MULTILINE)
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})[ \t]*$")
 #: How a line of Python begins at the left margin.
 _STATEMENT = re.compile(r"""(?:import|from|def|class|if|try|with|for)\b|[@#'"]|[A-Za-z_]\w*\s*(?::[^:\n]+)?=""")
@@ -24,10 +33,6 @@ _STATEMENT = re.compile(r"""(?:import|from|def|class|if|try|with|for)\b|[@#'"]|[
 _MOST_CUTS = 64
 #: Fences within a docstring before the one that ends a block.
 _MOST_FENCES = 64
-
-
-#: What Python's parser raises for text that is no Python.
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 class NoCode(Exception):
@@ -63,37 +68,63 @@ def kernel_source(text: str, name: str, *, complete: bool) -> str:
     Raises:
         NoCode: no part of the reply defines ``name``.
     """
-    answer = _answer(text)
+    answer = answer_of(text)
     blocks, lines = [*_blocks(answer)], answer.split("\n")
-    for block in reversed(blocks):
-        for source in _readings(block, lines, complete=complete):
+    for number in reversed(range(len(blocks))):
+        for source in _readings(blocks[number], lines, complete=complete):
             if _defines(source, name):
-                return source.strip("\n") + "\n"
+                earlier = (block.source for block in reversed(blocks[:number]))
+                return completed(source, earlier).strip("\n") + "\n"
     if complete and not any(block.closed and name in block.source for block in blocks):
-        found = _among_prose(lines, name)
-        if found is not None:
-            return found
+        for shown in dict.fromkeys((without_tags(answer), answer)):
+            found = _among_prose(shown.split("\n"), name)
+            if found is not None:
+                return found
     raise NoCode(_reason(answer, blocks, name, complete=complete))
 
 
-def _answer(text: str) -> str:
+def answer_of(text: str) -> str:
     """The reply without what the model thought before it, its lines ended by line feeds."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     text = _REASONING.sub("\n", text)
     # Some servers take away the tag that opens it.
     *_, answer = _REASONING_ENDS.split(text)
-    return answer
+    return "\n".join(_texts(_MARKS.sub("\n", answer)))
+
+
+def _texts(answer: str) -> list[str]:
+    """The texts of an answer that is JSON, as of a tool's arguments; else the answer."""
+    if not answer.lstrip().startswith(("{", "[")):
+        return [answer]
+    try:
+        return [*_strings(json.loads(answer))] or [answer]
+    except (ValueError, RecursionError):
+        return [answer]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            yield from (text for each in value.values() for text in _strings(each))
+        case list():
+            yield from (text for each in value for text in _strings(each))
 
 
 def _blocks(answer: str) -> Iterator[_Block]:
     lines = answer.split("\n")
     for token in _PARSER.parse(answer):
+        if token.type == "code_block" and token.map is not None:  # An indented one, which what follows ends.
+            yield _Block(token.content, token.map[0], closed=any(line.strip() for line in lines[token.map[1] :]))
         if token.type != "fence" or token.map is None:
             continue
         language = re.match(r"[{.\s]*([\w+-]*)", token.info.lower())
         spoken = language[1] if language else ""
         if spoken in _MARKDOWN:
             yield from _blocks(token.content)
+        elif spoken == "json":
+            yield from (_Block(text, token.map[0] + 1, closed=True) for text in _texts(token.content))
         elif spoken in _PYTHON:
             begin, end = token.map
             closed = end - begin > 1 and _closes(lines[end - 1], token.markup)
@@ -106,10 +137,10 @@ def _closes(line: str, opening: str) -> bool:
 
 
 def _readings(block: _Block, lines: list[str], *, complete: bool) -> Iterator[str]:
-    """What a block may be: what its fences hold, or more where a docstring holds fences, too."""
+    """What a block may be: what its fences hold, or more where a docstring holds fences, too, or less."""
     if block.closed:
         yield block.source
-        if _problem(block.source) is None:
+        if problem(block.source) is None:
             return
         fences = (end for end in range(block.line + 1, len(lines)) if _FENCE.match(lines[end]))
         for end in islice(fences, _MOST_FENCES):
@@ -117,6 +148,13 @@ def _readings(block: _Block, lines: list[str], *, complete: bool) -> Iterator[st
     elif complete:
         yield block.source
         yield from _cut(block.source.split("\n"))
+    else:
+        return
+    # Where a block is opened in another one, the one before was given up.
+    *_, begun = _OPENING.split(block.source)
+    for source in dict.fromkeys((begun, block.source)):
+        yield textwrap.dedent(source)
+        yield from repaired(source)
 
 
 def _among_prose(lines: list[str], name: str) -> str | None:
@@ -135,47 +173,22 @@ def _cut(lines: list[str]) -> Iterator[str]:
     """The lines, without the paragraphs behind them: from a line at the left margin on that is no Python."""
     for _ in range(_MOST_CUTS):
         source = "\n".join(lines)
-        problem = _problem(source)
-        if problem is None:
+        found = problem(source)
+        if found is None:
             yield source
-        if not isinstance(problem, SyntaxError) or problem.lineno is None:
+        if not isinstance(found, SyntaxError) or found.lineno is None:
             return
-        stop = min(problem.lineno, len(lines)) - 1
+        stop = min(found.lineno, len(lines)) - 1
         if stop < 0 or lines[stop][:1].isspace() or _STATEMENT.match(lines[stop]):
             return  # A mistake in the code: what stands before it is not all that was meant.
         lines = lines[:stop]
 
 
-def _problem(source: str) -> Exception | None:
-    try:
-        ast.parse(source)
-    except _UNREADABLE as exc:
-        return exc
-    return None
-
-
 def _defines(source: str, name: str) -> bool:
     try:
-        return name in source and name in _defined(ast.parse(source).body)
-    except _UNREADABLE:
+        return name in source and name in defined(ast.parse(source).body)
+    except UNREADABLE:
         return False
-
-
-def _defined(statements: Iterable[ast.AST]) -> Iterator[str]:
-    """Names that statements of a module bind, those within ``if``, ``try`` and ``with`` included."""
-    for statement in statements:
-        match statement:
-            case ast.FunctionDef() | ast.ClassDef():
-                yield statement.name
-            case ast.Assign():
-                names = [node for target in statement.targets for node in ast.walk(target)]
-                yield from (node.id for node in names if isinstance(node, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
-                yield name
-            case ast.ImportFrom() | ast.Import():
-                yield from (alias.asname or alias.name for alias in statement.names)
-            case ast.If() | ast.Try() | ast.With() | ast.ExceptHandler():
-                yield from _defined(ast.iter_child_nodes(statement))
 
 
 def _reason(answer: str, blocks: list[_Block], name: str, *, complete: bool) -> str:
@@ -187,16 +200,16 @@ def _reason(answer: str, blocks: list[_Block], name: str, *, complete: bool) -> 
     if unclosed is not None and mentions.search(unclosed.source):
         return (
             f"the code block in line {unclosed.line} has no closing fence (```), "
-            f"and what follows is no Python: {_told(_problem(unclosed.source))}"
+            f"and what follows is no Python: {_told(problem(unclosed.source))}"
         )
     for source in [*(block.source for block in reversed(blocks)), *([] if blocks else [answer])]:
-        problem = _problem(source)
-        if mentions.search(source) and problem is not None:
-            return f"the code is no Python: {_told(problem)}"
+        found = problem(source)
+        if mentions.search(source) and found is not None:
+            return f"the code is no Python: {_told(found)}"
     return f"it holds no Python code block that defines {name}"
 
 
-def _told(problem: Exception | None) -> str:
-    if isinstance(problem, SyntaxError):
-        return f"line {problem.lineno}: {problem.msg}"
-    return type(problem).__name__
+def _told(found: Exception | None) -> str:
+    if isinstance(found, SyntaxError):
+        return f"line {found.lineno}: {found.msg}"
+    return type(found).__name__

@@ -10,9 +10,10 @@ import msgspec
 
 from opsmith.backends.manifest import FORMAT, KernelEntry, Manifest
 from opsmith.core.kernel import Provenance
-from opsmith.core.op import TaskKind, version_file
+from opsmith.core.op import version_file
 from opsmith.core.run import write_atomically
 from opsmith.core.verdict import Part, Status
+from opsmith.generate.advisor.figures import AdvisorFigures, advisor_figures
 from opsmith.generate.attempt import Attempt, Outcome, unjudged
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
 from opsmith.generate.curves import AuthorFigures, SpendPoint, author_figures, kept, right, spending
@@ -20,6 +21,7 @@ from opsmith.generate.feedback import telling
 from opsmith.generate.held_out import LastJudged
 from opsmith.generate.journal import Exchange, Journal, Spent
 from opsmith.report.strangers import one_line
+from opsmith.reviews.book import ReviewBook
 from opsmith.session import AskedTask
 
 #: The outcome of an attempt that was accepted, and refused when it was judged once more on other values.
@@ -70,6 +72,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
         overruns: what took more than it may, each in one line.
         spending: after each exchange, in the order in which they were asked.
         void: task -> why it asks nothing; no model is asked for it, and it is in no figure.
+        advisor: what it said and what became of that; None without one.
         replayed: of a replay how many kernels were ``judged`` again, and how many of them ``differ`` in a status.
     """
 
@@ -83,6 +86,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     replayed: dict[str, int] | None = None
     overruns: tuple[str, ...] = ()
     void: dict[str, str] = {}
+    advisor: AdvisorFigures | None = None
 
 
 def write_kernels(folder: Path, out: Path, tasks: Mapping[str, AskedTask], last: Mapping[str, LastJudged]) -> list[str]:
@@ -123,6 +127,7 @@ def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], cho
     The folder is there whole, or as it was before.
     """
     staging = folder.with_name(f".{folder.name}.new")
+    reviews = ReviewBook(folder).reviews()
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
     entries: dict[str, KernelEntry] = {}
@@ -132,19 +137,21 @@ def write_directory(folder: Path, out: Path, tasks: Mapping[str, AskedTask], cho
         target = staging / kernel_file(task, attempt.index)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(out / attempt.file, target)
-        if task.op.kind is not TaskKind.MODULE:
+        if not task.op.kind.of_problems:
             provenance = Provenance(model=attempt.model, prompt_hash=attempt.exchange, attempt=attempt.index)
             entries[name] = KernelEntry(best=attempt.index + 1, provenance=provenance)
     if entries:
         manifest = msgspec.json.format(msgspec.json.encode(Manifest(format=FORMAT, kernels=entries)))
         write_atomically(staging / "manifest.json", manifest)
+    if reviews:
+        ReviewBook(staging).append(reviews)
     shutil.rmtree(folder, ignore_errors=True)
     staging.rename(folder)
 
 
 def kernel_file(task: AskedTask, index: int) -> Path:
     """The place of a task's kernel in a directory of them."""
-    if task.op.kind is TaskKind.MODULE:
+    if task.op.kind.of_problems:
         return Path(f"{task.name}.py")
     return Path(version_file(task.name, index + 1))
 
@@ -183,6 +190,7 @@ def summarise_campaign(
         spending=spending(histories, last, exchanges),
         overruns=tuple(_overruns(options, journal.spent, exchanges, journal.judging_overruns())),
         void=dict(void or {}),
+        advisor=None if options.advisor is None else advisor_figures(histories, journal, options.advisor.model),
     )
 
 

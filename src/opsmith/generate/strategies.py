@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from opsmith.errors import UnknownName
-from opsmith.generate.attempt import Attempt, Move, best, unjudged
-
-#: Of the least time that the device needs, in percent: who gets there is as good as done.
-NEAR_THE_FLOOR_PERCENT = 90.0
+from opsmith.generate.attempt import Attempt, Move, best, is_done
+from opsmith.generate.evolution import Evolve
 
 
 class Strategy(Protocol):
@@ -28,20 +26,6 @@ class Strategy(Protocol):
             attempts: all that were made, in the order of their index.
         """
         ...
-
-
-def is_done(attempts: Sequence[Attempt], *, timed: bool) -> bool:
-    """Whether no attempt can do much better: one is right and, where kernels are timed, near the roofline bound.
-
-    Or one cannot be judged here: nothing is found out that another could be better for.
-    """
-    if unjudged(attempts) is not None:
-        return True
-    top = best(attempts)
-    if top is None or not top.accepted or top.judged is None:
-        return False
-    percent = top.judged.summary.percent_of_floor
-    return not timed or (percent is not None and percent >= NEAR_THE_FLOOR_PERCENT)
 
 
 class BestOfN:
@@ -130,7 +114,7 @@ class Swarm:
         return Move(member=member, number=len(own), shown=(*inspiration, *_best_and_last(own)))
 
 
-STRATEGIES = {strategy.name: strategy for strategy in (BestOfN, Refine, Beam, Swarm)}
+STRATEGIES = {strategy.name: strategy for strategy in (BestOfN, Refine, Beam, Swarm, Evolve)}
 
 
 def strategy_named(name: str, *, members: int, attempts: int, timed: bool) -> Strategy:

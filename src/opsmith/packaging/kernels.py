@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,9 @@ from opsmith.errors import BadInput
 from opsmith.packaging import judged
 from opsmith.packaging.judged import Judged, JudgedRun
 from opsmith.packaging.wheel import Metadata, wheel
+from opsmith.reviews.book import NAME as REVIEWS
+from opsmith.reviews.book import ReviewBook, why_not_approved
+from opsmith.reviews.records import Review
 
 #: The folder of the kernel directory inside the package.
 _KERNELS = "kernels"
@@ -63,6 +66,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
         judged: the run that accepted the kernels, or None.
         license_files: name -> content.
         directory: the kernel directory.
+        reviews: those that approved the kernels, where only approved ones were asked for.
     """
 
     package: Package
@@ -70,6 +74,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     judged: Judged | None
     license_files: dict[str, bytes]
     directory: Path
+    reviews: tuple[Review, ...] = ()
 
     @property
     def metadata(self) -> Metadata:
@@ -102,6 +107,9 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
             package.NAME: _document(self.package),
             **{f"{_KERNELS}/{path}": data for path, data in self.kernel_files().items()},
         }
+        if self.reviews:
+            lines = (msgspec.json.encode(review) + b"\n" for review in self.reviews)
+            files[f"{_KERNELS}/{REVIEWS}"] = b"".join(lines)
         if self.judged is not None:
             files[judged.NAME] = _document(self.judged)
         return wheel(self.metadata, {f"{module}/{path}": data for path, data in files.items()})
@@ -127,6 +135,7 @@ def collect(
     license: str | None = None,  # noqa: A002 - what the field is called everywhere
     ops: Iterable[str] | None = None,
     run: Path | None = None,
+    approved: bool = False,
 ) -> Contents:
     """Choose what goes into a package of the kernels in ``directory``; nothing is imported or run.
 
@@ -137,6 +146,8 @@ def collect(
         license: SPDX expression of all kernels; by default what the manifest says of each.
         ops: patterns of overloads; all by default.
         run: a run that judged the directory: only what it accepted goes in.
+        approved: only what people approved, as it is now, goes in; reviews are read beside the directory's kernels
+            and in the run.
 
     Raises:
         BadInput: there is no kernel to package, no licence is known, a kernel is not the one that was judged, or
@@ -149,10 +160,11 @@ def collect(
         raise BadInput(f"{name!r} is a backend of opsmith's own; give another --name")
     judged_run = None if run is None else JudgedRun(run)
     found = offered(KernelDirectory(directory, name=name), None if ops is None else tuple(ops), ())
+    reviews = tuple(_reviews(directory, run)) if approved else None
     left_out = {
         schema.name: reason
         for schema, kernel in found
-        if (reason := _why_left_out(schema, kernel, judged_run)) is not None
+        if (reason := _why_left_out(schema, kernel, judged_run, reviews)) is not None
     }
     served = [_packaged(schema, kernel, directory) for schema, kernel in found if schema.name not in left_out]
     if not served:
@@ -171,15 +183,30 @@ def collect(
         judged=None if judged_run is None else judged_run.record(op.schema.name for op in served),
         license_files=license_files,
         directory=directory,
+        reviews=() if reviews is None else tuple(each for each in reviews if each.task in _reviewed_ops(served)),
     )
 
 
-def _why_left_out(schema: OpSchema, kernel: Kernel, run: JudgedRun | None) -> str | None:
+def _reviewed_ops(served: Iterable[PackagedOp]) -> set[str]:
+    return {op.kernel.derived_from or op.kernel.task for op in served}
+
+
+def _reviews(directory: Path, run: Path | None) -> Iterator[Review]:
+    """What people said, each review once."""
+    books = [ReviewBook(folder).reviews() for folder in (directory, *([run] if run is not None else []))]
+    yield from {review.id: review for book in books for review in book}.values()
+
+
+def _why_left_out(
+    schema: OpSchema, kernel: Kernel, run: JudgedRun | None, reviews: Iterable[Review] | None
+) -> str | None:
     if (excluded := why_excluded(schema)) is not None:
         return f"left to PyTorch: {REASONS[excluded]}"
     if kernel.entry.rpartition(":")[0] not in kernel.files:
         return f"its file {kernel.entry.rpartition(':')[0]} is missing"
-    return None if run is None else run.why_refused(kernel)
+    if run is not None and (reason := run.why_refused(kernel)) is not None:
+        return reason
+    return None if reviews is None else why_not_approved(reviews, kernel)
 
 
 def _packaged(schema: OpSchema, kernel: Kernel, directory: Path) -> PackagedOp:

@@ -32,7 +32,7 @@ from opsmith.report.page_parts import packed, packed_plotly, templates
 from opsmith.report.points import POINTS, points, speedup_logs
 from opsmith.report.results import Results
 from opsmith.report.strangers import one_line
-from opsmith.report.tables import refused_by_policy, share, speedup
+from opsmith.report.tables import refused_by_policy, review_counts, share, speedup
 
 #: Failing cases that the page holds in full. Each op's first comes before any op's second.
 FAILING_CASES = 2_000
@@ -74,6 +74,7 @@ def render(results: Results) -> str:
             bar=list(_bar(results)),
             policy_remark=refused_by_policy(results),
             void=[(one_line(name), one_line(reason)) for name, reason in results.summary.void.items()],
+            reviews=review_counts(results),
             level_tables=level_tables(results.summary.levels),
             column_tables=[*column_tables(results.summary.columns, results.columns), case_table(results.columns)]
             if results.columns
@@ -181,6 +182,7 @@ def _op_row(planned: PlannedOp, results: Results, worst: ErrorFigures | None) ->
         "labelsK": op.labels_k,
         "labelsE": op.labels_e,
         "bound": op.percent_of_floor,
+        "review": one_line(results.reviews[planned.op].text) if planned.op in results.reviews else None,
         "maxRel": None if worst is None or (worst.mismatched and not worst.max_rel) else worst.max_rel,
     }
 

@@ -28,12 +28,10 @@ def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict:
     """
     options = manifest.options
     kernel = planned.kernel
-    if planned.kind is TaskKind.MODULE:
+    if planned.kind.of_problems:
         words = _module_words(run, options, planned)
     elif planned.kind is TaskKind.COLLECTIVE:
-        ranks = ",".join(map(str, options.selection.ranks))
         words = ["opsmith", "run", "--suite", options.suite, "--backend", options.backend, "--ops", planned.op]
-        words += ["--ranks", ranks]
     elif planned.kind is TaskKind.MODEL:
         words = _model_words(options, planned)
     elif kernel is not None and kernel.snapshot_name is not None and _is_one_file(kernel, options):
@@ -47,6 +45,8 @@ def repro_command(run: Path, manifest: RunManifest, planned: PlannedOp, verdict:
             words += ["--entry", entry]
     else:
         words = ["opsmith", "run", "--suite", options.suite, "--backend", options.backend, "--ops", planned.op]
+    if planned.kind.on_ranks:
+        words += ["--ranks", ",".join(map(str, options.selection.ranks))]
     words += ["--dtype", verdict.dtype or ",".join(options.dtypes), "--device", options.device]
     if verdict.part is Part.CASE:
         words += ["--case", verdict.case]  # A variant is made of all of the op's cases, and conduct is about them.
@@ -65,7 +65,9 @@ def _module_words(run: Path, options: Options, planned: PlannedOp) -> list[str]:
     problems = options.selection.problems
     assert problems is not None, "a module is asked out of a folder of problems"
     words = ["opsmith", "run", "--suite", options.suite, "--problems", problems, "--backend", backend]
-    return [*words, "--ops", split_sample(planned.op)[0]]
+    words += ["--ops", split_sample(planned.op)[0]]
+    small = planned.kind is TaskKind.PARALLEL and options.selection.sizes == "small"
+    return [*words, "--sizes", "small"] if small else words
 
 
 def _model_words(options: Options, planned: PlannedOp) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,8 @@ from opsmith.core.verdict import ErrorFigures, Part, Status, Verdict
 from opsmith.report.repro import repro_command
 from opsmith.report.scores import summarise
 from opsmith.report.strangers import one_line, printable
+from opsmith.reviews.of_run import standings
+from opsmith.reviews.records import Standing
 
 #: Evidence is kept to this many characters a case.
 EVIDENCE_CHARACTERS = 2_000
@@ -61,6 +63,7 @@ class Results:
         timed_cases: what else is known of the cases whose timings count, sorted by op and case.
         columns: of whole models what was found of each way to run them, in the order found.
         summary: the scores.
+        reviews: op -> what people said of its kernel; empty where nobody did.
     """
 
     path: Path
@@ -70,6 +73,7 @@ class Results:
     timed_cases: tuple[TimedCase, ...]
     columns: tuple[ColumnResult, ...]
     summary: Summary
+    reviews: Mapping[str, Standing] = field(default_factory=dict)
 
     @classmethod
     def read(cls, run: RunDirectory) -> Results:
@@ -89,6 +93,7 @@ class Results:
             timed_cases=timed_cases,
             columns=columns,
             summary=summarise(manifest, plan, verdicts, timed_cases, columns),
+            reviews=standings(run.path, manifest, plan),
         )
 
     @property
@@ -106,22 +111,23 @@ class Results:
         """At most ``limit`` cases that did not pass, sorted by op.
 
         Every failing op gets its first case in before any op gets a second one, so that one op
-        with thousands of failures does not hide the others.
+        with thousands of failures does not hide the others. Likewise every status of an op.
 
         Args:
             limit: of cases.
             each_once: of an op's cases that say the same, as all do of a file that does not load, only the first.
         """
-        met: Counter[str] = Counter()
+        met: dict[str, Counter[Status]] = {}
         alike: Counter[tuple[str, str, str]] = Counter()
-        ranked: list[tuple[int, Verdict]] = []
+        ranked: list[tuple[tuple[int, int], Verdict]] = []
         for verdict in self.verdicts:
             if verdict.is_failure:
                 alike[_said(verdict)] += 1
                 if each_once and alike[_said(verdict)] > 1:
                     continue
-                met[verdict.op] += 1
-                ranked.append((met[verdict.op], verdict))
+                statuses = met.setdefault(verdict.op, Counter())
+                statuses[verdict.status] += 1
+                ranked.append(((statuses[verdict.status], list(statuses).index(verdict.status)), verdict))
         kept = sorted(ranked, key=lambda entry: entry[0])[:limit]
         kept.sort(key=lambda entry: (entry[1].op, entry[0]))
         planned = {op.op: op for op in self.plan.ops}

@@ -32,6 +32,7 @@ from opsmith.report.outcome import (
 )
 from opsmith.report.results import FailingCase, Results
 from opsmith.report.strangers import one_line
+from opsmith.reviews.records import Standing, State
 
 #: Rows of the table of ops, and failing cases under it.
 OP_ROWS = 40
@@ -55,7 +56,7 @@ def print_results(results: Results, console: Console) -> None:
     console.print(headline(results))
     for table in (*level_tables(results.summary.levels), *column_tables(results.summary.columns, results.columns)):
         console.print(_level_table(table))
-    console.print(op_table(results.summary))
+    console.print(op_table(results.summary, reviews=results.reviews))
     for remark in (left_out(results.summary), footnote(results.summary)):
         if remark is not None:
             console.print(remark)
@@ -150,6 +151,8 @@ def _headline_rows(results: Results) -> Iterable[tuple[str, Text]]:
         yield "policy", Text(remark)
     for number, line in enumerate(void_problems(summary)):
         yield "" if number else "void", Text(line)
+    if said := review_counts(results):
+        yield "reviews", Text(said)
     yield from _timing_rows(results)
     device = f"{summary.device} ({one_line(environment.device_name)})"
     yield "device", Text(f"{device}, {', '.join(summary.dtypes)}, torch {environment.torch}")
@@ -198,6 +201,12 @@ def void_problems(summary: Summary) -> Iterable[str]:
         problems = "1 further problem asks" if count == 1 else f"{count:,} further problems ask"
         yield f"{problems} nothing that a kernel could be judged by; in no count and no score"
     yield from (f"{one_line(name)}: {one_line(reason)}" for name, reason in summary.void.items())
+
+
+def review_counts(results: Results) -> str:
+    """How many kernels are in each state of review; empty where nobody reviewed anything."""
+    counts = Counter(standing.state for standing in results.reviews.values())
+    return ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state])
 
 
 def label_counts(summary: Summary, quantity: str) -> str:
@@ -260,8 +269,14 @@ def _level_table(content: LevelTable) -> Table:
     return table
 
 
-def op_table(summary: Summary, rows: int = OP_ROWS) -> Table:
-    """One row an op: failing ops first, then right ones, then those that nobody answers."""
+def op_table(summary: Summary, rows: int = OP_ROWS, reviews: Mapping[str, Standing] | None = None) -> Table:
+    """One row an op: failing ops first, then right ones, then those that nobody answers.
+
+    Args:
+        summary: of the run.
+        rows: at most so many.
+        reviews: op -> what people said of its kernel; a column of its own where there is any.
+    """
     shown = _ordered(summary)[:rows]
     columns = _timing_columns(summary)
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -271,6 +286,8 @@ def op_table(summary: Summary, rows: int = OP_ROWS) -> Table:
     table.add_column("failures", overflow="fold")
     for title in columns:
         table.add_column(title, justify="right")
+    if reviews:
+        table.add_column("review", overflow="fold")
     for name, op in shown:
         table.add_row(
             Text(one_line(name)),
@@ -278,6 +295,7 @@ def op_table(summary: Summary, rows: int = OP_ROWS) -> Table:
             Text(f"{op.passed}/{op.cases}"),
             _failures(op),
             *(cell(op) for cell in columns.values()),
+            *([Text(one_line(reviews[name].text) if name in reviews else "-")] if reviews else []),
         )
     return table
 

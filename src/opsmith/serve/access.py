@@ -96,4 +96,5 @@ def _needs(role: Role) -> Callable[..., Token]:
 
 Reader = Annotated[Token, Depends(_needs(Role.READER))]
 Submitter = Annotated[Token, Depends(_needs(Role.SUBMITTER))]
+Reviewer = Annotated[Token, Depends(_needs(Role.REVIEWER))]
 Admin = Annotated[Token, Depends(_needs(Role.ADMIN))]

@@ -16,11 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import opsmith
 from opsmith.errors import BadInput, UnknownName
 from opsmith.serve.access import Access, Reader
-from opsmith.serve.api import runs, submissions, tokens
+from opsmith.serve.api import reviews, runs, submissions, tokens
 from opsmith.serve.api.common import Served, only_known_parameters, problems
 from opsmith.serve.limits import LimitedBody
 from opsmith.serve.metrics import Metrics
-from opsmith.serve.pages import entry, kernel, views
+from opsmith.serve.pages import entry, kernel, review, views
 from opsmith.serve.service import Service
 from opsmith.serve.store.database import StoreAway, StoreDamaged
 from opsmith.serve.store.submissions import KeyUsed, OtherRules, QuotaExceeded
@@ -33,7 +33,7 @@ PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _ABOUT = """\
 Kernels for PyTorch, judged. Every request needs a token: `Authorization: Bearer opsmith_...`. Readers follow
-and fetch everything; submitters also submit kernels.
+and fetch everything; submitters also submit kernels; reviewers also review them.
 """
 
 
@@ -48,9 +48,10 @@ def make_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.access = Access(service.database, service.limits)
-    for router, tag in ((submissions.router, "submit"), (runs.router, "look"), (tokens.router, "tokens")):
-        app.include_router(router, tags=[tag], dependencies=[Depends(only_known_parameters)])
-    for pages in (entry.router, views.router, kernel.router):
+    tagged = {"submit": submissions, "look": runs, "review": reviews, "tokens": tokens}
+    for tag, routes in tagged.items():
+        app.include_router(routes.router, tags=[tag], dependencies=[Depends(only_known_parameters)])
+    for pages in (entry.router, views.router, kernel.router, review.router):
         app.include_router(pages)
     app.get("/metrics", response_class=PlainTextResponse, responses=problems(), tags=["operate"])(get_metrics)
     app.get("/healthz", responses={503: problems()[503]}, tags=["operate"])(get_health)

@@ -24,6 +24,7 @@ from opsmith.core.verdict import Status, Verdict
 from opsmith.errors import BadInput, MachineFailed, OpsmithError
 from opsmith.generate.reward import why_not
 from opsmith.report.scores import summarise_by_dtype, summarise_op
+from opsmith.reviews.scope import reviewed_hash
 from opsmith.serve.live import Live
 from opsmith.serve.machine import Company, lacks, missing, shortage
 from opsmith.serve.metrics import Metrics
@@ -299,6 +300,7 @@ class Judging:
         try:
             with self._as_file(claimed) as file:
                 kernel = judge.kernel_in(file, claimed.task)
+                hash_of_review = reviewed_hash(kernel)
                 judged = judge.judge_kernel(claimed.task, kernel, most_s=self._most_s, told=told)
         except BadInput as exc:
             planned = judge.planned(claimed.task, None)
@@ -323,6 +325,7 @@ class Judging:
             timed=tuple(timed.values()),
             device_s=judged.device_s,
             ceilings=judge.clock.ceilings if judge.clock else None,
+            reviewed_hash=hash_of_review,
         )
 
     def _file(self, claimed: queue.Claimed) -> Path:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from opsmith.reviews.records import MOST_COMMENT_CHARACTERS, MOST_COMMENTS, Word
 from opsmith.serve.store.schema import State
 from opsmith.serve.store.tokens import Role
 
@@ -187,6 +188,7 @@ class JudgementOut(Message):
     percent_of_floor: float | None
     dsl: str | None
     detail: str | None
+    reviewed_hash: str | None = Field(description="Names what a review of the kernel is about.")
     created_utc: str
     judged_utc: str | None
 
@@ -242,6 +244,43 @@ class PlaceOut(Message):
     quantity: str | None
     fast: dict[str, float] = Field(description="p -> share of the tasks asked, correct with a speedup above p.")
     geomean: float | None = Field(description="Of the speedups of correct kernels that were timed.")
+
+
+class CommentIn(Asked):
+    """A remark on a kernel, or on a line of its source."""
+
+    text: Annotated[Text, Field(min_length=1, max_length=MOST_COMMENT_CHARACTERS)]
+    line: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+
+class ReviewIn(Asked):
+    """What a reviewer decides; a comment changes no decision."""
+
+    word: Annotated[Word, Field(strict=False)]
+    content_hash: Annotated[Line, Field(min_length=1, max_length=64, description="What was looked at.")]
+    comments: list[CommentIn] = Field(default_factory=list, max_length=MOST_COMMENTS)
+
+
+class CommentOut(Message):
+    """A remark; without a file it is about that of the entry."""
+
+    text: str
+    line: int | None
+    file: str
+
+
+class ReviewOut(Message):
+    """A review: a line of `reviews.jsonl`."""
+
+    id: str
+    task: str
+    content_hash: str
+    who: str
+    when_utc: str
+    word: Word
+    comments: list[CommentOut]
+    source: str
+    files: dict[str, str]
 
 
 class TokenIn(Asked):

@@ -38,7 +38,8 @@ class SuiteTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What the judge has to know of a suite before a referee loads it.
 
     Attributes:
-        tasks: what is asked: ops, module problems, collectives (on several ranks) or whole models (of columns).
+        tasks: what is asked: ops, module problems, collectives or parallel problems (of ranks), or whole models (of
+            columns).
         reads: what it reads.
         dtypes: asked unless ``--dtype`` says otherwise.
         device_dtypes: the same on anything but the CPU; None: as on the CPU.
@@ -85,6 +86,7 @@ FUZZ = SuiteTraits(imports_opinfo=False, redrawn_source="example")
 MODELS = SuiteTraits(tasks=TaskKind.MODEL, imports_opinfo=False)
 MODULES = SuiteTraits(tasks=TaskKind.MODULE, reads=Reads.PROBLEMS, imports_opinfo=False)
 OPINFO = SuiteTraits()
+PARALLEL = SuiteTraits(tasks=TaskKind.PARALLEL, reads=Reads.PROBLEMS, imports_opinfo=False)
 SMOKE = SuiteTraits(imports_opinfo=False)
 TRACES = SuiteTraits(
     reads=Reads.DATASET,

@@ -125,7 +125,7 @@ def world_reference(task: str) -> Callable[..., list[list[Any]]]:
     """A function of the programs of all ranks, as :mod:`.program` has them: for each rank the result of each call."""
     meaning = _MEANINGS[task]
 
-    def answer(*programs: tuple[Sequence[Arguments], Sequence[int], bool]) -> list[list[Any]]:
+    def answer(*programs: tuple[Sequence[Arguments], Sequence[int], Sequence[int]]) -> list[list[Any]]:
         count = len(programs[0][0])
         results = [meaning([calls[number] for calls, _, _ in programs]) for number in range(count)]
         return [[result[rank] for result in results] for rank in range(len(programs))]

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
+from opsmith.aten.low_precision import PACKED, SCALES, dequantized, is_low, quantized, same_values
+
 #: Perturbed values differ from the original by this share of their root mean square.
 SPREAD = 0.25
 #: And those of a tensor that is zero everywhere by this much.
@@ -58,7 +60,7 @@ def differences(expected: State, declared: State, hidden: State) -> Iterator[str
 
 def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors have the same device, dtype, shape and values."""
-    return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)
+    return one.dtype == other.dtype and one.device == other.device and same_values(one, other)
 
 
 def perturbed(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -67,8 +69,12 @@ def perturbed(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     What has one sign everywhere (variances, scales) keeps it: each element is multiplied by up to 2
     or divided by as much, so that a scale of 1 is none any more. Other values are moved by a normal
     number of ``SPREAD`` times their root mean square, zeros by ``SPREAD_FROM_ZERO``. Integers
-    (counters, indices) and masks stay, and so does what is not finite.
+    (counters, indices) and masks stay, and so do what is not finite, scales of blocks and packed numbers.
     """
+    if is_low(tensor):
+        if tensor.dtype in (PACKED, SCALES):
+            return tensor.detach().clone()
+        return quantized(perturbed(dequantized(tensor.detach()), generator), tensor.dtype)
     if not tensor.is_floating_point() or tensor.numel() == 0 or is_mask(tensor):
         return tensor.detach().clone()
     wide = tensor.detach().to("cpu", torch.float64)

@@ -5,27 +5,23 @@ The file is the user's own and is trusted; all the same, no two problems share a
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
-import random
-import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 import torch
 
 from opsmith.calls.recording import PendingRecord, signature
 from opsmith.calls.transfer import HostBytes
 from opsmith.core.case import CallRecord
 from opsmith.core.seeds import derive_seed
-from opsmith.errors import MissingDependency
 from opsmith.tasks.module_call import CONSTRUCTION_SEED, ReferenceCall
 from opsmith.tasks.module_state import State, declared_state, equal, hidden_state, perturbed
+from opsmith.tasks.problem_module import import_problem, seed_everything
+from opsmith.tasks.small_sizes import shrunk
 
 #: A problem's dict of other values for constants of its file, with which it is small enough for any machine.
 SMALL = "SMALL"
@@ -41,17 +37,12 @@ DEVICE = "OPSMITH_DEVICE"
 #: What a problem may check of a result besides opsmith's comparison: ``check_implementation(*inputs, result)``.
 OWN_CHECK = "check_implementation"
 
-#: Packages that problems of whole models import, and the extra of opsmith that brings them.
-_EXTRAS = {"timm": "models", "transformers": "models"}
-
 #: What torch says where a process that judges on the CPU is asked for a GPU.
 _NO_CUDA = (
     *("Cannot re-initialize CUDA in forked subprocess", "Torch not compiled with CUDA enabled"),
     *("Found no NVIDIA driver", "No CUDA GPUs are available", "Cannot access accelerator device"),
     "Cannot get CUDA generator",
 )
-
-_numbers = itertools.count()
 
 
 class BrokenProblem(Exception):
@@ -82,7 +73,8 @@ class ProblemFile:
 
     Args:
         file: its path.
-        small: take the sizes that its ``SMALL`` names, where it has some.
+        small: take the sizes that its ``SMALL`` names, or smaller ones that are found
+            (:mod:`opsmith.tasks.small_sizes`).
         device: type of the device that a file which asks for it makes its tensors on.
 
     Raises:
@@ -91,14 +83,18 @@ class ProblemFile:
 
     def __init__(self, file: Path, *, small: bool = False, device: str = "cpu") -> None:
         self._file = file
-        module = self.trying("does not load", lambda: _import(file))
+        module = self.trying("does not load", lambda: import_problem(file))
+        if small and SMALL in vars(module):
+            self._make_small(module)
+        elif small and vars(module).keys().isdisjoint((CASES, GROUPS)):  # Cases that are named have their sizes.
+            module = self.trying("cannot be made smaller", lambda: shrunk(file)) or module
         if DEVICE in vars(module):
             setattr(module, DEVICE, device)
-        if small:
-            self._make_small(module)
         self._make_model = self._part(module, "Model")
         self._make_groups = None if "get_inputs" in vars(module) else vars(module).get(GROUPS)
-        self._make_inputs = list if self._make_groups is not None else self._part(module, "get_inputs")
+        self._make_inputs: Callable[..., Any] = (
+            list if self._make_groups is not None else self._part(module, "get_inputs")
+        )
         self._make_init = vars(module).get("get_init_inputs", list)
         self.cases = self._named_cases(module)
         self.scratch: tuple[int, ...] = tuple(vars(module).get(SCRATCH, ()))
@@ -145,10 +141,13 @@ class ProblemFile:
         return list(inputs)
 
     def _make_small(self, module: ModuleType) -> None:
-        for name, size in vars(module).get(SMALL, {}).items():
+        self._set_constants(module, vars(module).get(SMALL, {}), SMALL)
+
+    def _set_constants(self, module: ModuleType, constants: Mapping[str, Any], said_by: str) -> None:
+        for name, value in constants.items():
             if name not in vars(module):
-                raise BrokenProblem(f"{self._file.name}: {SMALL} names {name}, which the file does not define")
-            setattr(module, name, size)
+                raise BrokenProblem(f"{self._file.name}: {said_by} names {name}, which the file does not define")
+            setattr(module, name, value)
 
     def _groups(self) -> list[Any]:
         assert self._make_groups is not None
@@ -209,7 +208,8 @@ class Problem:
         task: its name.
         file: its path.
         device: where its Model runs.
-        small: take the sizes that its ``SMALL`` names, where it has some.
+        small: take the sizes that its ``SMALL`` names, or smaller ones that are found
+            (:mod:`opsmith.tasks.small_sizes`).
 
     Raises:
         BrokenProblem: it does not load, or a part of it is missing or does not run.
@@ -327,26 +327,3 @@ def _hub_repository(exc: BaseException) -> str | None:
             if isinstance(asked := frame.f_locals.get(name), str):
                 return asked
     return None
-
-
-def seed_everything(seed: int) -> None:
-    """Seed every generator that a problem file may draw from."""
-    random.seed(seed)
-    np.random.seed(seed % (1 << 32))  # noqa: NPY002 - problem files use the global generator
-    torch.manual_seed(seed)
-
-
-def _import(file: Path) -> ModuleType:
-    name = f"_opsmith_problem_{next(_numbers)}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file.name} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # Dataclasses look their module up there.
-    try:
-        spec.loader.exec_module(module)
-    except ModuleNotFoundError as exc:
-        if exc.name not in _EXTRAS:
-            raise
-        raise MissingDependency(exc.name, extra=_EXTRAS[exc.name]) from exc
-    return module

@@ -20,6 +20,7 @@ from opsmith.tasks.collective_reference import world_reference
 from opsmith.tasks.collectives import NAMESPACES, collective_schemas
 
 if TYPE_CHECKING:
+    from opsmith.tasks.parallel_problem import ParallelProblem
     from opsmith.tasks.problem import Problem
 
 #: Models that are kept loaded: those of large problems fill a device.
@@ -30,6 +31,7 @@ class _Problems(NamedTuple):
     files: Mapping[str, Path]
     device: str
     small: bool = False
+    parallel: bool = False
 
 
 #: Those of the run that this process serves; a referee serves one.
@@ -38,15 +40,17 @@ _problems = _Problems({}, "cpu")
 _models: dict[str, Callable[..., Any]] = {}
 
 
-def use_problems(files: Mapping[str, Path], device: str, *, small: bool = False) -> None:
+def use_problems(files: Mapping[str, Path], device: str, *, small: bool = False, parallel: bool = False) -> None:
     """Let these task names, and no others, mean these problem files, with their Models on ``device``.
 
     Args:
         small: at the sizes that a problem names for machines without a GPU, where it names some.
+        parallel: they are for ranks.
     """
     global _problems  # noqa: PLW0603 - as overloads are, the problems are one table of the process
-    _problems = _Problems(dict(files), device, small)
+    _problems = _Problems(dict(files), device, small, parallel)
     problem.cache_clear()
+    parallel_problem.cache_clear()
 
 
 def problem_files() -> Mapping[str, Path]:
@@ -70,7 +74,7 @@ def reference(task: str) -> Callable[..., Any]:
     if task in _models:
         return _models[task]
     if task in _problems.files:
-        return problem(task).call
+        return parallel_problem(task).reference if _problems.parallel else problem(task).call
     return world_reference(task) if task in NAMESPACES else overload(task)
 
 
@@ -84,6 +88,23 @@ def problem(task: str) -> Problem:
     from opsmith.tasks.problem import Problem
 
     return Problem(task, _problems.files[task], torch.device(_problems.device), small=_problems.small)
+
+
+@lru_cache(KEPT_PROBLEMS)
+def parallel_problem(task: str) -> ParallelProblem:
+    """The problem of a parallel task, loaded when it is first needed.
+
+    Raises:
+        BrokenProblem: the problem file does not load.
+    """
+    from opsmith.tasks.parallel_problem import ParallelProblem
+
+    return ParallelProblem(task, _problems.files[task], torch.device(_problems.device), small=_problems.small)
+
+
+def replicated(task: str) -> tuple[int, ...]:
+    """Numbers of the results that are the same on all ranks, bit by bit; none of what one process answers."""
+    return parallel_problem(task).replicated if _problems.parallel and task in _problems.files else ()
 
 
 def own_check(task: str) -> Callable[[Sequence[Any], Any], str | None] | None:
@@ -106,14 +127,16 @@ def schema_of(task: str) -> OpSchema:
     """What is known of a task without loading its file."""
     if task not in _problems.files:
         return collective_schemas()[task] if task in NAMESPACES else aten_schemas()[task]
-    return OpSchema(name=task, schema=str(_problems.files[task]), variant=Variant.FUNCTIONAL, kind=TaskKind.MODULE)
+    kind = TaskKind.PARALLEL if _problems.parallel else TaskKind.MODULE
+    return OpSchema(name=task, schema=str(_problems.files[task]), variant=Variant.FUNCTIONAL, kind=kind)
 
 
 def loaded_schemas(tasks: Iterable[str]) -> tuple[OpSchema, ...]:
-    """The complete records of those of the tasks that are modules.
+    """The complete records of those of the tasks that stand in problem files.
 
     Raises:
         BrokenProblem: a problem file does not load.
     """
     modules = [task for task in tasks if task in _problems.files]
-    return tuple(msgspec.structs.replace(schema_of(task), init=problem(task).init) for task in modules)
+    loaded = parallel_problem if _problems.parallel else problem
+    return tuple(msgspec.structs.replace(schema_of(task), init=loaded(task).init) for task in modules)

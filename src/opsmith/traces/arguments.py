@@ -56,8 +56,6 @@ _DTYPE_ALIASES = {
     "cfloat": "complex64",
     "cdouble": "complex128",
 }
-#: Dtypes that an argument can name. They have no short name, so no tensor of a trace has one.
-_ARGUMENT_DTYPES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
 _MEMORY_FORMATS = ("contiguous_format", "channels_last", "channels_last_3d", "preserve_format")
 
@@ -86,7 +84,7 @@ def _constants() -> dict[str, Value]:
     constants: dict[str, Value] = {"None": None, "True": True, "False": False, "inf": math.inf, "nan": math.nan}
     constants |= {name: ComplexValue(0.0, value) for name, value in _IMAGINARY_NAMES.items()}
     constants |= {spelling: NamedValue("dtype", TENSOR_DTYPES[short]) for spelling, short in _DTYPES.items()}
-    for kind, names in [("dtype", _ARGUMENT_DTYPES), ("layout", _LAYOUTS), ("memory_format", _MEMORY_FORMATS)]:
+    for kind, names in [("layout", _LAYOUTS), ("memory_format", _MEMORY_FORMATS)]:
         constants |= {spelling: NamedValue(kind, name) for name in names for spelling in _of_torch(name)}
     return constants
 

@@ -2,7 +2,8 @@
 
 The script's own outcome does not change. Calls are written to the trace as they come, at most some seconds after they
 were made, so that no end loses more. An early end is told by the trace (``# incomplete: ...``) and on standard error,
-where Python has a chance to: at ``os._exit``, ``exec`` and the signals of :data:`ENDING`.
+where Python has a chance to: at ``os._exit``, ``exec`` and the signals of :data:`ENDING`. What functions call that are
+registered with :mod:`atexit` is added when they have run.
 
 Calls of all threads are recorded, and those of processes that the script forks, each of which writes a file of its own
 beside the trace until they are put together. Other programs are named.
@@ -11,6 +12,7 @@ beside the trace until they are put together. Other programs are named.
 from __future__ import annotations
 
 import _thread
+import atexit
 import contextlib
 import os
 import signal
@@ -25,6 +27,7 @@ from types import FrameType
 from typing import Any, NoReturn
 from unittest import mock
 
+from opsmith.core.counts import counted
 from opsmith.report.strangers import one_line
 from opsmith.traces.capture import Capture
 from opsmith.traces.grammar import parse_trace
@@ -76,6 +79,7 @@ class Recorder:
         os.register_at_fork(after_in_child=self._forked)
         with contextlib.ExitStack() as undo:
             undo.enter_context(mock.patch.object(os, "_exit", self._leaving(os._exit)))
+            undo.enter_context(mock.patch.object(atexit, "register", self._registering(atexit.register)))
             undo.enter_context(mock.patch.object(threading.Thread, "_bootstrap_inner", self._recorded_thread()))
             undo.enter_context(mock.patch.object(_thread, "start_new_thread", self._starting(_thread.start_new_thread)))
             undo.enter_context(mock.patch.object(util, "spawnv_passfds", self._spawning(util.spawnv_passfds)))
@@ -185,6 +189,31 @@ class Recorder:
 
         return starting
 
+    def _registering(self, register: Callable[..., object]) -> Callable[..., object]:
+        def registering(function: Callable[..., object], *args: Any, **kwargs: Any) -> Callable[..., object]:
+            register(_AtExit(function, self._recorded_late), *args, **kwargs)
+            return function
+
+        return registering
+
+    @contextlib.contextmanager
+    def _recorded_late(self) -> Iterator[None]:
+        """Record what is called after the script's end, and write the trace again."""
+        before = self.capture.calls
+        try:
+            with self.capture.beside():
+                yield
+        finally:
+            added = self.capture.calls - before
+            if added:
+                self._told_of_late(added)
+
+    def _told_of_late(self, added: int) -> None:
+        with contextlib.suppress(OSError, ValueError):  # The folder or the stream may be gone: so is whoever reads it.
+            self._write(None)
+            if not self.is_forked:
+                sys.stderr.write(f"opsmith: {counted(added, 'call')} at exit, added to {one_line(str(self._trace))}\n")
+
     def _spawning(self, spawn: Callable[..., int]) -> Callable[..., int]:
         def spawned(path: Any, *rest: Any) -> int:
             self.others["worker processes of multiprocessing"] += 1
@@ -210,6 +239,24 @@ class Recorder:
             self.capture.start_anew()
             self._trace = self._out.with_name(self._part(f".{os.getpid()}"))
             self._next = time.monotonic() + INTERVAL_S
+
+
+class _AtExit:
+    """A function that is registered with :mod:`atexit`, and still equal to itself for ``atexit.unregister``."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self, function: Callable[..., object], recorded: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> None:
+        self._function, self._recorded = function, recorded
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        with self._recorded():
+            self._function(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self._function == other
 
 
 def _wait_for_threads() -> None:

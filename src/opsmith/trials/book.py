@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -10,6 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import torch
+
+from opsmith.core.cache import cache_folder
+from opsmith.core.case import digest
 
 #: A way is taken instead of another if it takes at most this part of the time: less is within what a trial varies.
 WORTH_IT = 0.95
@@ -143,3 +148,13 @@ class TrialBook:
             os.write(descriptor, b"\n" + msgspec.json.encode(line) + b"\n")
         finally:
             os.close(descriptor)
+
+
+#: Of a file there is one in a process.
+_opened = functools.cache(TrialBook)
+
+
+def book_of(purpose: str, device: torch.device) -> TrialBook:
+    """What trials for a purpose found on a device; its file is named for the device and for torch's version."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return _opened(cache_folder() / purpose / f"{digest(f'{name} torch {torch.__version__}'.encode())}.jsonl")

@@ -34,7 +34,8 @@ from opsmith.runner.child.versions import versions
 from opsmith.suites import AsksWholeModels
 from opsmith.suites.models.workload import ModelCall, Workload, other_state
 from opsmith.tasks import registry
-from opsmith.tasks.problem import record_call, seed_everything
+from opsmith.tasks.problem import record_call
+from opsmith.tasks.problem_module import seed_everything
 from opsmith.whole_models.clock import ModelClock
 from opsmith.whole_models.columns import compiler_of, graphs_made, known_backends, known_modes
 from opsmith.whole_models.messages import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.record_variant_groups import TABLE, torch_minor
 
-from opsmith.aten.groups import dispatched_overloads, group_of, variant_groups
+from opsmith.aten.groups import group_of, variant_groups
 from opsmith.aten.schemas import aten_schemas
 from opsmith.core.op import Variant
 
@@ -20,8 +20,6 @@ EXPECTED = [
     for row in ROWS
     if (torch_minor() in row["torch"] if torch_minor() in VERSIONS else VERSIONS == set(row["torch"]))
 ]
-#: torchgen joins this group by hand: the schemas of its members do not say so.
-BY_HAND = {"bernoulli.p"}
 FIELDS = ("functional", "inplace", "out", "mutable", "view", "view_inplace")
 
 
@@ -33,25 +31,21 @@ def members(op: str) -> dict[str, str]:
 
 def test_the_groups_are_those_of_torchs_code_generator() -> None:
     """2,596 overloads of torch 2.13 in groups of two and more, read from another source than ours."""
-    expected = [row for row in EXPECTED if row.get("functional") not in BY_HAND]
-    assert 1_000 < sum(map(len, expected))
-    assert [] == [row for row in expected for op in row.values() if row != members(op)]
+    assert 1_000 < sum(map(len, EXPECTED))
+    assert [] == [row for row in EXPECTED for op in row.values() if row != members(op)]
 
 
 @pytest.mark.skipif(torch_minor() not in VERSIONS, reason="this torch was not recorded")
 def test_no_group_is_larger_than_torchs_code_generator_makes_it() -> None:
     """An overload in a wrong group would be answered by another op's kernel."""
     expected = {frozenset(row.values()) for row in EXPECTED}
-    alone = {"bernoulli_.float"}
     larger = [g.overloads for g in variant_groups() if len(g.overloads) > 1 and frozenset(g.overloads) not in expected]
-    assert [] == [overloads for overloads in larger if not alone & {*overloads}]
+    assert [] == larger
 
 
 def test_every_functional_inplace_and_out_triple_is_complete() -> None:
     """Where the table has all three, so has the group: none is left to eager while the others are answered."""
-    triples = [
-        row for row in EXPECTED if {"functional", "inplace", "out"} <= row.keys() and row["functional"] not in BY_HAND
-    ]
+    triples = [row for row in EXPECTED if {"functional", "inplace", "out"} <= row.keys()]
     assert 250 < len(triples)
     for row in triples:
         group = group_of(row["functional"])
@@ -59,10 +53,10 @@ def test_every_functional_inplace_and_out_triple_is_complete() -> None:
 
 
 def test_every_dispatched_overload_is_in_one_group() -> None:
-    """Nothing is lost and nothing counted twice, but for one schema that torchgen does not read."""
+    """Nothing is lost and nothing counted twice."""
     grouped = [op for group in variant_groups() for op in group.overloads]
     assert len(grouped) == len(set(grouped))
-    assert {"get_gradients.default"} >= dispatched_overloads() - set(grouped)
+    assert aten_schemas().keys() == set(grouped)
 
 
 def test_a_derived_overload_is_derived_within_its_group() -> None:

@@ -218,14 +218,15 @@ def test_a_problem_has_a_size_that_can_be_judged(figures: AuditFigures, expected
     assert expected == {finding.check for finding in sizes.findings(figures)}
 
 
-def test_a_problem_without_small_sizes_is_not_computed_on_a_cpu(tmp_path: Path) -> None:
-    """It would take an hour; that it was not looked at is a finding, with the remedy."""
+def test_a_problem_that_does_not_become_small_is_not_computed_on_a_cpu(tmp_path: Path) -> None:
+    """Model reads its size; it would take an hour. That it was not looked at is a finding, with the remedy."""
     text = (
         HEAD
         + """
+SIZE = 8192
 class Model(nn.Module):
-    def forward(self, x): return x @ x
-def get_inputs(): return [torch.randn(8192, 8192)]
+    def forward(self, x): return x.view(SIZE, SIZE) @ x
+def get_inputs(): return [torch.randn(SIZE, SIZE)]
 """
     )
     (finding,) = audited(tmp_path, text).findings

@@ -22,7 +22,6 @@ def trials_on_a_cpu(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[N
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     monkeypatch.setattr(calls, "DEVICE_TYPES", {"cpu"})
-    trying._book.cache_clear()
     torch._dynamo.reset()
     inductor, functorch = torch._inductor.config, torch._functorch.config
     try:
@@ -30,7 +29,6 @@ def trials_on_a_cpu(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[N
             yield
     finally:
         torch._dynamo.reset()
-        trying._book.cache_clear()
 
 
 def finding(monkeypatch: pytest.MonkeyPatch, us: Mapping[str, float]) -> None:

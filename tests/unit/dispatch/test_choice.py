@@ -22,6 +22,7 @@ from opsmith.dispatch.override import FallbackWarning
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode
 from opsmith.errors import BadInput
+from opsmith.trials import book
 from opsmith.trials.book import Trial
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
@@ -32,7 +33,7 @@ Try = Callable[..., Trial | None]
 
 @pytest.fixture(autouse=True)
 def _own_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(book, "cache_folder", lambda: tmp_path / "cache")
 
 
 @pytest.fixture
@@ -198,7 +199,7 @@ def test_a_cache_that_cannot_be_written_to_costs_only_what_is_kept(
 ) -> None:
     """Trials decide for the process."""
     (tmp_path / "file").touch()
-    monkeypatch.setattr(trial, "cache_folder", lambda: tmp_path / "file")
+    monkeypatch.setattr(book, "cache_folder", lambda: tmp_path / "file")
     kernel_file(tmp_path / "kernels", "relu.default", RELU)
     opsmith.enable(tmp_path / "kernels", choose="measured")
     for _ in range(3):

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from opsmith.aten.schemas import aten_schemas
-from opsmith.core.op import OpSchema
-from opsmith.evaluation.integrity.policy import computes, forbidden, has_policy, is_copying_task, same_task
+from opsmith.core.op import OpSchema, TaskKind, Variant
+from opsmith.evaluation.integrity.policy import (
+    computes,
+    forbidden,
+    forbids_fetching,
+    has_policy,
+    is_copying_task,
+    same_task,
+)
 
 
 def schema(op: str) -> OpSchema:
@@ -76,3 +83,30 @@ def test_a_copy_is_the_computation_of_a_task_that_copies() -> None:
     assert is_copying_task(schema("clone.default"))
     assert is_copying_task(schema("fill_.Scalar"))
     assert not is_copying_task(schema("cat.default"))
+
+
+@pytest.mark.parametrize(("kind", "device", "allowed"), [
+    (TaskKind.COLLECTIVE, "cpu", True),
+    (TaskKind.COLLECTIVE, "cuda", True),
+    (TaskKind.PARALLEL, "cpu", True),
+    (TaskKind.PARALLEL, "cuda", False),
+])  # fmt: skip
+def test_ranks_of_a_parallel_problem_send_no_messages_on_a_gpu(kind: TaskKind, device: str, allowed: bool) -> None:  # noqa: FBT001
+    """There they have symmetric memory; a suite of collectives keeps its rule."""
+    ops = forbidden(OpSchema(name="1_Add", schema="", variant=Variant.FUNCTIONAL, kind=kind), "native", device)
+    assert {
+        "c10d.allreduce_.default",
+        "_c10d_functional.all_reduce.default",
+        "symm_mem.one_shot_all_reduce.default",
+    } <= ops
+    assert "symm_mem._barrier.default" not in ops
+    for message in ("c10d.send.default", "c10d.recv_.default", "c10d.barrier.default"):
+        assert allowed is (message not in ops)
+
+
+def test_nothing_is_forbidden_to_ranks_under_any() -> None:
+    """They may have torch do it all."""
+    problem = OpSchema(name="1_Add", schema="", variant=Variant.FUNCTIONAL, kind=TaskKind.PARALLEL)
+    assert not forbidden(problem, "any", "cuda")
+    assert forbids_fetching(problem, "native", "c10d::send", "cuda")
+    assert not forbids_fetching(problem, "native", "c10d::send", "cpu")

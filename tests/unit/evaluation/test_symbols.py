@@ -89,3 +89,14 @@ def test_ranks_may_compute_as_they_like() -> None:
     found = computation("cblas_sgemm")
     assert found is not None
     assert not breaks(found, msgspec.structs.replace(RELU, kind=TaskKind.COLLECTIVE), "native")
+
+
+def test_nccl_is_forbidden_to_parallel_problems_alone() -> None:
+    """Whoever looks its functions up has it communicate, where the kernel's own code has to."""
+    found = computation("ncclAllReduce")
+    assert found is not None
+    assert HINTS.search(b"\0ncclAllReduce\0")
+    for kind in TaskKind:
+        task = msgspec.structs.replace(RELU, kind=kind)
+        assert (kind is TaskKind.PARALLEL) is breaks(found, task, "native")
+        assert not breaks(found, task, "any")

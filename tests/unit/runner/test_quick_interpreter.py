@@ -22,6 +22,13 @@ def add_to_itself(number: Any) -> Any:
 doubled = triton.jit(add_to_itself)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def add_one(out: Any, numbers: Any) -> None:
+    """To each of four numbers."""
+    places = tl.arange(0, 4)
+    tl.store(out + places, tl.load(numbers + places) + 1)
+
+
 def double_sums(out: Any, rows: Any, columns: tl.constexpr) -> None:
     """Twice the sum of each row; ``tl.sum`` is a function of its own, and sees the language by another name."""
     row = tl.program_id(0)
@@ -82,3 +89,32 @@ def test_it_is_made_quick_once(looks: list[str]) -> None:
     make_interpreter_quick()
     assert replace is interpreter._patch_lang
     assert not looks
+
+
+def test_no_overflow_is_computed_that_nobody_is_told_of(looks: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum wraps around, as on a GPU, and is made once."""
+    numbers, out = torch.tensor([0, 1, 2, 2**31 - 1], dtype=torch.int32), torch.empty(4, dtype=torch.int32)
+    sums_made: list[object] = []
+    builder = type(interpreter.interpreter_builder)
+    create = builder.create_add
+
+    def noted(*given: object) -> object:
+        sums_made.append(given)
+        return create(*given)
+
+    monkeypatch.setattr(builder, "create_add", noted)
+    add_one[(1,)](out, numbers)
+    assert [1, 2, 3, -(2**31)] == out.tolist()
+    assert 1 == len(sums_made)
+    assert looks
+
+
+def test_types_are_looked_up_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of numbers, pointers, and blocks of both."""
+    look_up = inspect.unwrap(interpreter._get_np_dtype)
+    monkeypatch.setattr(interpreter, "_get_np_dtype", look_up)
+    monkeypatch.setattr(interpreter, "_patch_lang", inspect.unwrap(interpreter._patch_lang))
+    make_interpreter_quick()
+    scalars = [tl.int1, tl.uint8, tl.int64, tl.float16, tl.bfloat16, tl.float32, tl.float8e5, tl.pointer_type(tl.int8)]
+    for dtype in [*scalars, *[tl.block_type(scalar, [4]) for scalar in scalars]] * 2:
+        assert look_up(dtype) == interpreter._get_np_dtype(dtype)

@@ -67,7 +67,7 @@ def test_no_token_no_entry(running: Running) -> None:
 
 def test_a_role_may_do_what_it_says(running: Running) -> None:
     """A reader looks, a submitter submits, an administrator makes tokens."""
-    reader, submitter, admin = (running.client(role) for role in Role)
+    reader, submitter, _, admin = (running.client(role) for role in Role)
     assert 200 == reader.get("/api/runs").status_code
     assert 403 == reader.post("/api/submissions", json=submission()).status_code
     assert 403 == submitter.get("/api/tokens").status_code

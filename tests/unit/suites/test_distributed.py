@@ -15,7 +15,7 @@ from opsmith.suites.distributed import Distributed
 from opsmith.suites.distributed.cases import CaseMaker
 from opsmith.tasks.collective_reference import reduced, world_reference
 from opsmith.tasks.collectives import NAMESPACES, REDUCTIONS, collective_schemas, dtypes
-from opsmith.tasks.rank_program import RankProgram
+from opsmith.tasks.rank_program import collective_program
 
 CPU = torch.device("cpu")
 
@@ -70,10 +70,10 @@ def test_the_scattered_product_is_a_part_of_the_sum_of_products() -> None:
 
 def test_a_rank_waits_in_its_own_order_and_answers_in_that_of_the_calls() -> None:
     """The kernel of ``wait_tensor`` is what is called last."""
-    program = RankProgram(lambda value, _: value, "broadcast.default")
+    program = collective_program(lambda value, _: value, "broadcast.default")
     waited: list[float] = []
     program._wait = lambda tensor: waited.append(tensor.item()) or tensor  # type: ignore[func-returns-value]
-    results = program([(torch.tensor(float(number)), None) for number in range(3)], [2, 0, 1], late=False)
+    results = program([(torch.tensor(float(number)), None) for number in range(3)], [2, 0, 1], late=[])
     assert [2.0, 0.0, 1.0] == waited
     assert [0.0, 1.0, 2.0] == [result.item() for result in results]
 

@@ -15,9 +15,7 @@ from torch.utils._pytree import tree_map_only
 from opsmith.aten.strides import extent
 from opsmith.compile.report import add_trial
 from opsmith.compile.trials.calls import TriedCall
-from opsmith.core.cache import cache_folder
-from opsmith.core.case import digest
-from opsmith.trials.book import Trial, TrialBook
+from opsmith.trials.book import Trial, book_of
 from opsmith.trials.turns import Way, hold_trial
 
 #: Makes the ways of a call from its arguments: tensors with numbers in them.
@@ -59,7 +57,7 @@ def try_out(
                 alone=trials.alone,
             )
 
-    trials = _book(_machine(call.device))
+    trials = book_of("trials", call.device)
     settings = f"{torch.backends.cuda.matmul.fp32_precision} {convolution_precision()}"
     trial = trials.find_or_hold(f"{subject} {settings} {call.text}", hold)
     add_trial(trial)
@@ -104,14 +102,3 @@ def _drawn(like: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
 def _synchronise(device: torch.device) -> None:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
-
-
-def _machine(device: torch.device) -> str:
-    """What a trial's times hold for beside its key."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return f"{name} torch {torch.__version__}"
-
-
-@functools.cache
-def _book(machine: str) -> TrialBook:
-    return TrialBook(cache_folder() / "trials" / f"{digest(machine.encode())}.jsonl")

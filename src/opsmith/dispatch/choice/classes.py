@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from opsmith.core.dtypes import SHORT_NAMES
+from opsmith.core.dtypes import TENSOR_SHORT_NAMES
 
 #: Smaller sizes, such as those of convolution kernels, are told apart exactly.
 _EXACT = 8
@@ -76,7 +76,7 @@ def _layout(tensor: Tensor) -> str:
 
 def _dtype(tensor: Tensor) -> str:
     name = str(tensor.dtype).removeprefix("torch.")
-    return SHORT_NAMES.get(name, name)
+    return TENSOR_SHORT_NAMES.get(name, name)
 
 
 def _size(size: int) -> str:

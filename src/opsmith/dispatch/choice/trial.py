@@ -13,8 +13,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 from opsmith.aten.arguments import tensors_in
-from opsmith.core.cache import cache_folder
-from opsmith.core.case import digest
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL
 from opsmith.trials.book import Trial, TrialBook
 from opsmith.trials.turns import hold_trial
@@ -22,12 +20,6 @@ from opsmith.trials.turns import hold_trial
 Call = Callable[..., Any]
 #: Rounds of timing at least and at most: a program waits for them.
 ROUNDS = 3, 12
-
-
-def book_of(device_type: str) -> TrialBook:
-    """What trials found on the current device of a type; its file is named for the device and for torch's version."""
-    name = torch.cuda.get_device_name() if device_type == "cuda" else device_type
-    return TrialBook(cache_folder() / "choices" / f"{digest(f'{name} torch {torch.__version__}'.encode())}.jsonl")
 
 
 def try_out(

@@ -25,15 +25,18 @@ from opsmith.core.case import (
     ComplexValue,
     OutputOther,
     OutputTensor,
+    SequenceValue,
     TensorValue,
     Value,
     storage_size,
     tensor_values,
 )
+from opsmith.core.evidence import ErrorMap
 from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.evaluation.comparisons.boundaries import overwritten
 from opsmith.evaluation.comparisons.compare import compare
+from opsmith.evaluation.comparisons.error_map import error_map
 from opsmith.evaluation.comparisons.form import (
     alias_problem,
     bits_problem,
@@ -50,6 +53,7 @@ from opsmith.evaluation.comparisons.stability import REPETITIONS, stabilised
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, Finding, JudgedCall, Result
 from opsmith.evaluation.criteria.results import near_the_work
 from opsmith.evaluation.criteria.rules import ComparisonRule
+from opsmith.evaluation.criteria.tolerance import tolerance_for
 
 #: Results of repetitions that are held at a time; what explains a difference needs four of them at least.
 MAX_REPEATED_BYTES = 256 << 20
@@ -80,6 +84,7 @@ class CaseUnderJudgement:
         summary: what stands for eager's only outcome where a candidate's may be told by a summary too.
         seed: of the random state before eager's first outcome, if it is known.
         small_results: see :class:`~opsmith.evaluation.criteria.judged_call.JudgedCall`.
+        replicated: of what ranks answer together, numbers of a call's results that are the same on all ranks.
         run_again: runs eager as often as wanted on the same arguments and random state, each time with other garbage
             in the memory that is not its to read.
         scratch: input storages that a candidate may overwrite and return, whatever eager does.
@@ -100,6 +105,7 @@ class CaseUnderJudgement:
         device: torch.device,
         tolerance: tuple[float, float] | None,
         run_again: Callable[[], Iterator[HeldOutcome]],
+        replicated: Sequence[int] = (),
         repeats: int = 1,
         summary: bytes | None = None,
         seed: int | None = None,
@@ -107,6 +113,7 @@ class CaseUnderJudgement:
         scratch: frozenset[int] = frozenset(),
         own_check: Callable[[Sequence[Any], Any], str | None] | None = None,
     ) -> None:
+        self._replicated = replicated
         self._scratch = scratch
         self._own_check = own_check
         self._small_results = small_results
@@ -145,13 +152,15 @@ class CaseUnderJudgement:
             layout: ``dense`` lets a dense permutation of eager's layout pass, ``exact`` does not.
         """
         differs = False
-        if self._schema.kind is TaskKind.MODULE:
+        if self._schema.kind.of_problems:
             candidate = [self._spared(*pair) for pair in zip(self._reference, candidate, strict=True)]
         for ours, theirs in zip(self._reference, candidate, strict=True):
             problem = self._form_problem(ours, theirs, layout)
             if problem is not None:
                 return problem
             differs = differs or layout_differs(ours.form, theirs.form)
+            if (said := self._differing_ranks(theirs)) is not None:
+                return Judgement(status=Status.WRONG_VALUE, detail=said)
         if self._rule.kind != "distribution" and all(map(HeldOutcome.equals, self._reference, candidate)):
             return Judgement(status=Status.PASSED, layout_differs=differs)
         finding = self._compare_values(candidate, tolerance)
@@ -163,11 +172,49 @@ class CaseUnderJudgement:
             finding = finding if refusal is None else Finding(status=Status.WRONG_VALUE, detail=refusal)
         return Judgement(status=finding.status, detail=finding.detail, figures=finding.figures, layout_differs=differs)
 
+    def error_map(self, candidate: HeldOutcome, *, tolerance: str, layout: str) -> ErrorMap | None:
+        """Where the first result is off that is off at all, by the plain tolerance; None where none is.
+
+        Of what is no matter of single elements (drawn values, factors, another form) there is none either.
+        """
+        if self._rule.kind not in _ELEMENTWISE or self._form_problem(self._reference[0], candidate, layout):
+            return None
+        pairs = zip(self._results(self._reference[0]), self._results(candidate), strict=True)
+        for number, (ours, theirs) in enumerate(pairs):
+            if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+                found = error_map(number, ours, theirs, tolerance_for(tolerance, ours.dtype, self._tolerance))
+                if found is not None:
+                    return found
+        return None
+
     def _spared(self, ours: HeldOutcome, theirs: HeldOutcome) -> HeldOutcome:
         """A module's outcome as if it had overwritten the inputs that Model overwrites: nobody relies on that."""
-        inputs = {tensor.storage for tensor in tensor_values(self._record.args)}
+        inputs = {tensor.storage for tensor in tensor_values(self._inputs())}
         left_alone = {n: after for n, after in ours.changed.items() if n in inputs and n not in theirs.changed}
         return replace(theirs, changed=theirs.changed | left_alone)
+
+    def _inputs(self) -> Sequence[Value]:
+        """The arguments without the state: of a parallel problem a rank's program has them first."""
+        if self._schema.kind is not TaskKind.PARALLEL:
+            return self._record.args
+        return [program.items[0] for program in self._record.args if isinstance(program, SequenceValue)]
+
+    def _differing_ranks(self, candidate: HeldOutcome) -> str | None:
+        """Which results are not the same on all ranks, bit by bit, though they have to be; None if none."""
+        ranks = len(self._record.args)
+        for number in self._replicated:
+            for call in range(_calls_of(self._record.args[0])):
+                elements = [candidate.elements[place] for place in self._places(number, call, ranks)]
+                different = [rank for rank, own in enumerate(elements) if not are_equal(own, elements[0])]
+                if different:
+                    return f"result {number} of call {call} on rank {different[0]} has other bits than on rank 0"
+        return None
+
+    def _places(self, number: int, call: int, ranks: int) -> list[int]:
+        """Where among all results one of a call's stands, rank by rank."""
+        calls = _calls_of(self._record.args[0])
+        results = len(self._reference[0].elements) // (ranks * calls)
+        return [(rank * calls + call) * results + number for rank in range(ranks)]
 
     def _form_problem(self, ours: HeldOutcome, theirs: HeldOutcome, layout: str) -> Judgement | None:
         for status, detail in self._form_problems(ours, theirs, layout):
@@ -195,7 +242,7 @@ class CaseUnderJudgement:
 
     def _asked_of(self, mine: OutputTensor, other: OutputTensor) -> OutputTensor:
         """The form to hold a result against: a module may return a new tensor, or its state, where Model does not."""
-        if self._schema.kind is not TaskKind.MODULE:
+        if not self._schema.kind.of_problems:
             return mine
         storage = None if other.input_storage is None else mine.input_storage
         return msgspec.structs.replace(
@@ -341,7 +388,7 @@ def _written_storages(record: CallRecord, schema: OpSchema, reference: Sequence[
     Some schemas, such as native_batch_norm's, do not say what is written.
     """
     written = {number for outcome in reference for number in outcome.changed}
-    if schema.kind is TaskKind.COLLECTIVE:
+    if schema.kind.on_ranks:
         return written  # Its record holds the arguments of all ranks, of which no schema says which are written.
     if schema.variant is Variant.INPLACE:
         written |= {t.storage for t in tensor_values(record.args[:1])}
@@ -358,6 +405,14 @@ def _marked_arguments(record: CallRecord, schema: OpSchema) -> list[Value]:
             value = record.args[position] if position < len(record.args) else record.kwargs.get(argument.name)
             marked.append(value)
     return marked
+
+
+def _calls_of(program: Value) -> int:
+    """How many calls a rank makes."""
+    assert isinstance(program, SequenceValue)
+    calls = program.items[0]
+    assert isinstance(calls, SequenceValue)
+    return len(calls.items)
 
 
 def _near(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from opsmith.aten.low_precision import readable
 from opsmith.core.verdict import ErrorFigures, Status
 from opsmith.evaluation.criteria.judged_call import Finding, Result
 from opsmith.evaluation.criteria.results import PASSED, as_tensor, near_the_work, position, wrong
@@ -37,10 +38,8 @@ def compare(reference: Result, candidate: Result, *, keeps_signs: bool = False) 
 
 
 def _comparable(tensor: torch.Tensor) -> torch.Tensor:
-    """float8 and complex32 have no comparison of their own; widening them loses nothing."""
-    if tensor.dtype is torch.complex32:
-        return tensor.to(torch.complex64)
-    return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+    """Formats of 8 bits and complex32 have no comparison of their own; widening them loses nothing."""
+    return tensor.to(torch.complex64) if tensor.dtype is torch.complex32 else readable(tensor)
 
 
 def different(expected: torch.Tensor, got: torch.Tensor) -> torch.Tensor:

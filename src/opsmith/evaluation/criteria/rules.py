@@ -192,7 +192,7 @@ _BY_ARGUMENT = (
 
 @cache
 def _static_rule(schema: OpSchema) -> ComparisonRule:
-    if schema.kind is TaskKind.MODULE:
+    if schema.kind.of_problems:
         return ComparisonRule(kind="value", stem="module")
     if schema.kind is TaskKind.COLLECTIVE:
         kind = "exact" if schema.name in MOVES else "value"

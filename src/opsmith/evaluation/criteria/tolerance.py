@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 import torch
 
+from opsmith.aten.low_precision import FORMATS, is_low, readable
+from opsmith.evaluation.criteria.steps import most_off, steps_off
+
 
 class Tolerance(NamedTuple):
     """An element passes when ``|candidate - reference| <= atol + rtol * |reference|``."""
@@ -41,7 +44,7 @@ def relative_to(expected: object, tolerance: Tolerance) -> Tolerance:
     The probabilities of a softmax over a vocabulary are about as large as ``atol``, and zeros would pass
     for them. A result whose root mean square is 1 or more keeps its tolerance.
     """
-    if not isinstance(expected, torch.Tensor) or not expected.is_floating_point():
+    if not isinstance(expected, torch.Tensor) or not expected.is_floating_point() or is_low(expected):
         return tolerance
     count = int(expected.isfinite().sum())
     size = torch.linalg.vector_norm(expected.nan_to_num(0.0, 0.0, 0.0), dtype=torch.float64).item()
@@ -68,6 +71,10 @@ def is_within(expected: torch.Tensor, other: torch.Tensor, mode: str) -> bool:
     if not (expected.is_floating_point() or expected.is_complex()):
         return torch.equal(expected, other)
     limits = tolerance_for(mode, expected.dtype)
+    if is_low(expected) and mode == "strict":
+        steps = steps_off(expected, other)
+        return bool((steps <= 1).all()) and int(torch.count_nonzero(steps)) <= most_off(expected.dtype, steps.numel())
+    expected, other = readable(expected), readable(other)
     step = expected.numel() // _FEW_ELEMENTS
     if step > 1 and not _all_close(expected.flatten()[::step], other.flatten()[::step], limits):
         return False
@@ -77,6 +84,11 @@ def is_within(expected: torch.Tensor, other: torch.Tensor, mode: str) -> bool:
 def _all_close(expected: torch.Tensor, other: torch.Tensor, limits: Tolerance) -> bool:
     wide = torch.complex128 if expected.is_complex() else torch.float64
     return torch.allclose(other.to(wide), expected.to(wide), rtol=limits.rtol, atol=limits.atol, equal_nan=True)
+
+
+def _one_step(dtype: torch.dtype) -> Tolerance:
+    """From a number of a format of 8 bits or fewer to its neighbour."""
+    return Tolerance(FORMATS[dtype].step, FORMATS[dtype].least)
 
 
 @cache
@@ -100,8 +112,7 @@ def tolerance_for(mode: str, dtype: torch.dtype, declared: tuple[float, float] |
         raise ValueError(f"no tolerance named {mode!r}; there is: strict, backendbench, kernelbench")
     if not (dtype.is_floating_point or dtype.is_complex):
         return _EXACT
-    # A format narrower than those that torch.testing lists (float8) is granted one unit in the last place.
-    own = _STRICT.get(dtype) or Tolerance(torch.finfo(dtype).eps, 1e-5)
+    own = _STRICT.get(dtype) or _one_step(dtype)
     if declared is None:
         return own
     return Tolerance(max(own.rtol, declared[0]), max(own.atol, declared[1]))

@@ -9,6 +9,7 @@ import msgspec
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from opsmith.aten.low_precision import readable
 from opsmith.calls.live import LiveCall, item_bytes, live_call, make_storages
 from opsmith.calls.observer import Observer, before_call
 from opsmith.calls.outcomes import HeldOutcome
@@ -60,6 +61,7 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 def _is_near(one: object, other: object) -> bool:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or one.shape != other.shape:
         return True  # Numbers, and what is compared by its form.
+    one, other = readable(one), readable(other)
     if not one.numel() or not (one.is_floating_point() or one.is_complex()):
         return torch.equal(one, other)
     wide = torch.complex128 if one.is_complex() else torch.float64

@@ -9,8 +9,9 @@ Both hold in every namespace, in those that an import registers later too; see :
 
 Creation and view ops have no policy: all that they do is what everybody may do.
 
-A collective is about talking: ``native`` forbids every collective of torch's and leaves what is between two ranks
-(sends, receives, puts, gets, signals), barriers and arithmetic; ``any`` forbids nothing.
+What ranks do together is about talking: ``native`` forbids every collective of torch's and leaves what is between two
+ranks (sends, receives, puts, gets, signals), barriers and arithmetic; ``any`` forbids nothing. Of a parallel problem on
+a GPU, ``native`` leaves symmetric memory alone: nothing that goes through NCCL, gloo or c10d.
 """
 
 from __future__ import annotations
@@ -54,6 +55,16 @@ _BETWEEN_TWO = frozenset(
         *(f"symm_mem.nccl_{name}" for name in ("put", "get", "put_signal", "wait_signal", "put_with_signal")),
         *("symm_mem.nccl_wait_for_signal", "symm_mem.nvshmem_put", "symm_mem.nvshmem_get"),
         *("symm_mem.nvshmem_put_with_signal", "symm_mem.nvshmem_wait_for_signal"),
+    }
+)
+
+
+#: Of these, what symmetric memory is used with on a GPU: meeting, addresses, signals and one-sided copies.
+_OF_SYMMETRIC_MEMORY = frozenset(
+    {
+        *("symm_mem._rendezvous", "symm_mem._barrier", "symm_mem.memset32_", "symm_mem.stream_write_value32_"),
+        *("symm_mem.get_remote_tensors", "symm_mem._async_input_mm"),
+        *(f"symm_mem.nvshmem_{name}" for name in ("put", "get", "put_with_signal", "wait_for_signal")),
     }
 )
 
@@ -105,15 +116,21 @@ def same_task(op: str) -> frozenset[str]:
     return frozenset(name for name, schema in aten_schemas().items() if schema.packet in names)
 
 
-def forbidden(schema: OpSchema, policy: str) -> frozenset[str]:
+def forbidden(schema: OpSchema, policy: str, device: str = "cpu") -> frozenset[str]:
     """The overloads whose call alone breaks the policy for a task.
 
     Copies and fills are not among them: whether one of them wrote a result is seen afterwards.
+
+    Args:
+        device: type of the device that the kernel runs on.
     """
     if not has_policy(schema):
         return frozenset()
-    if schema.kind is TaskKind.COLLECTIVE:
-        return _forbidden_collectives(schema.name) if policy == "native" else frozenset()
+    if schema.kind.on_ranks:
+        if policy != "native":
+            return frozenset()
+        over_memory = schema.kind is TaskKind.PARALLEL and device != "cpu"
+        return _forbidden_talk(_OF_SYMMETRIC_MEMORY) if over_memory else _forbidden_collectives(schema.name)
     if policy == "native":
         return forbidden_by_native()
     return _forbidden_by_any(schema.name) if schema.kind is TaskKind.OP else frozenset()
@@ -121,7 +138,7 @@ def forbidden(schema: OpSchema, policy: str) -> frozenset[str]:
 
 def forbidden_elsewhere(ops: frozenset[str], schema: OpSchema, policy: str) -> frozenset[str]:
     """Those of some computing ops outside ATen that the policy forbids for a task."""
-    if not has_policy(schema) or schema.kind is TaskKind.COLLECTIVE:
+    if not has_policy(schema) or schema.kind.on_ranks:
         return frozenset()
     if policy == "native":
         return ops
@@ -138,13 +155,19 @@ def _forbidden_by_any(task: str) -> frozenset[str]:
 @functools.cache
 def _forbidden_collectives(task: str) -> frozenset[str]:
     """Every collective of this torch, as a dispatch mode names it; and waiting, where that is the task."""
-    own = f"_c10d_functional.{task}" if task.startswith("wait_tensor") else ""
+    own = {f"_c10d_functional.{task}"} if task.startswith("wait_tensor") else set()
+    return _forbidden_talk(_BETWEEN_TWO) | own
+
+
+@functools.cache
+def _forbidden_talk(allowed: frozenset[str]) -> frozenset[str]:
+    """The ops by which ranks talk, as a dispatch mode names them, but for some packets."""
     names = {
         f"{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
         for schema in torch._C._jit_get_all_schemas()
         if schema.name.startswith(tuple(f"{namespace}::" for namespace in TALKING))
     }
-    return frozenset(name for name in names if name == own or name.rpartition(".")[0] not in _BETWEEN_TWO)
+    return frozenset(name for name in names if name.rpartition(".")[0] not in allowed)
 
 
 @functools.cache
@@ -153,20 +176,21 @@ def forbidden_by_native() -> frozenset[str]:
     return frozenset(op for op in aten_schemas() if computes(op)) | namespaces.computing()
 
 
-def forbids_fetching(schema: OpSchema, policy: str, name: str) -> bool:
+def forbids_fetching(schema: OpSchema, policy: str, name: str, device: str = "cpu") -> bool:
     """Whether calling an op past the dispatcher would break the policy: nobody sees whether it is called.
 
     Args:
         schema: the task.
         policy: ``native`` or ``any``.
         name: of the op as the dispatcher writes it, ``aten::relu`` or ``aten::add.out``.
+        device: type of the device that the kernel runs on.
     """
     namespace, _, op = name.partition("::")
     op = op if "." in op else f"{op}.default"
     if schema.kind is TaskKind.MODULE:
         # Whether the calls are those of `Model` is not seen either.
         return computes(op) if namespace == "aten" else namespace in namespaces_of_torch()
-    ops = forbidden(schema, policy)
+    ops = forbidden(schema, policy, device)
     if namespace == "aten":
         return op in ops
     elsewhere = policy == "native" and schema.kind is TaskKind.OP and namespace in namespaces_of_torch()

@@ -97,6 +97,7 @@ class Supervision:
     def __init__(self, device: torch.device, tell: Callable[[str, Offence], None]) -> None:
         self._tell = tell
         self._told: set[str] = set()
+        self._device = device.type
         self._devices = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
         self._launches, fetches, self._lookups, self._bindings, self._trusted, snapshot = premises()
         fetches.tell = self._fetched
@@ -121,7 +122,7 @@ class Supervision:
         """
         self._task = schema, policy
         self._is_loading = True
-        self._forbid(forbidden(schema, policy))
+        self._forbid(forbidden(schema, policy, self._device))
         self._lookups.imported = False
         self._poison.install()
 
@@ -133,7 +134,9 @@ class Supervision:
         if isinstance(of, torch._ops.OpOverload):
             of = of._name
         # A group's backend makes every collective; a stranger's string may say what it likes, but not here.
-        breach = forbids_fetching(schema, policy, str.__str__(of)) if isinstance(of, str) else policy == "native"
+        breach = policy == "native"
+        if isinstance(of, str):
+            breach = forbids_fetching(schema, policy, str.__str__(of), self._device)
         if breach:
             self.note(line)
 
@@ -194,7 +197,7 @@ class Supervision:
         self._bindings.look()
         if self._task is not None and self._lookups.imported:
             self._lookups.imported = False
-            self._forbid(forbidden(*self._task) | self._newly_forbidden())
+            self._forbid(forbidden(*self._task, self._device) | self._newly_forbidden())
 
     def heed(self) -> None:
         """Tell what was called past the dispatcher in blocks that nobody watches."""

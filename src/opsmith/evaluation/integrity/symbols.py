@@ -29,6 +29,7 @@ _VENDOR = re.compile(
     | (?:scipy_)?[sdcz](?:ge|po|sy|he|tr|or|un|gt|pt|st)[a-z]{2,4}\d?(?:_?64)?_
     | mkl_(?!set_|get_|free|malloc|serv)\w+ | v[msdcz]?[sdcz][A-Z]\w+ | (?:dnnl|onednn|xnn|nnp|qnnp|zendnn)_\w+
     | (?:cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|hipblas|rocblas|miopen|hipsparse|hipfft)[A-Z_]\w*
+    | p?nccl[A-Z]\w*
     """,
     re.VERBOSE,
 )
@@ -37,7 +38,7 @@ _VENDOR_SPACES = frozenset({"dnnl", "ideep", "fbgemm", "xnnpack", "cudnn_fronten
 #: A text without any of these holds no such symbol; for a quick look.
 HINTS = re.compile(
     rb"_ZNK?2at(?:\d|3cpu)|aoti_torch_|cblas_|LAPACKE_|gem[mv]|mkl_|dnnl|xnn_|nnp_|fbgemm|ideep|zendnn"
-    rb"|cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|hipblas|rocblas|miopen|\0v[msdcz]?[sdcz][A-Z]"
+    rb"|nccl[A-Z]|cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|hipblas|rocblas|miopen|\0v[msdcz]?[sdcz][A-Z]"
     rb"|\0[sdczb][a-z]{3,7}\d?(?:_?64)?_?\0|dlv?sym"
 )
 
@@ -89,7 +90,9 @@ def _path(symbol: str) -> Iterator[str]:
 
 def breaks(found: Computation, schema: OpSchema, policy: str) -> bool:
     """Whether calling it past the dispatcher breaks the policy for a task."""
-    if schema.kind is TaskKind.COLLECTIVE:
+    if "nccl" in found.name[:5]:
+        return schema.kind is TaskKind.PARALLEL and policy == "native"
+    if schema.kind.on_ranks:
         return False  # Arithmetic is free there.
     if policy == "native":
         return True

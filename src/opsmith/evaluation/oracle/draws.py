@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.low_precision import is_low
 from opsmith.aten.schemas import aten_schemas
 from opsmith.calls.seeding import seed_generators
 from opsmith.core.op import TaskKind
@@ -33,7 +34,7 @@ def drawn_as_eager(call: JudgedCall) -> Iterator[None]:
         return
     tensors = [leaf for leaf in tree_leaves((call.args, call.kwargs)) if isinstance(leaf, torch.Tensor)]
     device = next((each.device for each in tensors if each.device.type != "cpu"), torch.device("cpu"))
-    floats = [each.dtype for each in tensors if each.is_floating_point()]
+    floats = [each.dtype for each in tensors if each.is_floating_point() and not is_low(each)]
     narrow = _NarrowDraws(min(floats, key=lambda dtype: dtype.itemsize, default=torch.float32))
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         seed_generators(call.seed or 0, device)

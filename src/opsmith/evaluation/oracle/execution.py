@@ -11,9 +11,11 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from opsmith.aten.arguments import overload_of
+from opsmith.aten.low_precision import FORMATS, PACKED, SCALES, dequantized, is_low, quantized
 from opsmith.core.op import TaskKind
 from opsmith.evaluation.criteria.judged_call import LARGE_ELEMENTS, JudgedCall
 from opsmith.evaluation.oracle.draws import drawn_as_eager
+from opsmith.evaluation.oracle.low_precision import FromLowPrecision
 from opsmith.evaluation.oracle.op_tables import ADDING_UP
 from opsmith.tasks import registry
 
@@ -72,7 +74,7 @@ def run_wide(
                 packet = ADDING_UP.get(call.schema.packet)
                 function = getattr(getattr(torch.ops.aten, packet), function._overloadname) if packet else function
             args, kwargs = _without_half_to_float(call, args, kwargs) if is_op else (args, kwargs)
-            with drawn_as_eager(call), steps:
+            with drawn_as_eager(call), steps, _conversions(call):
                 returned = tree_leaves(function(*args, **kwargs))
             missing = count - len(returned)
             written = _written(list(copies.values()), returned, change) if missing else []
@@ -82,6 +84,11 @@ def run_wide(
     return [_settled(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]
 
 
+def _conversions(call: JudgedCall) -> AbstractContextManager[Any]:
+    """What a call on tensors of 8 bits and fewer needs to compute in float64."""
+    return FromLowPrecision() if any(map(is_low, tree_leaves((call.args, call.kwargs)))) else nullcontext()
+
+
 def in_magnitude(wide: torch.Tensor, _number: int) -> torch.Tensor:
     """A change: the magnitudes of all numbers, of Python's too; with them differences are added up."""
     return wide.abs()
@@ -89,7 +96,12 @@ def in_magnitude(wide: torch.Tensor, _number: int) -> torch.Tensor:
 
 def _wide_copy(tensor: torch.Tensor, change: Change | None, number: int) -> torch.Tensor:
     wide = tensor.to(WIDER.get(tensor.dtype, tensor.dtype), copy=True)
-    return change(wide, number) if change is not None and (wide.is_floating_point() or wide.is_complex()) else wide
+    if change is None or not (wide.is_floating_point() or wide.is_complex()):
+        return wide
+    if wide.dtype in FORMATS:  # Such an input is exact: what is around it rounds.
+        changes = change is in_magnitude and wide.dtype not in (PACKED, SCALES)
+        return quantized(dequantized(wide).abs(), wide.dtype) if changes else wide
+    return change(wide, number)
 
 
 def _without_half_to_float(

@@ -33,7 +33,7 @@ from opsmith.evaluation.oracle.op_tables import (
     SENSITIVE,
     WITH_MEAN,
 )
-from opsmith.evaluation.oracle.orders import walks
+from opsmith.evaluation.oracle.orders import walks, walks_between_ranks
 from opsmith.evaluation.oracle.perturbation import PERTURBATION_SLACK, farthest_moves
 
 #: The second result of ops with a mean, and of a gradient of sampling.
@@ -62,7 +62,7 @@ class Oracle:
         value = self._values[index] if self._values else None
         if not isinstance(value, torch.Tensor) or value.dtype not in WIDE:
             return None
-        orders = partial(self._orders, index) if self._adds_in_memory else None
+        orders = partial(self._orders, index) if self._adds_in_memory or self._adds_between_ranks else None
         return Opinion(value, self._slack(index, value), partial(self._rounding, index, value), orders)
 
     def _slack(self, index: int, value: torch.Tensor) -> torch.Tensor | None:
@@ -76,7 +76,7 @@ class Oracle:
             return layer_norm_slack(self._call, self._values[2], value)
         if self._stem in PRODUCTS:
             return product_slack(self._call, self._stem, value, eps)
-        if self._call.schema.kind is TaskKind.MODULE or self._stem in SENSITIVE:
+        if self._call.schema.kind.of_problems or self._stem in SENSITIVE:
             moved = PERTURBATION_SLACK * self._movement(index, eps)
             if self._stem in SAMPLERS and index == _OF_GRID:
                 moved = torch.maximum(moved, LINEAR_SLACK * eps * sampling_slopes(self._call).to(moved.device))
@@ -158,8 +158,14 @@ class Oracle:
     def _adds_in_memory(self) -> bool:
         return self._stem in ADDED_IN_MEMORY | SAMPLERS or self._sums_reduction
 
+    @property
+    def _adds_between_ranks(self) -> bool:
+        return self._call.schema.kind is TaskKind.PARALLEL
+
     @cached_property
     def _walks(self) -> list[torch.Tensor | None]:
+        if self._adds_between_ranks:
+            return walks_between_ranks(self._call, self._values or [])
         return walks(self._call, self._stem, self._values or [])
 
     def _orders(self, index: int) -> torch.Tensor | None:

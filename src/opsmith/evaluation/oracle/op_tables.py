@@ -42,6 +42,7 @@ ADDED_IN_MEMORY = frozenset(
 #: Ops that are linear in their floating inputs (or bounded by themselves on magnitudes).
 LINEAR = ADDED_IN_MEMORY | {
     *("mm", "bmm", "addmm", "addbmm", "baddbmm", "addmv", "mv", "addr", "dot", "vdot", "linear", "_trilinear"),
+    "_scaled_mm",
     *("convolution", "convolution_backward", "_convolution", "mkldnn_convolution", "cudnn_convolution"),
     *("_addmm_activation", "sum", "nansum", "mean", "cumsum", "trace", "add", "sub", "rsub", "addcmul"),
     *("segment_reduce", "_embedding_bag", "_embedding_bag_forward_only"),

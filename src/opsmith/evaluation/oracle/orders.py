@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.oracle.analytic_bounds import ROUNDING
-from opsmith.evaluation.oracle.execution import in_magnitude, run_wide
+from opsmith.evaluation.oracle.execution import WIDE, WIDER, in_magnitude, run_wide
 from opsmith.evaluation.oracle.op_tables import SAMPLERS
 from opsmith.evaluation.oracle.perturbation import signed
+from opsmith.tasks.local_world import rounding
 
 #: Runs with random signs. Their mean square is off by half of it.
 TRIALS = 8
@@ -63,3 +65,33 @@ def _walk(total: torch.Tensor, magnitude: Any, count: Any, trials: list[Any]) ->
     places = places.masked_fill((count.abs() == 1) & (squares == total.abs().square()), 0.0)
     walk: torch.Tensor = ROUNDING * places.sqrt()
     return walk.nan_to_num(0.0, 0.0, 0.0)
+
+
+def walks_between_ranks(call: JudgedCall, wide: list[Any]) -> list[torch.Tensor | None]:
+    """Of what ranks compute together, one standard deviation of what rounding does where they add up, in ``eps``.
+
+    Each rank's term and each partial sum of a reduction is rounded at random. Who adds in another order, in a ring or a
+    tree, is as far from the reference as two of these runs are from each other.
+    """
+    floats = [leaf.dtype for leaf in tree_leaves(call.args) if isinstance(leaf, torch.Tensor)]
+    eps = max((torch.finfo(dtype).eps for dtype in floats if dtype in WIDER), default=torch.finfo(torch.float32).eps)
+    squares: list[torch.Tensor | None] = [
+        torch.zeros_like(value) if isinstance(value, torch.Tensor) and value.dtype in WIDE else None for value in wide
+    ]
+    for trial in range(TRIALS):
+        generator = torch.Generator().manual_seed(trial)
+
+        def rounded(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor
+            noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).sub_(0.5).mul_(eps)
+            return tensor * (1 + noise.to(tensor.device))
+
+        with rounding(rounded):
+            moved = run_wide(call, len(wide)) or [None] * len(wide)
+        for place, (value, other) in enumerate(zip(wide, moved, strict=True)):
+            kept = squares[place]
+            if kept is not None:
+                far = isinstance(other, torch.Tensor) and other.shape == value.shape
+                squares[place] = kept + (other - value).abs().square().nan_to_num(0.0, 0.0, 0.0) if far else None
+    return [None if kept is None else (kept / TRIALS).sqrt() / eps for kept in squares]

@@ -15,6 +15,7 @@ from torch._decomp import get_decompositions
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.low_precision import is_low
 from opsmith.aten.schemas import aten_schemas
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import PLACING, rule_for
@@ -121,7 +122,7 @@ class _PerturbedSteps(TorchDispatchMode):
             any(result.alias_info is not None for result in schema.returns)
             or not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(args))
             or is_draw(str(func).removeprefix("aten."))
-            or not _rounds(str(func).removeprefix("aten."))
+            or not (_rounds(str(func).removeprefix("aten.")) or is_low(args[0]))  # An operand, as it is converted.
         ):
             return returned
         moved = tree_map(self._move, returned)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.low_precision import readable
 from opsmith.calls.fresh_values import BANK_ELEMENTS
 from opsmith.calls.synthetic import flat_view
 from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, tensor_values, tensors_by_storage
@@ -84,7 +85,8 @@ def _of_numbers(dtype: torch.dtype, content: torch.UntypedStorage) -> Variation:
     """Floating-point numbers, or pairs of them."""
     real = dtype.to_real()
     values = flat_view(content, real)
-    wide = values if real.itemsize >= torch.float32.itemsize else values.float()  # Narrow ones may have no arithmetic.
+    # Narrow ones may have no arithmetic.
+    wide = values if real.itemsize >= torch.float32.itemsize else readable(values).float()
     low, high = wide.aminmax()
     is_constant = bool(low == high)
     if is_constant and bool(low == low.round()):

@@ -12,18 +12,27 @@ from opsmith.generate.chat import ChatModel, TaskAuthor
 def full_names(provider: str | None, models: Sequence[str]) -> tuple[str, ...]:
     """Names of the form ``PROVIDER:MODEL``, or ``PROVIDER`` alone, from what the command line was given.
 
+    Args:
+        provider: one, or several with commas between them, which need no model.
+        models: each with its provider before it, or one of ``provider``'s; or a provider that needs no model.
+
     Raises:
         BadInput: no model is named, one without a provider, one twice, or one that is not text.
     """
     known = plugins.names(plugins.PROVIDERS)
+    several = [] if provider is None else [name.strip() for name in provider.split(",") if name.strip()]
+    if not models and not several:
+        raise BadInput("name who writes: --provider inductor, or --model openai:NAME (more than once for a swarm)")
+    if len(set(several)) < len(several):
+        raise BadInput(f"--provider {provider} names one twice; --attempts 8 asks it more often")
     if not models:
-        if provider is None:
-            raise BadInput("name who writes: --provider inductor, or --model openai:NAME (more than once for a swarm)")
-        return (provider,)
+        return tuple(several)
+    if len(several) > 1:
+        raise BadInput(f"--provider {provider} names several, so each --model has to name its own: PROVIDER:MODEL")
     named = []
     for model in models:
         prefix, colon, _ = model.partition(":")
-        if colon and prefix in known:
+        if prefix in known and (colon or provider is None):
             named.append(model)
         elif provider is not None:
             named.append(f"{provider}:{model}")

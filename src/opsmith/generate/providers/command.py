@@ -5,12 +5,16 @@
     {"messages": [{"role": "system", "content": "..."}, {"role": "user", "content": "..."}],
      "max_tokens": 8192, "temperature": 0.7, "seed": 0}
 
+Of a question with pictures the object has a key ``pictures``: a list of ``{"caption": "...", "png": "..."}``, the file
+in base64. They go with the last message.
+
 What it prints is the reply, as text. If the whole output is a JSON object with a key ``text``, it may say more:
 ``{"text": "...", "usage": {"input_tokens": 900, "output_tokens": 300}}``.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -20,7 +24,7 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 import msgspec
 
@@ -50,12 +54,17 @@ class _Told(msgspec.Struct, frozen=True):
 class CommandChat:
     """A program as a model.
 
+    Attributes:
+        takes_pictures: they are in what it reads.
+
     Args:
         command: the program and its arguments, as in a shell.
 
     Raises:
         BadInput: there is no such program.
     """
+
+    takes_pictures = True
 
     def __init__(self, command: str) -> None:
         self.name = f"command:{command}"
@@ -68,14 +77,17 @@ class CommandChat:
 
     def ask(self, request: Request) -> Reply:
         """See :meth:`opsmith.generate.chat.ChatModel.ask`; a program is run once."""
-        question = json.dumps(
-            {
-                "messages": [{"role": message.role, "content": message.text} for message in request.messages],
-                "max_tokens": request.max_tokens,
-                "temperature": request.temperature,
-                "seed": request.number,
-            }
-        )
+        told: dict[str, Any] = {
+            "messages": [{"role": message.role, "content": message.text} for message in request.messages],
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "seed": request.number,
+        }
+        if request.pictures:
+            told["pictures"] = [
+                {"caption": each.caption, "png": base64.b64encode(each.png).decode()} for each in request.pictures
+            ]
+        question = json.dumps(told)
         try:
             program = subprocess.Popen(  # noqa: S603 - the user's own program
                 self._words,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from opsmith.core.case import CallRecord
-from opsmith.core.op import OpSchema, TaskKind, Variant
+from opsmith.core.op import OpSchema, Variant
 from opsmith.errors import BadInput
 from opsmith.generate.chat import NoReply, Reply, Usage
 from opsmith.generate.inductor import Compiler, Language, NothingWritten, write_kernel
@@ -34,7 +34,7 @@ class InductorAuthor:
 
     def write(self, op: OpSchema, calls: Sequence[CallRecord], *, dsl: str, device: str, number: int) -> Reply:
         """See :meth:`opsmith.generate.chat.TaskAuthor.write`; further attempts would be the same."""
-        if op.kind is TaskKind.MODULE or op.variant is not Variant.FUNCTIONAL:
+        if op.kind.of_problems or op.variant is not Variant.FUNCTIONAL:
             raise NoReply("the compiler writes functional overloads, which serve the others", may_have_cost=False)
         if dsl not in _LANGUAGES or (dsl == "cpp" and not device.startswith("cpu")):
             raise NoReply(

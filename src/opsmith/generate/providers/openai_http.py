@@ -3,7 +3,8 @@
 ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` say where it is and who asks. Replies are streamed, so that a server that has
 stopped sending is noticed within :data:`SILENCE_S`. What is refused for a passing reason (429, 503, no connection)
 is asked again, after as long as the server says or a doubling time with jitter, under the same ``Idempotency-Key``. A
-stream that breaks off is not asked again: its tokens have been charged, so what came of it is the reply.
+stream that breaks off is not asked again: its tokens have been charged, so what came of it is the reply. Pictures are
+image parts of the last message; a server that refuses a question with them is asked it once more without.
 
 A server may be broken or hostile. What it sends is bounded in bytes, in the length of a line and in time, and has to
 have the protocol's types. Compressed answers are refused. Where its count of tokens cannot be right, the most that the
@@ -14,18 +15,19 @@ Protocol: https://platform.openai.com/docs/api-reference/chat (streaming: server
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx2
 import msgspec
 
 from opsmith.errors import BadInput
-from opsmith.generate.chat import TIMED_OUT, NoReply, Reply, Request, Usage, usage_of
+from opsmith.generate.chat import TIMED_OUT, NoReply, Picture, Reply, Request, Usage, refuses_pictures, usage_of
 from opsmith.generate.redaction import Redaction
 
 DEFAULT_URL = "https://api.openai.com/v1"
@@ -95,12 +97,17 @@ class _Counted(msgspec.Struct, frozen=True):
 class OpenAIChat:
     """A model behind a chat completions endpoint.
 
+    Attributes:
+        takes_pictures: they are sent; a server may refuse them.
+
     Args:
         model: the name that the server knows it by.
 
     Raises:
         BadInput: the address in the environment is no URL.
     """
+
+    takes_pictures = True
 
     def __init__(self, model: str) -> None:
         self.name = f"openai:{model}"
@@ -124,10 +131,13 @@ class OpenAIChat:
 
     def ask(self, request: Request) -> Reply:
         """See :meth:`opsmith.generate.chat.ChatModel.ask`."""
-        problem = ""
+        problem, shown = "", request.pictures
         for number in range(TRIES):
             try:
-                return self._ask_once(request)
+                reply = self._ask_once(request, shown)
+                return msgspec.structs.replace(reply, blind=shown != request.pictures)
+            except _Refused as exc:
+                shown, problem = (), str(exc)
             except _Passing as exc:
                 problem = str(exc)
                 if number + 1 < TRIES:
@@ -138,12 +148,14 @@ class OpenAIChat:
         """Close the connections."""
         self._http.close()
 
-    def _ask_once(self, request: Request) -> Reply:
-        headers = {"Idempotency-Key": request.key}
+    def _ask_once(self, request: Request, pictures: Sequence[Picture]) -> Reply:
+        # What is sent without its pictures is another request.
+        headers = {"Idempotency-Key": request.key + ("" if len(pictures) == len(request.pictures) else "-text")}
+        body = self._body(request, pictures)
         try:
-            with self._http.stream("POST", "chat/completions", json=self._body(request), headers=headers) as response:
+            with self._http.stream("POST", "chat/completions", json=body, headers=headers) as response:
                 if response.status_code != 200:
-                    self._refuse(response)
+                    self._refuse(response, pictures)
                 if "event-stream" in response.headers.get("content-type", ""):
                     return self._streamed(request, response)
                 return self._whole(request, response)
@@ -153,10 +165,13 @@ class OpenAIChat:
             # The request was sent. Whether it is charged for nobody knows, so it is not sent again.
             raise NoReply(self._without_key(f"the connection broke: {exc}"), may_have_cost=True) from exc
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: Request, pictures: Sequence[Picture] = ()) -> dict[str, Any]:
+        messages: list[dict[str, Any]] = [{"role": each.role, "content": each.text} for each in request.messages]
+        if pictures:
+            messages[-1]["content"] = [{"type": "text", "text": request.messages[-1].text}, *map(_image_part, pictures)]
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": message.role, "content": message.text} for message in request.messages],
+            "messages": messages,
             "max_completion_tokens": request.max_tokens,
             "seed": request.number,
             "stream": True,
@@ -212,14 +227,16 @@ class OpenAIChat:
             raise NoReply(f"the server failed: {said}", may_have_cost=True)
         return document
 
-    def _refuse(self, response: httpx2.Response) -> None:
+    def _refuse(self, response: httpx2.Response, pictures: Sequence[Picture]) -> None:
         """Raise what a status other than 200 means."""
         said = b"".join(_pieces(response, MOST_REPLY_BYTES)).decode(errors="replace")
         text = self._without_key(" ".join(said.split()))[:300]
         status = response.status_code
+        if pictures and refuses_pictures(status, text) and not self._limit_is_meant(status, text):
+            raise _Refused(f"status {status}: {text}")
         if status in _PASSING:
             raise _Passing(f"status {status}: {text}", wait_s=_seconds(response.headers.get("retry-after")))
-        if status in _MALFORMED and self._sends_old_limit and "max_tokens" in text:
+        if self._limit_is_meant(status, text):
             self._sends_old_limit = False
             raise _Passing(f"status {status}: {text}", wait_s=0.0)
         if status in _FOR_GOOD:
@@ -227,8 +244,15 @@ class OpenAIChat:
             raise BadInput(f"{self.name} at {where}: status {status}, {_FOR_GOOD[status]}; {text}")
         raise NoReply(f"status {status}: {text}", may_have_cost=status in TIMED_OUT)
 
+    def _limit_is_meant(self, status: int, text: str) -> bool:
+        return status in _MALFORMED and self._sends_old_limit and "max_tokens" in text
+
     def _without_key(self, text: str) -> str:
         return self._redaction.of(text)
+
+
+class _Refused(Exception):
+    """The question was refused, and it may be for its pictures."""
 
 
 class _Passing(Exception):
@@ -237,6 +261,11 @@ class _Passing(Exception):
     def __init__(self, message: str, *, wait_s: float | None = None) -> None:
         super().__init__(message)
         self.wait_s = wait_s
+
+
+def _image_part(picture: Picture) -> dict[str, Any]:
+    url = f"data:image/png;base64,{base64.b64encode(picture.png).decode()}"
+    return {"type": "image_url", "image_url": {"url": url, "detail": "high"}}
 
 
 def _reply(request: Request, text: str, counted: _Counted | None, finish: str | None) -> Reply:

@@ -5,10 +5,13 @@ Keys come from the environment variables that pydantic-ai reads for each of its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from opsmith.errors import BadInput, MissingDependency
-from opsmith.generate.chat import TIMED_OUT, Message, NoReply, Reply, Request, Role, usage_of
+from opsmith.generate.chat import TIMED_OUT, Message, NoReply, Picture, Reply, Request, Role, refuses_pictures, usage_of
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 class PydanticAIChat:
     """A model of pydantic-ai's.
 
+    Attributes:
+        takes_pictures: they are sent; a provider may refuse them.
+
     Args:
         model: its name there, or a model object, which tests hand in.
 
@@ -25,6 +31,8 @@ class PydanticAIChat:
         MissingDependency: pydantic-ai is not installed.
         BadInput: it knows no such model, or lacks that provider's key or package.
     """
+
+    takes_pictures = True
 
     def __init__(self, model: str | Model) -> None:
         try:
@@ -40,6 +48,12 @@ class PydanticAIChat:
 
     def ask(self, request: Request) -> Reply:
         """See :meth:`opsmith.generate.chat.ChatModel.ask`; retries are pydantic-ai's own."""
+        try:
+            return self._ask_once(request, request.pictures)
+        except _Refused:
+            return msgspec.structs.replace(self._ask_once(request, ()), blind=True)
+
+    def _ask_once(self, request: Request, pictures: Sequence[Picture]) -> Reply:
         from pydantic_ai import direct
         from pydantic_ai.exceptions import AgentRunError, ModelHTTPError, UserError
         from pydantic_ai.settings import ModelSettings
@@ -48,8 +62,11 @@ class PydanticAIChat:
         if request.temperature is not None:
             settings["temperature"] = request.temperature
         try:
-            response = direct.model_request_sync(self._model, _messages(request.messages), model_settings=settings)
+            told = _messages(request.messages, pictures)
+            response = direct.model_request_sync(self._model, told, model_settings=settings)
         except ModelHTTPError as exc:
+            if pictures and refuses_pictures(exc.status_code, str(exc)):
+                raise _Refused from exc
             if exc.status_code in (401, 403, 404):
                 raise BadInput(f"{self.name}: {' '.join(str(exc).split())[:300]}") from exc
             raise NoReply(f"status {exc.status_code}", may_have_cost=exc.status_code in TIMED_OUT) from exc
@@ -66,13 +83,27 @@ class PydanticAIChat:
         """pydantic-ai shares its connections between models and closes them itself."""
 
 
-def _messages(messages: tuple[Message, ...]) -> list[ModelMessage]:
-    from pydantic_ai.messages import ModelRequest, ModelResponse, SystemPromptPart, TextPart, UserPromptPart
+class _Refused(Exception):
+    """The question was refused, and it may be for its pictures."""
+
+
+def _messages(messages: tuple[Message, ...], pictures: Sequence[Picture]) -> list[ModelMessage]:
+    from pydantic_ai.messages import (
+        BinaryContent,
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        UserPromptPart,
+    )
 
     told: list[ModelMessage] = []
-    for message in messages:
+    for number, message in enumerate(messages, start=1):
         if message.role is Role.ASSISTANT:
             told.append(ModelResponse(parts=[TextPart(message.text)]))
+        elif pictures and number == len(messages):
+            shown = [BinaryContent(picture.png, media_type="image/png") for picture in pictures]
+            told.append(ModelRequest(parts=[UserPromptPart([message.text, *shown])]))
         else:
             part = SystemPromptPart if message.role is Role.SYSTEM else UserPromptPart
             told.append(ModelRequest(parts=[part(message.text)]))

@@ -67,6 +67,7 @@
 
   const timed = {k: data.ops.some((op) => op.k !== null), e: data.ops.some((op) => op.e !== null)};
   const bounds = data.ops.some((op) => op.bound !== null);
+  const reviewed = data.ops.some((op) => op.review !== null);
   const statuses = (op) => Object.entries(op.statuses).filter(([status]) => status !== "PASSED")
     .map(([status, count]) => `${status}\u00a0${integer.format(count)}`).join(", ") +
     (op.acceptedFor.length ? ` accepted for ${op.acceptedFor.join(", ")}` : "");
@@ -80,6 +81,7 @@
     {title: "Largest rel. error", number: true, minor: true, key: (op) => op.maxRel},
     {title: "Bad calls", number: true, minor: true, key: (op) => (op.badCalls ? op.raised / op.badCalls : null)},
     {title: "Kernel", minor: true, key: (op) => op.dsl},
+    ...(reviewed ? [{title: "Review", minor: true, key: (op) => op.review}] : []),
   ];
 
   // Quiet where no case of the op is faster or slower with certainty.
@@ -107,6 +109,7 @@
       cell(op.maxRel === null ? "–" : op.maxRel === 0 ? "0" : op.maxRel.toExponential(1), true),
       cell(op.badCalls ? `${op.raised}/${op.badCalls}` : "–", true),
       element("td", {class: "minor"}, op.dsl === null ? "–" : op.derived ? `${op.dsl}, derived` : op.dsl));
+    if (reviewed) row.append(element("td", {class: "minor"}, op.review === null ? "–" : op.review));
     return row;
   }
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import msgspec
 
 from opsmith.core.case import CaseRef
-from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
 from opsmith.core.storage import storage_problem
@@ -101,7 +100,7 @@ class BareCheck:
         Args:
             passed: the suite's cases.
         """
-        if self._job.schema.kind is TaskKind.COLLECTIVE:
+        if self._job.schema.kind.on_ranks:
             return _not_asked("ranks answer together, and a bare process is one")
         cases = self._chosen(passed)
         if not cases:
@@ -196,7 +195,7 @@ class BareCheck:
         return failed
 
     def _random_state(self, case: CaseRef) -> int:
-        side = "reference" if self._job.schema.kind is TaskKind.MODULE else "candidate"
+        side = "reference" if self._job.schema.kind.of_problems else "candidate"
         return derive_seed(self._seed, side, case.content_hash)
 
 

@@ -9,7 +9,6 @@ import msgspec
 
 from opsmith.core.case import CaseRef
 from opsmith.core.conduct import Offence
-from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
 from opsmith.core.verdict import Status, Verdict
@@ -180,7 +179,7 @@ class ChunkJudge:
         if not to_run:
             return Answered(())
         # A Model with dropout can only be rewritten as one that draws the same numbers.
-        side = "reference" if self._job.schema.kind is TaskKind.MODULE else "candidate"
+        side = "reference" if self._job.schema.kind.of_problems else "candidate"
         request = RunCalls(
             tuple(
                 CallToRun(

@@ -139,7 +139,7 @@ class JobConduct:
         copied: dict[AtenCall, None] = {}
         for seen in conduct:
             forbidden |= dict.fromkeys(seen.forbidden)
-            if self._job.policy == "native" and self._job.schema.kind is not TaskKind.COLLECTIVE:
+            if self._job.policy == "native" and not self._job.schema.kind.on_ranks:
                 copied |= dict.fromkeys(seen.copied_results)
         lines = [f"called {call}" for call in forbidden]
         lines += [f"{call} wrote the result, and nothing after it" for call in copied if call not in forbidden]
@@ -156,7 +156,7 @@ class JobConduct:
 
     @property
     def _allowed(self) -> str:
-        return _COMMUNICATES if self._job.schema.kind is TaskKind.COLLECTIVE else _COMPOSES
+        return _COMMUNICATES if self._job.schema.kind.on_ranks else _COMPOSES
 
     def _replayed_calls(self, prepared: PreparedCase, conduct: Sequence[CallConduct]) -> list[str]:
         """Whether the candidate made the reference's own calls, all of them and no others that compute."""
@@ -197,7 +197,7 @@ class JobConduct:
 
         They are about computing, which is free in a collective.
         """
-        if self._job.schema.kind is TaskKind.COLLECTIVE:
+        if self._job.schema.kind.on_ranks:
             return []
         executed = {path: frozenset(lines) for path, lines in self._executed.items()}
         ran = confirm(self._findings, executed)

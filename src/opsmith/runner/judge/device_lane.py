@@ -17,6 +17,7 @@ from typing import Self
 
 from opsmith.core.cache import build_folder
 from opsmith.core.case import CaseRef
+from opsmith.core.evidence import Evidence
 from opsmith.core.op import TaskKind
 from opsmith.core.run import TimedCase
 from opsmith.core.storage import check_room, is_about_storage, storage_problem, wait_for_room
@@ -116,9 +117,14 @@ class DeviceLane:
         reach = make_link(device=options.device, spares=0).reach
         self._bare = BareLink(processes, reach, device=options.device, limits=work.limits) if work.again else None
         self._make_discoverer = partial(make_link, device=options.device, spares=0)
-        if traits_of(options.suite).tasks is TaskKind.COLLECTIVE:
+        tasks = traits_of(options.suite).tasks
+        if tasks.on_ranks:
             make_candidate: Callable[[], Candidate] = partial(
-                RankGroup, processes, options.device, partial(make_link, spares=0)
+                RankGroup,
+                processes,
+                options.device,
+                partial(make_link, spares=0),
+                in_groups=tasks is TaskKind.PARALLEL,
             )
         else:
             make_candidate = partial(make_link, device=options.device, spares=spares)
@@ -346,6 +352,30 @@ class DeviceLane:
         for job in jobs:
             yield from slot.judge(job)
 
+    def look_alone(
+        self, job: Job, case: str, *, is_wrong: bool, most_s: float, begun: Callable[[], None] = lambda: None
+    ) -> Evidence:
+        """Look at a kernel on the next slot that is free; see :meth:`~opsmith.runner.judge.slot.Slot.look`.
+
+        Args:
+            job: of the kernel.
+            case: address of one of its cases or variants.
+            is_wrong: look where its result is off, not what it spends its time on.
+            most_s: seconds after which nobody is waited for any more.
+            begun: is called once the slot is free.
+        """
+        slot = self._idle.get()
+        slot.in_use.acquire()
+        begun()
+        try:
+            slot.finish_by(time.monotonic() + most_s)
+            slot.worker.prepare()
+            return slot.look(job, case, is_wrong=is_wrong)
+        finally:
+            slot.finish_by(math.inf)
+            slot.in_use.release()
+            self._idle.put(slot)
+
     def time_alone(
         self, job: Job, *, most_s: float = math.inf, begun: Callable[[], None] = lambda: None
     ) -> list[TimedCase]:
@@ -457,7 +487,7 @@ def open_here(work: LaneWork, waiting: Waiting | None = None) -> Iterator[Device
     """
     options = work.options
     _make_build_folder()
-    for_ranks = traits_of(options.suite).tasks is TaskKind.COLLECTIVE
+    for_ranks = traits_of(options.suite).tasks.on_ranks
     visible = None if for_ranks else first_device(options.device)
     with (
         _in_room(work, visible, waiting),

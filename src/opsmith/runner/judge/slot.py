@@ -13,7 +13,8 @@ import msgspec
 
 from opsmith.core.cache import build_folder
 from opsmith.core.case import LARGE_LABELS, CaseRef
-from opsmith.core.op import TaskKind, Variant
+from opsmith.core.evidence import Evidence
+from opsmith.core.op import Variant
 from opsmith.core.run import Options
 from opsmith.core.seeds import derive_seed
 from opsmith.core.storage import is_about_storage, wait_for_room
@@ -23,6 +24,7 @@ from opsmith.runner.judge.admission import Admission
 from opsmith.runner.judge.bare_check import BareCheck
 from opsmith.runner.judge.chunk import LOADING, ChunkJudge, Judged, Retry
 from opsmith.runner.judge.conduct import JobConduct
+from opsmith.runner.judge.looking import Looker
 from opsmith.runner.judge.shrinking import Shrinking
 from opsmith.runner.judge.verdicts import identity, make_verdict, not_run, was_oom, with_bare_answers
 from opsmith.runner.processes.bare_link import BareLink
@@ -176,6 +178,18 @@ class Slot:
         if about_it is not None:
             yield from self._asked_outside(job, judge, found, about_it)
 
+    def look(self, job: Job, case: str, *, is_wrong: bool) -> Evidence:
+        """What is seen of one case, by its address, or of a variant, which is made again."""
+        known = {str(each.address): each for each in job.all_cases}
+        if case not in known:
+            known |= {str(each.address): each for each in self._variants(job)}
+        if case not in known or job.schema.kind.on_ranks:
+            return Evidence()
+        worker = self.worker.timed_worker()
+        looker = Looker(job, self.referee, worker, spool=self.spool, options=self._options, seed=self._seed)
+        with self._admission.beside_others(known[case].size_bytes, self.give_memory_back):
+            return looker.look(known[case], is_wrong=is_wrong)
+
     def _judge_variants(
         self, job: Job, variants: Sequence[CaseRef], judge: ChunkJudge, tally: _Tally
     ) -> Iterator[Verdict]:
@@ -279,7 +293,7 @@ class Slot:
 
     def _variants(self, job: Job) -> Sequence[CaseRef]:
         """More cases of the op than the suite asks, made from those that it asks; of a collective none."""
-        if job.schema.kind is TaskKind.COLLECTIVE:
+        if job.schema.kind.on_ranks:
             return ()  # What ranks are given has to fit together.
         varied = [case for case in job.all_cases if not case.expects_error and case.size_bytes <= MAX_VARIED_BYTES]
         if not varied:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from opsmith.core.op import TaskKind
 from opsmith.core.run import Options
 from opsmith.suites.traits import traits_of
 
@@ -79,7 +78,7 @@ def jobs_on(cpus: int, options: Options) -> int:
     Several ranks share a processor each, and on devices they take all of them.
     """
     traits = traits_of(options.suite)
-    if traits.tasks is TaskKind.COLLECTIVE:
+    if traits.tasks.on_ranks:
         return max(1, cpus // max(options.selection.ranks, default=2)) if options.device.startswith("cpu") else 1
     if options.device.startswith("cpu"):
         return cpus

@@ -9,7 +9,7 @@ import msgspec
 
 from opsmith.core.case import CaseRef
 from opsmith.core.kernel import Loader
-from opsmith.core.op import OpSchema, TaskKind
+from opsmith.core.op import OpSchema
 from opsmith.core.problems import TIMED_SOURCES, split_sample
 from opsmith.core.run import Options, RunDirectory, RunPlan
 from opsmith.core.verdict import Part, Verdict
@@ -49,7 +49,7 @@ def jobs_to_judge(
         take_snapshot(planned.kernel, run.kernels_path)
         verdicts = of_op.get(planned.op, [])
         judged = {verdict.case for verdict in verdicts}
-        problem = split_sample(planned.op)[0] if planned.kind is TaskKind.MODULE else planned.op
+        problem = split_sample(planned.op)[0] if planned.kind.of_problems else planned.op
         all_cases = enumeration.cases[problem]
         cases = tuple(case for case in all_cases if str(case.address) not in judged)
         # What is known of its conduct is said last: without that, an op is not finished.
@@ -107,7 +107,7 @@ def timed_part(job: Job, options: Options, *, interpreted: bool, already: Contai
     Nothing of what ranks do together: this clock has one device.
     """
     triton_is_interpreted = interpreted and job.kernel.dsl == "triton"
-    if triton_is_interpreted or job.schema.kind is TaskKind.COLLECTIVE or job.void is not None:
+    if triton_is_interpreted or job.schema.kind.on_ranks or job.void is not None:
         return None
     named = [case for case in job.cases if case.address.source in TIMED_SOURCES]
     asked = job.cases if traits_of(options.suite).reads is Reads.DATASET else named or _largest_of_each_dtype(job.cases)

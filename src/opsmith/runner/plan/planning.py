@@ -12,7 +12,8 @@ from opsmith.backends.directory import KernelDirectory
 from opsmith.core.audit import AuditFinding
 from opsmith.core.case import CaseAddress, CaseRef
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import OpSchema, TaskKind, matches
+from opsmith.core.op import OpSchema, matches
+from opsmith.core.problems import task_of_entry
 from opsmith.core.run import Options, PlannedOp, RunPlan
 from opsmith.core.sampling import spread_sample
 from opsmith.core.task import Task
@@ -92,7 +93,7 @@ def enumerate_cases(
     ops_of_entry: dict[tuple[str, str], list[str]] = {}
     void: dict[str, list[AuditFinding | None]] = {}
     not_asked: dict[str, str] = {}
-    asks_modules = traits_of(fleet.options.suite).tasks is TaskKind.MODULE
+    asks_modules = traits_of(fleet.options.suite).tasks.of_problems
     for done, (index, reply) in enumerate(fleet.enumerate(entries, ops), start=1):
         found[index] = list(reply.cases)
         skipped.update(reply.skipped)
@@ -101,7 +102,7 @@ def enumerate_cases(
         for schema in reply.modules:
             void.setdefault(schema.name, []).append(reply.void.get(schema.name))
         if asks_modules and reply.skipped:
-            not_asked.setdefault(entries[index][0], next(iter(reply.skipped.values())))
+            not_asked.setdefault(task_of_entry(entries[index][0]), next(iter(reply.skipped.values())))
         for signature, count in reply.counts.items():
             counts[signature] = counts.get(signature, 0) + count
         advance(done)
@@ -145,7 +146,7 @@ def relevant_entries(
     if ops is None:
         return list(entries)
     if options.selection.problems is not None:
-        return [(entry, dtype) for entry, dtype in entries if entry in ops]
+        return [(entry, dtype) for entry, dtype in entries if task_of_entry(entry) in ops]
     relevant = []
     for dtype in options.dtypes:
         index = _index(options, torch_version, dtype).load()
@@ -217,7 +218,7 @@ def make_plan(enumeration: Enumeration, schemas: dict[str, OpSchema], backend: B
 
 def _answers(backend: Backend, task: Task) -> list[tuple[str, Kernel | None]]:
     """(name, kernel) of what is planned for a task: several where a module problem has several samples."""
-    if task.kind is TaskKind.MODULE and isinstance(backend, Sampler):
+    if task.kind.of_problems and isinstance(backend, Sampler):
         samples = backend.samples_for(task)
         return [(kernel.task, kernel) for kernel in samples] or [(task.name, None)]
     return [(task.name, backend.kernel_for(task))]

@@ -35,6 +35,8 @@ from opsmith.runner.protocol.worker_messages import (
     OUT_OF_PROTOCOL,
     Answered,
     CallToRun,
+    Inspect,
+    Inspected,
     LentCall,
     Noticed,
     Raised,
@@ -46,6 +48,8 @@ from opsmith.runner.protocol.worker_messages import (
 
 #: How long the other ranks may take once one has failed: what they say may tell more than that they were killed.
 GRACE_S = 0.5
+#: How long after all ranks have returned they look what was written since.
+SETTLING_S = 5e-3
 
 _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
@@ -84,6 +88,7 @@ class RankGroup:
         processes: whose private folders the ranks live in.
         device: torch device string; on CUDA rank r gets device r.
         make: makes a rank.
+        in_groups: connect ranks in smaller groups as well.
 
     Attributes:
         wanted_spares: no rank is kept ready: how many are needed is known only when a case comes.
@@ -91,8 +96,8 @@ class RankGroup:
         load_changes: what of Python, torch or opsmith it replaced while it was loaded.
     """
 
-    def __init__(self, processes: Processes, device: str, make: MakeRank) -> None:
-        self._processes, self._device, self._make = processes, device, make
+    def __init__(self, processes: Processes, device: str, make: MakeRank, *, in_groups: bool = False) -> None:
+        self._processes, self._device, self._make, self._in_groups = processes, device, make, in_groups
         self._links: list[WorkerLink] = []
         self._nursery: Nursery | None = None
         self._rendezvous: Path | None = None
@@ -100,6 +105,7 @@ class RankGroup:
         self.notices: tuple[Noticed, ...] = ()
         self.load_changes: tuple[str, ...] = ()
         self._finish_by = math.inf
+        self._is_watched = False
 
     def finish_by(self, deadline: float) -> None:
         """Wait for no answer of a rank beyond a moment of the monotonic clock."""
@@ -121,7 +127,7 @@ class RankGroup:
         self.retire()
         self._rendezvous = Path(tempfile.mkdtemp(prefix="ranks-", dir=self._processes.scratch))
         for rank in range(ranks):
-            rank_info = RankInfo(rank=rank, ranks=ranks, rendezvous=str(self._rendezvous))
+            rank_info = RankInfo(rank=rank, ranks=ranks, rendezvous=str(self._rendezvous), in_groups=self._in_groups)
             device = f"{self._device.partition(':')[0]}:{rank}" if self._device.startswith("cuda") else self._device
             link = self._make(device=device, rank_info=rank_info, nursery=self._nursery)
             self._nursery = link.nursery
@@ -146,6 +152,7 @@ class RankGroup:
         Raises:
             WorkerFailed: a rank died or hung while loading.
         """
+        self._is_watched = policy is not None
         problems = self._together(lambda link, _: link.load(kernel, root, schema, policy))
         problem = next((problem for problem in problems if problem is not None), None)
         changes = [change for link in self._links for change in link.load_changes]
@@ -185,7 +192,16 @@ class RankGroup:
             self.retire()
             if len(request.calls) > 1:
                 return raised[0]  # What it answered to the calls after that may be about other calls of the others'.
-        return joined
+            return joined
+        return self._with_late_writes(joined) if self._is_watched else joined
+
+    def _with_late_writes(self, joined: Answered) -> Answered:
+        """What ranks answered, and what was written since all of them had returned."""
+        time.sleep(SETTLING_S)
+        answers = self._together(lambda link, _: link.ask(Inspect(), (Inspected,)))
+        self.notices += tuple(notice for link in self._links for notice in link.notices)
+        found = dict.fromkeys(change for answer in answers for change in answer.changes)
+        return msgspec.structs.replace(joined, changes=tuple(dict.fromkeys((*joined.changes, *found))))
 
     def give_memory_back(self) -> None:
         """Give the devices what the ranks keep for the next call."""

@@ -12,8 +12,10 @@ class RankInfo(msgspec.Struct, frozen=True, kw_only=True):
         rank: from 0.
         ranks: how many there are.
         rendezvous: a folder that these ranks and nobody else may write to: where they find each other.
+        in_groups: beside the group of all, they are connected in those of :func:`opsmith.tasks.rank_groups.grids`.
     """
 
     rank: int
     ranks: int
     rendezvous: str
+    in_groups: bool = False

@@ -6,6 +6,7 @@ import msgspec
 
 from opsmith.core.audit import AuditFinding
 from opsmith.core.case import CaseRef
+from opsmith.core.evidence import ErrorMap
 from opsmith.core.op import OpSchema
 from opsmith.core.timing import Ceilings, GraphCosts
 from opsmith.core.trace import TracedCall
@@ -121,6 +122,12 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
     rank_folders: tuple[str, ...] = ()
 
 
+class MapErrors(msgspec.Struct, frozen=True, tag=True):
+    """Where the first outcome of the only case of a :class:`Compare` is off; answered with :class:`ErrorsMapped`."""
+
+    compared: Compare
+
+
 class CompareTimed(msgspec.Struct, frozen=True, tag=True):
     """Judge what a timed call returned against eager on the same values; answered with a :class:`Compared`.
 
@@ -181,6 +188,7 @@ RefereeRequest = (
     | DrawSecret
     | Prepare
     | Compare
+    | MapErrors
     | PrepareTiming
     | MakeReady
     | RenewInputs
@@ -284,6 +292,12 @@ class Compared(msgspec.Struct, frozen=True, tag=True):
     unclear: tuple[int, ...] = ()
 
 
+class ErrorsMapped(msgspec.Struct, frozen=True, tag=True):
+    """Of the first result that is off; None where none is, or where that is no matter of single elements."""
+
+    errors: ErrorMap | None
+
+
 class VariantsMade(msgspec.Struct, frozen=True, tag=True):
     """The variants, as cases whose calls are spooled."""
 
@@ -341,6 +355,7 @@ RefereeReply = (
     | SecretDrawn
     | Prepared
     | Compared
+    | ErrorsMapped
     | TimingPrepared
     | BlockTimed
     | ClockSetUp

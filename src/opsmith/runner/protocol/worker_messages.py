@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from opsmith.core.conduct import CallConduct, Offence
+from opsmith.core.evidence import Evidence
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.runner.protocol.timing_messages import (
@@ -77,6 +78,15 @@ class ShowOutcomes(msgspec.Struct, frozen=True, tag=True):
     numbers: tuple[int, ...]
 
 
+class ProfileCall(msgspec.Struct, frozen=True, tag=True):
+    """Look at one call of the loaded kernel: what runs when, which lines take how long, what was compiled.
+
+    Nothing of it decides anything: a kernel can lie about itself here.
+    """
+
+    call: bytes | LentCall
+
+
 class Inspect(msgspec.Struct, frozen=True, tag=True):
     """Say what the kernel has replaced of Python, torch or opsmith by now; it takes longer than a block."""
 
@@ -112,6 +122,7 @@ WorkerRequest = (
     | WarmUp
     | TimeBlock
     | ShowTimed
+    | ProfileCall
     | Inspect
     | Discover
     | GiveMemoryBack
@@ -190,6 +201,12 @@ class Discovered(msgspec.Struct, frozen=True, tag=True):
     kernel_directory: str | None = None
 
 
+class CallProfiled(msgspec.Struct, frozen=True, tag=True):
+    """What was seen; the evidence has no errors."""
+
+    evidence: Evidence
+
+
 class Inspected(msgspec.Struct, frozen=True, tag=True):
     """One line for each thing that was replaced."""
 
@@ -205,6 +222,7 @@ WorkerReply = (
     | Raised
     | TimingPrepared
     | BlockTimed
+    | CallProfiled
     | Inspected
     | Discovered
     | MemoryGivenBack

@@ -15,6 +15,7 @@ from opsmith.calls.outcomes import HeldOutcome
 from opsmith.calls.transfer import Content, size_of
 from opsmith.core.case import Outcome, OutputTensor, SummarisedOutcome
 from opsmith.core.dtypes import TENSOR_DTYPES
+from opsmith.core.evidence import ErrorMap
 from opsmith.core.verdict import Status
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
 from opsmith.runner.child.outcome_files import read_outcome, read_outcome_of_ranks
@@ -42,6 +43,17 @@ def compared(
         return ComparedCase(Status.PASSED, "", None, layout_differs=False) if equal else None
     found = held.judge(candidate, tolerance=request.tolerance, layout=request.layout)
     return ComparedCase(found.status, found.detail, found.figures, found.layout_differs)
+
+
+def mapped(held: CaseUnderJudgement, outcome: msgspec.Raw, request: Compare) -> ErrorMap | None:
+    """Where an outcome is off; None where it is not, or says nothing that can be compared."""
+    try:
+        told = read_told(outcome, request, held.device)
+    except UNREADABLE:
+        return None
+    if not isinstance(told, HeldOutcome) or not _is_well_formed(told):
+        return None
+    return held.error_map(told, tolerance=request.tolerance, layout=request.layout)
 
 
 def read_told(

@@ -74,9 +74,11 @@ from opsmith.runner.protocol.referee_messages import (
     DrawSecret,
     Enumerate,
     Enumerated,
+    ErrorsMapped,
     Feedback,
     ListOps,
     MakeVariants,
+    MapErrors,
     Measure,
     Measured,
     OpenDevice,
@@ -105,7 +107,7 @@ from opsmith.runner.protocol.timing_messages import (
     WarmUp,
     spin_s,
 )
-from opsmith.runner.referee.candidate_outcomes import UNREADABLE, compared, read_told, result_bytes
+from opsmith.runner.referee.candidate_outcomes import UNREADABLE, compared, mapped, read_told, result_bytes
 from opsmith.runner.referee.timed_reference import TimedReference
 from opsmith.suites import AsksOwnTasks, FindsVoid, Search, Selective, Shrinkable, Skipped, Suite, SuiteCall, Void
 from opsmith.suites.traced_size import argument_bytes
@@ -192,7 +194,8 @@ class Referee:
         if selection.problems is not None:
             # At once: a referee that takes the place of another one is not asked to load the suite.
             files = problem_files(Path(selection.problems))
-            registry.use_problems(files, device, small=selection.sizes == "small")
+            small, parallel = selection.sizes == "small", bool(selection.ranks)
+            registry.use_problems(files, device, small=small, parallel=parallel)
 
     def answer(self, request: RefereeRequest) -> RefereeReply:
         """Carry out one request; an error of opsmith's own becomes a :class:`RefereeError`."""
@@ -213,6 +216,7 @@ class Referee:
             DrawSecret: self._draw_secret,
             Prepare: self._prepare,
             Compare: self._compare,
+            MapErrors: self._map_errors,
             PrepareTiming: self._prepare_timing,
             MakeReady: self._make_ready,
             RenewInputs: self._renew,
@@ -476,6 +480,7 @@ class Referee:
             summary=answer.summary,
             seed=item.rng_seed,
             small_results=item.case.variant == "tiny",
+            replicated=registry.replicated(record.op),
             scratch=registry.scratch_of(record),
             own_check=registry.own_check(record.op),
             run_again=lambda: repetitions(
@@ -499,6 +504,10 @@ class Referee:
             and self._is_replay(number, request)
         ]
         return Compared(found_first, found_again, tuple(replayed), tuple(sorted(unclear)))
+
+    def _map_errors(self, request: MapErrors) -> ErrorsMapped:
+        [[raw]] = request.compared.outcomes.values()
+        return ErrorsMapped(mapped(self._held[0], raw, request.compared))
 
     def _is_replay(self, number: int, request: Compare) -> bool:
         """Whether the second outcome has the first one's values, which are the answer to other arguments."""

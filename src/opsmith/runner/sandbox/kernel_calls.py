@@ -43,6 +43,12 @@ def mount_tmpfs(folder: str, options: str) -> None:
     _check("mount", _LIBC.mount(b"tmpfs", folder.encode(), b"tmpfs", nosuid_nodev_noexec, options.encode()))
 
 
+def mount_proc() -> None:
+    """Mount ``/proc`` anew: it shows the processes of this process's namespace and no others."""
+    nosuid_nodev_noexec = 2 | 4 | 8
+    _check("mount", _LIBC.mount(b"proc", b"/proc", b"proc", nosuid_nodev_noexec, None))
+
+
 def unshare(flags: int) -> None:
     """Move this process, which must have one thread, into new namespaces."""
     _check("unshare", _LIBC.unshare(flags))

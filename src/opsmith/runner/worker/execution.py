@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch.utils._pytree import tree_leaves
 
 from opsmith.aten.arguments import undeclared
 from opsmith.calls.live import LiveCall, live_call
@@ -21,7 +22,7 @@ from opsmith.calls.transfer import copy_to_device
 from opsmith.core.case import CallRecord, MappingValue, SequenceValue, Storage, TensorValue, storage_size
 from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel
-from opsmith.core.op import OpSchema
+from opsmith.core.op import OpSchema, TaskKind
 from opsmith.dispatch.as_installed import as_installed
 from opsmith.evaluation.integrity.garbage import leave_garbage
 from opsmith.evaluation.integrity.supervision import Supervision
@@ -30,6 +31,8 @@ from opsmith.evaluation.integrity.watch import plain_results
 from opsmith.runner.child.outcome_files import read_call
 from opsmith.runner.protocol.out_of_memory import shortened
 from opsmith.runner.protocol.worker_messages import CallToRun, Raised, Returned
+from opsmith.runner.worker.late_writes import KeptMemory
+from opsmith.runner.worker.rendezvous import spoil_workspace
 from opsmith.tasks.module_call import ModuleCall
 
 #: Messages from a candidate are cut to this, so that they stay one line that can be read.
@@ -47,6 +50,11 @@ class Answering:
         device: where it runs.
         root: folder of its files, or None.
         supervision: watches it; None for a kernel that is trusted.
+
+    Attributes:
+        files: its Python files, relative to ``root``.
+        on_ranks: other processes answer the same calls with it.
+        spoils_workspace: ranks' symmetric memory holds garbage before each call.
     """
 
     def __init__(
@@ -59,10 +67,12 @@ class Answering:
         supervision: Supervision | None,
     ) -> None:
         self.function = function
+        self.on_ranks = schema.kind.on_ranks
+        self.spoils_workspace = schema.kind is TaskKind.PARALLEL and supervision is not None
         self._kernel, self._schema, self._device = kernel, schema, device
         self.supervision = supervision
-        self._root = root
-        self._files = tuple(path for path in kernel.files if path.endswith(".py"))
+        self.root = root
+        self.files = tuple(path for path in kernel.files if path.endswith(".py"))
 
     @cached_property
     def timed(self) -> Callable[..., Any]:
@@ -99,9 +109,9 @@ class Answering:
 
     def call_traced(self, live: LiveCall) -> tuple[Any, CallConduct | None, Mapping[str, frozenset[int]]]:
         """:meth:`call`, and which lines of the kernel's files ran."""
-        if self._root is None:
+        if self.root is None:
             return *self.call(live), {}
-        with TracedLines(self._root, self._files) as traced:
+        with TracedLines(self.root, self.files) as traced:
             result, conduct = self.call(live)
         if traced.disturbed and self.supervision is not None:
             self.supervision.note("took away the trace function that notes which of its lines run")
@@ -134,6 +144,8 @@ class CallRun:
         self._executed: dict[str, tuple[int, ...]] = {}
         #: Of the execution before: its result, which is still alive when the next one runs.
         self._last: Any = None
+        self._results: list[KeptMemory] = []
+        self._arguments: KeptMemory | None = None
 
     def run(self, lives: Sequence[LiveCall], observer: Observer) -> None:
         """Run the call on each of its copies, and again; what raises is observed as that alone.
@@ -163,6 +175,9 @@ class CallRun:
         before = before_call(live.storages, record.storages)
         if self._device.type != "cpu":
             leave_garbage(self._item.result_bytes, self._device)
+        if self._answering.spoils_workspace and self._device.type == "cuda":
+            with self._paused():
+                spoil_workspace()
         with torch.no_grad():
             if traced:
                 result, conduct, executed = self._answering.call_traced(live)
@@ -172,6 +187,8 @@ class CallRun:
         if conduct is not None:
             self._conduct.append(conduct)
             self._compare_memory(result, live)
+            if self._answering.on_ranks:
+                self._keep(result, live)
         if any(not isinstance(storage, bytes) for storage in before):
             with self._paused():  # To see what changed, values are generated again, and compared on the device.
                 return observer.describe(result, live, before)
@@ -185,6 +202,23 @@ class CallRun:
         if supervision is not None and memory & _starts(self._last):
             supervision.note("returned the memory of its earlier result, which somebody still holds")
         self._last = result
+
+    def _keep(self, result: Any, live: LiveCall) -> None:
+        """Remember what results and arguments hold now that the call has returned on this rank."""
+        with self._paused():
+            own = {storage.data_ptr() for storage in live.storages}
+            leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+            new = [leaf for leaf in leaves if leaf.untyped_storage().data_ptr() not in own]
+            self._results.append(KeptMemory(new))
+            self._arguments = KeptMemory(flat_view(storage, torch.uint8) for storage in live.storages)
+
+    def late_writes(self) -> Iterator[str]:
+        """What of the memory of its calls has changed since they returned, in words."""
+        with self._paused():
+            if any(kept.has_changed() for kept in self._results):
+                yield "a result changed after its call had returned"
+            if self._arguments is not None and self._arguments.has_changed():
+                yield "an argument changed after its call had returned"
 
     def _execute_again(self, live: LiveCall, again: CallRecord, observer: Observer) -> Any:
         """The same call with other values in the same memory."""

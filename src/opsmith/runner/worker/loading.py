@@ -19,7 +19,7 @@ from opsmith.evaluation.timing.compiler import traceable, use_compiler_settings
 from opsmith.loading import from_attribute, from_file, import_target, kernel_directory, lookup
 from opsmith.runner.protocol.worker_messages import Discovered
 from opsmith.tasks.module_call import CONSTRUCTION_SEED, ModuleCall
-from opsmith.tasks.rank_program import RankProgram, answer_of_torch
+from opsmith.tasks.rank_program import answer_of_torch, collective_program, function_program, module_program
 
 CPU = torch.device("cpu")
 
@@ -33,8 +33,8 @@ def load_kernel(kernel: Kernel, root: Path | None, schema: OpSchema, device: tor
         kernel: the record.
         root: the folder of its files, which may be a snapshot of ``kernel.root``.
         schema: the overload that it answers, or the module: then the kernel is a class, of which
-            one instance is made with the problem's own arguments and put on the device. Of a collective the
-            result is called with the program of a rank.
+            one instance is made with the problem's own arguments and put on the device. Of what ranks answer together
+            the result is called with the program of a rank.
         device: where it runs.
 
     Raises:
@@ -47,9 +47,11 @@ def load_kernel(kernel: Kernel, root: Path | None, schema: OpSchema, device: tor
     if not callable(function):
         raise TypeError(f"{kernel.entry} is a {type(function).__name__}, which cannot be called")
     if schema.kind is TaskKind.MODULE:
-        return _module_call(kernel.entry, function, schema, device)
+        return ModuleCall(_module(kernel.entry, function, schema, device))
     if schema.kind is TaskKind.COLLECTIVE:
-        return RankProgram(function, schema.name)
+        return collective_program(function, schema.name)
+    if schema.kind is TaskKind.PARALLEL:
+        return _parallel_program(kernel.entry, function, schema, device)
     if kernel.derived_from is None:
         return cast("Call", function)
     return DerivedKernel(function, overload(schema.name), overload(kernel.derived_from))
@@ -70,17 +72,24 @@ def _load(kernel: Kernel, root: Path | None, schema: OpSchema, device: torch.dev
 def _of_torch(kernel: Kernel, root: Path | None, schema: OpSchema, device: torch.device) -> Any:
     if schema.kind is TaskKind.OP:
         return overload(kernel.entry)
-    return from_file(kernel, root) if schema.kind is TaskKind.MODULE else answer_of_torch(kernel.entry, device)
+    return from_file(kernel, root) if schema.kind.of_problems else answer_of_torch(kernel.entry, device)
 
 
-def _module_call(entry: str, make: Callable[..., Any], schema: OpSchema, device: torch.device) -> ModuleCall:
+def _parallel_program(entry: str, found: Call, schema: OpSchema, device: torch.device) -> Call:
+    """Of a class its instance, and of the public form the function itself."""
+    if inspect.isclass(found):
+        return module_program(_module(entry, found, schema, device))
+    return function_program(found)
+
+
+def _module(entry: str, make: Callable[..., Any], schema: OpSchema, device: torch.device) -> torch.nn.Module:
     assert schema.init is not None, "the problem was loaded when its cases were made"
     arguments = rebuild(CALL_DECODER.decode(schema.init), CPU).args
     torch.manual_seed(CONSTRUCTION_SEED)
     module = make(*arguments)
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"{entry} makes a {type(module).__name__}; it should make a torch.nn.Module")
-    return ModuleCall(module.to(device))
+    return module.to(device)
 
 
 def discover(target: str, ops: Iterable[str]) -> Discovered:

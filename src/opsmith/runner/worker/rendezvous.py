@@ -18,7 +18,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from opsmith.runner.protocol.rank import RankInfo
+from opsmith.runner.worker.symmetric_pool import BLOCKS_BYTES, GARBAGE_BYTE, SymmetricPool
 from opsmith.tasks.collectives import WAIT, overload
+from opsmith.tasks.rank_groups import grids
 from opsmith.tasks.rank_program import GROUP
 
 #: The judge's limits end what hangs; the group's own only has to be longer.
@@ -27,6 +29,8 @@ TIMEOUT = timedelta(hours=1)
 INTERFACE = "lo"
 #: Symmetric memory of a group that kernels find connected, bytes: ``get_symm_mem_workspace(group_name, min_size)``.
 WORKSPACE_BYTES = 256 << 20
+#: The pool that this rank's kernel allocates from, where there is one.
+_pool: list[SymmetricPool] = []
 
 
 def meet(rank_info: RankInfo, device: torch.device) -> None:
@@ -51,6 +55,41 @@ def meet(rank_info: RankInfo, device: torch.device) -> None:
     assert dist.group.WORLD.group_name == GROUP, "a case names the group"
     if on_cuda:
         _connect_all(rank_info, device)
+    for ranks in grids(rank_info.ranks) if rank_info.in_groups else ():
+        group = dist.new_group(list(ranks), timeout=TIMEOUT)
+        if on_cuda and rank_info.rank in ranks:
+            dist.all_reduce(torch.ones(1, device=device), group=group)
+
+
+def spoil_workspace() -> None:
+    """Fill this rank's symmetric memory with garbage, and wait until every rank has; signals are left alone."""
+    # Devices without access to each other's memory have none.
+    with contextlib.suppress(RuntimeError):
+        memory = _workspace()
+        memory.get_buffer(memory.rank, (WORKSPACE_BYTES,), torch.uint8).fill_(GARBAGE_BYTE)
+    for pool in _pool:
+        pool.spoil()
+    dist.barrier()
+
+
+def _connected_pool(device: torch.device) -> SymmetricPool:
+    """Blocks of symmetric memory in which all ranks have met, given out by torch's own functions from now on."""
+    import torch.distributed._symmetric_memory as symm_mem
+
+    blocks = []
+    for size_bytes in BLOCKS_BYTES:
+        content = symm_mem.empty(size_bytes, dtype=torch.uint8, device=device)
+        blocks.append((content, symm_mem.rendezvous(content, dist.group.WORLD)))  # type: ignore[arg-type]
+    pool = SymmetricPool(blocks)
+    pool.offer(symm_mem)
+    return pool
+
+
+def _workspace() -> Any:
+    from torch.distributed._symmetric_memory import get_symm_mem_workspace
+
+    group: Any = GROUP  # Some versions of torch have a type of their own for it.
+    return get_symm_mem_workspace(group, WORKSPACE_BYTES)
 
 
 def _connect_all(rank_info: RankInfo, device: torch.device) -> None:
@@ -74,10 +113,9 @@ def _connect_all(rank_info: RankInfo, device: torch.device) -> None:
     dist.barrier()
     # Devices without access to each other's memory have no symmetric memory; what needs it fails there.
     with contextlib.suppress(RuntimeError), _temporary_folder(rank_info.rendezvous):
-        from torch.distributed._symmetric_memory import get_symm_mem_workspace
-
-        group: Any = GROUP  # Some versions of torch have a type of their own for it.
-        get_symm_mem_workspace(group, WORKSPACE_BYTES).barrier()
+        _workspace().barrier()
+        if rank_info.in_groups:
+            _pool.append(_connected_pool(device))
     torch.cuda.synchronize(device)
 
 

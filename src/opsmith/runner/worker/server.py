@@ -53,6 +53,7 @@ from opsmith.runner.protocol.timing_messages import (
 )
 from opsmith.runner.protocol.worker_messages import (
     Answered,
+    CallProfiled,
     Discover,
     Discovered,
     Inspect,
@@ -61,6 +62,7 @@ from opsmith.runner.protocol.worker_messages import (
     LoadKernel,
     Noticed,
     OutcomesShown,
+    ProfileCall,
     Raised,
     Returned,
     RunCalls,
@@ -73,6 +75,7 @@ from opsmith.runner.sandbox.layers import Sandbox
 from opsmith.runner.worker.disguise import Disguise
 from opsmith.runner.worker.execution import Answering, CallRun, raised
 from opsmith.runner.worker.loading import discover, load_kernel
+from opsmith.runner.worker.profile import looked_at
 from opsmith.runner.worker.rendezvous import meet
 
 MAX_FILE_BYTES = 4 << 30
@@ -167,6 +170,8 @@ class Worker:
         self._disguise = Disguise()
         self._timed: dict[int, TimedCall] = {}
         self._observer: Observer | None = None
+        #: Of ranks the calls of the last request, whose memory is looked at once more.
+        self._runs: list[CallRun] = []
         make_waiting_context(device)
         self._supervision = Supervision(device, tell)
 
@@ -189,6 +194,7 @@ class Worker:
             WarmUp: self._warm_up,
             TimeBlock: self._time,
             ShowTimed: self._show,
+            ProfileCall: self._profile,
             Inspect: self._inspect,
             Discover: self._discover,
             GiveMemoryBack: self._give_memory_back,
@@ -211,6 +217,7 @@ class Worker:
         self._sandbox.narrow(builds)
         self._timed.clear()
         self._observer = None
+        self._runs = []
         root = Path(request.root) if request.root else None
         self._supervision.end()
         if request.policy is not None:
@@ -251,6 +258,7 @@ class Worker:
                 run.run([next(next_live) for _ in range(item.repeats)], observer)
                 runs.append(run)
         self._supervision.look_again()
+        self._runs = runs
         with self._computing(records):
             outcomes = iter(self._told(observer))
             replies = tuple([run.reply(outcomes) for run in runs])
@@ -339,13 +347,21 @@ class Worker:
             spans, foreign = timed.host_spans(), timed.foreign_results()
         return Answered((Returned((outcome,)),), spans=tuple(spans), foreign=foreign)
 
+    def _profile(self, request: ProfileCall) -> CallProfiled:
+        assert self._answering is not None
+        record = read_call(request.call)
+        with self._supervision.paused(), self._building():
+            return CallProfiled(looked_at(self._answering, record, self._device))
+
     def _inspect(self, _request: Inspect) -> Inspected:
         self._supervision.heed()
-        return Inspected(self._supervision.changes())
+        late = [line for run in self._runs for line in run.late_writes()]
+        return Inspected((*dict.fromkeys(late), *self._supervision.changes()))
 
     def _give_memory_back(self, _request: GiveMemoryBack) -> MemoryGivenBack:
         self._outcomes.forget()
         self._observer = None
+        self._runs = []
         give_memory_back(self._device, 0)
         return MemoryGivenBack()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated
 from urllib.parse import parse_qs, quote
 
@@ -41,6 +42,11 @@ def _viewer(request: Request) -> Token:
 
 
 Viewer = Annotated[Token, Depends(_viewer)]
+
+
+def form_token(session: str) -> str:
+    """What a form of a session's own pages holds, and no other site's can: it follows from the cookie."""
+    return hashlib.sha256(f"form {session}".encode()).hexdigest()
 
 
 def page(service: Service, viewer: Token | None, template: str, *, status: int = 200, **content: object) -> Response:

@@ -32,6 +32,11 @@ def _told(run: RunRow) -> RunFacts:
     return msgspec.json.decode(run.facts, type=RunFacts)
 
 
+def policy_of(run: RunRow) -> str:
+    """What its kernels might do."""
+    return _told(run).options.policy
+
+
 def ceilings_of(run: RunRow) -> Ceilings | None:
     """What the run's device was measured to reach; None where nothing was timed."""
     return None if run.ceilings is None else msgspec.json.decode(run.ceilings, type=Ceilings)

@@ -19,6 +19,7 @@ from opsmith.serve.pages.facts import ceilings_of, kernel_facts, repro
 from opsmith.serve.pages.shown import highlighted
 from opsmith.serve.service import Service
 from opsmith.serve.store import runs
+from opsmith.serve.store.reviews import standings
 from opsmith.serve.store.runs import JudgementRow, RunRow
 
 router = APIRouter(include_in_schema=False)
@@ -58,6 +59,7 @@ def show_kernel(
         more=rows[-1].number + 1 if len(rows) == ROWS else None,
         asked={"status": status, "start": start},
         facts=list(kernel_facts(row, run)),
+        standing=standings(service.database, [row]).get(row.id),
         is_timed=(row.speedup_k, row.speedup_e) != (None, None),
     )
 

@@ -93,6 +93,15 @@ def highlighted(source: str) -> Markup:
     return Markup(highlight(shown, PythonLexer(stripnl=False), formatter))  # noqa: S704 - Pygments escapes what it is given
 
 
+def highlighted_lines(source: str) -> list[Markup]:
+    """The lines of a kernel's source, each with its colours."""
+    shown = printable(source.replace("\t", "    "), HIGHLIGHTED_CHARACTERS)
+    if len(source) > HIGHLIGHTED_CHARACTERS:
+        return [Markup("{}").format(line) for line in shown.splitlines()]
+    text = highlight(shown, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True))
+    return [Markup(line) for line in text.splitlines()]  # noqa: S704 - Pygments escapes what it is given
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """The templates of the pages, those of the report among them."""

@@ -26,6 +26,7 @@ from opsmith.serve.pages.shown import group_of
 from opsmith.serve.service import Service
 from opsmith.serve.store import boards, runs
 from opsmith.serve.store.database import StoreAway
+from opsmith.serve.store.reviews import count_approved, standings
 from opsmith.serve.store.sessions import find_session
 
 router = APIRouter(include_in_schema=False)
@@ -145,6 +146,7 @@ def show_run(
         rows=rows,
         total=total,
         rows_a_page=ROWS,
+        standings=standings(service.database, rows),
         asked={"text": text, "outcome": outcome, "sort": sort, "up": up, "page": number},
         facts=list(run_facts(found)),
     )
@@ -170,6 +172,7 @@ def show_leaderboard(viewer: Viewer, service: Served, suite: Text = "") -> Respo
         suite=suite,
         all_suites=known,
         places=places,
+        approved=count_approved(service.database, [place.run_id for place in places]),
         thresholds=[f"{p:g}" for p in THRESHOLDS],
         payload={
             "curve": boards.CURVE,

@@ -14,8 +14,11 @@ from opsmith.core.verdict import Verdict
 from opsmith.generate.reward import why_not
 from opsmith.report.results import Results
 from opsmith.report.scores import summarise_by_dtype
+from opsmith.reviews.of_run import judged_kernel, reviews_about
+from opsmith.reviews.scope import reviewed_files, reviewed_hash
 from opsmith.serve.store.database import Database
 from opsmith.serve.store.queue import Found, cell_rows, summary_values, verdict_rows
+from opsmith.serve.store.reviews import keep_reviews
 from opsmith.serve.store.schema import State, cells, judgements, runs, sources, verdicts
 from opsmith.serve.store.tokens import now_utc
 
@@ -72,19 +75,20 @@ def _keep_ops(connection: Connection, number: int, results: Results, run: RunDir
         timed[each.op].append(each)
     for planned in results.plan.ops:
         if planned.kernel is not None and planned.op in results.summary.per_op:
-            _keep_op(connection, number, results, planned, found[planned.op], timed[planned.op], _source(run, planned))
+            _keep_op(connection, number, run, results, planned, found[planned.op], timed[planned.op])
+    keep_reviews(connection, reviews_about(run.path, results.manifest))
 
 
 def _keep_op(
     connection: Connection,
     number: int,
+    run: RunDirectory,
     results: Results,
     planned: PlannedOp,
     of_op: Sequence[Verdict],
     timed: Sequence[TimedCase],
-    source: str | None,
 ) -> None:
-    kernel = planned.kernel
+    kernel, judged, source = planned.kernel, judged_kernel(run.path, planned), _source(run, planned)
     assert kernel is not None
     found = Found(
         kernel_hash=planned.kernel_hash,
@@ -95,6 +99,8 @@ def _keep_op(
         verdicts=tuple(of_op),
         timed=tuple(timed),
         device_s=0.0,
+        # A page shows the entry's file alone: who decides must have seen all that is decided about.
+        reviewed_hash=reviewed_hash(judged) if judged is not None and len(reviewed_files(judged) or ()) == 1 else None,
     )
     made = insert(judgements).values(
         run_id=number,

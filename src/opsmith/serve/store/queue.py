@@ -52,6 +52,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kernel_hash: names what was judged; None where there was nothing to judge.
+        reviewed_hash: names what a review of it is about; None where it cannot be reviewed.
         dsl: what it is written in.
         summary: the scores of the task.
         by_dtype: dtype -> the same of its cases.
@@ -71,6 +72,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     timed: tuple[TimedCase, ...]
     device_s: float
     ceilings: Ceilings | None = None
+    reviewed_hash: str | None = None
 
 
 def claim_next(database: Database, suite: str, rules: str) -> Claimed | None:
@@ -235,6 +237,7 @@ def summary_values(found: Found) -> dict[str, object]:
     summary = found.summary
     return {
         "kernel_hash": found.kernel_hash,
+        "reviewed_hash": found.reviewed_hash,
         "dsl": found.dsl,
         "outcome": outcome(summary),
         "accepted": summary.accepted,

@@ -78,6 +78,7 @@ class JudgementRow(msgspec.Struct, frozen=True, kw_only=True):
     dsl: str | None
     detail: str | None
     kernel_hash: str | None
+    reviewed_hash: str | None
     source_hash: str | None
     provenance: Provenance
     created_utc: str

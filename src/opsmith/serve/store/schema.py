@@ -139,6 +139,7 @@ judgements = Table(
     Column("created_utc", String(32), nullable=False),
     Column("judged_utc", String(32)),
     Column("kernel_hash", String(64)),
+    Column("reviewed_hash", String(64), index=True),
     Column("dsl", String(40)),
     Column("outcome", String(40)),
     Column("accepted", Boolean),
@@ -169,6 +170,18 @@ verdicts = Table(
     Column("record", Text, nullable=False),
     Column("work", Text),
     Index(None, "judgement_id", "failing"),
+)
+
+#: What people say; the record is a line of ``reviews.jsonl``.
+reviews = Table(
+    "reviews",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("task", String(300), nullable=False, index=True),
+    Column("content_hash", String(64), nullable=False, index=True),
+    Column("token_id", ForeignKey("tokens.id")),
+    Column("when_utc", String(40), nullable=False),
+    Column("record", Text, nullable=False),
 )
 
 cells = Table(

@@ -21,16 +21,16 @@ PREFIX = "opsmith_"
 
 
 class Role(enum.StrEnum):
-    """Each may do what those before it may."""
+    """All may look, an admin may do everything; who submits kernels does not review them, nor the other way."""
 
     READER = "reader"
     SUBMITTER = "submitter"
+    REVIEWER = "reviewer"
     ADMIN = "admin"
 
     def includes(self, other: Role) -> bool:
         """Whether this role may do what ``other`` may."""
-        order = list(Role)
-        return order.index(self) >= order.index(other)
+        return other in {Role.READER, self} or self is Role.ADMIN
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,14 @@
     });
   }
 
+  // A line's number is taken into the form of a review.
+  for (const link of document.querySelectorAll("[data-line]")) {
+    link.addEventListener("click", () => {
+      const field = document.getElementById("line");
+      if (field) field.value = link.dataset.line;
+    });
+  }
+
   const now = document.querySelector("[data-live]");
   if (now) {
     const runs = [...document.querySelectorAll("[data-run]")];

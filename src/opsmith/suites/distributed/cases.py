@@ -25,7 +25,7 @@ COPYING = frozenset({"all_reduce.default", "all_reduce_coalesced.default", "broa
 EXACT = 8
 
 Draw = Callable[..., torch.Tensor]
-Program = tuple[list[tuple[Any, ...]], list[int], bool]
+Program = tuple[list[tuple[Any, ...]], list[int], list[int]]
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class CaseMaker:
                 (
                     [self._arguments(rank, number, call, label, draw) for number, call in enumerate(calls)],
                     orders[rank],
-                    rank == late,
+                    [0] if rank == late else [],
                 )
                 for rank in range(self._ranks)
             ),

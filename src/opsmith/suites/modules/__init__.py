@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from opsmith.aten.low_precision import is_low
 from opsmith.calls.recording import CannotRecord
 from opsmith.core.audit import AuditFinding
 from opsmith.core.case import CallRecord, CaseAddress, digest, storage_size
@@ -243,7 +244,8 @@ class _Cases:
         return converted if converted.device == self._device else converted.to(self._device)
 
     def _converted(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor if self._dtype is None or not tensor.is_floating_point() else tensor.to(self._dtype)
+        stays = self._dtype is None or not tensor.is_floating_point() or is_low(tensor)
+        return tensor if stays else tensor.to(self._dtype)
 
     def _state(self, *case: object) -> State | None:
         """Another state for a case; tied tensors stay tied. None where no state travels."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.low_precision import is_low, readable, same_values
 from opsmith.core.audit import AuditFinding, Check
 from opsmith.tasks.module_state import State
 
@@ -134,7 +135,7 @@ class Suspicion:
         """
         seen = f"in {self.draws} draws of the inputs{beside}"
         results = self._first[: self._results]
-        if all(result.is_floating_point() and not bool(result.isfinite().any()) for result in results):
+        if all(result.is_floating_point() and not bool(readable(result).isfinite().any()) for result in results):
             return AuditFinding(check=Check.FINITE, detail=f"not one element of the answer is a finite number, {seen}")
         if all(_SAME in left for left in self._left):
             return AuditFinding(check=Check.CONSTANT, detail=f"the answer is {self._constant(results)}, {seen}")
@@ -161,7 +162,7 @@ def _effects(result: Any, after: State, before: State | None) -> tuple[int, Effe
         if isinstance(leaf, (torch.Tensor, bool, int, float))
     ]
     known = before or {}
-    changed = [tensor for name, tensor in sorted(after.items()) if not torch.equal(tensor, known[name])]
+    changed = [tensor for name, tensor in sorted(after.items()) if not same_values(tensor, known[name])]
     return len(results), [*results, *changed]
 
 
@@ -170,17 +171,19 @@ def _values(result: torch.Tensor) -> Iterator[float]:
     if result.is_complex() or not result.numel():
         yield from (0.0, 1.0)
         return
-    yield from {result.min().item(), result.max().item()}
+    values = readable(result)
+    yield from {values.min().item(), values.max().item()}
 
 
 def _is_small(effect: torch.Tensor) -> bool:
-    if not effect.is_floating_point() or not effect.numel():
+    if is_low(effect) or not effect.is_floating_point() or not effect.numel():
         return False
     return bool(effect.abs().max() <= min(MOST_NOISE * torch.finfo(effect.dtype).eps, MOST_ABSOLUTE_NOISE))
 
 
 def _widened(leaf: Any) -> Any:
-    return leaf.double() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+    wide = isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and not is_low(leaf)
+    return leaf.double() if wide else leaf
 
 
 def _tensors(inputs: Sequence[Any]) -> list[torch.Tensor]:
@@ -190,7 +193,7 @@ def _tensors(inputs: Sequence[Any]) -> list[torch.Tensor]:
 def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
     pairs = list(zip(tree_leaves(list(one)), tree_leaves(list(other)), strict=False))
     return all(
-        isinstance(b, torch.Tensor) and a.shape == b.shape and torch.equal(a, b)
+        isinstance(b, torch.Tensor) and a.shape == b.shape and same_values(a, b)
         if isinstance(a, torch.Tensor)
         else a == b
         for a, b in pairs

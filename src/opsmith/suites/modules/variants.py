@@ -8,11 +8,14 @@ Public problems draw their inputs from one narrow range, often between 0 and 1, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from opsmith.aten.low_precision import PACKED, SCALES, dequantized, is_low, places, quantized, readable
+from opsmith.aten.low_precision import same_values as same
 from opsmith.tasks.module_state import is_mask, perturbed
 
 #: Inputs are moved by this many roundings to see whether the results stay where they are.
@@ -93,9 +96,7 @@ def redrawn(inputs: Sequence[Any], generator: torch.Generator) -> list[Any]:
 def same_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether two draws of a problem's inputs have the same float tensors."""
     pairs = zip(tree_leaves(list(one)), tree_leaves(list(other)), strict=False)
-    return all(
-        isinstance(b, torch.Tensor) and a.shape == b.shape and torch.equal(a, b) for a, b in pairs if _is_variable(a)
-    )
+    return all(isinstance(b, torch.Tensor) and a.shape == b.shape and same(a, b) for a, b in pairs if _is_variable(a))
 
 
 def is_sound(
@@ -108,10 +109,11 @@ def is_sound(
     of a constant row and an ``argmax`` among equals do not: honest solutions differ there.
     """
     first = _answered(answer, inputs)
-    second = _answered(answer, _mapped(inputs, lambda tensor: _nudged(tensor, generator)))
+    second = _answered(answer, _mapped(inputs, lambda tensor: _nudged(tensor, generator), _is_nudged))
     if first is None or second is None or [one.shape for one in first] != [other.shape for other in second]:
         return False
-    return _are_finite(first, plain) and all(map(_stays, first, second))
+    nudged_by = max((torch.finfo(leaf.dtype).eps for leaf in tree_leaves(list(inputs)) if _is_nudged(leaf)), default=0)
+    return _are_finite(first, plain) and all(map(partial(_stays, nudged_by=nudged_by), first, second))
 
 
 def is_finite(answer: Callable[[Sequence[Any]], Any], inputs: Sequence[Any], plain: Any) -> bool:
@@ -130,20 +132,23 @@ def _answered(answer: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]) -> 
 
 
 def _are_finite(results: Sequence[torch.Tensor], plain: Any) -> bool:
-    wanted = [bool(result.isfinite().all()) for result in _tensors(plain)]
+    wanted = [bool(readable(result).isfinite().all()) for result in _tensors(plain)]
     return len(wanted) == len(results) and all(
-        not asked or bool(result.isfinite().all()) for asked, result in zip(wanted, results, strict=True)
+        not asked or bool(readable(result).isfinite().all()) for asked, result in zip(wanted, results, strict=True)
     )
 
 
-def _stays(result: torch.Tensor, nudged: torch.Tensor) -> bool:
+def _stays(result: torch.Tensor, nudged: torch.Tensor, *, nudged_by: float) -> bool:
+    """Whether a result moves by no more than its own roundings, or those that the inputs moved by."""
+    if is_low(result):
+        return bool(((places(result) - places(nudged)).abs() <= 1).all())
     if not result.is_floating_point():
         return torch.equal(result, nudged)
     values, moved = result.double().nan_to_num(), nudged.double().nan_to_num()
     if not values.numel():
         return True
     rms = values.square().mean().sqrt().item()
-    most = MOST_ROUNDINGS * torch.finfo(result.dtype).eps * rms + MOST_ABSOLUTE
+    most = MOST_ROUNDINGS * max(torch.finfo(result.dtype).eps, nudged_by) * rms + MOST_ABSOLUTE
     return bool(((values - moved).abs() <= most).all())
 
 
@@ -161,10 +166,26 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 
 
 def _is_variable(leaf: Any) -> bool:
-    floats = isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.dtype.itemsize > 1
-    return floats and leaf.numel() > 1 and not is_mask(leaf)
+    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided or leaf.is_nested:
+        return False
+    if not leaf.is_floating_point() or leaf.dtype in (PACKED, SCALES):
+        return False
+    return leaf.numel() > 1 and not is_mask(readable(leaf))
 
 
-def _mapped(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
-    changed: list[Any] = tree_map(lambda leaf: change(leaf) if _is_variable(leaf) else leaf, list(inputs))
+def _is_nudged(leaf: Any) -> bool:
+    return _is_variable(leaf) and not is_low(leaf)
+
+
+def _mapped(
+    inputs: Sequence[Any],
+    change: Callable[[torch.Tensor], torch.Tensor],
+    chosen: Callable[[Any], bool] = _is_variable,
+) -> list[Any]:
+    def mapped(leaf: Any) -> Any:
+        if not chosen(leaf):
+            return leaf
+        return quantized(change(dequantized(leaf)), leaf.dtype) if is_low(leaf) else change(leaf)
+
+    changed: list[Any] = tree_map(mapped, list(inputs))
     return changed

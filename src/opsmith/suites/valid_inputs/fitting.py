@@ -7,6 +7,7 @@ import math
 import torch
 
 from opsmith.aten.dtypes import torch_dtype
+from opsmith.aten.low_precision import PACKED, SCALES
 from opsmith.core.domains import (
     Definite,
     Distinct,
@@ -57,6 +58,10 @@ def fitted(domain: Domain, dtype: str) -> Domain:
     """The nearest domain whose values the dtype can hold; complex numbers have no order to keep."""
     if dtype == "b8":
         return domain if isinstance(domain, Mask | Subset) else Mask(0.5)
+    if torch_dtype(dtype) is PACKED:
+        return Integers(0, 256)  # Any byte is two numbers.
+    if torch_dtype(dtype) is SCALES:
+        return Magnitude(1 / 16, 16)
     if torch_dtype(dtype).is_complex:
         return domain if isinstance(domain, IndependentDomain | Definite) else Normal()
     if torch_dtype(dtype).is_floating_point:

@@ -1,0 +1,1 @@
+"""Reviews: what people say of kernels, and which kernels they approved."""

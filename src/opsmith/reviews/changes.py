@@ -1,0 +1,41 @@
+"""What a kernel is compared with when it is reviewed, and how they differ."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+
+import msgspec
+
+#: Lines of a difference that are shown; a kernel that was written anew is read as a whole.
+MOST_DIFFERENCES = 200
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that a kernel is compared with.
+
+    Attributes:
+        name: what it is.
+        text: its source.
+    """
+
+    name: str
+    text: str
+
+
+def difference(before: str, after: str) -> str:
+    """A unified difference without its head; empty where nothing differs."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
+    if len(lines) > MOST_DIFFERENCES:
+        lines = [*lines[:MOST_DIFFERENCES], f"... and {len(lines) - MOST_DIFFERENCES:,} lines more"]
+    return "\n".join(lines)
+
+
+def function_source(source: str, name: str) -> str:
+    """The function or class of a file that holds many; all of the file where it is not defined there."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError):
+        return source
+    found = [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name]
+    return (ast.get_source_segment(source, found[-1]) or source) if found else source

@@ -1,0 +1,156 @@
+"""The page on which a kernel is reviewed: source, what changed, what was found; approve, reject, comment on lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.exceptions import HTTPException
+from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+
+from opsmith.backends.shipped import Shipped
+from opsmith.core.op import OpSchema, Variant
+from opsmith.core.task import Task
+from opsmith.evaluation.integrity.static.examination import examine
+from opsmith.generate.feedback import failure, telling, timing_rows
+from opsmith.report.strangers import one_line, printable
+from opsmith.reviews.changes import Version, difference, function_source
+from opsmith.reviews.records import Comment, Standing, Word
+from opsmith.reviews.scope import entry_source
+from opsmith.serve.access import COOKIE
+from opsmith.serve.api.common import RowId, Served
+from opsmith.serve.api.reviews import keep_review
+from opsmith.serve.api.runs import judgement_of, run_of
+from opsmith.serve.pages.entry import Viewer, form_token, page
+from opsmith.serve.pages.facts import kernel_facts, policy_of
+from opsmith.serve.pages.shown import highlighted_lines
+from opsmith.serve.service import Service
+from opsmith.serve.store import runs
+from opsmith.serve.store.reviews import standings
+from opsmith.serve.store.runs import JudgementRow, RunRow
+from opsmith.serve.store.tokens import Role
+
+router = APIRouter(include_in_schema=False)
+
+#: Timed cases, and verdicts that are looked through for what they tell.
+MOST_TIMES, MOST_FAILING = 20, 200
+
+
+@router.get("/kernels/{judgement}/review")
+def show_review(viewer: Viewer, service: Served, request: Request, judgement: RowId) -> Response:
+    """A kernel to be reviewed."""
+    return _page(viewer, service, request, judgement)
+
+
+@router.post("/kernels/{judgement}/review")
+async def post_review(viewer: Viewer, service: Served, request: Request, judgement: RowId) -> Response:
+    """Keep what a reviewer decided, and show the page anew."""
+    fields = {name: values[0] for name, values in parse_qs((await request.body()).decode(errors="replace")).items()}
+    if fields.get("form") != form_token(request.cookies.get(COOKIE, "")):
+        raise HTTPException(403, "this form is not of your session; open the page again")
+    if not viewer.role.includes(Role.REVIEWER):
+        raise HTTPException(403, f"the role {viewer.role} may not do this; {Role.REVIEWER} may")
+    try:
+        word, comments = Word(fields.get("word", "")), _comments(fields)
+        await run_in_threadpool(keep_review, service, viewer, judgement, word, comments, fields.get("content_hash", ""))
+    except (ValueError, msgspec.ValidationError) as exc:
+        return _page(viewer, service, request, judgement, problem=str(exc), status=422)
+    except HTTPException as exc:
+        if exc.status_code != 409:
+            raise
+        return _page(viewer, service, request, judgement, problem=str(exc.detail), status=409)
+    return RedirectResponse(f"/kernels/{judgement}/review", 303)
+
+
+def _comments(fields: dict[str, str]) -> list[Comment]:
+    text = fields.get("text", "").strip().replace("\r\n", "\n").replace("\x00", "\ufffd")
+    if not text:
+        return []
+    line = fields.get("line", "").strip()
+    if line and not line.isdecimal():
+        raise ValueError(f"{line!r} is no line")
+    return [msgspec.convert({"text": text, "line": int(line) if line else None}, Comment)]
+
+
+def _page(
+    viewer: Viewer, service: Service, request: Request, judgement: int, *, problem: str = "", status: int = 200
+) -> Response:
+    row = judgement_of(service, judgement)
+    run = run_of(service, row.run_id)
+    source = "" if row.source_hash is None else runs.find_source(service.database, row.source_hash)
+    found = standings(service.database, [row]).get(row.id)
+    failing = runs.list_verdicts(service.database, judgement, failing=True, limit=MOST_FAILING)
+    timed = runs.list_timed(service.database, judgement)[:MOST_TIMES]
+    return page(
+        service,
+        viewer,
+        "review.html.j2",
+        status=status,
+        row=row,
+        run=run,
+        standing=found,
+        problem=problem,
+        may_review=viewer.role.includes(Role.REVIEWER),
+        form=form_token(request.cookies.get(COOKIE, "")),
+        lines=_lines(source, found),
+        changes=list(_changes(row, source, found)),
+        statuses=runs.statuses_of(service.database, judgement),
+        findings=[printable(failure(verdict)) for verdict in telling(each.verdict for each in failing)],
+        times=[one_line(text).removeprefix("- ") for each in timed for text in timing_rows(each.verdict)],
+        evidence=list(_static(row, run, source)),
+        facts=list(kernel_facts(row, run)),
+    )
+
+
+def _lines(source: str, found: Standing | None) -> list[tuple[int, Markup, list[tuple[str, str]]]]:
+    """Number, code, and what was said about it, of each line."""
+    said: dict[int, list[tuple[str, str]]] = {}
+    for review in found.reviews if found is not None else ():
+        for comment in review.comments:
+            if comment.line is not None and not comment.file:
+                said.setdefault(comment.line, []).append((one_line(review.who), printable(comment.text)))
+    return [(number, code, said.get(number, [])) for number, code in enumerate(highlighted_lines(source), start=1)]
+
+
+def _changes(row: JudgementRow, source: str, found: Standing | None) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """A title, and the lines of a difference with their class."""
+    for how, version in (("Changed since", _before(found)), ("Against", _reference(row.task))):
+        if version is not None and (text := difference(version.text, source)):
+            yield (
+                one_line(f"{how} {version.name}"),
+                [(_kind(line), printable(line)) for line in text.split("\n")],
+            )
+
+
+def _kind(line: str) -> str:
+    return {"+": "added", "-": "removed", "@": "place"}.get(line[:1], "")
+
+
+def _before(found: Standing | None) -> Version | None:
+    review = None if found is None else found.before
+    if review is None or not review.source:
+        return None
+    return Version(name=f"the version that {review.who} looked at, {review.when_utc[:10]}", text=review.source)
+
+
+def _reference(task: str) -> Version | None:
+    """Opsmith's own kernel for the op."""
+    schema = OpSchema(name=task, schema="", variant=Variant.FUNCTIONAL)
+    found = Shipped().kernel_for(Task(name=task, op=schema, suite=""))
+    if found is None:
+        return None
+    text = function_source(entry_source(found), found.entry.rpartition(":")[2])
+    return Version(name=f"opsmith's own kernel ({found.entry})", text=text)
+
+
+def _static(row: JudgementRow, run: RunRow, source: str) -> Iterator[dict[str, Any]]:
+    """What the source shows, by its lines."""
+    for found in examine(
+        {"kernel.py": source.encode()}, policy=policy_of(run), task=row.task, dsl=row.dsl or "unknown"
+    ):
+        yield {"line": found.line, "kind": found.kind, "text": one_line(found.text), "decisive": found.decisive}
