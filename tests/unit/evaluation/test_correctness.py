@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import itertools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -394,3 +395,50 @@ def test_what_eager_writes_into_arguments_may_be_wrong_as_well(*, strided: bool)
     noise = torch.zeros(20, 6 if strided else 1, dtype=torch.bfloat16)[:, 0]
     record = recorded("rrelu_with_noise_.default", x, noise, 0.0, 1.0, True)
     assert strided is misreads(record, CPU)
+
+
+def judged_with(candidate: Callable[..., object], **options: Any) -> Judgement:
+    """The judgement on a kernel of the cosine, whose second argument eager leaves alone."""
+    record = recorded("polar.out", torch.rand(4), torch.rand(4), out=torch.empty(4, dtype=torch.complex64))
+    schema, live = aten_schemas()["cos.default"], outcome_of(record, lambda x, *_, **__: x.cos())
+    case = CaseUnderJudgement(
+        record,
+        schema,
+        rule_for(schema),
+        lambda: [live],
+        device=CPU,
+        tolerance=None,
+        run_again=lambda: itertools.repeat(live),
+        **options,
+    )
+    return case.judge([outcome_of(record, candidate)], tolerance="strict", layout="dense")
+
+
+def written(x: torch.Tensor, place: torch.Tensor, **_: object) -> torch.Tensor:
+    """The cosine in the memory of another argument."""
+    return place.copy_((x + 0.0).cos())
+
+
+def test_memory_for_results_may_be_written_and_returned() -> None:
+    """Where a task says so, and nowhere else."""
+    assert Status.ALIASED_OUTPUT is judged_with(written).status
+    assert Status.PASSED is judged_with(written, scratch=frozenset({1})).status
+
+
+def test_a_check_of_the_author_refuses_what_passed_and_accepts_nothing() -> None:
+    """It is asked last, and sees the inputs as they were before the call."""
+    asked = []
+
+    def refuse(inputs: Sequence[Any], result: Any) -> str:
+        asked.append((inputs[0].clone(), result.clone()))
+        return "the author knows better"
+
+    def nearly(x: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        return (x.double().cos() * (1 + 1e-7)).float()
+
+    found = judged_with(nearly, own_check=refuse)
+    assert (Status.WRONG_VALUE, "the author knows better") == (found.status, found.detail)
+    torch.testing.assert_close(asked[0][0].cos(), asked[0][1])
+    assert Status.PASSED is judged_with(nearly, own_check=lambda *_: None).status
+    assert Status.WRONG_VALUE is judged_with(lambda x, *_, **__: x.sin(), own_check=lambda *_: None).status
+    assert 1 == len(asked)

@@ -147,7 +147,9 @@ def test_the_command_writes_a_repository_once(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, words, standalone_mode=False)
     printed = json.loads(result.stdout)
     assert (None, str(tmp_path / "repo")) == (printed["wheel"], printed["hub"])
-    assert "is not empty; choose another --hub" in str(CliRunner().invoke(app, words, standalone_mode=False).exception)
+    again = CliRunner().invoke(app, words, standalone_mode=False)
+    assert 2 == again.return_value
+    assert "is not empty; choose another --hub" in again.output
 
 
 def test_the_hub_takes_one_licence(tmp_path: Path) -> None:
