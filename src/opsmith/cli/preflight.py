@@ -10,6 +10,7 @@ from opsmith import plugins
 from opsmith.aten.native_functions import native_names
 from opsmith.aten.spellings import check_ops, near_packets, op_pattern
 from opsmith.backends.directory import KernelDirectory
+from opsmith.backends.file import KernelFile
 from opsmith.backends.resolve import resolve
 from opsmith.core.op import TaskKind, folder_name
 from opsmith.core.problems import task_pattern
@@ -48,12 +49,15 @@ def check_backend(options: Options) -> None:
 
     Raises:
         UsageError: there is no such backend.
-        BadInput: a directory holds no kernel, or none that can be loaded.
+        BadInput: a directory holds no kernel, or none that can be loaded, or a file is no Python.
     """
     backend = resolve(options.backend)
     if options.backend in {*plugins.names(plugins.BACKENDS), *plugins.names(plugins.KERNELS)}:
         return  # It comes with opsmith or with a package, and nobody is editing it.
-    if not isinstance(backend, KernelDirectory) or traits_of(options.suite).tasks is not TaskKind.OP:
+    asks_ops = traits_of(options.suite).tasks is TaskKind.OP
+    if asks_ops and isinstance(backend, KernelFile) and backend.path.suffix != ".py":
+        raise BadInput(f"{options.backend} is no directory and no Python file, where kernels of ops would be")
+    if not asks_ops or not isinstance(backend, KernelDirectory):
         return
     folder = Path(options.backend).expanduser()
     if not len(backend):
