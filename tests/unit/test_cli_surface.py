@@ -138,6 +138,15 @@ def test_every_parameter_of_a_verb_has_a_help_text(verb: str) -> None:
     assert [] == [parameter.name for parameter in COMMANDS[verb].params if not parameter.help]
 
 
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_of_many_options_each_has_its_heading(verb: str) -> None:
+    """Those without stand before all others, whatever they are worth."""
+    headings = {parameter.name: parameter.rich_help_panel for parameter in COMMANDS[verb].params}
+    if any(headings.values()):
+        options = [each.name for each in COMMANDS[verb].params if each.param_type_name == "option"]
+        assert [] == [name for name in options if name != "help" and headings[name] is None]
+
+
 @pytest.mark.parametrize(
     ("module", "arguments", "way_on"),
     [
