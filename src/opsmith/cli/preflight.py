@@ -56,7 +56,8 @@ def check_backend(options: Options) -> None:
         return  # It comes with opsmith or with a package, and nobody is editing it.
     asks_ops = traits_of(options.suite).tasks is TaskKind.OP
     if asks_ops and isinstance(backend, KernelFile) and backend.path.suffix != ".py":
-        raise BadInput(f"{options.backend} is no directory and no Python file, where kernels of ops would be")
+        file = options.backend
+        raise BadInput(f"{file} is no directory; to judge one file use `opsmith check {file} --task OP`")
     if not asks_ops or not isinstance(backend, KernelDirectory):
         return
     folder = Path(options.backend).expanduser()
