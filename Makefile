@@ -3,7 +3,7 @@
 #     make run     judge the shipped kernels on this machine, print the table, write report.html
 #     make test    lint, check types and layers, run the tests
 #
-# `make quick` runs unit tests for a minute or two. `make corpus` judges hundreds of kernels that cheat, and of honest ones,
+# `make quick` runs unit tests for four minutes. `make corpus` judges hundreds of kernels that cheat, and of honest ones,
 # for another ten minutes.
 # All of them set up .venv first, with the interpreter that PYTHON names: `PYTHON=python3.12 make test`.
 # A .venv that is there already is kept; `make clean` removes it.
@@ -73,7 +73,7 @@ lane-compile: PATHS := tests/unit/compile
 lane-kernels-a-to-c: PATHS := tests/unit/kernels/test_[a-c]*.py
 lane-kernels-d-to-o: PATHS := tests/unit/kernels/test_[d-o]*.py
 lane-kernels-p-to-z: PATHS := tests/unit/kernels/test_[p-z]*.py
-ONE := $(addprefix tests/unit/,backends compile dispatch report serve)
+ONE := $(addprefix tests/unit/,backends compile dispatch evaluation report serve)
 lane-quick-one: PATHS := $(ONE)
 lane-quick-two: PATHS := tests/unit $(addprefix --ignore ,tests/unit/kernels $(ONE))
 $(UNIT:%=lane-%): MARKS := not corpus
@@ -88,7 +88,7 @@ $(LANES): lane-%: $(STAMP)
 beside = status=0; $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(1) || status=$$?; \
   $(BIN)/python .ci/flaky $(patsubst lane-%,%,$(filter lane-%,$(1))); exit $$status
 
-quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in under two minutes
+quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in four minutes on two cores
 	@$(call beside,$(QUICK:%=lane-%))
 
 ifdef PYTEST_OPTIONS
