@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.agents.desk import MOST_SOURCE_CHARACTERS, Desk
+from opsmith.agents.unix_server import serving
 from opsmith.errors import BadInput
 
 #: Of a line: characters may be escaped.
@@ -48,21 +49,10 @@ def listening(desk: Desk, path: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 self.wfile.write(msgspec.json.encode(answer) + b"\n")
 
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """What a stranger sent is no error of ours."""
-
-    with Server(str(path), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
-            desk.close()
+    with contextlib.ExitStack() as stack:
+        stack.callback(desk.close)
+        stack.enter_context(serving(path, Handler))
+        yield
 
 
 def _answered(desk: Desk, line: bytes) -> dict[str, object]:

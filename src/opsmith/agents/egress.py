@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from opsmith.agents.unix_server import serving
 from opsmith.errors import BadInput
 
 _MOST_HEAD_BYTES, _BLOCK_BYTES = 1 << 16, 1 << 16
@@ -61,20 +62,8 @@ def proxying(hosts: Hosts, path: Path) -> Iterator[list[str]]:
             with contextlib.suppress(OSError, ValueError):
                 _carry(self.request, hosts, refused)
 
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """A client that breaks off is no error of ours."""
-
-    with Server(str(path), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield refused
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(path, Handler):
+        yield refused
 
 
 def _carry(client: socket.socket, hosts: Hosts, refused: list[str]) -> None:

@@ -329,11 +329,8 @@ class DeviceLane:
             most_s: seconds after which nobody is waited for any more: what is asked then has timed out.
             begun: is called once the slot is free.
         """
-        slot = self._idle.get()
-        slot.in_use.acquire()
-        begun()
-        try:
-            slot.finish_by(time.monotonic() + most_s)
+        with self._taken(most_s, begun) as slot, contextlib.ExitStack() as stack:
+            stack.callback(slot.end_family)
             yield from through_losses(
                 [job],
                 partial(self._judge_prepared, slot),
@@ -341,9 +338,18 @@ class DeviceLane:
                 give_up=given_up,
                 mend=slot.close,
             )
+
+    @contextlib.contextmanager
+    def _taken(self, most_s: float, begun: Callable[[], None]) -> Iterator[Slot]:
+        """The next slot that is free, for at most so many seconds."""
+        slot = self._idle.get()
+        slot.in_use.acquire()
+        begun()
+        try:
+            slot.finish_by(time.monotonic() + most_s)
+            yield slot
         finally:
             slot.finish_by(math.inf)
-            slot.end_family()
             slot.in_use.release()
             self._idle.put(slot)
 
@@ -364,17 +370,9 @@ class DeviceLane:
             most_s: seconds after which nobody is waited for any more.
             begun: is called once the slot is free.
         """
-        slot = self._idle.get()
-        slot.in_use.acquire()
-        begun()
-        try:
-            slot.finish_by(time.monotonic() + most_s)
+        with self._taken(most_s, begun) as slot:
             slot.worker.prepare()
             return slot.look(job, case, is_wrong=is_wrong)
-        finally:
-            slot.finish_by(math.inf)
-            slot.in_use.release()
-            self._idle.put(slot)
 
     def time_alone(
         self, job: Job, *, most_s: float = math.inf, begun: Callable[[], None] = lambda: None
