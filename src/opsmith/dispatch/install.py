@@ -17,6 +17,7 @@ from opsmith.aten import numbers
 from opsmith.core.judging import refuse_while_judging
 from opsmith.dispatch.activity import Active, ServedClass, ServedOp
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Allowance, Choices, Choose, ClassChoice
+from opsmith.dispatch.choice.shipped_trials import find_shipped
 from opsmith.dispatch.kernel_set import KernelSet, merged
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.registry import Registry
@@ -55,9 +56,10 @@ def _decide_by_class(choice: KernelSet) -> None:
         return
     allowance = Allowance() if choice.choose is Choose.MEASURED else None
     for serving in undecided:
-        kind = serving.device_type
+        op, kind, record = serving.schema.name, serving.device_type, serving.record
         book = functools.cache(functools.partial(book_of, "choices", torch.device(kind)))
-        serving.choices = Choices(serving.schema.name, kind, serving.record, book, allowance)
+        shipped = functools.partial(find_shipped, kind, op, record.content_hash)
+        serving.choices = Choices(op, kind, record, book, allowance, shipped)
 
 
 _installed = _Installation()
@@ -141,6 +143,20 @@ def enabled(
     """As :func:`enable`, for the length of a ``with`` statement; then what was enabled before is again."""
     before = _installed.choice
     enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose, approved=approved)
+    try:
+        yield
+    finally:
+        _installed.install(before)
+
+
+@contextmanager
+def disabled() -> Iterator[None]:
+    """PyTorch's own kernels for the length of a ``with`` statement; then what was enabled before is again.
+
+    What is known of its calls is kept meanwhile, as are its launch plans.
+    """
+    before = _installed.choice
+    disable()
     try:
         yield
     finally:

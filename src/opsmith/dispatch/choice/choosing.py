@@ -83,6 +83,17 @@ class ClassChoice(NamedTuple):
     trial: Trial
 
 
+def subject(op: str, device_type: str, kernel: str) -> str:
+    """What stands before a class in the key of a trial.
+
+    Args:
+        op: the overload.
+        device_type: that the kernel is installed for.
+        kernel: its content hash.
+    """
+    return f"{op} {device_type} {kernel}"
+
+
 class Choices:
     """Whether a kernel answers a call, by the call's class.
 
@@ -92,16 +103,23 @@ class Choices:
         record: the kernel.
         book: what trials found on this machine; asked for when there is a call, since it is the device's.
         allowance: of seconds for trials; None if none may be held.
+        shipped: what trials found on other machines with such a device, by class.
 
     Attributes:
         left: how many calls were left to PyTorch, without those that C++ left.
     """
 
     def __init__(
-        self, op: str, device_type: str, record: Kernel, book: Callable[[], TrialBook], allowance: Allowance | None
+        self,
+        op: str,
+        device_type: str,
+        record: Kernel,
+        book: Callable[[], TrialBook],
+        allowance: Allowance | None,
+        shipped: Callable[[str], Trial | None],
     ) -> None:
-        self._subject = f"{op} {device_type} {record.content_hash}"
-        self._book, self._allowance = book, allowance
+        self._subject = subject(op, device_type, record.content_hash)
+        self._book, self._allowance, self._shipped = book, allowance, shipped
         self._served: dict[Hashable, bool] = {}
         self._classes: dict[str, ClassChoice] = {}
         self._met: set[str] = set()
@@ -149,9 +167,9 @@ class Choices:
         return found.served
 
     def _found(self, text: str, hold: Callable[[str], Trial | None]) -> ClassChoice | None:
-        """What the book says of a class, or a trial now: not of a class that is met for the first time."""
+        """What is known of a class, or a trial now: not of a class that is met for the first time."""
         key = f"{self._subject} {text}"
-        trial = None if text in self._met else self.book.find(key)
+        trial = None if text in self._met else self.book.find(key) or self._shipped(text)
         if trial is None:
             if text not in self._met:
                 self._met.add(text)
