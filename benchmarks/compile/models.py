@@ -208,7 +208,7 @@ def _kernels_compiled(column: str) -> Iterator[None]:
 def _settled(run: Run, seconds: float) -> tuple[list[str], int]:
     """Enable kernels and call until trials decide nothing more; what they decided."""
     Allowance.START_S = seconds
-    opsmith.enable(choose="measured")
+    opsmith.enable(choose="measured", wait=True)
     decided, ends = -1, time.perf_counter() + seconds
     for _ in range(2):  # A class is tried at its second call.
         run()
