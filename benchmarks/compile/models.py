@@ -172,7 +172,7 @@ def _measure(
             )
     take_turn()
     served, left = _settled(runs[ENABLED], options.settle) if ENABLED in runs else ([], 0)
-    times = blocks_in_turns(runs, options.device, blocks=BLOCKS, block_s=BLOCK_S, around=_installed)
+    times = blocks_in_turns(runs, options.device, blocks=options.blocks, block_s=BLOCK_S, around=_installed)
     ours = times.get(options.ours)
     over = {} if ours is None else {column: round(ratio(blocks, ours), 4) for column, blocks in times.items()}
     return Measured(
@@ -349,6 +349,7 @@ def main() -> int:
     parser.add_argument("--precisions", default="bf16")
     parser.add_argument("--columns", default="eager,inductor,reduce-overhead,opsmith")
     parser.add_argument("--ours", default=COMPILED, choices=(COMPILED, ENABLED), help="the column whose gain is told")
+    parser.add_argument("--blocks", type=int, default=BLOCKS, help="of each column")
     parser.add_argument("--settle", type=float, default=60, help="seconds that trials of enabled kernels may take")
     parser.add_argument("--sizes", default="full", choices=("small", "full"))
     options = parser.parse_args()
