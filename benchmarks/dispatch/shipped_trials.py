@@ -6,7 +6,7 @@
     python -m benchmarks.compile.models DIR/models.jsonl --ours enabled --columns eager,enabled
     python -m benchmarks.dispatch.shipped_trials DIR/opsmith/choices/*.jsonl --device 'NVIDIA H200' --torch 2.11.0+cu130
 
-Reads the books of trials that runs left in their cache and writes ``GPU.json`` in the folder ``shipped_trials`` of
+Reads the books of trials that runs left in their cache and writes ``GPU.json`` in the folder ``tables`` of
 :mod:`opsmith.dispatch.choice`. Rows of the table before stay if they are about the kernels that are shipped now.
 The last line says how many classes there are, and in how many the kernel is faster.
 """
@@ -14,6 +14,7 @@ The last line says how many classes there are, and in how many the kernel is fas
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,18 @@ def rows(books: list[Path], shipped: dict[str, str]) -> Iterator[tuple[str, str,
                 yield begins[begin], trial.call, trial
 
 
+def text_of(table: ShippedTrials) -> str:
+    """A table as JSON, with a line for each class."""
+    ops = ",\n".join(
+        f'  {json.dumps(op)}: {{"kernel": {json.dumps(timed.kernel)}, "classes": {{\n'
+        + ",\n".join(f"   {json.dumps(text)}: {json.dumps(us)}" for text, us in timed.classes.items())
+        + "\n  }}"
+        for op, timed in table.ops.items()
+    )
+    head = f' "device": {json.dumps(table.device)},\n "torch": {json.dumps(table.torch)}'
+    return f'{{\n{head},\n "ops": {{\n{ops}\n }}\n}}\n'
+
+
 def main() -> int:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -65,7 +78,7 @@ def main() -> int:
     ops = {op: TimedKernel(kernel=shipped[op], classes=dict(sorted(classes[op].items()))) for op in sorted(classes)}
     table = ShippedTrials(device=options.device, torch=options.torch, ops=ops)
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
+    file.write_text(text_of(table))
     trials = [table.find(op, timed.kernel, text) for op, timed in ops.items() for text in timed.classes]
     faster = sum(trial is not None and trial.is_faster(KERNEL, EAGER) for trial in trials)
     print(f"{file}: {len(trials)} classes of {len(ops)} overloads; the kernel is faster in {faster}")

@@ -121,7 +121,7 @@ def test_a_table_is_written_from_books(
 
 def test_shipped_tables_are_of_shipped_kernels() -> None:
     """Each can be read, and names overloads that opsmith has kernels for."""
-    folder = Path(shipped_trials.__file__).with_name("shipped_trials")
+    folder = Path(shipped_trials.__file__).with_name("tables")
     for file in folder.glob("*.json"):
         table = msgspec.json.decode(file.read_bytes(), type=ShippedTrials)
         assert table_file(table.device).name == file.name

@@ -17,7 +17,7 @@ import torch
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL
 from opsmith.trials.book import Trial
 
-FOLDER = Path(__file__).with_name("shipped_trials")
+FOLDER = Path(__file__).with_name("tables")
 
 
 class TimedKernel(msgspec.Struct, frozen=True, kw_only=True):
