@@ -102,7 +102,8 @@ class KernelDirectory:
 
         A file that does not parse is none of them: loading it says where.
         """
-        entries = {op: entry.entry for op, entry in self._manifest.kernels.items() if entry.entry is not None}
+        stated = self._manifest.kernels | self._manifest.ranks
+        entries = {op: entry.entry for op, entry in stated.items() if entry.entry is not None}
         found = {op: _fault(self.path, op, entry) for op, entry in entries.items()}
         for folder in sorted(self._folders):
             described = self._manifest.kernels.get(folder) or manifest.KernelEntry()

@@ -210,10 +210,10 @@ def memory_of(group_name: Any, size_bytes: int) -> Any:
     """What all ranks have connected, of ``size_bytes`` at least: torch's workspace of the group, or memory apart.
 
     Raises:
-        NotImplementedError: there is no GPU.
+        NotImplementedError: Triton's interpreter is to run the kernels.
     """
-    if not torch.cuda.is_available():
-        raise NotImplementedError("symmetric memory is that of GPUs, and there is none")
+    if INTERPRETED:
+        raise NotImplementedError("symmetric memory is that of GPUs, and Triton's interpreter runs on none")
     wanted = max(LEAST_BYTES, triton.next_power_of_2(size_bytes))
     if wanted <= MOST_WORKSPACE_BYTES:
         return symm_mem.get_symm_mem_workspace(group_name, wanted)
