@@ -91,10 +91,14 @@ class KernelDirectory:
         return solutions_in(self.path, task, backend=self.name)
 
     def unrecognised(self, known: Collection[str]) -> list[str]:
-        """Folders and manifest entries that name none of the ``known`` ops, sorted."""
+        """Folders and manifest entries that name none of the ``known`` ops, sorted.
+
+        Where those are collectives that the manifest's ``ranks`` names, entries for ops of ATen are none of them.
+        """
         expected = {folder_name(op) for op in known} | {op.rpartition(".")[0] for op in known}
         of_entries = {entry.file.split("/")[0] for entry in self._manifest.kernels.values() if entry.file}
-        listed = {op for op in self._manifest.kernels if op not in known and op not in expected}
+        stated = {} if self._manifest.ranks.keys() & set(known) else self._manifest.kernels
+        listed = {op for op in stated if op not in known and op not in expected}
         return sorted(listed | (self._folders - expected - of_entries))
 
     def faults(self) -> dict[str, str]:

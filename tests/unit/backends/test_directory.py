@@ -142,6 +142,15 @@ def test_the_manifest_names_what_ranks_answer_together(tmp_path: Path) -> None:
     assert {"2_Gather"} == directory.faults().keys()
 
 
+def test_entries_for_ops_are_no_mistakes_where_collectives_are_asked(tmp_path: Path) -> None:
+    """One directory may answer both."""
+    entry = {"entry": "all.py:answer"}
+    sections = {"kernels": {"relu.default": entry, "relv.default": entry}, "ranks": {"all_reduce.default": entry}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": 1, **sections}))
+    assert ["relv.default"] == KernelDirectory(tmp_path).unrecognised({"relu.default"})
+    assert [] == KernelDirectory(tmp_path).unrecognised({"all_reduce.default"})
+
+
 def test_the_manifest_tells_language_and_provenance(tmp_path: Path) -> None:
     """What the author states is recorded, for a folder's kernel too."""
     add_kernel(tmp_path, "relu__default")

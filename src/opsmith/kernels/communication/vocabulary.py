@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..softmax.softmax import scaled
 from .symmetric import Group, buffer_of, launch, meet, require_device
 
 #: Columns of a tile; a row's program goes over them with a maximum and a sum for each lane.
@@ -43,7 +44,8 @@ def row_numbers_kernel(
 ) -> None:
     """Maximum, sum of exponentials, and the logit at the target of one row, in this rank's buffer.
 
-    Online softmax (Milakov and Gimelshein, 2018) in every lane. A target of another rank leaves 0.
+    Online softmax (Milakov and Gimelshein, 2018) in every lane, with one exponential for an element: it leaves the
+    lane's maximum, or takes its place and rescales the sum. A target of another rank leaves 0.
     """
     row = tl.program_id(0).to(tl.int64)
     max_T = tl.full((BLOCK,), float("-inf"), tl.float32)
@@ -52,11 +54,13 @@ def row_numbers_kernel(
         column = start + tl.arange(0, BLOCK)
         place = x + row * row_stride + column.to(tl.int64) * column_stride
         x_T = tl.load(place, mask=column < columns, other=float("-inf")).to(tl.float32) * scale
-        above_T = tl.maximum(max_T, x_T)
-        sum_T = sum_T * _ratio(max_T, above_T) + _ratio(x_T, above_T)
-        max_T = above_T
+        # Equal ones differ by 0 also where both are infinite.
+        above_T = tl.where(x_T == max_T, 0.0, x_T - max_T)
+        exp_T = tl.exp(-tl.abs(above_T))
+        sum_T = tl.where(above_T > 0, sum_T * exp_T + 1.0, sum_T + exp_T)
+        max_T = tl.maximum(max_T, x_T)
     largest = tl.max(max_T, axis=0)
-    total = tl.sum(sum_T * _ratio(max_T, largest), axis=0)
+    total = tl.sum(scaled(sum_T, max_T, largest), axis=0)
     numbers = tl.load(buffers.to(tl.pointer_type(tl.int64)) + RANK).to(tl.pointer_type(tl.float32))
     tl.store(numbers + row, largest)
     tl.store(numbers + rows + row, total)
@@ -65,15 +69,6 @@ def row_numbers_kernel(
         is_own = (at >= 0) & (at < columns)
         logit = tl.load(x + row * row_stride + at * column_stride, mask=is_own, other=0.0).to(tl.float32) * scale
         tl.store(numbers + 2 * rows + row, logit)
-
-
-@triton.jit
-def _ratio(
-    exponent: tl.tensor,
-    largest: tl.tensor,
-) -> tl.tensor:
-    """``exp(exponent - largest)``, and 0 where nothing but -inf has come yet."""
-    return tl.where(exponent == float("-inf"), 0.0, tl.exp(exponent - largest))
 
 
 @triton.jit
@@ -106,7 +101,7 @@ def merge_kernel(
             theirs = buffer_of(buffers, peer, out) + row_B
             own_max_B = tl.load(theirs, mask=inside, other=0.0, cache_modifier=".cg")
             own_sum_B = tl.load(theirs + rows, mask=inside, other=0.0, cache_modifier=".cg")
-            sum_B += own_sum_B * _ratio(own_max_B, max_B)
+            sum_B += scaled(own_sum_B, own_max_B, max_B)
             if LOSS or LOG_PROBABILITY:
                 logit_B += tl.load(theirs + 2 * rows, mask=inside, other=0.0, cache_modifier=".cg")
         if LOSS:
