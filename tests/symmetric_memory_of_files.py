@@ -1,7 +1,7 @@
 """Kernel directories whose symmetric memory is files in ``/dev/shm``, for a judge without GPUs.
 
-The judge runs each rank as a process on the CPU, and Triton's interpreter runs the kernels: everything is as on GPUs but
-the memory that ranks meet in.
+The judge runs each rank as a process on the CPU, and Triton's interpreter runs the kernels: everything is as on GPUs
+but the memory that ranks meet in.
 """
 
 from __future__ import annotations
