@@ -56,8 +56,8 @@ WORKSPACE_BYTES = 256 << 20
 #: A result may be off by so much of its largest: both sides round to bfloat16 at other places.
 MOST_OFF = 0.03
 
-#: A row that takes longer hangs.
-ROW_LIMIT_S = 30
+#: Ranks that take longer to meet, and a row that takes longer, hang.
+START_LIMIT_S, ROW_LIMIT_S = 60, 30
 #: Files of a group of ranks: its rows, and the one that it is at.
 ROWS, CURRENT = "rows.jsonl", "current"
 
@@ -394,8 +394,8 @@ def run_group(arguments: argparse.Namespace, folder: Path) -> str | None:
             now = current.read_text() if current.exists() else ""
             if now != seen:
                 seen, since = now, time.monotonic()
-            elif time.monotonic() - since > ROW_LIMIT_S:
-                return f"took more than {ROW_LIMIT_S} s"
+            elif time.monotonic() - since > (limit_s := ROW_LIMIT_S if now else START_LIMIT_S):
+                return f"took more than {limit_s} s"
     except ProcessException as exc:
         told = [path.read_text()[-1500:] for path in sorted(folder.glob("failed-*"))]
         return told[0] if told else str(exc)[-1500:]

@@ -166,7 +166,7 @@ def told(name: str, found: dict[str, Any], output: Path, *, is_run: bool) -> Ite
     limit = ", stopped at its limit" if found["limit_reached"] else ""
     if not is_run:
         yield f"== {name}: {found['wall_s']} s, exit status {found['exit_status']}{limit}"
-        yield from output.read_text(errors="replace").splitlines()[-70:]
+        yield from output.read_text(errors="replace").splitlines()[-100:]
         return
     yield (
         f"== {name}: {found['wall_s']} s, exit status {found['exit_status']}{limit}, "
