@@ -75,7 +75,7 @@ def _imported_modules(tree: ast.Module) -> Iterator[str]:
 
 
 def _used_names(tree: ast.Module) -> Iterator[str]:
-    """Qualified names that a file uses of what it imports: who only tries whether there is a package uses none of it."""
+    """Qualified names that a file uses of what it imports: who only tries whether there is a package uses none."""
     meant: dict[str, str] = {}
     members: set[str] = set()
     for node in ast.walk(tree):

@@ -14,12 +14,12 @@ def sum_rows(x, out):
     for j in range(lane, x.shape[1], 256):
         total += x[row, j]
     parts[lane] = total
-    half = 128
-    while half > 0:
+    width = 128
+    while width > 0:
         cuda.syncthreads()
-        if lane < half:
-            parts[lane] += parts[lane + half]
-        half //= 2
+        if lane < width:
+            parts[lane] += parts[lane + width]
+        width //= 2
     if lane == 0:
         out[row] = parts[0]
 
@@ -33,12 +33,12 @@ def softmax_rows(x, out):
         if x[row, j] > top:
             top = x[row, j]
     parts[lane] = top
-    half = 128
-    while half > 0:
+    width = 128
+    while width > 0:
         cuda.syncthreads()
-        if lane < half and parts[lane + half] > parts[lane]:
-            parts[lane] = parts[lane + half]
-        half //= 2
+        if lane < width and parts[lane + width] > parts[lane]:
+            parts[lane] = parts[lane + width]
+        width //= 2
     cuda.syncthreads()
     top = parts[0]
     cuda.syncthreads()
@@ -46,12 +46,12 @@ def softmax_rows(x, out):
     for j in range(lane, x.shape[1], 256):
         total += math.exp(x[row, j] - top)
     parts[lane] = total
-    half = 128
-    while half > 0:
+    width = 128
+    while width > 0:
         cuda.syncthreads()
-        if lane < half:
-            parts[lane] += parts[lane + half]
-        half //= 2
+        if lane < width:
+            parts[lane] += parts[lane + width]
+        width //= 2
     cuda.syncthreads()
     for j in range(lane, x.shape[1], 256):
         out[row, j] = math.exp(x[row, j] - top) / parts[0]

@@ -14,9 +14,9 @@ extern "C" __global__ void sum_rows(const float* x, float* out, int columns) {
     double total = 0.0;  // A row may have millions of terms.
     for (int j = threadIdx.x; j < columns; j += 256) total += row[j];
     parts[threadIdx.x] = total;
-    for (int half = 128; half > 0; half /= 2) {
+    for (int width = 128; width > 0; width /= 2) {
         __syncthreads();
-        if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+        if (threadIdx.x < width) parts[threadIdx.x] += parts[threadIdx.x + width];
     }
     if (threadIdx.x == 0) out[blockIdx.x] = (float)parts[0];
 }
@@ -27,9 +27,9 @@ extern "C" __global__ void softmax_rows(const float* x, float* out, int columns)
     float top = __int_as_float(0xff800000);  // Minus infinity.
     for (int j = threadIdx.x; j < columns; j += 256) top = fmaxf(top, x[start + j]);
     parts[threadIdx.x] = top;
-    for (int half = 128; half > 0; half /= 2) {
+    for (int width = 128; width > 0; width /= 2) {
         __syncthreads();
-        if (threadIdx.x < half) parts[threadIdx.x] = fmaxf(parts[threadIdx.x], parts[threadIdx.x + half]);
+        if (threadIdx.x < width) parts[threadIdx.x] = fmaxf(parts[threadIdx.x], parts[threadIdx.x + width]);
     }
     __syncthreads();
     top = parts[0];
@@ -37,9 +37,9 @@ extern "C" __global__ void softmax_rows(const float* x, float* out, int columns)
     float total = 0.0f;
     for (int j = threadIdx.x; j < columns; j += 256) total += expf(x[start + j] - top);
     parts[threadIdx.x] = total;
-    for (int half = 128; half > 0; half /= 2) {
+    for (int width = 128; width > 0; width /= 2) {
         __syncthreads();
-        if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+        if (threadIdx.x < width) parts[threadIdx.x] += parts[threadIdx.x + width];
     }
     __syncthreads();
     for (int j = threadIdx.x; j < columns; j += 256) out[start + j] = expf(x[start + j] - top) / parts[0];
