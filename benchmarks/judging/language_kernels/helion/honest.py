@@ -37,9 +37,7 @@ def softmax_rows(x: torch.Tensor) -> torch.Tensor:
     return out
 
 
-@helion.kernel(
-    config=helion.Config(block_sizes=[32, 32, 32], num_warps=4), static_shapes=False, dot_precision="ieee"
-)
+@helion.kernel(config=helion.Config(block_sizes=[32, 32, 32], num_warps=4), static_shapes=False, dot_precision="ieee")
 def mm_tiles(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     M, K = a.size()
     _, N = b.size()
