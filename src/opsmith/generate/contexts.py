@@ -25,7 +25,10 @@ MOST_REFERENCE_BYTES = 20_000
 #: DSL -> its examples, each of which ``benchmarks.judging.languages`` judges.
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "cuda": ("cuda", "nvrtc"),
-    **{name: (name,) for name in ("cupy", "cutile", "gluon", "helion", "numba", "pallas", "tilelang", "triton")},
+    **{
+        name: (name,)
+        for name in ("cupy", "cutedsl", "cutile", "gluon", "helion", "numba", "pallas", "tilelang", "triton")
+    },
 }
 
 

@@ -106,7 +106,8 @@ class Bindings:
         for slot in tables.imports():
             target = ctypes.c_uint64.from_address(slot.address).value
             stub = self._room.noting_name(target) if slot.symbol in _LOOKUPS else None
-            if (found := computation(slot.symbol)) is not None:
+            # What a package has from torch comes to the dispatcher, or is known by the ops that the package registers.
+            if (found := computation(slot.symbol)) is not None and (own or not is_of_torch(file_of(target))):
                 stub = self._flagging(found, item, target)
             if stub is not None:
                 writer()(slot.address, struct.pack("<Q", stub), item.read_only)

@@ -68,13 +68,17 @@ _LIBRARIES = {
 }
 
 
+#: What may stand for a function: by its name, by ``getattr``, by an item of a module's dictionary.
+_EXPRESSIONS = (ast.Attribute, ast.Name, ast.Call, ast.Subscript)
+
+
 @once_per_source
 def library_use(source: Source) -> Iterator[StaticFinding]:
     """Each line of Python that names a computation of such a library, or a name of the file's that holds one."""
     inner = {id(node.value) for node, _ in source.nodes if isinstance(node, ast.Attribute)}
     holders = _holders(source)
     for node, scope in source.host_nodes():
-        if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load) or id(node) in inner:
+        if not isinstance(node, _EXPRESSIONS) or id(node) in inner or isinstance(getattr(node, "ctx", None), ast.Store):
             continue
         name = _computing(node, scope)
         if name is None and isinstance(node, ast.Name) and scope.function is not None:
@@ -112,7 +116,7 @@ def _holders(source: Source) -> dict[str, str]:
 
 def _within(value: ast.expr, module: Scope, held: dict[str, str]) -> str | None:
     for part in ast.walk(value):
-        if isinstance(part, ast.Attribute | ast.Name) and (found := _computing(part, module)) is not None:
+        if isinstance(part, _EXPRESSIONS) and (found := _computing(part, module)) is not None:
             return found
         if isinstance(part, ast.Name) and part.id in held:
             return held[part.id]

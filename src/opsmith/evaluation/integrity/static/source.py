@@ -68,8 +68,8 @@ class Source:
             if isinstance(node, Function) and any(is_device_decorator(d, scope) for d in node.decorator_list):
                 self.scopes[node].device = True
         self._pass_on()
-        for function in handed_over(self.nodes, self.scopes):
-            self.scopes[function].device = True
+        for handed in handed_over(self.nodes, self.scopes):
+            self.scopes[handed].device = True
             self._pass_on()
         self.within: dict[Function, list[tuple[ast.AST, Scope]]] = {}
         for node, scope in self.host_nodes():
