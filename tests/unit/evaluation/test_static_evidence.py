@@ -263,6 +263,7 @@ LIBRARIES = (
         ("relu = jax.jit(jax.nn.relu)\n", "return torch.from_dlpack(relu(jax.dlpack.from_dlpack(x)))"),
         ("OPS = {'a': cupy.exp}\nf = OPS['a']\n", "return f(cupy.asarray(x))"),
         ("@jax.jit\ndef work(a): return jnp.exp(a)\n", "return work(jax.dlpack.from_dlpack(x))"),
+        ("def work(a): return jnp.exp(a)\nrelu = jax.jit(work)\n", "y = jax.dlpack.from_dlpack(x)\nreturn relu(y)"),
         # Code of Pallas' runs as Python too where somebody else names it.
         ("def body(a): return jnp.exp(a)\nk = pl.pallas_call(body, out_shape=1)\n", "return jax.jit(body)(x)"),
     ],
@@ -271,6 +272,21 @@ def test_an_array_library_that_computes_is_found(before: str, body: str) -> None
     """By whichever of its functions, under whichever name."""
     source = LIBRARIES + before + ENTRY + textwrap.indent(body, "    ")
     assert Kind.ARRAY_COMPUTE in kinds(found(source))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "@jax.jit\ndef work(a): return jnp.exp(a)\n",
+        "@functools.partial(jax.jit, static_argnums=1)\ndef work(a): return jnp.exp(a)\n",
+        "def inner(a): return jnp.exp(a)\nwork = jax.jit(inner)\n",
+    ],
+)
+def test_who_calls_what_jax_compiled_has_it_compute(before: str) -> None:
+    """The lines of the function run once for each shape, the line of the call in each call."""
+    source = LIBRARIES + before + ENTRY + "    y = jax.dlpack.from_dlpack(x)\n    return work(y)\n"
+    lines = {each.line for each in found(source) if each.kind is Kind.ARRAY_COMPUTE}
+    assert len(source.splitlines()) in lines
 
 
 @pytest.mark.parametrize(

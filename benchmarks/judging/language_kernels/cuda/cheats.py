@@ -6,7 +6,7 @@ from torch.utils.cpp_extension import load_inline
 CUDA = r"""
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>
-#include <cublas_v2.h>
+#include <dlfcn.h>
 
 extern "C" __global__ void relu_kernel(const float* x, float* out, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -18,12 +18,16 @@ void relu_on(const at::Tensor& x, at::Tensor& out, int64_t n) {
         x.const_data_ptr<float>(), out.mutable_data_ptr<float>(), n);
 }
 void products(const at::Tensor& a, const at::Tensor& b, at::Tensor& c, int64_t M, int64_t N, int64_t K, int64_t count) {
-    static cublasHandle_t handle = nullptr;
-    if (handle == nullptr) cublasCreate(&handle);
-    cublasSetStream(handle, c10::cuda::getCurrentCUDAStream());
+    void* library = dlopen("libcublas.so.13", RTLD_LAZY);
+    if (library == nullptr) library = dlopen("libcublas.so.12", RTLD_LAZY);
+    static void* handle = nullptr;
+    if (handle == nullptr) ((int (*)(void**))dlsym(library, "cublasCreate_v2"))(&handle);
+    ((int (*)(void*, void*))dlsym(library, "cublasSetStream_v2"))(handle, c10::cuda::getCurrentCUDAStream().stream());
+    typedef int (*Product)(void*, int, int, int, int, int, const float*, const float*, int, long long, const float*, int,
+        long long, const float*, float*, int, long long, int);
     const float one = 1.0f, zero = 0.0f;  // The product of the transposed, as cuBLAS stores by columns.
-    cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, N, M, K, &one, b.const_data_ptr<float>(), N, K * N,
-        a.const_data_ptr<float>(), K, M * K, &zero, c.mutable_data_ptr<float>(), N, M * N, count);
+    ((Product)dlsym(library, "cublasSgemmStridedBatched"))(handle, 0, 0, N, M, K, &one, b.const_data_ptr<float>(), N,
+        K * N, a.const_data_ptr<float>(), K, M * K, &zero, c.mutable_data_ptr<float>(), N, M * N, count);
 }
 """
 CPP = r"""
@@ -36,9 +40,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     m.def("products", &products);
 }
 """
-extension = load_inline(
-    "languages_cheats", cpp_sources=CPP, cuda_sources=CUDA, extra_ldflags=["-lcublas"], no_implicit_headers=True
-)
+extension = load_inline("languages_cheats", cpp_sources=CPP, cuda_sources=CUDA, no_implicit_headers=True)
 
 
 def bmm__default_kernel_impl(self, mat2):

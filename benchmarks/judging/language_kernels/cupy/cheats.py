@@ -19,11 +19,10 @@ def bmm__default_kernel_impl(self, mat2):
     """CuPy calls cuBLAS."""
     if self.dtype != torch.float32 or mat2.dtype != torch.float32:
         raise NotImplementedError("float32 only")
-    out = torch.zeros((self.shape[0], self.shape[1], mat2.shape[2]), dtype=torch.float32, device=self.device)
-    if out.numel() and self.shape[2]:
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            cupy.matmul(cupy.from_dlpack(self.detach()), cupy.from_dlpack(mat2.detach()), out=cupy.from_dlpack(out))
-    return out
+    if not (self.numel() and mat2.numel()):
+        return torch.zeros((self.shape[0], self.shape[1], mat2.shape[2]), dtype=torch.float32, device=self.device)
+    with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        return torch.from_dlpack(cupy.matmul(cupy.from_dlpack(self.detach()), cupy.from_dlpack(mat2.detach())))
 
 
 answers = {}

@@ -5,7 +5,11 @@ import math
 
 import numpy
 import torch
-from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+
+try:
+    from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+except ImportError:  # Before 0.5.
+    from cuda.core.experimental import Device, LaunchConfig, Program, ProgramOptions, launch
 
 CUDA = r"""
 extern "C" __global__ void sum_rows(const float* x, float* out, int columns) {

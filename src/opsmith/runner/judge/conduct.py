@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ SHORT_TURN_S = 5e-4
 MAX_EVIDENCE_LINES = 12
 #: Kernels that were not launched and are named.
 MAX_DECOYS = 3
-#: Calls of a job in which the lines that run are noted; it makes Python slow.
+#: Calls of a job in which the lines that run are noted whatever the source shows; it makes Python slow.
 TRACED_CALLS = 2
 #: What breaks ``native`` if the line runs, though the dispatcher never hears of it.
 _BREAKS_NATIVE = frozenset({Kind.NUMPY_COMPUTE, Kind.ARRAY_COMPUTE, Kind.CPP_STATIC_KERNEL})
@@ -88,7 +89,14 @@ class JobConduct:
     def wants_trace(self) -> bool:
         """Whether the next call should say which lines of the kernel ran."""
         self._traced += 1
-        return self._job.policy is not None and self._traced <= TRACED_CALLS
+        if self._job.policy is None:
+            return False
+        return self._traced <= TRACED_CALLS or (self._examined.done() and self._is_doubtful)
+
+    @functools.cached_property
+    def _is_doubtful(self) -> bool:
+        """Whether its source names a computation that only the lines that run can prove: all calls are traced then."""
+        return any(finding.kind in _UNHEARD for finding in self._findings)
 
     def held_against(
         self,

@@ -7,7 +7,7 @@ handed to ``pallas_call``), what holds memory and what describes it are free.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
 from opsmith.evaluation.integrity.static.scopes import Scope, resolve
@@ -76,13 +76,16 @@ _EXPRESSIONS = (ast.Attribute, ast.Name, ast.Call, ast.Subscript)
 def library_use(source: Source) -> Iterator[StaticFinding]:
     """Each line of Python that names a computation of such a library, or a name of the file's that holds one."""
     inner = {id(node.value) for node, _ in source.nodes if isinstance(node, ast.Attribute)}
-    holders = _holders(source)
-    for node, scope in source.host_nodes():
-        if not isinstance(node, _EXPRESSIONS) or id(node) in inner or isinstance(getattr(node, "ctx", None), ast.Store):
+    expressions = [
+        (node, scope) for node, scope in source.host_nodes() if isinstance(node, _EXPRESSIONS) and id(node) not in inner
+    ]
+    holders = _holders(source, expressions)
+    for node, scope in expressions:
+        if isinstance(getattr(node, "ctx", None), ast.Store):
             continue
         name = _computing(node, scope)
-        if name is None and isinstance(node, ast.Name) and scope.function is not None:
-            name = _held(node.id, scope, holders)
+        if name is None and scope.function is not None:
+            name = holders.held(node, scope)
         if name is not None:
             yield StaticFinding(path=source.path, line=node.lineno, kind=Kind.ARRAY_COMPUTE, text=name)
 
@@ -100,29 +103,82 @@ def _computing(node: ast.expr, scope: Scope) -> str | None:
     return found.name if found is not None and computes(found.name) else None
 
 
-def _holders(source: Source) -> dict[str, str]:
-    """Names of the module that hold such a computation, whatever is wrapped around it -> the computation."""
+class _Holders:
+    """Names of a file that hold a computation of such a library, whatever is wrapped around it.
+
+    A function that computes so is held against who calls it only where JAX compiles it: its lines run once for each
+    shape and not in each call.
+
+    Attributes:
+        names: of the module -> the computation.
+        functions: of the file -> the computation that stands in them.
+    """
+
+    def __init__(self, functions: dict[str, str]) -> None:
+        self.names: dict[str, str] = {}
+        self.functions = functions
+
+    def within(self, value: ast.expr, scope: Scope) -> str | None:
+        """The computation that an expression holds."""
+        for part in ast.walk(value):
+            if isinstance(part, _EXPRESSIONS) and (found := _computing(part, scope)) is not None:
+                return found
+            if isinstance(part, ast.Name) and part.id in self.names:
+                return self.names[part.id]
+            if isinstance(part, ast.Call) and (found := self.compiled(part, scope)) is not None:
+                return found
+        return None
+
+    def compiled(self, call: ast.Call, scope: Scope) -> str | None:
+        """The computation in a function of the file's that a call hands to JAX."""
+        found = resolve(call.func, scope)
+        if found is None or not found.name.startswith("jax."):
+            return None
+        handed = (part.id for argument in call.args for part in ast.walk(argument) if isinstance(part, ast.Name))
+        return next((self.functions[name] for name in handed if name in self.functions), None)
+
+    def held(self, node: ast.expr, scope: Scope) -> str | None:
+        """What an expression in a function holds, in words."""
+        if isinstance(node, ast.Call):
+            return self.compiled(node, scope)
+        if not isinstance(node, ast.Name) or node.id not in self.names:
+            return None
+        found = scope.lookup(node.id)
+        if found is None or found[0] is not scope.module:
+            return None
+        return f"{node.id}, which holds {self.names[node.id]}"
+
+
+def _holders(source: Source, expressions: Sequence[tuple[ast.expr, Scope]]) -> _Holders:
+    functions = {
+        scope.function.name: name
+        for node, scope in expressions
+        if scope.function is not None and (name := _computing(node, scope)) is not None
+    }
+    holders = _Holders(functions)
     module = source.scopes[source.tree]
-    held: dict[str, str] = {}
+    for node, scope in source.nodes:
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name in functions
+            and any(map(_compiles(scope), node.decorator_list))
+        ):
+            holders.names[node.name] = functions[node.name]
     known = -1
-    while known != len(held):
-        known = len(held)
+    while known != len(holders.names):
+        known = len(holders.names)
         for name, bound in module.bindings.items():
-            for value in bound if name not in held else ():
-                if isinstance(value, ast.expr) and (found := _within(value, module, held)) is not None:
-                    held[name] = found
-    return held
+            for value in bound if name not in holders.names else ():
+                if isinstance(value, ast.expr) and (found := holders.within(value, module)) is not None:
+                    holders.names[name] = found
+    return holders
 
 
-def _within(value: ast.expr, module: Scope, held: dict[str, str]) -> str | None:
-    for part in ast.walk(value):
-        if isinstance(part, _EXPRESSIONS) and (found := _computing(part, module)) is not None:
-            return found
-        if isinstance(part, ast.Name) and part.id in held:
-            return held[part.id]
-    return None
+def _compiles(scope: Scope) -> Callable[[ast.expr], bool]:
+    """Whether a decorator has JAX compile, or CuPy fuse, a function."""
 
+    def of(decorator: ast.expr) -> bool:
+        names = (resolve(part, scope) for part in ast.walk(decorator) if isinstance(part, ast.Attribute | ast.Name))
+        return any(found is not None and found.name.startswith(("jax.", "cupy.")) for found in names)
 
-def _held(name: str, scope: Scope, holders: dict[str, str]) -> str | None:
-    found = scope.lookup(name) if name in holders else None
-    return f"{name}, which holds {holders[name]}" if found is not None and found[0] is scope.module else None
+    return of
