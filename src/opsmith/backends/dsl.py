@@ -7,8 +7,21 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Packages whose use names the DSL, the most specific first: these build on Triton or CUDA.
-_PACKAGES = {"helion": "helion", "tilelang": "tilelang", "cutlass": "cutedsl", "triton": "triton"}
+#: Modules whose use names the DSL, the most specific first: these build on Triton or CUDA.
+_MODULES = {
+    "helion": "helion",
+    "tilelang": "tilelang",
+    "cutlass": "cutedsl",
+    "cuda.tile": "cutile",
+    "triton.experimental.gluon": "gluon",
+    "triton": "triton",
+    "jax.experimental.pallas": "pallas",
+    "numba.cuda": "numba",
+    "cupy": "cupy",
+    "cuda.core": "cuda",
+    "cuda.bindings.nvrtc": "cuda",
+    "torch.cuda._compile_kernel": "cuda",
+}
 _CPP_BUILDERS = {"load", "load_inline"}
 #: A longer file is data in disguise; parsing it would hold up the judge.
 _LONGEST_SOURCE_BYTES = 1 << 20
@@ -18,15 +31,16 @@ def guess_dsl(source: Path) -> str:
     """Guess the DSL of a Python file from what it uses of the packages that it imports, torch's C++ builders included.
 
     Returns:
-        ``triton``, ``helion``, ``tilelang``, ``cutedsl``, ``cuda``, ``cpp``, ``metal``, ``torch`` for
-        plain Python, or ``unknown`` where there is no such file or it does not parse.
+        ``triton``, ``gluon``, ``helion``, ``tilelang``, ``cutedsl``, ``cutile``, ``pallas``, ``numba``, ``cupy``,
+        ``cuda``, ``cpp``, ``metal``, ``torch`` for plain Python, or ``unknown`` where there is no such file or it does
+        not parse.
     """
     tree = parse_source(source)
     if tree is None:
         return "unknown"
-    used = set(_used_packages(tree))
-    for package, dsl in _PACKAGES.items():
-        if package in used:
+    used = set(_used_names(tree))
+    for module, dsl in _MODULES.items():
+        if any(name == module or name.startswith(f"{module}.") for name in used):
             return dsl
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     if any(_called_name(call) == "compile_shader" for call in calls):
@@ -60,23 +74,38 @@ def _imported_modules(tree: ast.Module) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def _used_packages(tree: ast.Module) -> Iterator[str]:
-    """The packages of which a file uses something: who only tries whether there is one writes no code for it."""
-    modules: dict[str, str] = {}
-    members: dict[str, str] = {}
+def _used_names(tree: ast.Module) -> Iterator[str]:
+    """Qualified names that a file uses of what it imports: who only tries whether there is a package uses none."""
+    meant: dict[str, str] = {}
+    members: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            modules |= {alias.asname or _package(alias.name): _package(alias.name) for alias in node.names}
+            meant |= {alias.asname or _package(alias.name): _meant(alias) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            members |= {alias.asname or alias.name: _package(node.module) for alias in node.names}
+            meant |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            members |= {alias.asname or alias.name for alias in node.names}
             if any(alias.name == "*" for alias in node.names):
-                yield _package(node.module)  # What it uses of it, nobody can tell.
+                yield node.module  # What it uses of it, nobody can tell.
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in modules and not attr.startswith("__"):
-                yield modules[name]
+            case ast.Attribute() if (path := _path(node)) and path[0] in meant and not path[1].startswith("__"):
+                yield ".".join((meant[path[0]], *path[1:]))
             case ast.Name(id=name, ctx=ast.Load()) if name in members:
-                yield members[name]
+                yield meant[name]
+
+
+def _meant(alias: ast.alias) -> str:
+    """What the name that an ``import`` binds stands for: ``a`` of ``import a.b``, ``a.b`` of ``import a.b as c``."""
+    return alias.name if alias.asname else _package(alias.name)
+
+
+def _path(node: ast.expr) -> tuple[str, ...]:
+    """The names of ``a.b.c``; empty where it begins with something else than a name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
 
 
 def _package(module: str) -> str:

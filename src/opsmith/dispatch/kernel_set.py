@@ -17,7 +17,9 @@ from opsmith.dispatch.choice.choosing import Choose
 from opsmith.dispatch.serving import Serving
 
 #: Languages whose kernels run on an accelerator only.
-_ACCELERATOR_DSLS = {"cuda", "cutedsl", "helion", "tilelang", "triton"}
+_ACCELERATOR_DSLS = {
+    *("cuda", "cupy", "cutedsl", "cutile", "gluon", "helion", "numba", "pallas", "tilelang", "triton"),
+}
 
 _log = logging.getLogger("opsmith")
 

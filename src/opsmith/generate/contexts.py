@@ -22,6 +22,16 @@ from opsmith.session import AskedTask
 MOST_REFERENCE_BYTES = 20_000
 
 
+#: DSL -> its examples, each of which ``benchmarks.judging.languages`` judges.
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "cuda": ("cuda", "nvrtc"),
+    **{
+        name: (name,)
+        for name in ("cupy", "cutedsl", "cutile", "gluon", "helion", "numba", "pallas", "tilelang", "triton")
+    },
+}
+
+
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What contexts draw from.
 
@@ -72,6 +82,29 @@ def hardware(setting: Setting) -> str | None:
     facts = setting.environment
     versions = f"torch {facts.torch}" + (f", triton {facts.triton}" if facts.triton else "")
     return f"It runs on {facts.device_name} ({facts.device}), with {versions}, Python {facts.python}."
+
+
+def language(setting: Setting) -> str | None:
+    """A short kernel in the language that is asked for, with its launch."""
+    told = [f"```python\n{example_of(name)}```" for name in EXAMPLES.get(setting.dsl, ())]
+    if not told:
+        return None
+    return "\n\n".join(
+        [
+            f"A kernel for `silu.default` in that language (`{setting.dsl}`), to see how one is written and launched:",
+            *told,
+        ]
+    )
+
+
+def example_of(name: str) -> str:
+    """The source of an example.
+
+    Args:
+        name: of those in :data:`EXAMPLES`.
+    """
+    text = importlib.resources.files("opsmith.generate").joinpath("templates", "examples", f"{name}.md").read_text()
+    return text.partition("```python\n")[2].rpartition("```")[0]
 
 
 def reference(setting: Setting) -> str | None:
@@ -133,7 +166,7 @@ def ranks(setting: Setting) -> str | None:
 CONTEXTS: Mapping[str, Callable[[Setting], str | None]] = {
     context.__name__: context
     for context in (
-        *(documentation, decomposition, cases, hardware, ranks),
+        *(documentation, decomposition, cases, hardware, language, ranks),
         *(reference, similar, compiler, profiler, counters),
     )
 }

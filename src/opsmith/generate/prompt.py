@@ -16,7 +16,10 @@ from opsmith.generate.feedback import findings
 from opsmith.session import AskedTask
 
 _FOLDER = importlib.resources.files("opsmith.generate").joinpath("templates")
-DSLS = ("cpp", "cuda", "cutedsl", "helion", "metal", "tilelang", "torch", "triton")
+DSLS = (
+    *("cpp", "cuda", "cupy", "cutedsl", "cutile", "gluon", "helion", "metal", "numba", "pallas", "tilelang", "torch"),
+    "triton",
+)
 #: How a model that is asked for a reply hands its kernel in.
 IN_A_REPLY = (
     "Answer with one Python file in one ```python code block, complete, imports included. Say little around it."

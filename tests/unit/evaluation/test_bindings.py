@@ -126,6 +126,30 @@ def test_a_lookup_by_ctypes_is_held_against_the_kernel(told: tuple[Supervision, 
         _ = ctypes.CDLL(None).dlsym
 
 
+VENDOR = """
+float scipy_cblas_sdot64_(long n, const float* x, long step, const float* y, long other);
+float run(long n, const float* x) { return scipy_cblas_sdot64_(n, x, 1, x, 1); }
+"""
+
+
+def test_a_call_of_a_package_that_came_with_the_kernel_is_noted(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CuPy's way to cuBLAS is a package's object, and so is that of any other array library."""
+    vendors = next((Path(torch.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas*"), None)
+    if vendors is None:
+        pytest.skip("this numpy has no library of its own")
+    folders = (str(tmp_path), str(vendors.parents[1]))
+    monkeypatch.setattr("opsmith.evaluation.integrity.bindings.installed_folders", lambda: folders)
+    bindings = Bindings()
+    library = build(VENDOR, f"-L{vendors.parent}", f"-l:{vendors.name}", f"-Wl,-rpath,{vendors.parent}")
+    bindings.look()
+    assert [] == names(bindings)
+    library.run.restype = ctypes.c_float
+    assert 12.0 == library.run(3, (ctypes.c_float * 3)(2, 2, 2))
+    assert [("scipy_cblas_sdot64_", False, False)] == names(bindings)
+
+
 def test_what_a_kernel_calls_like_a_vendors_is_its_own(told: tuple[Supervision, list[str]], build: Build) -> None:
     """And other functions of torch's and of the system's are free."""
     supervision, lines = told

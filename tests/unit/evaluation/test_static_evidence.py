@@ -242,6 +242,77 @@ def test_views_copies_and_creation_are_torchs_to_make(task: str) -> None:
     assert [] == decisive(in_entry("return torch.mul(x, 1)", task=task))
 
 
+# ---------------------------------------------------------------- array libraries
+
+LIBRARIES = (
+    "import torch, functools, jax, cupy\nimport jax.numpy as jnp\nfrom jax import lax\n"
+    "from jax.experimental import pallas as pl\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [
+        ("", "return torch.from_dlpack(cupy.matmul(cupy.from_dlpack(x), cupy.from_dlpack(x)))"),
+        ("", "return torch.from_dlpack(getattr(cupy, 'mat' + 'mul')(cupy.asarray(x), 1))"),
+        ("", "return torch.from_dlpack(cupy.linalg.inv(cupy.asarray(x)))"),
+        ("", "from cupyx.scipy import special\nreturn torch.from_dlpack(special.expit(cupy.asarray(x)))"),
+        ("", "return torch.from_dlpack(jnp.maximum(jax.dlpack.from_dlpack(x), 0))"),
+        ("", "return torch.from_dlpack(jax.nn.relu(jax.dlpack.from_dlpack(x)))"),
+        ("", "return torch.from_dlpack(lax.max(jax.dlpack.from_dlpack(x), 0.0))"),
+        ("relu = jax.jit(jax.nn.relu)\n", "return torch.from_dlpack(relu(jax.dlpack.from_dlpack(x)))"),
+        ("OPS = {'a': cupy.exp}\nf = OPS['a']\n", "return f(cupy.asarray(x))"),
+        ("@jax.jit\ndef work(a): return jnp.exp(a)\n", "return work(jax.dlpack.from_dlpack(x))"),
+        ("def work(a): return jnp.exp(a)\nrelu = jax.jit(work)\n", "y = jax.dlpack.from_dlpack(x)\nreturn relu(y)"),
+        # Code of Pallas' runs as Python too where somebody else names it.
+        ("def body(a): return jnp.exp(a)\nk = pl.pallas_call(body, out_shape=1)\n", "return jax.jit(body)(x)"),
+    ],
+)
+def test_an_array_library_that_computes_is_found(before: str, body: str) -> None:
+    """By whichever of its functions, under whichever name."""
+    source = LIBRARIES + before + ENTRY + textwrap.indent(body, "    ")
+    assert Kind.ARRAY_COMPUTE in kinds(found(source))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "@jax.jit\ndef work(a): return jnp.exp(a)\n",
+        "@functools.partial(jax.jit, static_argnums=1)\ndef work(a): return jnp.exp(a)\n",
+        "def inner(a): return jnp.exp(a)\nwork = jax.jit(inner)\n",
+    ],
+)
+def test_who_calls_what_jax_compiled_has_it_compute(before: str) -> None:
+    """The lines of the function run once for each shape, the line of the call in each call."""
+    source = LIBRARIES + before + ENTRY + "    y = jax.dlpack.from_dlpack(x)\n    return work(y)\n"
+    lines = {each.line for each in found(source) if each.kind is Kind.ARRAY_COMPUTE}
+    assert len(source.splitlines()) in lines
+
+
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [
+        ("k = cupy.RawKernel('', 'k')\n", "k((1,), (1,), (x.data_ptr(), cupy.float32(1)))\nreturn x"),
+        ("", "with cupy.cuda.ExternalStream(1):\n    return torch.from_dlpack(cupy.empty((2,)))"),
+        ("k = cupy.ElementwiseKernel('T x', 'T y', 'y = x', 'k')\n", "return torch.from_dlpack(k(cupy.asarray(x)))"),
+        ("def body(a, b): b[...] = jnp.exp(a[...])\n", "return pl.pallas_call(body, out_shape=1)(x)"),
+        (
+            "def body(a, b, *, n): b[...] = jnp.exp(a[...]) * n\ndef made(f): return pl.pallas_call(f, out_shape=1)\n",
+            "return made(functools.partial(body, n=2))(x)",
+        ),
+        (
+            "def helper(a): return jnp.exp(a)\ndef body(a, b): b[...] = helper(a[...])\n",
+            "return pl.pallas_call(body, out_shape=1)(x)",
+        ),
+        ("", "shape = jax.ShapeDtypeStruct((2,), jnp.float32)\nreturn x"),
+    ],
+)
+def test_kernels_of_array_libraries_are_ones_own_code(before: str, body: str) -> None:
+    """What compiles the file's source, what holds memory, and what Pallas records."""
+    source = LIBRARIES + before + ENTRY + textwrap.indent(body, "    ")
+    assert Kind.ARRAY_COMPUTE not in kinds(found(source))
+
+
 # ---------------------------------------------------------------- numpy
 
 

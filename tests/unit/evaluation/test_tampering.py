@@ -15,6 +15,7 @@ import sys
 import textwrap
 import threading
 import time
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -300,6 +301,19 @@ def test_torchs_compiler_may_wrap_what_it_always_wraps_and_nobody_else_may() -> 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(torch, "manual_seed", wrapped)
         assert () == snapshot.changes()
+
+
+def test_the_collector_that_jax_adds_on_import_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing JAX is how a kernel in Pallas begins."""
+    module = types.ModuleType("jax._src.lib")
+    module._xla_gc_callback = fake  # type: ignore[attr-defined]
+    snapshot = Snapshot.take()
+    monkeypatch.setitem(sys.modules, "jax._src.lib", module)
+    gc.callbacks.append(fake)
+    try:
+        assert () == snapshot.changes()
+    finally:
+        gc.callbacks.remove(fake)
 
 
 def test_what_a_module_of_torchs_replaces_on_import_may_be_replaced_by_it_alone() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _pop_mode, _push_mode
 
 from opsmith.aten.schemas import aten_schemas
@@ -187,6 +188,37 @@ def test_a_module_is_watched_whoever_wrote_its_forward(supervision: Supervision,
     with supervision.watching((x,)):
         result = call.forward(x)
     assert {"relu.default"} == forbidden_ops(supervision.conduct(result))
+
+
+def test_shapes_that_are_worked_out_without_values_are_no_computation(supervision: Supervision) -> None:
+    """A compiler of kernels calls ops on tensors without elements; with elements the same calls count."""
+
+    def compiles(x: torch.Tensor) -> torch.Tensor:
+        with FakeTensorMode() as mode:
+            torch.relu(mode.from_tensor(x)).exp()
+        torch.relu(x.to("meta"))
+        return torch.empty_like(x)
+
+    assert not forbidden_ops(watched(supervision, compiles, torch.randn(8)))
+
+    def computes(x: torch.Tensor) -> torch.Tensor:
+        with FakeTensorMode() as mode:
+            mode.from_tensor(x)
+        return torch.relu(x)
+
+    assert {"relu.default"} == forbidden_ops(watched(supervision, computes, torch.randn(8)))
+
+
+def test_a_tensor_that_only_says_it_has_no_elements_counts(supervision: Supervision) -> None:
+    """What a class of the kernel's says of its tensors proves nothing."""
+
+    class Pretends(torch.Tensor):
+        is_meta = True
+
+    conduct = watched(
+        supervision, lambda x: torch.relu(x.as_subclass(Pretends)).as_subclass(torch.Tensor), torch.randn(8)
+    )
+    assert {"relu.default"} == forbidden_ops(conduct)
 
 
 def test_any_allows_other_ops(supervision: Supervision) -> None:

@@ -1,4 +1,6 @@
-"""What a kernel's own shared objects call of torch's and of vendors' libraries, past the dispatcher.
+"""What shared objects that came with a kernel call of torch's and of vendors' libraries, past the dispatcher.
+
+These are the kernel's own and those of packages that it imports, such as CuPy's way to cuBLAS.
 
 That an object imports ``at::cpu::relu`` or ``cblas_sgemm`` says what it could call, not that it does. So each slot of
 such a symbol is pointed at a few instructions that note the call and jump on. Where an object looks a symbol up by its
@@ -34,7 +36,7 @@ from opsmith.evaluation.integrity.symbols import HINTS, Computation, computation
 
 #: Where systems keep theirs; what lies in neither these nor where packages are is the kernel's own.
 _SYSTEM = ("/usr/", "/lib", "/opt/", "/nix/store/", "/run/opengl-driver/", "linux-vdso")
-#: Packages that look up symbols of drivers for themselves.
+#: Packages that call libraries and look up symbols for themselves.
 _OF_ITSELF = ("torch", "triton", "nvidia", "opsmith")
 _LOOKUPS = frozenset({"dlsym", "dlvsym"})
 _LIBRARIES_OF_TORCH = str(Path(torch.__file__).parent)
@@ -92,7 +94,7 @@ class Bindings:
 
     def _take_in(self, item: SharedObject) -> None:
         own = is_own(item.path)
-        if not own and not _may_look_up(item.path):
+        if not own and not _is_of_other_package(item.path):
             return
         tables = Tables(item)
         if own:
@@ -104,7 +106,8 @@ class Bindings:
         for slot in tables.imports():
             target = ctypes.c_uint64.from_address(slot.address).value
             stub = self._room.noting_name(target) if slot.symbol in _LOOKUPS else None
-            if own and (found := computation(slot.symbol)) is not None:
+            # What a package has from torch comes to the dispatcher, or is known by the ops that the package registers.
+            if (found := computation(slot.symbol)) is not None and (own or not is_of_torch(file_of(target))):
                 stub = self._flagging(found, item, target)
             if stub is not None:
                 writer()(slot.address, struct.pack("<Q", stub), item.read_only)
@@ -219,8 +222,8 @@ def is_of_torch(path: str) -> bool:
     return path.startswith(_LIBRARIES_OF_TORCH) and Path(path).name.startswith(("libtorch", "libc10", "libmkl", "_C"))
 
 
-def _may_look_up(path: str) -> bool:
-    """Whether it is a package's object that looks up names for others, as foreign-function libraries do."""
+def _is_of_other_package(path: str) -> bool:
+    """Whether it is a package's object that may compute or look up names for others, as array libraries do."""
     for folder in installed_folders():
         if path.startswith(folder):
             return not path.removeprefix(folder).startswith(_OF_ITSELF)

@@ -22,13 +22,15 @@ _STATIC = frozenset(
 _INSIDE = frozenset({"cpublas", "blas", "mkldnn", "xnnpack", "nnpack", "DispatchStubImpl", "onednn"})
 #: The C functions by which compiled graphs call a backend's kernels.
 _SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps)_(\w+)")
+#: Of vendors' libraries all but what makes, describes and asks: array libraries call that while they are imported.
 _VENDOR = re.compile(
     r"""
       (?:scipy_|openblas_)?(?:cblas|LAPACKE)_[a-z]\w*
     | (?:scipy_)?[sdczb](?:gemm|gemv|gemmt|ger|symm|symv|syrk|trmm|trsm|dot|axpy|nrm2|asum|scal)(?:_batch)?(?:_?64)?_?
     | (?:scipy_)?[sdcz](?:ge|po|sy|he|tr|or|un|gt|pt|st)[a-z]{2,4}\d?(?:_?64)?_
     | mkl_(?!set_|get_|free|malloc|serv)\w+ | v[msdcz]?[sdcz][A-Z]\w+ | (?:dnnl|onednn|xnn|nnp|qnnp|zendnn)_\w+
-    | (?:cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|hipblas|rocblas|miopen|hipsparse|hipfft)[A-Z_]\w*
+    | (?:cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|hipblas|rocblas|miopen|hipsparse|hipfft)
+      (?!(?:Lt|Xt|Dn|Sp|Rf|Mg)?(?:Create|Destroy|Get|Set|Init|Logger|Query)(?:[A-Z_]|$)|_)[A-Z]\w*
     | p?nccl[A-Z]\w*
     """,
     re.VERBOSE,

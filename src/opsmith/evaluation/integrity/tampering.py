@@ -360,9 +360,14 @@ def _settings() -> dict[str, object]:
         "sys.setswitchinterval": sys.getswitchinterval(),
         "gc.disable": gc.isenabled(),
         # By address: a stranger's callback is not to be asked whether it equals another one.
-        "gc.callbacks": tuple(map(id, gc.callbacks)),
+        "gc.callbacks": tuple(id(callback) for callback in gc.callbacks if not _is_of_jax(callback)),
         **{f"signal.{number.name}": signal.getsignal(number) for number in _SIGNALS},
     }
+
+
+def _is_of_jax(callback: object) -> bool:
+    """Whether it is the one with which JAX, when it is imported, has XLA's arrays collected too."""
+    return callback is getattr(sys.modules.get("jax._src.lib"), "_xla_gc_callback", sys)
 
 
 def _device_and_stream() -> tuple[int, int]:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from opsmith.core.conduct import AtenCall, CallConduct, Offence
 from opsmith.evaluation.integrity.namespaces import known, registered_name
@@ -116,7 +118,7 @@ class DispatchWatch(TorchDispatchMode):
         finally:
             self._dispatching.remove(thread)
         place = self.place(sys._getframe(1))
-        if place is None:
+        if place is None or _describes(args, kwargs):
             return result
         name = str(func).removeprefix("aten.")
         call = AtenCall(name, place)
@@ -193,6 +195,14 @@ class DispatchWatch(TorchDispatchMode):
             copied_results=tuple(copied),
             launches=launches,
         )
+
+
+def _describes(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
+    """Whether a call is about tensors without elements: a compiler works results' shapes out so, and gets no values."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    return bool(tensors) and all(
+        type(tensor) is FakeTensor or (type(tensor) is torch.Tensor and tensor.is_meta) for tensor in tensors
+    )
 
 
 def _window(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:

@@ -20,6 +20,9 @@ _FOLDERS = {
     "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TORCH_EXTENSIONS_DIR": "extensions",
+    "CUPY_CACHE_DIR": "cupy",
+    "TILELANG_CACHE_DIR": "tilelang",
+    "CUDA_TILE_CACHE_DIR": "cutile",
     "PYTORCH_KERNEL_CACHE_PATH": "jiterator",  # Eager's own: some CUDA kernels are compiled at their first call.
 }
 

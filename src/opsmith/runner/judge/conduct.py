@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,12 +29,14 @@ SHORT_TURN_S = 5e-4
 MAX_EVIDENCE_LINES = 12
 #: Kernels that were not launched and are named.
 MAX_DECOYS = 3
-#: Calls of a job in which the lines that run are noted; it makes Python slow.
+#: Calls of a job in which the lines that run are noted whatever the source shows; it makes Python slow.
 TRACED_CALLS = 2
 #: What breaks ``native`` if the line runs, though the dispatcher never hears of it.
-_BREAKS_NATIVE = frozenset({Kind.NUMPY_COMPUTE, Kind.CPP_STATIC_KERNEL})
+_BREAKS_NATIVE = frozenset({Kind.NUMPY_COMPUTE, Kind.ARRAY_COMPUTE, Kind.CPP_STATIC_KERNEL})
 #: What of a source is composition in the open: nobody who reads it or watches it run can miss it.
-_OPEN = frozenset({Kind.TORCH_COMPUTE, Kind.DELEGATION, Kind.CPP_COMPUTE, Kind.NUMPY_COMPUTE})
+_OPEN = frozenset({Kind.TORCH_COMPUTE, Kind.DELEGATION, Kind.CPP_COMPUTE, Kind.NUMPY_COMPUTE, Kind.ARRAY_COMPUTE})
+#: Of these, what the dispatcher does not hear of.
+_UNHEARD = frozenset({Kind.NUMPY_COMPUTE, Kind.ARRAY_COMPUTE})
 #: What a composition has no use for but to hide, where its source names it, whether that runs before the judge or not:
 #: all objects of the process, the stack of dispatch modes and the tables below it, opsmith, torch's own libraries.
 _WAYS_OUT = frozenset({Kind.OBJECT_SEARCH, Kind.DISPATCHER, Kind.OPSMITH_IMPORT, Kind.FOREIGN_LIBRARY})
@@ -45,7 +48,10 @@ _OWN = "the op itself, which no policy allows"
 _HINT = "pass --policy any to allow it"
 _COMPOSES = f"composes ATen ops; {_HINT}"
 _COMMUNICATES = f"has torch's collectives communicate; {_HINT}"
-_USES_NUMPY = f"computes with numpy; {_HINT}"
+_USES = {
+    Kind.NUMPY_COMPUTE: f"computes with numpy; {_HINT}",
+    Kind.ARRAY_COMPUTE: f"has an array library compute; {_HINT}",
+}
 #: One examination at a time: they would only take each other's turns.
 _EXAMINING = threading.Lock()
 
@@ -83,7 +89,14 @@ class JobConduct:
     def wants_trace(self) -> bool:
         """Whether the next call should say which lines of the kernel ran."""
         self._traced += 1
-        return self._job.policy is not None and self._traced <= TRACED_CALLS
+        if self._job.policy is None:
+            return False
+        return self._traced <= TRACED_CALLS or (self._examined.done() and self._is_doubtful)
+
+    @functools.cached_property
+    def _is_doubtful(self) -> bool:
+        """Whether its source names a computation that only the lines that run can prove: all calls are traced then."""
+        return any(finding.kind in _UNHEARD for finding in self._findings)
 
     def held_against(
         self,
@@ -186,9 +199,9 @@ class JobConduct:
     def _as_held(self, finding: StaticFinding) -> Held:
         if finding.kind not in _OPEN:
             return Held(_line(finding), Offence.CONCEALMENT)
-        if finding.kind is not Kind.NUMPY_COMPUTE and self._answered and not (self._composes or self._asks_aten):
+        if finding.kind not in _UNHEARD and self._answered and not (self._composes or self._asks_aten):
             return Held(f"{_line(finding)}, and no call of ATen's that computes was seen", Offence.CONCEALMENT)
-        allowed = {Kind.NUMPY_COMPUTE: _USES_NUMPY}.get(finding.kind, _COMPOSES)
+        allowed = _USES.get(finding.kind, _COMPOSES)
         hinted = self._job.policy == "native" and finding.kind is not Kind.DELEGATION
         return Held(f"{_line(finding)}: {allowed}" if hinted else _line(finding), Offence.COMPOSITION)
 
@@ -233,7 +246,7 @@ class JobConduct:
         In the others eager, too, returns an argument as it is: ``conj_physical_`` of real numbers. On a CPU a file that
         asks for the device may keep its kernels for GPUs.
         """
-        if not (self._job.kernel.dsl == "triton" or composes) or not self._answered or self._launches:
+        if not (self._job.kernel.dsl in ("triton", "gluon") or composes) or not self._answered or self._launches:
             return []
         triton = self._examined.result().triton
         if not triton.declared or (triton.by_device and self._device.startswith("cpu")):

@@ -41,6 +41,9 @@ BUILDS = {
     "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TORCH_EXTENSIONS_DIR": "extensions",
+    "CUPY_CACHE_DIR": "cupy",
+    "TILELANG_CACHE_DIR": "tilelang",
+    "CUDA_TILE_CACHE_DIR": "cutile",
     "PYTORCH_KERNEL_CACHE_PATH": "jiterator",
 }
 

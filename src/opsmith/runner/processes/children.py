@@ -34,6 +34,8 @@ from opsmith.runner.sandbox.programs import refusal
 from opsmith.runner.sandbox.questions import Gate, running_program
 from opsmith.runner.sandbox.reach import Reach
 
+#: Whether JAX takes most of the device as soon as it is used.
+JAX_VARIABLE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 #: Environment variables that a kernel's process may see; everything else stays outside.
 KEPT_VARIABLES = (
     "PATH",
@@ -649,6 +651,8 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         "OMP_WAIT_POLICY": "PASSIVE",
         "KMP_BLOCKTIME": "0",
         "PYTHONWARNINGS": "ignore",
+        # JAX would take three quarters of the device when it is first used, in each worker.
+        JAX_VARIABLE: "false",
     }
     if device.partition(":")[0] == "cpu":
         # Triton reads it while it is imported; setting it later breaks tl.sum.
@@ -659,7 +663,7 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
 def _plain_environment(device: str, folder: Path, visible: str | None) -> dict[str, str]:
     """What a program finds that runs on this machine, whoever started it."""
     scrubbed = _scrubbed_environment(device, folder, visible)
-    named = {*KEPT_VARIABLES, "HOME", "TMPDIR", "TRITON_INTERPRET"}
+    named = {*KEPT_VARIABLES, "HOME", "TMPDIR", "TRITON_INTERPRET", JAX_VARIABLE}
     return {name: value for name, value in scrubbed.items() if name in named}
 
 

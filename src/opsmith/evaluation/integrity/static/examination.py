@@ -11,6 +11,7 @@ from pathlib import PurePath
 import msgspec
 
 from opsmith.core.op import folder_name
+from opsmith.evaluation.integrity.static.array_libraries import library_use
 from opsmith.evaluation.integrity.static.aten_names import task_op
 from opsmith.evaluation.integrity.static.conduct import conduct
 from opsmith.evaluation.integrity.static.cpp import SUFFIXES, cpp_use, exported, is_cpp
@@ -176,6 +177,7 @@ def _examine_python(reading: _Reading, *, policy: str, task: str, entry: str | N
         yield from computing
         yield from fallbacks(source, {finding.line for finding in computing})
         yield from numpy_use(source)
+        yield from library_use(source)
         yield from conduct(source)
         yield from judge_names(source)
         yield from habits(source, called)

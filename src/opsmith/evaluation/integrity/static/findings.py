@@ -18,6 +18,7 @@ class Kind(enum.StrEnum):
     COMPILER = "compiler"  # torch.compile, torch.jit, make_fx.
     NUMPY_CONVERSION = "numpy-conversion"  # A tensor becomes an array.
     NUMPY_COMPUTE = "numpy-compute"  # numpy computes on what was a tensor.
+    ARRAY_COMPUTE = "array-compute"  # Another array library computes on what was a tensor: CuPy, JAX.
     ARRAY_LIBRARY = "array-library"  # Another array library, or numpy on what may be a shape.
     DISPATCHER = "dispatcher"  # Goes around the dispatcher or switches its modes off.
     OBJECT_SEARCH = "object-search"  # Looks through all objects or modules of the process.

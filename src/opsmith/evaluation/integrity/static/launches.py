@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from opsmith.evaluation.integrity.static.device_code import is_device_decorator
 from opsmith.evaluation.integrity.static.findings import Kind, StaticFinding
 from opsmith.evaluation.integrity.static.source import Function, Scope, Source, resolve
 
@@ -66,7 +67,7 @@ class Mentions:
         for node, scope in source.nodes:
             match node:
                 case ast.FunctionDef(decorator_list=decorators):
-                    if any(source.is_device_decorator(decorator, scope) for decorator in decorators):
+                    if any(is_device_decorator(decorator, scope) for decorator in decorators):
                         self.kernels.append((source, node))
                 case ast.Assign(targets=targets, value=value):
                     self._assignment(source, targets, value, scope)

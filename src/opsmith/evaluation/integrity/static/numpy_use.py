@@ -24,6 +24,8 @@ _CONVERSIONS = frozenset(
 )
 #: Modules of numpy that compute.
 _COMPUTING = ("numpy.linalg.", "numpy.fft.", "numpy.random.", "numpy.ma.", "numpy.polynomial.")
+#: Libraries that compute on numpy's arrays.
+_ON_ARRAYS = ("scipy.", "numexpr.", "numba.np.", "bottleneck.")
 #: Members of an array that are no array, or that another name above already stands for.
 _NO_ARRAY = frozenset({"item", "tolist", "tobytes", "data_as", "tofile"})
 #: What numpy may do: types, memory, copies, views and pointers.
@@ -156,7 +158,9 @@ class _Arrays:
 
     def _call(self, node: ast.Call) -> Iterator[tuple[int, Kind, str]]:
         found = resolve(node.func, self._scope)
-        if found is not None and found.name.startswith("numpy."):
+        if found is not None and found.name.startswith(_ON_ARRAYS) and any(map(self.is_array, node.args)):
+            yield node.lineno, Kind.NUMPY_COMPUTE, found.name
+        elif found is not None and found.name.startswith("numpy."):
             name = found.name
             of_tensor = any(self.is_array(argument) for argument in node.args)
             if name in _CONVERSIONS and self._converts(node):

@@ -10,7 +10,12 @@ from opsmith.evaluation.integrity.static.launches import Mentions
 from opsmith.evaluation.integrity.static.source import Function, Scope, Source, once_per_source, resolve
 
 #: What makes a Triton kernel of a function, as a decorator or called.
-_JIT = frozenset({"triton.jit", "triton.JITFunction", "triton.runtime.jit.jit", "triton.runtime.jit.JITFunction"})
+_JIT = frozenset(
+    {
+        *("triton.jit", "triton.JITFunction", "triton.runtime.jit.jit", "triton.runtime.jit.JITFunction"),
+        "triton.experimental.gluon.jit",
+    }
+)
 #: The same in source that a file makes at run time.
 _JIT_IN_TEXT = re.compile(r"^\s*@triton\.jit\b", re.MULTILINE)
 
