@@ -1,18 +1,25 @@
-"""Real models under PyTorch's default flags: eager, Inductor, its modes, and the backend opsmith, side by side.
+"""Real models under PyTorch's default flags: eager, enabled kernels, Inductor and the backend opsmith, side by side.
 
     python -m benchmarks.compile.models OUT.jsonl --device cuda [--ops 'llama*,vit_large'] [--minutes 20]
         [--precisions bf16,f32] [--modes inference,training] [--sizes full] [--timeout 400] [--jobs 6]
         [--columns eager,inductor,reduce-overhead,opsmith]
+    python -m benchmarks.compile.models OUT.jsonl --device cuda --ours enabled --columns eager,enabled,flag-gems
 
 Precision is the dtype of the parameters and inputs, flags are as torch sets them. Training is a step under autocast in
 bf16 with parameters in float32 and fused AdamW. Each model is built once in a process of its own and compiled by every
 column; then the columns take turns in random order, block by block. A time is the median over blocks, and a gain the
-median ratio of the best other column's neighbouring block to opsmith's. Before it is timed a column is called
-``WARM_UP`` times. ``error`` is the distance of the first results from those of a model of more digits (float32 for
-bf16, float64 for float32), relative to their length; of training, of the loss. A decoder's cache is its column's own.
+median ratio of the best other column's neighbouring block to that of the column ``--ours``. Before it is timed a column
+is called ``WARM_UP`` times. ``error`` is the distance of the first results from those of a model of more digits
+(float32 for bf16, float64 for float32), relative to their length; of training, of the loss. A decoder's cache is its
+column's own.
+
+The columns ``enabled`` and ``flag-gems`` are eager mode while ``opsmith.enable()`` or FlagGems has its kernels
+installed, for the length of their blocks only. For ``enabled`` all kernels are called once first, so that they are
+compiled; when it is the model's turn the calls of its classes are tried out, for ``--settle`` seconds at most, until
+nothing is undecided. That is the state of a machine which has met the model before, or whose GPU has a shipped table.
 
 Each line of OUT is one model in one mode and one precision; the same command continues a record. The table comes last:
-milliseconds of each column, the gain over the best of them, seconds of the first call, peak memory.
+milliseconds of each column, the gain of ``--ours`` over the best other one, seconds of the first call, peak memory.
 """
 
 from __future__ import annotations
@@ -25,7 +32,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -37,9 +44,13 @@ from benchmarks.compile.speed import blocks_in_turns, ratio, synchronise
 from benchmarks.models.records import command_of, environment_of
 from torch import Tensor, nn
 
+import opsmith
 from opsmith.compile.report import collected
+from opsmith.dispatch.activity import ServedClass
+from opsmith.dispatch.choice.choosing import Allowance
 
-OURS = "opsmith"
+#: The column of compiled models, of enabled kernels, and of another library's kernels.
+COMPILED, ENABLED, FLAG_GEMS = "opsmith", "enabled", "flag-gems"
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 #: Of more digits than the dtype that is timed.
 WIDER = {torch.bfloat16: torch.float32, torch.float32: torch.float64}
@@ -60,7 +71,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         mode: ``inference`` or ``training``.
         precision: ``bf16`` or ``f32``; of training, autocast in bf16.
         ms: column -> median milliseconds of a call, or of a step.
-        over: column -> median ratio of its time to opsmith's.
+        over: column -> median ratio of its time to that of the column in ``ours``.
         error: column -> distance of its results from those of a model of more digits.
         first_s: column -> seconds of the first call.
         peak_mib: column -> peak device memory of a call after the first, without what other columns hold. What a CUDA
@@ -69,12 +80,16 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         graphs: what became of the CUDA graphs of the column opsmith.
         passes: its passes that fired -> how often.
         trials: what it tried out.
+        served: the classes of calls that enabled kernels answer, with eager's time and theirs.
+        left: how many classes were left to PyTorch.
         note: why there is nothing, in one line.
+        ours: the column whose gain is told.
     """
 
     model: str
     mode: str
     precision: str
+    ours: str = COMPILED
     ms: dict[str, float] = {}
     over: dict[str, float] = {}
     error: dict[str, float] = {}
@@ -84,13 +99,15 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     graphs: list[str] = []
     passes: dict[str, int] = {}
     trials: list[str] = []
+    served: list[str] = []
+    left: int = 0
     note: str = ""
 
     @property
     def gain(self) -> float | None:
         """Over the best other column."""
-        others = {column: ms for column, ms in self.ms.items() if column != OURS}
-        return self.over[min(others, key=others.__getitem__)] if others and OURS in self.ms else None
+        others = {column: ms for column, ms in self.ms.items() if column != self.ours}
+        return self.over[min(others, key=others.__getitem__)] if others and self.ours in self.ms else None
 
 
 def measure(job: Job, options: argparse.Namespace, take_turn: Callable[[], None]) -> Measured:
@@ -131,7 +148,7 @@ def _measure(
         synchronise(options.device)
         held = _allocated(options.device) - shared
         started = time.perf_counter()
-        with collected() as reports:
+        with collected() as reports, _kernels_compiled(column):
             try:
                 run = _run(called, column, is_training=is_training)
                 first = run().detach()
@@ -144,7 +161,7 @@ def _measure(
                 runs[column] = run
             except Exception as exc:  # noqa: BLE001 - a compiler's, which may raise anything
                 notes[column] = _one_line(exc)
-        if column == OURS:
+        if column == COMPILED:
             graphs = [one.line() for one in reports.graphs]
             trials = dict.fromkeys(one.line() for one in reports.trials)
             for one in reports.passes:
@@ -154,12 +171,15 @@ def _measure(
                 itertools.islice({f"pass {one.name}": one.undone for one in reports.passes if one.undone}.items(), 4)
             )
     take_turn()
-    times = blocks_in_turns(runs, options.device, blocks=BLOCKS, block_s=BLOCK_S)
-    over = {column: round(ratio(blocks, times[OURS]), 4) for column, blocks in times.items()} if OURS in times else {}
+    served, left = _settled(runs[ENABLED], options.settle) if ENABLED in runs else ([], 0)
+    times = blocks_in_turns(runs, options.device, blocks=options.blocks, block_s=BLOCK_S, around=_installed)
+    ours = times.get(options.ours)
+    over = {} if ours is None else {column: round(ratio(blocks, ours), 4) for column, blocks in times.items()}
     return Measured(
         model=model,
         mode=mode,
         precision=precision,
+        ours=options.ours,
         ms={column: round(statistics.median(blocks) * 1e3, 4) for column, blocks in times.items()},
         over=over,
         error=error,
@@ -169,7 +189,57 @@ def _measure(
         graphs=graphs,
         passes=passes,
         trials=list(trials),
+        served=served,
+        left=left,
     )
+
+
+@contextmanager
+def _kernels_compiled(column: str) -> Iterator[None]:
+    """All kernels answer at first, so that those of a column are compiled."""
+    if column != ENABLED:
+        with _installed(column):
+            yield
+        return
+    with opsmith.enabled(choose="all"):
+        yield
+
+
+def _settled(run: Run, seconds: float) -> tuple[list[str], int]:
+    """Enable kernels and call until trials decide nothing more; what they decided."""
+    Allowance.START_S = seconds
+    opsmith.enable(choose="measured", wait=True)
+    decided, ends = -1, time.perf_counter() + seconds
+    for _ in range(2):  # A class is tried at its second call.
+        run()
+    while decided < (decided := len(_classes())) and time.perf_counter() < ends:
+        run()
+    found = _classes()
+    served = [f"{op} {one.text}: {one.eager_us} -> {one.kernel_us} us" for op, one in found if one.served]
+    return served, len(found) - len(served)
+
+
+def _classes() -> list[tuple[str, ServedClass]]:
+    return [(op.op, one) for op in opsmith.active().ops for one in op.classes]
+
+
+def _installed(column: str) -> AbstractContextManager[object]:
+    """What is held during a block: the kernels that stay enabled are those of their own column."""
+    if column == ENABLED:
+        return nullcontext()
+    return _other_kernels(column)
+
+
+@contextmanager
+def _other_kernels(column: str) -> Iterator[None]:
+    with opsmith.disabled():
+        if column == FLAG_GEMS:
+            import flag_gems
+
+            with flag_gems.use_gems():
+                yield
+        else:
+            yield
 
 
 def _exact(called: Called, build: Callable[[torch.dtype], Called], dtype: torch.dtype) -> Tensor:
@@ -221,7 +291,7 @@ def _step(column: str) -> Iterator[None]:
 
 
 def _compiled(module: nn.Module, column: str) -> Callable[..., Any]:
-    if column == "eager":
+    if column in {"eager", ENABLED, FLAG_GEMS}:
         return module
     if column == "inductor":
         return torch.compile(module)
@@ -278,6 +348,9 @@ def main() -> int:
     parser.add_argument("--modes", default="inference")
     parser.add_argument("--precisions", default="bf16")
     parser.add_argument("--columns", default="eager,inductor,reduce-overhead,opsmith")
+    parser.add_argument("--ours", default=COMPILED, choices=(COMPILED, ENABLED), help="the column whose gain is told")
+    parser.add_argument("--blocks", type=int, default=BLOCKS, help="of each column")
+    parser.add_argument("--settle", type=float, default=60, help="seconds that trials of enabled kernels may take")
     parser.add_argument("--sizes", default="full", choices=("small", "full"))
     options = parser.parse_args()
     names = [name for name in MODELS if any(fnmatchcase(name, pattern) for pattern in options.ops.split(","))]

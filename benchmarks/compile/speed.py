@@ -26,6 +26,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,12 @@ def _peak(column: str, call: Callable[[], object], device: str) -> dict[str, flo
 
 
 def blocks_in_turns(
-    calls: Mapping[str, Callable[[], object]], device: str, *, blocks: int = BLOCKS, block_s: float = BLOCK_S
+    calls: Mapping[str, Callable[[], object]],
+    device: str,
+    *,
+    blocks: int = BLOCKS,
+    block_s: float = BLOCK_S,
+    around: Callable[[str], AbstractContextManager[object]] = lambda _column: nullcontext(),
 ) -> dict[str, list[float]]:
     """Seconds of a call of each column, in blocks that take turns in random order.
 
@@ -191,14 +197,20 @@ def blocks_in_turns(
         device: that is waited for.
         blocks: of each column.
         block_s: seconds that one lasts at least.
+        around: what is held during a column's block.
     """
-    repeats = {column: _repeats(call, device, block_s) for column, call in calls.items()}
+    repeats = {}
+    for column, call in calls.items():
+        with around(column):
+            repeats[column] = _repeats(call, device, block_s)
     times: dict[str, list[float]] = {column: [] for column in calls}
     order = list(calls)
     for _ in range(blocks):
         random.shuffle(order)
         for column in order:
-            times[column].append(_time(calls[column], repeats[column], device))
+            with around(column):
+                _time(calls[column], 1, device)  # What the block before left in caches is no part of this one.
+                times[column].append(_time(calls[column], repeats[column], device))
     return times
 
 

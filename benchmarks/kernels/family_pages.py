@@ -141,9 +141,10 @@ def title_of(page: Path) -> str:
 
 
 def ops_by_file() -> dict[str, list[str]]:
-    """The overloads that each file of the shipped kernels answers, in the manifest's order."""
+    """The overloads, and parallel problems, that each file of the shipped kernels answers, in the manifest's order."""
     ops: dict[str, list[str]] = defaultdict(list)
-    for op, entry in manifest.read(KERNELS).kernels.items():
+    described = manifest.read(KERNELS)
+    for op, entry in (described.kernels | described.ranks).items():
         assert entry.file is not None
         ops[entry.file].append(op)
     return dict(ops)
@@ -192,7 +193,10 @@ def family_part(entries: Mapping[str, Sequence[str]], figures: Sequence[Figure],
     """The generated part of one family's page."""
     ops = {op for own in entries.values() for op in own}
     own = [figure for figure in figures if figure.file in entries]
-    lines = ["## Ops", "", f"{len(ops)} overloads.", ""]
+    problems = sum("." not in op for op in ops)
+    lines = ["## Ops", "", f"{len(ops) - problems} overloads.", ""]
+    if problems:
+        lines[2] = f"{len(ops) - problems} collectives and {problems} parallel problems."
     lines += ["| file | ops |", "|---|---|"]
     lines += [f"| `{Path(file).name}` | {_packets(names)} |" for file, names in entries.items()]
     lines += ["", "## Measured", ""]
@@ -206,8 +210,8 @@ def _packets(ops: Sequence[str]) -> str:
     """Overloads by packet: `add` (Tensor, Scalar); a packet's default alone goes without brackets."""
     packets: dict[str, list[str]] = defaultdict(list)
     for op in ops:
-        packet, _, overload = op.rpartition(".")
-        packets[packet].append(overload)
+        packet, _, overload = op.partition(".")
+        packets[packet].append(overload or "default")
     return ", ".join(
         f"`{packet}`" if names == ["default"] else f"`{packet}` ({', '.join(names)})"
         for packet, names in packets.items()

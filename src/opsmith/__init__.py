@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from opsmith.errors import OpsmithError
 
 if TYPE_CHECKING:
-    from opsmith.dispatch.install import active, disable, enable, enabled
+    from opsmith.dispatch.install import active, disable, disabled, enable, enabled
 
-__all__ = ["OpsmithError", "__version__", "active", "disable", "enable", "enabled"]
+__all__ = ["OpsmithError", "__version__", "active", "disable", "disabled", "enable", "enabled"]
 
 __version__ = "0.1.0"
 
@@ -21,7 +21,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import what needs torch when it is first asked for: the judge and ``opsmith --help`` do without."""
-    if name not in {"active", "disable", "enable", "enabled"}:
+    if name not in {"active", "disable", "disabled", "enable", "enabled"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from opsmith.dispatch import install
 

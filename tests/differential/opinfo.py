@@ -33,7 +33,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from tests.differential.opinfo_known import KNOWN, UNINITIALISED
@@ -539,11 +539,14 @@ def _prepare() -> None:
 
 # ---------------------------------------------------------------- processes
 
+#: Answers requests in a process of its own, by a connection and settings.
+Serve: TypeAlias = Callable[[Connection, Mapping[str, Any]], None]
+
 
 class Worker:
     """A process that takes one op at a time; it is replaced when it dies or takes too long for a sample."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], serve: Serve) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs, settings), daemon=True)
@@ -571,9 +574,12 @@ class Worker:
 class Campaign:
     """Asks workers for all samples of some ops and keeps what they answer in a file that only grows."""
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], *, jobs: int, limit_s: float) -> None:
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], *, jobs: int, limit_s: float, serve: Serve = serve
+    ) -> None:
         self._file = path.open("a", encoding="utf-8")
         self._settings = settings
+        self._serve = serve
         self._jobs = jobs
         self._limit_s = limit_s
         self._waiting: collections.deque[tuple[str, int]] = collections.deque()
@@ -584,7 +590,7 @@ class Campaign:
     def run(self, todo: Sequence[tuple[str, int]], deadline: float) -> None:
         """Until all is done, or until the deadline: a sample that runs then is not waited for."""
         self._waiting.extend(todo)
-        workers = [Worker(self._settings) for _ in range(min(self._jobs, len(todo)))]
+        workers = [Worker(self._settings, self._serve) for _ in range(min(self._jobs, len(todo)))]
         for worker in workers:
             self._next(worker)
         while busy := [one for one in workers if one.op is not None]:
@@ -634,7 +640,7 @@ class Campaign:
         else:
             self._keep(_failed(op, sample, f"given up after {MAX_LOSSES} workers were lost"))
         worker.end()
-        workers[workers.index(worker)] = fresh = Worker(self._settings)
+        workers[workers.index(worker)] = fresh = Worker(self._settings, self._serve)
         self._next(fresh)
 
     def _keep(self, record: Mapping[str, Any]) -> None:

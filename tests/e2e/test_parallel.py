@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.hostile_runs import processes_with_environment
+from tests.symmetric_memory_of_files import SHIPPED, kernels_over_files
 
 from opsmith import pipeline
+from opsmith.backends import manifest
 from opsmith.core.problems import SHIPPED_PARALLEL, problem_files, problems_hash
 from opsmith.core.run import Options, RunDirectory, Selection, Summary
 from opsmith.core.verdict import Status, Verdict
@@ -215,3 +217,32 @@ def test_hostile_ranks_leave_nothing_behind(hostile: tuple[dict[str, list[Verdic
     assert [] == list(marker.iterdir())
     assert [] == [left.name for left in Path("/dev/shm").iterdir() if left.name.startswith("left-by-")]
     assert seconds < 120
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.corpus)])
+def test_opsmiths_own_kernels_pass_over_files(tmp_path: Path, ranks: int) -> None:
+    """Under the policy `native`, with late ranks, calls in flight and other values at the same addresses."""
+    ops = tuple(task for task in manifest.read(SHIPPED).ranks if not task.endswith(".default"))
+    _, verdicts = judge(tmp_path / "run", kernels_over_files(tmp_path), ops=ops, ranks=(ranks,))
+    assert [] == [f"{verdict.case}: {verdict.detail}" for verdict in verdicts if verdict.status is not S.PASSED]
+    assert set(ops) == {verdict.op for verdict in verdicts}
+
+
+@pytest.mark.slow
+@pytest.mark.corpus
+def test_opsmiths_own_collectives_pass_over_files(tmp_path: Path) -> None:
+    """As above, of the suite of collectives."""
+    ops = tuple(task for task in manifest.read(SHIPPED).ranks if task.endswith(".default"))
+    options = Options(
+        suite="distributed",
+        backend=str(kernels_over_files(tmp_path)),
+        device="cpu",
+        dtypes=("f32", "bf16"),
+        ops=ops,
+        selection=Selection(ranks=(2,)),
+    )
+    pipeline.evaluate(options, tmp_path / "run", seed=1, jobs=2)
+    verdicts = list(RunDirectory(tmp_path / "run").verdicts())
+    assert [] == [f"{verdict.case}: {verdict.detail}" for verdict in verdicts if verdict.status is not S.PASSED]
+    assert set(ops) == {verdict.op for verdict in verdicts}

@@ -49,7 +49,7 @@ def _quantize(
     scale = tl.maximum(tl.max(tl.abs(x), axis=0), 1e-12) / 448.0
     y = x * (1.0 / scale)
     if towards == "zero":
-        y = (y.to(tl.int32, bitcast=True) & 0xFFF00000).to(tl.float32, bitcast=True)
+        y = (y.to(tl.int32, bitcast=True) & -1048576).to(tl.float32, bitcast=True)
     tl.store(out_ptr + row * width + columns, y.to(tl.float8e4nv), mask=columns < width)
     tl.store(scale_ptr + row, scale)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from opsmith import pipeline
+from opsmith.backends import manifest
 from opsmith.core.problems import SHIPPED_PARALLEL, problems_hash
 from opsmith.core.run import Options, RunDirectory, Selection, Summary
 from opsmith.core.verdict import Status, Verdict
@@ -17,6 +18,7 @@ pytestmark = [
     pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs"),
 ]
 KERNELS = Path(__file__).parents[1] / "parallel_kernels"
+SHIPPED_KERNELS = Path(pipeline.__file__).parent / "kernels"
 RANKS = (2, 4) if torch.cuda.device_count() >= 4 else (2,)
 
 #: Hack of an all-reduce -> any of what may be found among its cases.
@@ -62,6 +64,14 @@ def test_a_kernel_over_symmetric_memory_passes(tmp_path: Path) -> None:
     )
     assert [] == [f"{one.case}: {one.detail}" for one in verdicts if one.counts_against]
     assert summary.accepted
+
+
+def test_opsmiths_own_kernels_are_right_without_nccl(tmp_path: Path) -> None:
+    """All parallel problems that they answer, under the policy `native`."""
+    ops = tuple(task for task in manifest.read(SHIPPED_KERNELS).ranks if not task.endswith(".default"))
+    _, verdicts = judge(tmp_path / "run", "opsmith", ops=ops, dtypes=("f32", "bf16", "f16"))
+    assert [] == [f"{one.case}: {one.detail}" for one in verdicts if one.counts_against]
+    assert set(ops) == {one.op for one in verdicts}
 
 
 def test_hacks_over_gpus_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ Whose kernel answers an op, first match: its manifest entry, its own folder, its
 An in-place or ``out=`` overload with no kernel of its own gets the functional overload's, *derived*
 with a copy; for ``out=`` that comes before the packet's folder, whose function takes no ``out``.
 
-Module tasks are answered by files that define ``ModelNew``: see :func:`opsmith.core.problems.solution_files`.
+Module tasks are answered by files that define ``ModelNew``: see :func:`opsmith.core.problems.solution_files`. A
+parallel problem may have an entry in the manifest, too: a function of the problem's inputs, or a class.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from opsmith.backends.entry_names import SUFFIX, bound_names, functions_of, may_
 from opsmith.backends.files import files_of
 from opsmith.backends.solutions import solutions_in
 from opsmith.core.kernel import Kernel, Loader
-from opsmith.core.op import OpSchema, Variant, folder_name, op_name
+from opsmith.core.op import OpSchema, TaskKind, Variant, folder_name, op_name
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 
@@ -84,13 +85,20 @@ class KernelDirectory:
 
     def samples_for(self, task: Task) -> tuple[Kernel, ...]:
         """See :class:`opsmith.backends.Sampler`."""
+        entry = self._manifest.ranks.get(task.name)
+        if task.kind is TaskKind.PARALLEL and entry is not None and entry.entry is not None:
+            return (self._kernel(task.name, self.path, entry.entry, entry),)
         return solutions_in(self.path, task, backend=self.name)
 
     def unrecognised(self, known: Collection[str]) -> list[str]:
-        """Folders and manifest entries that name none of the ``known`` ops, sorted."""
+        """Folders and manifest entries that name none of the ``known`` ops, sorted.
+
+        Where those are collectives that the manifest's ``ranks`` names, entries for ops of ATen are none of them.
+        """
         expected = {folder_name(op) for op in known} | {op.rpartition(".")[0] for op in known}
         of_entries = {entry.file.split("/")[0] for entry in self._manifest.kernels.values() if entry.file}
-        listed = {op for op in self._manifest.kernels if op not in known and op not in expected}
+        stated = {} if self._manifest.ranks.keys() & set(known) else self._manifest.kernels
+        listed = {op for op in stated if op not in known and op not in expected}
         return sorted(listed | (self._folders - expected - of_entries))
 
     def faults(self) -> dict[str, str]:
@@ -98,7 +106,8 @@ class KernelDirectory:
 
         A file that does not parse is none of them: loading it says where.
         """
-        entries = {op: entry.entry for op, entry in self._manifest.kernels.items() if entry.entry is not None}
+        stated = self._manifest.kernels | self._manifest.ranks
+        entries = {op: entry.entry for op, entry in stated.items() if entry.entry is not None}
         found = {op: _fault(self.path, op, entry) for op, entry in entries.items()}
         for folder in sorted(self._folders):
             described = self._manifest.kernels.get(folder) or manifest.KernelEntry()
@@ -118,7 +127,7 @@ class KernelDirectory:
         return self._own(op) or self._of_packet(op) or self._derived(schema)
 
     def _own(self, op: str) -> Kernel | None:
-        entry = self._manifest.kernels.get(op)
+        entry = self._manifest.kernels.get(op) or self._manifest.ranks.get(op)
         if entry is not None and entry.entry is not None:
             return self._kernel(op, self.path, entry.entry, entry)
         return self._from_folder(folder_name(op), op)

@@ -7,6 +7,8 @@
        "relu.default": {"entry": "pointwise.py:relu", "dsl": "triton", "provenance": {"author": "me"}},
        "add.Tensor":   {"best": 3}}}
 
+``ranks`` says the same of what ranks answer together: collectives, and parallel problems by their names.
+
 ``entry`` is a file of the directory and a function in it. ``best`` chooses among the versions in
 the op's own folder, by number or by file name. An op with neither keeps the folder's highest
 version and gains a DSL or a provenance. ``dtypes`` are those that the kernel serves; it declines others.
@@ -52,6 +54,7 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     format: int = FORMAT
     kernels: dict[str, KernelEntry] = {}
+    ranks: dict[str, KernelEntry] = {}
 
 
 def read(directory: Path) -> Manifest:
@@ -75,8 +78,9 @@ def read(directory: Path) -> Manifest:
         raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
     if manifest.format != FORMAT:
         raise BadInput(f"{path} has format {manifest.format}; this opsmith reads format {FORMAT}")
-    outside = _outside(directory, {entry.file for entry in manifest.kernels.values() if entry.file is not None})
-    for op, entry in manifest.kernels.items():
+    described = manifest.kernels | manifest.ranks
+    outside = _outside(directory, {entry.file for entry in described.values() if entry.file is not None})
+    for op, entry in described.items():
         _check_entry(path, op, entry, outside)
     return manifest
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from opsmith.backends.directory import KernelDirectory
+from opsmith.core.kernel import Kernel
+
+SHIPPED_KERNELS = Path(__file__).parents[1] / "kernels"
+
+
+def is_shipped(record: Kernel) -> bool:
+    """Whether a kernel is one of opsmith's own, where it was installed."""
+    return record.root is not None and Path(record.root).resolve() == SHIPPED_KERNELS.resolve()
 
 
 class Shipped(KernelDirectory):
@@ -14,4 +22,4 @@ class Shipped(KernelDirectory):
     """
 
     def __init__(self) -> None:
-        super().__init__(Path(__file__).parents[1] / "kernels", name="opsmith")
+        super().__init__(SHIPPED_KERNELS, name="opsmith")

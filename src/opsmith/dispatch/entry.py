@@ -90,7 +90,7 @@ def backend_function(override: Override, original: Call) -> Call:
         override: says which kernel answers, if any.
         original: the kernel that torch had, see :func:`original_kernel`.
     """
-    thread, answer, chosen = THREAD, _guarded(override, original), _chosen(override, original)
+    thread, answer, chosen = THREAD, _guarded(override, original), _chosen(override)
     planned = _planned(answer, written_by(overload(override.schema.name)))
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -166,8 +166,24 @@ def _trying(serving: Serving) -> Iterator[None]:
         THREAD.in_kernel, THREAD.trying = True, None
 
 
+@contextlib.contextmanager
+def _leaving(override: Override, serving: Serving) -> Iterator[None]:
+    """In a trial, where calls reach PyTorch's own kernel as those do that are left to it."""
+    front = override.front
+    if front is None:  # The Python function hands on what a kernel calls, and this thread passes for being in one.
+        yield
+        return
+    front.switch_off()
+    try:
+        with _trying(serving):
+            yield
+    finally:
+        if override.serving is serving:
+            front.use(serving.table_in(front.library))
+
+
 def _chosen(
-    override: Override, original: Call
+    override: Override,
 ) -> Callable[[Serving, Signature | None, tuple[Any, ...], dict[str, Any]], bool]:
     """The function that says whether a kernel is asked to answer a call, which may be tried out for that."""
     op, obstacle_of = overload(override.schema.name), _obstacles(override)
@@ -185,13 +201,11 @@ def _chosen(
             before, THREAD.in_kernel = serving.counts(), True
             try:
                 trial = try_out(
-                    *(text, choices.book),
-                    eager=original,
-                    kernel=op,
+                    *(text, choices.book, op),
                     args=with_tensors(args, positions),
                     kwargs=kwargs,
                     written=written(args, kwargs),
-                    installed=functools.partial(_trying, serving),
+                    around={EAGER: lambda: _leaving(override, serving), KERNEL: lambda: _trying(serving)},
                 )
             finally:
                 THREAD.in_kernel = False

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from opsmith.aten import numbers
+from opsmith.aten.schemas import overload
+from opsmith.backends.shipped import is_shipped
 from opsmith.core.judging import refuse_while_judging
 from opsmith.dispatch.activity import Active, ServedClass, ServedOp
+from opsmith.dispatch.choice.background import background_compiler
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Allowance, Choices, Choose, ClassChoice
+from opsmith.dispatch.choice.shipped_trials import find_shipped
 from opsmith.dispatch.kernel_set import KernelSet, merged
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.registry import Registry
@@ -55,9 +60,26 @@ def _decide_by_class(choice: KernelSet) -> None:
         return
     allowance = Allowance() if choice.choose is Choose.MEASURED else None
     for serving in undecided:
-        kind = serving.device_type
+        op, kind, record = serving.schema.name, serving.device_type, serving.record
         book = functools.cache(functools.partial(book_of, "choices", torch.device(kind)))
-        serving.choices = Choices(serving.schema.name, kind, serving.record, book, allowance)
+        shipped = functools.partial(find_shipped, kind, op, record.content_hash)
+        serving.choices = Choices(op, kind, record, book, allowance, shipped, _readiness(serving, wait=choice.wait))
+
+
+def _readiness(serving: Serving, *, wait: bool) -> Callable[[str, Sequence[Any], Mapping[str, Any]], bool]:
+    """Whether a call need not wait for a compiler; only shipped kernels of Triton's are compiled elsewhere."""
+    record = serving.record
+    if wait or serving.device_type != "cuda" or record.dsl != "triton" or not is_shipped(record):
+        return lambda _key, _args, _kwargs: True
+    taken = {argument.name for argument in overload(record.derived_from or serving.schema.name)._schema.arguments}
+
+    def ready(key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        # Where a functional kernel answers and its result is copied, it is not told where to.
+        kwargs = {name: value for name, value in kwargs.items() if name in taken}
+        compiler = background_compiler(torch.device("cuda", torch.cuda.current_device()))
+        return compiler.ready(key, record.entry, args, kwargs)
+
+    return ready
 
 
 _installed = _Installation()
@@ -71,6 +93,7 @@ def enable(
     device: str | None = None,
     choose: str | None = None,
     approved: bool = False,
+    wait: bool = False,
 ) -> None:
     """Let PyTorch's eager mode use kernels in this process, in place of those enabled before.
 
@@ -92,6 +115,8 @@ def enable(
             the environment, else ``measured``.
         approved: install only kernels that people approved as they are now, see ``opsmith review``; ``kernels`` is a
             kernel directory or file then, or the name of a package of kernels.
+        wait: compile a kernel in the call that first needs it. By default the shipped Triton kernels are compiled by
+            other processes, and PyTorch's kernels answer until they are; with ``all`` calls always wait.
 
     Raises:
         BadInput: there is no kernel to install, one does not load, or ``choose`` is none of the three.
@@ -102,6 +127,7 @@ def enable(
 
     refuse_while_judging()
     choice = selection.choose(kernels, ops=ops, exclude=exclude, device=device, which=choose, approved=approved)
+    choice = choice._replace(wait=wait)
     if any(serving.plans is not None for serving in choice.servings):
         native.build()
     _installed.install(choice)
@@ -137,10 +163,25 @@ def enabled(
     device: str | None = None,
     choose: str | None = None,
     approved: bool = False,
+    wait: bool = False,
 ) -> Iterator[None]:
     """As :func:`enable`, for the length of a ``with`` statement; then what was enabled before is again."""
     before = _installed.choice
-    enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose, approved=approved)
+    enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose, approved=approved, wait=wait)
+    try:
+        yield
+    finally:
+        _installed.install(before)
+
+
+@contextmanager
+def disabled() -> Iterator[None]:
+    """PyTorch's own kernels for the length of a ``with`` statement; then what was enabled before is again.
+
+    What is known of its calls is kept meanwhile, as are its launch plans.
+    """
+    before = _installed.choice
+    disable()
     try:
         yield
     finally:

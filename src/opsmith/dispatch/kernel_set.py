@@ -32,12 +32,14 @@ class KernelSet(NamedTuple):
         servings: what to install.
         excluded: ops with a kernel that are not overridden, with the reason.
         choose: which calls the kernels answer.
+        wait: whether calls wait for kernels to be compiled.
     """
 
     kernels: str
     servings: tuple[Serving, ...]
     excluded: dict[str, str]
     choose: Choose
+    wait: bool = False
 
 
 def runs_on(record: Kernel, device_type: str) -> bool:

@@ -20,6 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import MockTensor
 
 from opsmith.core.case import CallRecord
+from opsmith.core.compile_job import GPU
 from opsmith.kernels.common import launch, tuning
 from opsmith.prewarm.fake_calls import fake_arguments, traced_calls
 from opsmith.prewarm.tasks import Warmed
@@ -28,6 +29,11 @@ from opsmith.prewarm.tasks import Warmed
 SHARED_MEMORY_BYTES = 227 << 10
 #: Taken for a GPU that is not there.
 MULTIPROCESSORS, DEVICE_NAME = 132, "NVIDIA H200"
+
+
+def absent_gpu(architecture: int) -> GPU:
+    """One of which the compute capability times ten is known, and nothing else."""
+    return GPU(architecture=architecture, multiprocessors=MULTIPROCESSORS, name=DEVICE_NAME)
 
 
 class CannotLaunch(Exception):
@@ -66,15 +72,16 @@ class Compiler:
         cached: how many had been compiled before.
 
     Args:
-        architecture: of a GPU that is not there; None for the one that is.
+        gpu: that nobody looks for, or its architecture; None for the one that is there.
     """
 
-    def __init__(self, architecture: int | None) -> None:
+    def __init__(self, gpu: GPU | int | None) -> None:
         self.launches = self.compiled = self.cached = 0
-        if architecture is not None:
-            triton.runtime.driver.set_active(AbsentGPU(architecture))
-            launch.multiprocessors = lambda _device: MULTIPROCESSORS  # type: ignore[assignment]
-            tuning.device_name = lambda _device: DEVICE_NAME  # type: ignore[assignment]
+        if gpu is not None:
+            target = absent_gpu(gpu) if isinstance(gpu, int) else gpu
+            triton.runtime.driver.set_active(AbsentGPU(target.architecture))
+            launch.multiprocessors = lambda _device: target.multiprocessors  # type: ignore[assignment]
+            tuning.device_name = lambda _device: target.name  # type: ignore[assignment]
         launch.launch = self._launch
         launch.address_of = _address  # A fake tensor lies nowhere.
         triton.knobs.compilation.listener = self._listen

@@ -6,21 +6,19 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsmith.backends import manifest
+from opsmith.backends.shipped import SHIPPED_KERNELS
 from opsmith.prewarm.tasks import Task, Warmed
 
 if TYPE_CHECKING:
     from opsmith.prewarm.compiling import Compiler
 
-_KERNELS = Path(__file__).parents[1] / "kernels"
-
 
 def shipped_entries() -> dict[str, str]:
     """Overload -> the entry of its kernel, ``file.py:function``, of those that launch something."""
-    kernels = manifest.read(_KERNELS).kernels
+    kernels = manifest.read(SHIPPED_KERNELS).kernels
     return {op: kernel.entry for op, kernel in kernels.items() if kernel.entry is not None and kernel.dsl == "triton"}
 
 

@@ -91,6 +91,12 @@ class TrialBook:
                 self._read()
             return self._trials.get(key)
 
+    def trials(self) -> dict[str, Trial]:
+        """All that were held, by whichever process."""
+        with self._lock:
+            self._read()
+            return dict(self._trials)
+
     def keep(self, key: str, trial: Trial) -> None:
         """Keep a trial if it is final, else only in this process."""
         with self._lock:

@@ -12,7 +12,7 @@ import pytest
 
 from opsmith.backends.directory import KernelDirectory
 from opsmith.core.kernel import Kernel, Loader, Provenance
-from opsmith.core.op import OpSchema, Variant
+from opsmith.core.op import OpSchema, TaskKind, Variant
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 
@@ -123,6 +123,32 @@ def test_a_manifest_entry_goes_before_every_folder(tmp_path: Path) -> None:
     assert kernel is not None
     assert ("pointwise.py:relu", str(tmp_path)) == (kernel.entry, kernel.root)
     assert {"manifest.json", "pointwise.py", "relu__default/relu__default_implementation_v1.py"} == kernel.files.keys()
+
+
+def test_the_manifest_names_what_ranks_answer_together(tmp_path: Path) -> None:
+    """In a section of its own: nothing that replaces ATen's ops sees it, and a fault in it is told."""
+    (tmp_path / "talk.py").write_text("def all_reduce(x): ...\n")
+    entry = {"entry": "talk.py:all_reduce"}
+    missing = {"entry": "talk.py:gather"}
+    ranks = {"all_reduce.default": entry, "1_AllReduce": entry, "2_Gather": missing}
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": 1, "ranks": ranks}))
+    directory = KernelDirectory(tmp_path)
+    for name, kind in (("all_reduce.default", TaskKind.COLLECTIVE), ("1_AllReduce", TaskKind.PARALLEL)):
+        schema = OpSchema(name=name, schema="", variant=Variant.FUNCTIONAL, kind=kind)
+        kernel = directory.kernel_for(Task(name=name, op=schema, suite="parallel"))
+        assert kernel is not None
+        assert (name, Loader.FILE, "talk.py:all_reduce") == (kernel.task, kernel.loader, kernel.entry)
+    assert set() == directory.named_ops()
+    assert {"2_Gather"} == directory.faults().keys()
+
+
+def test_entries_for_ops_are_no_mistakes_where_collectives_are_asked(tmp_path: Path) -> None:
+    """One directory may answer both."""
+    entry = {"entry": "all.py:answer"}
+    sections = {"kernels": {"relu.default": entry, "relv.default": entry}, "ranks": {"all_reduce.default": entry}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": 1, **sections}))
+    assert ["relv.default"] == KernelDirectory(tmp_path).unrecognised({"relu.default"})
+    assert [] == KernelDirectory(tmp_path).unrecognised({"all_reduce.default"})
 
 
 def test_the_manifest_tells_language_and_provenance(tmp_path: Path) -> None:

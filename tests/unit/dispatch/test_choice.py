@@ -248,6 +248,31 @@ def test_launch_plans_serve_what_was_chosen_and_cpp_leaves_the_rest(
         opsmith.disable()
 
 
+def test_an_op_whose_calls_are_all_left_is_looked_at_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float]
+) -> None:
+    """A new class is found all the same, and once a kernel answers every call is looked at again."""
+    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
+    x, y = torch.ones(4, dtype=torch.float64), torch.ones(16, dtype=torch.float64)
+    found_us[KERNEL] = 2.0
+    with stand_in_driver():
+        opsmith.enable(KERNELS, ops="mul.Tensor", choose="measured")
+        for _ in range(3000):
+            x * 2.5
+        assert 3000 - 16 < served("mul.Tensor").left <= 3000
+        found_us[KERNEL] = 1.0
+        calls = 0
+        while not served("mul.Tensor").calls:
+            y * 2.5
+            calls += 1
+            assert calls <= 4 * 16
+        before = served("mul.Tensor").calls
+        for _ in range(20):
+            y * 2.5
+        assert before + 20 == served("mul.Tensor").calls
+        opsmith.disable()
+
+
 def test_a_composite_op_without_a_gradient_is_tried_too(tmp_path: Path, found_us: dict[str, float]) -> None:
     """Both ways are made below autograd."""
     kernel_file(tmp_path / "kernels", "relu6.default", "def kernel(x):\n    return x.clamp(0, 6)")

@@ -104,6 +104,7 @@ def test_compiled_kernels_of_a_folder_are_told(
         __name__ = "kernel"
 
         def __init__(self, *compiled: SimpleNamespace) -> None:
+            self.fn = lambda: None  # A kernel wraps a function of Python's.
             self.device_caches = {0: ({str(n): each for n, each in enumerate(compiled)}, None)}
 
     metadata = SimpleNamespace(name="kernel", shared=512, num_warps=8)

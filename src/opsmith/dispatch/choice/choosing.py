@@ -83,6 +83,17 @@ class ClassChoice(NamedTuple):
     trial: Trial
 
 
+def subject(op: str, device_type: str, kernel: str) -> str:
+    """What stands before a class in the key of a trial.
+
+    Args:
+        op: the overload.
+        device_type: that the kernel is installed for.
+        kernel: its content hash.
+    """
+    return f"{op} {device_type} {kernel}"
+
+
 class Choices:
     """Whether a kernel answers a call, by the call's class.
 
@@ -92,16 +103,28 @@ class Choices:
         record: the kernel.
         book: what trials found on this machine; asked for when there is a call, since it is the device's.
         allowance: of seconds for trials; None if none may be held.
+        shipped: what trials found on other machines with such a device, by class.
+        ready: whether the kernel can answer a call without being compiled first, by the call's key, positional and
+            named arguments. Until it is, PyTorch answers.
 
     Attributes:
         left: how many calls were left to PyTorch, without those that C++ left.
     """
 
     def __init__(
-        self, op: str, device_type: str, record: Kernel, book: Callable[[], TrialBook], allowance: Allowance | None
+        self,
+        op: str,
+        device_type: str,
+        record: Kernel,
+        book: Callable[[], TrialBook],
+        allowance: Allowance | None,
+        shipped: Callable[[str], Trial | None],
+        ready: Callable[[str, Sequence[Any], Mapping[str, Any]], bool],
     ) -> None:
-        self._subject = f"{op} {device_type} {record.content_hash}"
-        self._book, self._allowance = book, allowance
+        self._subject = subject(op, device_type, record.content_hash)
+        self._book, self._allowance, self._shipped = book, allowance, shipped
+        self._ready = ready
+        self._known: dict[str, Trial] = {}
         self._served: dict[Hashable, bool] = {}
         self._classes: dict[str, ClassChoice] = {}
         self._met: set[str] = set()
@@ -139,7 +162,7 @@ class Choices:
         text = class_of(args, kwargs)
         if text is None:
             return None
-        found = self._classes.get(text) or self._found(text, hold)
+        found = self._classes.get(text) or self._found(text, args, kwargs, hold)
         if found is None:
             return None
         if signature is not None:
@@ -148,15 +171,20 @@ class Choices:
             self._served[signature] = found.served
         return found.served
 
-    def _found(self, text: str, hold: Callable[[str], Trial | None]) -> ClassChoice | None:
-        """What the book says of a class, or a trial now: not of a class that is met for the first time."""
+    def _found(
+        self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any], hold: Callable[[str], Trial | None]
+    ) -> ClassChoice | None:
+        """What is known of a class, or a trial now: not of a class that is met for the first time."""
         key = f"{self._subject} {text}"
-        trial = None if text in self._met else self.book.find(key)
-        if trial is None:
-            if text not in self._met:
-                self._met.add(text)
+        trial = self._known.get(text)
+        if trial is None and text not in self._met:
+            self._met.add(text)
+            trial = self.book.find(key) or self._shipped(text)
+            if trial is None:
                 return None
-            if self._allowance is None or not self._allowance.has_room():
+            self._known[text] = trial
+        if trial is None:
+            if self._allowance is None or not self._allowance.has_room() or not self._ready(key, args, kwargs):
                 return None
             began = time.monotonic()
             trial = hold(text)
@@ -164,6 +192,8 @@ class Choices:
             if trial is None:
                 return None
             self.book.keep(key, trial)
-        chosen = ClassChoice(text, trial.is_faster(KERNEL, EAGER), trial)
-        self._classes[text] = chosen
-        return chosen
+        served = trial.is_faster(KERNEL, EAGER)
+        if served and not self._ready(key, args, kwargs):
+            return None
+        self._classes[text] = ClassChoice(text, served, trial)
+        return self._classes[text]

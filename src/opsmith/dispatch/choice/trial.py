@@ -25,13 +25,12 @@ ROUNDS = 3, 12
 def try_out(
     text: str,
     book: TrialBook,
+    op: Call,
     *,
-    eager: Call,
-    kernel: Call,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     written: Sequence[Tensor],
-    installed: Callable[[], AbstractContextManager[object]],
+    around: Mapping[str, Callable[[], AbstractContextManager[object]]],
 ) -> Trial | None:
     """Time both ways of making a call; None while a CUDA graph is captured, which would hold the trial.
 
@@ -40,13 +39,12 @@ def try_out(
     Args:
         text: the call's class.
         book: no other process times for it meanwhile.
-        eager: PyTorch's own kernel.
-        kernel: ours.
+        op: makes the call, through PyTorch's tables.
         args: by position.
         kwargs: by name.
         written: the tensors among them that the call writes to.
-        installed: held while ``kernel`` is called, so that it is reached as an installed one is; nothing else of a
-            trial may be answered by kernels.
+        around: way -> what is held while ``op`` is called, so that PyTorch's own kernel or ours is reached as
+            programs reach it; nothing else of a trial may be answered by kernels.
     """
     on_cuda = any(tensor.is_cuda for tensor in tensors_in((*args, *kwargs.values())))
     if on_cuda and torch.cuda.is_current_stream_capturing():
@@ -59,12 +57,12 @@ def try_out(
         own_args, own_kwargs = tree_map_only(Tensor, lambda one: copies.get(id(one), one), (tuple(args), dict(kwargs)))
         return hold_trial(
             text,
-            {EAGER: lambda: eager(*own_args, **own_kwargs), KERNEL: lambda: kernel(*own_args, **own_kwargs)},
+            dict.fromkeys((EAGER, KERNEL), lambda: op(*own_args, **own_kwargs)),
             synchronise=torch.cuda.synchronize if on_cuda else lambda: None,
             same_strides=False,
             alone=book.alone,
             rounds=ROUNDS,
-            around=lambda way: installed() if way == KERNEL else contextlib.nullcontext(),
+            around=lambda way: around[way](),
         )
 
 

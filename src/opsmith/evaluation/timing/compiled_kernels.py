@@ -28,7 +28,10 @@ def compiled_kernels(root: Path) -> tuple[CompiledKernel, ...]:
         if not isinstance(file, str) or not Path(file).is_relative_to(root):
             continue
         for value in list(vars(module).values()):
-            function = getattr(value, "fn", value)  # Behind an autotuner or heuristics.
+            # Autotuners and heuristics wrap a kernel, which wraps a function of Python's itself.
+            function = value
+            while not isinstance(function, JITFunction) and hasattr(function, "fn"):
+                function = function.fn
             if isinstance(function, JITFunction):
                 for kernel in _of(function):
                     found.setdefault((kernel.name, kernel.registers, kernel.shared_bytes, kernel.warps), kernel)

@@ -1,0 +1,8 @@
+"""OpInfos of which calls with enabled kernels differ from eager mode, with the reason.
+
+An entry here is a decision: what it names is no fault of a kernel.
+"""
+
+from __future__ import annotations
+
+KNOWN: dict[str, str] = {}
