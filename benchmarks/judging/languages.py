@@ -304,8 +304,8 @@ def main() -> int:
     parser.add_argument("--timing", default="off", choices=["off", "quick"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-j", "--jobs", type=int, default=2, help="ops that a run judges at a time")
-    parser.add_argument("-p", "--parallel", type=int, default=max(1, (os.cpu_count() or 1) // 4), help="runs at a time")
-    parser.add_argument("--limit-s", type=float, default=150, help="seconds for a language")
+    parser.add_argument("-p", "--parallel", type=int, default=max(1, (os.cpu_count() or 1) // 3), help="runs at a time")
+    parser.add_argument("--limit-s", type=float, default=200, help="seconds for a language")
     parser.add_argument("-o", "--out", type=Path, required=True)
     arguments = parser.parse_args()
     names = [language.name for language in LANGUAGES]
@@ -317,7 +317,9 @@ def main() -> int:
     start = time.monotonic()
     rows = []
     with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
-        asked = [pool.submit(judge, language, arguments) for language in LANGUAGES if language.name in wanted]
+        # Those that start compilers take longest.
+        slowest_first = sorted(LANGUAGES, key=lambda language: language.program is None)
+        asked = [pool.submit(judge, language, arguments) for language in slowest_first if language.name in wanted]
         for done in concurrent.futures.as_completed(asked):
             row = done.result()
             rows.append(row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import gc
+import inspect
 import json
 import logging
 import os
@@ -301,6 +302,20 @@ def test_torchs_compiler_may_wrap_what_it_always_wraps_and_nobody_else_may() -> 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(torch, "manual_seed", wrapped)
         assert () == snapshot.changes()
+
+
+def test_what_tilelang_replaces_on_import_may_be_replaced_by_it_alone() -> None:
+    """Its parser has `inspect` find the files of classes."""
+    module = types.ModuleType("tvm.script.parser.core.diagnostics")
+    module._patched_inspect_getfile = fake  # type: ignore[attr-defined]
+
+    snapshot = Snapshot.take()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(inspect, "getfile", fake)
+        assert () == snapshot.changes()
+    (line,) = changes_after(lambda monkeypatch: monkeypatch.setattr(inspect, "getfile", fake))
+    assert line.startswith("inspect.getfile was replaced by fake")
 
 
 def test_the_collector_that_jax_adds_on_import_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,8 +108,11 @@ _BY_COMPILER = {
     "torch.nn.modules.module.Module.__init__": ("torch._dynamo.mutation_guard", "install_generation_tagging_init"),
     "torch.nn.modules.module.Module.__setstate__": ("torch._dynamo.mutation_guard", "install_generation_tagging_init"),
 }
-#: What a module of torch's replaces while it is imported, with the function that it puts there.
-_BY_IMPORT = {"torch.ScriptMethod.__call__": ("torch.testing._internal.common_utils", "prof_meth_call")}
+#: What a module of torch's or of a language's replaces while it is imported, with the function that it puts there.
+_BY_IMPORT = {
+    "torch.ScriptMethod.__call__": ("torch.testing._internal.common_utils", "prof_meth_call"),
+    "inspect.getfile": ("tvm.script.parser.core.diagnostics", "_patched_inspect_getfile"),
+}
 #: Hooks that are there to be set, by loggers and debuggers.
 _FREE = frozenset({"sys.excepthook", "sys.unraisablehook", "sys.breakpointhook", "threading.excepthook"})
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
@@ -390,7 +393,7 @@ def _is_compilers_work(name: str, was: object, now: object) -> bool:
 
 
 def _is_imports_work(name: str, now: object) -> bool:
-    """Whether a module of torch's put its function here when it was imported."""
+    """Whether a module put its function here when it was imported."""
     module, function = _BY_IMPORT.get(name, ("", ""))
     return module in sys.modules and getattr(sys.modules[module], function, None) is now
 
