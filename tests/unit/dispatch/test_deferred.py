@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import opsmith
+from opsmith.core.package import OFF_VARIABLE
 from opsmith.dispatch import deferred
 from opsmith.dispatch.install import _installed
 from opsmith.packaging.kernels import collect
@@ -27,6 +28,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]
     calls: list[Callable[[], None]] = []
     monkeypatch.setattr(torch.cuda, "_lazy_call", calls.append)
     monkeypatch.setenv("TRITON_INTERPRET", "0")
+    monkeypatch.delenv(OFF_VARIABLE, raising=False)
     _installed.packages.clear()
     yield calls
     _installed.packages.clear()

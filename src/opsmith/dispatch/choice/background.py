@@ -32,6 +32,8 @@ MOST_PROCESSES, CORES_A_PROCESS = 4, 4
 IDLE_S = 20.0
 _COMMAND = (sys.executable, "-m", "opsmith.prewarm.serving")
 _NICE = 10
+#: Seconds between two looks whether a process that was killed is gone.
+_REAPED_S = 0.01
 
 
 class BackgroundCompiler:
@@ -103,19 +105,28 @@ class BackgroundCompiler:
     def _process(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         """One that compiles: where it is asked, and where it answers. It ends when it is asked nothing more."""
         environment = os.environ | {"TRITON_INTERPRET": "0", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-        with subprocess.Popen(  # noqa: S603 - it is our own
+        process = subprocess.Popen(  # noqa: S603 - it is our own
             _COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,  # Ctrl-C is for the program.
-        ) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
             yield process.stdin, process.stdout
+        finally:
+            process.kill()
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            process.stdout.close()
+            pause = threading.Event()  # As between jobs: this thread is in a lock of Python's library.
+            while process.poll() is None:
+                pause.wait(_REAPED_S)
 
     def _start(self) -> None:
         self._threads += 1
