@@ -60,6 +60,8 @@ MOST_OFF = 0.03
 
 #: Ranks that take longer to meet, and a row that takes longer, hang.
 START_LIMIT_S, ROW_LIMIT_S = 60, 30
+#: Each of a sweep's constants is compiled.
+SWEPT_ROW_LIMIT_S = 120
 #: Files of a group of ranks: its rows, and the one that it is at.
 ROWS, CURRENT = "rows.jsonl", "current"
 
@@ -356,14 +358,17 @@ class Measurement:
             if row.in_graph:
                 found["eager"] = self.clock.times_us(sides, in_graph=False)
             if self._sweeps:
-                found["sweep"] = dict(self._sweep(row, sides["ours"]))
+                found["sweep"] = dict(self._sweep(row, sides["ours"], len(inputs[0])))
                 others = {name: partial(other, *inputs) for name, other in OTHERS.get(row.task, {}).items()}
                 times = self.clock.times_us(others, in_graph=True)
                 found["sweep"] |= {name: times[name]["us"] for name in others}
         return found
 
-    def _sweep(self, row: Row, side: Side) -> Iterator[tuple[str, float]]:
+    def _sweep(self, row: Row, side: Side, rows: int) -> Iterator[tuple[str, float]]:
+        is_few = row.task == "11_GemmAllReduce" and rows <= products.FEW_ROWS
         for name, values in SWEEP.get(row.task, {}).items():
+            if row.task == "11_GemmAllReduce" and is_few != ("FEW" in name):
+                continue  # It changes nothing.
             for value in values:
                 with self._changed(name, value):
                     times = self.clock.times_us({"ours": side}, in_graph=True)
@@ -419,13 +424,14 @@ def run_group(arguments: argparse.Namespace, folder: Path) -> str | None:
     """Run all ranks until nothing is left to measure, one fails, or one takes too long; why they ended, if early."""
     ranks = spawn(measure, (arguments, str(folder)), arguments.ranks, join=False)
     seen, since = "", time.monotonic()
+    row_limit_s = SWEPT_ROW_LIMIT_S if arguments.sweep else ROW_LIMIT_S
     try:
         while not ranks.join(timeout=1):
             current = folder / CURRENT
             now = current.read_text() if current.exists() else ""
             if now != seen:
                 seen, since = now, time.monotonic()
-            elif time.monotonic() - since > (limit_s := ROW_LIMIT_S if now else START_LIMIT_S):
+            elif time.monotonic() - since > (limit_s := row_limit_s if now else START_LIMIT_S):
                 return f"took more than {limit_s} s"
     except ProcessException as exc:
         told = [path.read_text()[-1500:] for path in sorted(folder.glob("failed-*"))]
